@@ -1,0 +1,5 @@
+"""Accepts jobs, starts a JobMaster for each, and remembers what became of them.
+
+Neighbours: `job_master` runs the job; `rest` and `spark` call it through its gateway.
+Start reading: `dispatcher`.
+"""

@@ -1,0 +1,5 @@
+"""Runs one job: expands its graph, obtains slots, deploys executions, decides on failover.
+
+Neighbours: asks the ResourceManager for slots, deploys to TaskExecutors, reports to the Dispatcher.
+Start reading: `job_master`, then `scheduler_states`.
+"""

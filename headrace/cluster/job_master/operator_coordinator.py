@@ -1,0 +1,63 @@
+"""OperatorCoordinator: the part of an operator that runs in the JobMaster, on its main thread.
+
+Source: Flink OperatorCoordinator, OperatorCoordinatorHolder.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.core.config import Settings
+from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+
+
+@dataclass(frozen=True)
+class CoordinatorContext:
+    """What a coordinator may do.
+
+    `send_event(subtask_index, payload)` reaches the current attempt of a subtask. `run_async` posts a callable to the
+    JobMaster's main thread from any thread. `fail_job` ends the job as FAILED.
+    """
+
+    job_id: JobId
+    operator_id: OperatorId
+    operator_name: str
+    parallelism: int
+    settings: Settings
+    send_event: Callable[[int, bytes], None]
+    run_async: Callable[[Callable[[], None]], None]
+    fail_job: Callable[[BaseException], None]
+
+
+class OperatorCoordinator(Protocol):
+    """One per operator that asks for it; lives as long as the job."""
+
+    def start(self) -> None:
+        """Called before any task is deployed."""
+        ...
+
+    def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
+        """The attempt is RUNNING at `location` and can take events."""
+        ...
+
+    def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
+        """The attempt ended as FAILED or CANCELED; a new one may follow."""
+        ...
+
+    def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
+        """An event of the operator's subtask."""
+        ...
+
+    async def job_finishing(self) -> None:
+        """Every task has FINISHED: commit. The job becomes FINISHED afterwards; an exception makes it FAILED."""
+        ...
+
+    async def close(self) -> None:
+        """The job has ended, whichever way; release everything. Idempotent."""
+        ...
+
+
+CoordinatorFactory = Callable[[CoordinatorContext, bytes], OperatorCoordinator]
+CoordinatorFactories = Mapping[str, CoordinatorFactory]
+"""By the name that OperatorSpec.coordinator() gives. `collect` is built in; hosts bring their own."""

@@ -1,0 +1,51 @@
+"""The clock that every component is given; only this file reads the machine's time."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two readings: wall time for people and processing time, monotonic time for durations."""
+
+    def now_ms(self) -> int:
+        """Wall-clock epoch milliseconds (processing time)."""
+        ...
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds of a clock that never goes back; only differences mean anything."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Wall-clock epoch milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        """Monotonic nanoseconds."""
+        return time.monotonic_ns()
+
+
+class ManualClock:
+    """A clock that moves only when told to: tests and the simulation own it.
+
+    Wall and monotonic time advance together.
+    """
+
+    def __init__(self, start_ms: int = 0) -> None:
+        self._now_ns = start_ms * 1_000_000
+
+    def now_ms(self) -> int:
+        """Wall-clock epoch milliseconds."""
+        return self._now_ns // 1_000_000
+
+    def monotonic_ns(self) -> int:
+        """Monotonic nanoseconds."""
+        return self._now_ns
+
+    def advance_ms(self, duration_ms: float) -> None:
+        """Move forward by `duration_ms` >= 0."""
+        assert duration_ms >= 0
+        self._now_ns += int(duration_ms * 1_000_000)

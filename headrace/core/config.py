@@ -1,0 +1,130 @@
+"""Options: declared once beside the code that reads them, read by option and never by string.
+
+Values come from `-D key=value`, from a program's Configuration or from defaults, in this order. Durations accept
+`250 ms`, `10 s`, `5 min`, `1 h` or a bare number of milliseconds; sizes accept `32kb`, `10mb`, `1g` or bytes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Generic, TypeVar, cast
+
+from headrace.core.errors import ConfigurationError
+
+T = TypeVar("T")
+
+_REGISTRY: dict[str, "ConfigOption[Any]"] = {}
+
+
+class SizeBytes(int):
+    """A number of bytes; the type of options such as `pekko.framesize`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConfigOption(Generic[T]):
+    """One setting: key, type of its value, default and a sentence for the generated table.
+
+    Keys and defaults are Flink's where the meaning is the same.
+    """
+
+    key: str
+    value_type: type[T]
+    default: T
+    doc: str
+    deprecated_keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for key in (self.key, *self.deprecated_keys):
+            assert key not in _REGISTRY, f"option {key} is declared twice"
+            _REGISTRY[key] = self
+
+    def parse(self, raw: object) -> T:
+        """Convert `raw` (text, or a value of the right type); ConfigurationError where it cannot be."""
+        return cast(T, _parse(self.key, self.value_type, raw))
+
+
+def declared_options() -> list[ConfigOption[Any]]:
+    """Every option declared by the modules imported so far, ordered by key."""
+    return sorted(set(_REGISTRY.values()), key=lambda option: option.key)
+
+
+class Settings(Mapping[str, str]):
+    """An immutable set of raw settings that is read through options."""
+
+    def __init__(self, raw: Mapping[str, str] | None = None) -> None:
+        self._raw: Final = dict(raw or {})
+
+    def get_option(self, option: ConfigOption[T]) -> T:
+        """Return the option's value here, or its default."""
+        for key in (option.key, *option.deprecated_keys):
+            if key in self._raw:
+                return option.parse(self._raw[key])
+        return option.default
+
+    def is_set(self, option: ConfigOption[Any]) -> bool:
+        """Whether a value was given rather than defaulted."""
+        return any(key in self._raw for key in (option.key, *option.deprecated_keys))
+
+    def with_values(self, changes: Mapping[str, str]) -> "Settings":
+        """Return a copy in which `changes` win."""
+        return Settings({**self._raw, **changes})
+
+    def to_dict(self) -> dict[str, str]:
+        """Return a copy of the raw settings."""
+        return dict(self._raw)
+
+    def __getitem__(self, key: str) -> str:
+        return self._raw[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def __repr__(self) -> str:
+        return f"Settings({self._raw!r})"
+
+
+_DURATION_UNITS_MS: Final = {
+    "": 1.0, "ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "milli": 1.0, "millis": 1.0, "millisecond": 1.0,
+    "milliseconds": 1.0, "s": 1e3, "sec": 1e3, "secs": 1e3, "second": 1e3, "seconds": 1e3, "m": 6e4, "min": 6e4,
+    "minute": 6e4, "minutes": 6e4, "h": 3.6e6, "hour": 3.6e6, "hours": 3.6e6, "d": 8.64e7, "day": 8.64e7,
+    "days": 8.64e7,
+}  # fmt: skip
+_SIZE_UNITS: Final = {
+    "": 1, "b": 1, "bytes": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30,
+    "gb": 1 << 30, "t": 1 << 40, "tb": 1 << 40,
+}  # fmt: skip
+_QUANTITY: Final = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-zA-Zµ]*)\s*\Z")
+
+
+def parse_duration_ms(key: str, raw: object) -> float:
+    """Milliseconds of a duration text; ConfigurationError names `key`."""
+    if isinstance(raw, timedelta):
+        return raw.total_seconds() * 1000
+    return _quantity(key, str(raw), _DURATION_UNITS_MS, "a duration such as '250 ms' or '10 s'")
+
+
+def _quantity(key: str, text: str, units: Mapping[str, float], wanted: str) -> float:
+    match = _QUANTITY.match(text)
+    if match is None or match.group(2).lower() not in units:
+        raise ConfigurationError(key, text, f"this is not {wanted}")
+    return float(match.group(1)) * units[match.group(2).lower()]
+
+
+def _parse(key: str, value_type: type[Any], raw: object) -> object:
+    if value_type is timedelta:
+        return timedelta(milliseconds=parse_duration_ms(key, raw))
+    if value_type is SizeBytes:
+        return SizeBytes(_quantity(key, str(raw), _SIZE_UNITS, "a size such as '32kb' or '10mb'"))
+    if value_type is bool:
+        text = str(raw).strip().lower()
+        if text not in ("true", "false"):
+            raise ConfigurationError(key, raw, "this is neither true nor false")
+        return text == "true"
+    try:
+        return value_type(raw)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(key, raw, f"this is not of type {value_type.__name__}") from error

@@ -1,0 +1,60 @@
+"""What travels on a stream besides rows: watermarks and idleness in band, and events as frames of their own."""
+
+import enum
+from typing import Final
+
+import msgspec
+
+MIN_TIMESTAMP: Final = -(2**63)
+"""No timestamp; also the watermark before the first one."""
+
+MAX_WATERMARK: Final = 2**63 - 1
+"""The end of event time: every event-time timer fires."""
+
+
+class Watermark(msgspec.Struct, frozen=True, array_like=True, tag="w"):
+    """No more records with a timestamp <= `timestamp_ms` are to be expected. Source: Flink Watermark."""
+
+    timestamp_ms: int
+
+
+class WatermarkStatus(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+    """Whether this channel takes part in the progress of event time. Source: Flink WatermarkStatus."""
+
+    is_idle: bool
+
+
+StreamMarker = Watermark | WatermarkStatus
+"""Elements that stand between two rows of a batch."""
+
+
+class PlacedMarker(msgspec.Struct, frozen=True, array_like=True):
+    """A marker that stands before row `row_offset` of its batch (`row_offset == num_rows`: after the last row)."""
+
+    row_offset: int
+    marker: StreamMarker
+
+
+class StopMode(enum.Enum):
+    """How a stream ended. Source: Flink StopMode."""
+
+    DRAIN = 0
+    NO_DRAIN = 1
+
+
+class EndOfData(msgspec.Struct, frozen=True, array_like=True, tag="d"):
+    """The producer's user code will emit nothing more."""
+
+    mode: StopMode = StopMode.DRAIN
+
+
+class EndOfPartition(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """The partition is complete: the channel can be released."""
+
+
+class CancelTaskException(Exception):
+    """Raised in a task thread whose buffers or gates were closed under it: cancellation, not failure."""
+
+
+StreamEvent = EndOfData | EndOfPartition
+"""Elements that are frames of their own; they cost no credit."""

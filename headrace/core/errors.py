@@ -1,0 +1,201 @@
+"""The tree of errors. Each says what, where and what next, and keeps its facts as fields.
+
+    HeadraceError                    domain and recoverable say who can mend it and whether a restart may help
+    +- ProgramError                  the user's program is wrong; raised while the graph is built
+    |  +- FunctionNotPicklableError
+    +- ConfigurationError            an option has a value that cannot be
+    +- RecordTypeError               a record does not fit its declared type
+    +- UserCodeError                 an exception left a user function; carries the user's file and line
+    +- JobExecutionError             what `execute` raises: the job FAILED, with its first cause
+    +- JobCancelledError
+    +- NoResourceAvailableError      no slot within the timeout
+    +- HostError                     Spark cannot host us: start-up checklist, ports, versions
+    |  +- PortInUseError
+    |  +- VersionMismatchError
+    +- RpcError                      defined in `headrace.rpc.errors`
+    +- NetworkError                  defined in `headrace.network.errors`
+"""
+
+import enum
+import traceback
+from types import TracebackType
+from typing import ClassVar
+
+
+class ErrorDomain(enum.Enum):
+    """Who can mend it."""
+
+    USER = "USER"
+    EXTERNAL = "EXTERNAL"
+    INTERNAL = "INTERNAL"
+
+
+class HeadraceError(Exception):
+    """Base of all errors that Headrace raises on purpose."""
+
+    domain: ClassVar[ErrorDomain] = ErrorDomain.INTERNAL
+    recoverable: ClassVar[bool] = True
+
+
+class ProgramError(HeadraceError):
+    """The program cannot become a job as it is written."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+
+class FunctionNotPicklableError(ProgramError):
+    """A user function cannot be shipped to the workers."""
+
+    def __init__(self, operator_name: str, location: str, reason: str) -> None:
+        super().__init__(
+            f"the function of operator '{operator_name}' ({location}) cannot be pickled: {reason}; "
+            "create connections, locks and files in open() instead of capturing them"
+        )
+        self.operator_name = operator_name
+        self.location = location
+
+
+class ConfigurationError(HeadraceError):
+    """An option's value is not acceptable."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, key: str, value: object, reason: str) -> None:
+        super().__init__(f"option '{key}' has the value {value!r}: {reason}")
+        self.key = key
+
+
+class RecordTypeError(HeadraceError):
+    """A record does not fit the type that was declared for its stream."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, value: object, type_text: str, reason: str) -> None:
+        text = repr(value)
+        shown = text if len(text) <= 120 else text[:117] + "..."
+        super().__init__(f"record {shown} does not fit its declared type {type_text}: {reason}")
+        self.type_text = type_text
+
+
+class UserCodeError(HeadraceError):
+    """An exception left user code.
+
+    The first line names the cause, the operator and the user's own file and line. `cause_type` is the class name
+    of the user's exception; `remote_traceback` its text, also after a journey through RPC.
+    """
+
+    domain, recoverable = ErrorDomain.USER, True
+
+    def __init__(
+        self,
+        cause_type: str,
+        cause_text: str,
+        operator_name: str,
+        location: str,
+        remote_traceback: str,
+    ) -> None:
+        super().__init__(
+            f"{cause_type}: {cause_text} (in operator '{operator_name}', {location})"
+            + (f"\n\n{remote_traceback.rstrip()}" if remote_traceback else "")
+        )
+        self.cause_type = cause_type
+        self.cause_text = cause_text
+        self.operator_name = operator_name
+        self.location = location
+        self.remote_traceback = remote_traceback
+
+
+class JobExecutionError(HeadraceError):
+    """The job ended as FAILED; the first line is its first cause."""
+
+    recoverable = False
+
+    def __init__(self, job_id: str, job_name: str, cause_text: str) -> None:
+        first, _, rest = cause_text.partition("\n")
+        super().__init__(f"{first}\njob '{job_name}' ({job_id}) FAILED" + (f"\n{rest}" if rest else ""))
+        self.job_id = job_id
+        self.cause_text = cause_text
+
+
+class JobCancelledError(HeadraceError):
+    """The job was cancelled while its result was awaited."""
+
+    recoverable = False
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job {job_id} was cancelled")
+        self.job_id = job_id
+
+
+class NoResourceAvailableError(HeadraceError):
+    """Slots that a job needs did not come within `slot.request.timeout`."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, missing_count: int, timeout_ms: int, explanation: str) -> None:
+        super().__init__(
+            f"{missing_count} slot(s) did not become available within {timeout_ms} ms "
+            f"(slot.request.timeout): {explanation}"
+        )
+        self.missing_count = missing_count
+
+
+class HostError(HeadraceError):
+    """The Spark application cannot host Headrace as it is set up."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+
+class PortInUseError(HostError):
+    """A port that was asked for is taken."""
+
+    def __init__(self, host: str, port: int, option_key: str) -> None:
+        super().__init__(
+            f"port {port} on {host} is in use: choose another one with '{option_key}', or 0 for any free port"
+        )
+        self.port = port
+
+
+class VersionMismatchError(HostError):
+    """Driver and worker do not run the same software."""
+
+    def __init__(self, what: str, driver_version: str, worker_version: str, worker: str) -> None:
+        super().__init__(
+            f"{what} differs: {driver_version} on the driver, {worker_version} on worker {worker}; set "
+            "PYSPARK_PYTHON (or spark.pyspark.python) to an interpreter with the driver's versions on every host"
+        )
+        self.what = what
+
+
+class RemoteError(HeadraceError):
+    """An error of another process whose class is not known here; keeps its class name and traceback text."""
+
+    def __init__(self, class_name: str, text: str, remote_traceback: str = "") -> None:
+        super().__init__(f"{class_name}: {text}" + (f"\n\n{remote_traceback}" if remote_traceback else ""))
+        self.class_name = class_name
+        self.remote_traceback = remote_traceback
+
+
+def user_location(error_traceback: TracebackType | None) -> str:
+    """Return `file, line n` of the innermost frame that is not ours, or `unknown location`.
+
+    Frames of this package, of the standard library's frozen modules and of site-packages are passed over, so that
+    the first line of an error points into the user's own file.
+    """
+    found = "unknown location"
+    for frame in traceback.extract_tb(error_traceback):
+        name = frame.filename.replace("\\", "/")
+        if "/headrace/" in name or "site-packages" in name or name.startswith("<frozen"):
+            continue
+        found = f"{frame.filename}, line {frame.lineno}"
+    return found
+
+
+def wrap_user_error(error: BaseException, operator_name: str) -> UserCodeError:
+    """Return `error` as a UserCodeError of `operator_name`; one that already is passes unchanged."""
+    if isinstance(error, UserCodeError):
+        return error
+    text = "".join(traceback.format_exception(error))
+    return UserCodeError(
+        type(error).__name__, str(error), operator_name, user_location(error.__traceback__), text
+    )

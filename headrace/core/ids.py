@@ -1,0 +1,136 @@
+"""Identifiers: 16 random bytes, or compounds of them; equal by value, ordered, and small on the wire.
+
+Random ids are drawn from an injected generator, so that a seed reproduces them.
+"""
+
+from typing import ClassVar, Self
+
+import msgspec
+
+from headrace.core.randomness import SeededRandom
+
+
+class UniqueId(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """Sixteen bytes. Text form: 32 hex digits."""
+
+    value: bytes
+
+    SIZE: ClassVar[int] = 16
+
+    def __post_init__(self) -> None:
+        if len(self.value) != self.SIZE:
+            raise ValueError(f"{type(self).__name__} needs {self.SIZE} bytes, got {len(self.value)}")
+
+    @classmethod
+    def generate(cls, random: SeededRandom) -> Self:
+        """Draw a new id from `random`."""
+        return cls(random.randbytes(cls.SIZE))
+
+    @classmethod
+    def from_hex(cls, text: str) -> Self:
+        """Parse 32 hex digits; ValueError otherwise."""
+        return cls(bytes.fromhex(text))
+
+    def hex(self) -> str:
+        """Return the 32 hex digits."""
+        return self.value.hex()
+
+    def __str__(self) -> str:
+        return self.value.hex()
+
+
+class JobId(UniqueId, frozen=True, order=True, array_like=True):
+    """One submitted job."""
+
+
+class JobVertexId(UniqueId, frozen=True, order=True, array_like=True):
+    """One vertex of a JobGraph (a chain of operators): the id of its head operator."""
+
+
+class OperatorId(UniqueId, frozen=True, order=True, array_like=True):
+    """One operator, stable across restarts and independent of chaining."""
+
+
+class IntermediateDataSetId(UniqueId, frozen=True, order=True, array_like=True):
+    """The output of a job vertex along one edge."""
+
+
+class AllocationId(UniqueId, frozen=True, order=True, array_like=True):
+    """One slot given to one job."""
+
+
+class InstanceId(UniqueId, frozen=True, order=True, array_like=True):
+    """One registration of a TaskManager at the ResourceManager."""
+
+
+class FencingToken(UniqueId, frozen=True, order=True, array_like=True):
+    """The session of one leader: a message that carries another one is refused."""
+
+
+class DispatcherId(FencingToken, frozen=True, order=True, array_like=True):
+    """Leader session of a Dispatcher."""
+
+
+class ResourceManagerId(FencingToken, frozen=True, order=True, array_like=True):
+    """Leader session of a ResourceManager."""
+
+
+class JobMasterId(FencingToken, frozen=True, order=True, array_like=True):
+    """Leader session of a JobMaster."""
+
+
+class ResourceId(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """A process of the cluster by name: a TaskManager (`<application>-tm-<n>`), the driver."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class SlotId(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """Slot `slot_index` of a TaskManager; -1 asks the TaskManager to choose one."""
+
+    resource_id: ResourceId
+    slot_index: int
+
+
+class ExecutionVertexId(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """A subtask: vertex and index, whatever its attempts."""
+
+    vertex_id: JobVertexId
+    subtask_index: int
+
+    def __str__(self) -> str:
+        return f"{self.vertex_id}_{self.subtask_index}"
+
+
+class ExecutionAttemptId(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """One attempt to run a subtask of one job: what every RPC, frame and state file of a task carries."""
+
+    job_id: JobId
+    execution_vertex_id: ExecutionVertexId
+    attempt_number: int
+
+    @property
+    def subtask_index(self) -> int:
+        """Index of the subtask within its vertex, from 0."""
+        return self.execution_vertex_id.subtask_index
+
+    def __str__(self) -> str:
+        return f"{self.job_id.hex()[:8]}_{self.execution_vertex_id}_{self.attempt_number}"
+
+
+class ResultPartitionId(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """What one attempt of a producer writes along one edge."""
+
+    data_set_id: IntermediateDataSetId
+    partition_number: int
+    producer: ExecutionAttemptId
+
+    def __str__(self) -> str:
+        return f"{self.data_set_id}#{self.partition_number}@{self.producer}"
+
+
+class InputChannelId(UniqueId, frozen=True, order=True, array_like=True):
+    """One input channel of one attempt of a consumer."""

@@ -1,0 +1,322 @@
+"""RecordBatch: rows of one type as they pass through operators, in columns or as Python objects.
+
+Vectorised operators ask for `columns`, per-record ones for `rows`; the other form is made when it is first asked
+for and kept. The runtime owns the columns whose names begin with `$`: event timestamp, key and key hash. A batch
+is never changed after it was handed on: operators make new ones.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.types.arrow_mapping import columns_to_rows, data_schema, rows_to_columns
+from headrace.core.types.type_info import TypeInformation
+
+TIMESTAMP_COLUMN: Final = "$timestamp"
+KEY_COLUMN: Final = "$key"
+KEY_HASH_COLUMN: Final = "$key_hash"
+
+Timestamps = npt.NDArray[np.int64]
+KeyHashes = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class BatchType:
+    """What the two ends of an edge agree on: the records' type, and the key's on a keyed stream."""
+
+    value_type: TypeInformation
+    key_type: TypeInformation | None = None
+
+
+class RecordBatch:
+    """`num_rows` records with, where the stream has them, `timestamps` and keys.
+
+    `timestamps`: epoch ms, shape (num_rows,), or None where the stream has no event time. `key_hashes`: int32, shape
+    (num_rows,), and `keys()`: on a keyed stream, else None.
+    """
+
+    __slots__ = ("_columns", "_keys", "_keys_array", "_rows", "batch_type", "key_hashes", "num_rows", "timestamps")
+
+    def __init__(
+        self,
+        batch_type: BatchType,
+        num_rows: int,
+        *,
+        columns: pa.RecordBatch | None = None,
+        rows: Sequence[Any] | None = None,
+        timestamps: Timestamps | None = None,
+        keys: Sequence[Any] | None = None,
+        keys_array: pa.Array | None = None,
+        key_hashes: KeyHashes | None = None,
+    ) -> None:
+        self.batch_type = batch_type
+        self.num_rows = num_rows
+        self._columns = columns
+        self._rows = rows
+        self.timestamps = timestamps
+        self._keys = keys
+        self._keys_array = keys_array
+        self.key_hashes = key_hashes
+
+    @classmethod
+    def of_rows(
+        cls, batch_type: BatchType, rows: Sequence[Any], timestamps: Timestamps | None = None
+    ) -> "RecordBatch":
+        """Make a batch of Python records."""
+        return cls(batch_type, len(rows), rows=rows, timestamps=timestamps)
+
+    @classmethod
+    def of_columns(
+        cls, batch_type: BatchType, columns: pa.RecordBatch, timestamps: Timestamps | None = None
+    ) -> "RecordBatch":
+        """Make a batch of data columns (no `$` columns)."""
+        return cls(batch_type, columns.num_rows, columns=columns, timestamps=timestamps)
+
+    def rows(self) -> Sequence[Any]:
+        """Return the records as Python values of the stream's type, length `num_rows`. Do not change the list."""
+        if self._rows is None:
+            assert self._columns is not None
+            self._rows = columns_to_rows(self._columns, self.batch_type.value_type)
+        return self._rows
+
+    def columns(self) -> pa.RecordBatch:
+        """Return the data columns; RecordTypeError where a record does not fit the declared type."""
+        if self._columns is None:
+            assert self._rows is not None
+            self._columns = _to_data_columns(self._rows, self.batch_type.value_type)
+        return self._columns
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the columns exist already."""
+        return self._columns is not None
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether rows carry keys."""
+        return self.key_hashes is not None
+
+    def keys(self) -> Sequence[Any]:
+        """Return the key of each row as Python values; only on a keyed batch."""
+        if self._keys is None:
+            assert self._keys_array is not None and self.batch_type.key_type is not None
+            key_batch = pa.RecordBatch.from_arrays([self._keys_array], names=["value"])
+            self._keys = _key_values(key_batch, self.batch_type.key_type)
+        return self._keys
+
+    def keys_array(self) -> pa.Array:
+        """Return the keys as one Arrow array (binary where the key's type is undeclared); only on a keyed batch."""
+        if self._keys_array is None:
+            assert self._keys is not None and self.batch_type.key_type is not None
+            self._keys_array = key_values_to_array(self._keys, self.batch_type.key_type)
+        return self._keys_array
+
+    def with_keys(
+        self,
+        key_type: TypeInformation,
+        key_hashes: KeyHashes,
+        *,
+        keys: Sequence[Any] | None = None,
+        keys_array: pa.Array | None = None,
+    ) -> "RecordBatch":
+        """Return the same records with keys, given as values or as an array."""
+        return RecordBatch(
+            BatchType(self.batch_type.value_type, key_type),
+            self.num_rows,
+            columns=self._columns,
+            rows=self._rows,
+            timestamps=self.timestamps,
+            keys=keys,
+            keys_array=keys_array,
+            key_hashes=key_hashes,
+        )
+
+    def without_keys(self) -> "RecordBatch":
+        """Return the same records without keys."""
+        return RecordBatch(
+            BatchType(self.batch_type.value_type),
+            self.num_rows,
+            columns=self._columns,
+            rows=self._rows,
+            timestamps=self.timestamps,
+        )
+
+    def with_timestamps(self, timestamps: Timestamps | None) -> "RecordBatch":
+        """Return the same records and keys with other timestamps."""
+        return RecordBatch(
+            self.batch_type,
+            self.num_rows,
+            columns=self._columns,
+            rows=self._rows,
+            timestamps=timestamps,
+            keys=self._keys,
+            keys_array=self._keys_array,
+            key_hashes=self.key_hashes,
+        )
+
+    def slice(self, offset: int, length: int | None = None) -> "RecordBatch":
+        """Return rows [offset, offset + length) without copying columns."""
+        end = self.num_rows if length is None else min(self.num_rows, offset + length)
+        if offset == 0 and end == self.num_rows:
+            return self
+        count = end - offset
+        return RecordBatch(
+            self.batch_type,
+            count,
+            columns=None if self._columns is None else self._columns.slice(offset, count),
+            rows=None if self._rows is None else self._rows[offset:end],
+            timestamps=None if self.timestamps is None else self.timestamps[offset:end],
+            keys=None if self._keys is None else self._keys[offset:end],
+            keys_array=None if self._keys_array is None else self._keys_array.slice(offset, count),
+            key_hashes=None if self.key_hashes is None else self.key_hashes[offset:end],
+        )
+
+    def take(self, indices: npt.NDArray[np.integer[Any]]) -> "RecordBatch":
+        """Return the rows at `indices` (shape (k,)), in that order.
+
+        Of rows and columns that both exist only the columns are taken: they are cheaper, and rows can be made again.
+        """
+        arrow_indices = pa.array(indices)
+        columns = None if self._columns is None else self._columns.take(arrow_indices)
+        picked = indices.tolist()
+        rows: Sequence[Any] | None = None
+        if columns is None and self._rows is not None:
+            rows = [self._rows[i] for i in picked]
+        keys_array = None if self._keys_array is None else self._keys_array.take(arrow_indices)
+        keys: Sequence[Any] | None = None
+        if keys_array is None and self._keys is not None:
+            keys = [self._keys[i] for i in picked]
+        return RecordBatch(
+            self.batch_type,
+            len(picked),
+            columns=columns,
+            rows=rows,
+            timestamps=None if self.timestamps is None else self.timestamps[indices],
+            keys=keys,
+            keys_array=keys_array,
+            key_hashes=None if self.key_hashes is None else self.key_hashes[indices],
+        )
+
+    def filter(self, mask: npt.NDArray[np.bool_]) -> "RecordBatch":
+        """Return the rows for which `mask` (bool, shape (num_rows,)) holds."""
+        if mask.all():
+            return self
+        return self.take(np.flatnonzero(mask))
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Return the wire form: data columns, then the runtime's `$` columns that this batch has."""
+        columns = self.columns()
+        extra: list[tuple[str, pa.Array]] = []
+        if self.timestamps is not None:
+            extra.append((TIMESTAMP_COLUMN, pa.array(self.timestamps)))
+        if self.key_hashes is not None:
+            extra.append((KEY_COLUMN, self.keys_array()))
+            extra.append((KEY_HASH_COLUMN, pa.array(self.key_hashes)))
+        if not extra:
+            return columns
+        return pa.RecordBatch.from_arrays(
+            [*columns.columns, *(array for _, array in extra)],
+            names=[*columns.schema.names, *(name for name, _ in extra)],
+        )
+
+    @classmethod
+    def from_arrow(cls, batch_type: BatchType, arrow: pa.RecordBatch) -> "RecordBatch":
+        """Rebuild a batch from its wire form. Inverse of `to_arrow`."""
+        names = arrow.schema.names
+        timestamps: Timestamps | None = None
+        keys_array: pa.Array | None = None
+        key_hashes: KeyHashes | None = None
+        data_count = len(names)
+        for index in range(len(names) - 1, -1, -1):
+            name = names[index]
+            if name == TIMESTAMP_COLUMN:
+                timestamps = arrow.column(index).to_numpy(zero_copy_only=True)
+            elif name == KEY_COLUMN:
+                keys_array = arrow.column(index)
+            elif name == KEY_HASH_COLUMN:
+                key_hashes = arrow.column(index).to_numpy(zero_copy_only=True)
+            else:
+                break
+            data_count = index
+        if data_count != len(names):
+            arrow = arrow.select(list(range(data_count)))
+        return cls(
+            batch_type,
+            arrow.num_rows,
+            columns=arrow,
+            timestamps=timestamps,
+            keys_array=keys_array,
+            key_hashes=key_hashes,
+        )
+
+    def __repr__(self) -> str:
+        form = "columns" if self._columns is not None else "rows"
+        return f"RecordBatch({self.num_rows} rows as {form}, {self.batch_type.value_type})"
+
+
+def key_values_to_array(keys: Sequence[Any], key_type: TypeInformation) -> pa.Array:
+    """Return keys as one Arrow array; composite key types become a struct array."""
+    arrays = rows_to_columns(list(keys), key_type)
+    schema = data_schema(key_type)
+    if len(arrays) == 1 and schema.names == ["value"]:
+        return arrays[0]
+    return pa.StructArray.from_arrays(arrays, names=schema.names[: len(arrays)])
+
+
+def _key_values(key_batch: pa.RecordBatch, key_type: TypeInformation) -> Sequence[Any]:
+    schema = data_schema(key_type)
+    if schema.names == ["value"]:
+        return columns_to_rows(key_batch, key_type)
+    return columns_to_rows(pa.RecordBatch.from_struct_array(key_batch.column(0)), key_type)
+
+
+def _to_data_columns(rows: Sequence[Any], value_type: TypeInformation) -> pa.RecordBatch:
+    arrays = rows_to_columns(list(rows), value_type)
+    schema = data_schema(value_type)
+    if len(arrays) == len(schema):
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    # One more column than the type has: the kinds of rows that are not plain inserts.
+    return pa.RecordBatch.from_arrays(arrays, names=[*schema.names, "$row_kind"])
+
+
+def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
+    """Return the rows of `batches` (at least one; all of one type) in order, as one batch.
+
+    Stays in rows where every batch has them, otherwise goes through columns.
+    """
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    num_rows = sum(batch.num_rows for batch in batches)
+    timestamps = None
+    if first.timestamps is not None:
+        timestamps = np.concatenate([batch.timestamps for batch in batches if batch.timestamps is not None])
+    key_hashes = None
+    keys: Sequence[Any] | None = None
+    keys_array: pa.Array | None = None
+    if first.key_hashes is not None:
+        key_hashes = np.concatenate([batch.key_hashes for batch in batches if batch.key_hashes is not None])
+        if any(batch._keys_array is None for batch in batches):
+            keys = [key for batch in batches for key in batch.keys()]
+        else:
+            keys_array = pa.concat_arrays([batch.keys_array() for batch in batches])
+    columns: pa.RecordBatch | None = None
+    rows: Sequence[Any] | None = None
+    if all(batch._columns is None for batch in batches):
+        rows = [row for batch in batches for row in batch.rows()]
+    else:
+        columns = pa.concat_batches([batch.columns() for batch in batches])
+    return RecordBatch(
+        first.batch_type,
+        num_rows,
+        columns=columns,
+        rows=rows,
+        timestamps=timestamps,
+        keys=keys,
+        keys_array=keys_array,
+        key_hashes=key_hashes,
+    )

@@ -1,0 +1,68 @@
+"""DispatcherGateway: the front door of the cluster. Fenced by DispatcherId."""
+
+from typing import Protocol
+
+import msgspec
+
+from headrace.core.ids import JobId, OperatorId
+from headrace.core.lifecycle import JobStatus
+from headrace.gateways.job_master import CollectedResults, JobDetails
+from headrace.gateways.messages import Acknowledge, ErrorInfo
+from headrace.graph.job_graph import JobGraph
+
+
+class JobOverview(msgspec.Struct, frozen=True):
+    """One job in a list."""
+
+    job_id: JobId
+    name: str
+    status: JobStatus
+
+
+class JobResult(msgspec.Struct, frozen=True):
+    """How a job ended. `accumulators` are the summed counters that operators published at their end."""
+
+    job_id: JobId
+    name: str
+    status: JobStatus
+    net_runtime_ms: int
+    accumulators: dict[str, float]
+    failure: ErrorInfo | None = None
+
+
+class DispatcherGateway(Protocol):
+    """The endpoint that takes jobs and starts their JobMasters."""
+
+    async def submit_job(self, graph: JobGraph) -> Acknowledge:
+        """Take a job. Acknowledged means taken, not running. A known id is DuplicateJobSubmissionError."""
+        ...
+
+    async def list_jobs(self) -> tuple[JobOverview, ...]:
+        """Return running and finished jobs."""
+        ...
+
+    async def cancel_job(self, job_id: JobId) -> Acknowledge:
+        """Cancel a job; one that was cancelled before is acknowledged."""
+        ...
+
+    async def request_job_status(self, job_id: JobId) -> JobStatus:
+        """Return the job's status; UnknownJobError for an unknown id."""
+        ...
+
+    async def request_job_details(self, job_id: JobId) -> JobDetails:
+        """Return the job with its vertices and metrics."""
+        ...
+
+    async def request_job_result(self, job_id: JobId) -> JobResult:
+        """Answer when the job has ended. Callers pass a long timeout."""
+        ...
+
+    async def fetch_collected_results(
+        self, job_id: JobId, operator_id: OperatorId, offset: int, max_batch_count: int
+    ) -> CollectedResults:
+        """Forwarded to the job's JobMaster, or answered from what it left behind."""
+        ...
+
+    async def shut_down_cluster(self) -> Acknowledge:
+        """Cancel all jobs and end the cluster."""
+        ...

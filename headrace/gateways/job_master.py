@@ -1,0 +1,150 @@
+"""JobMasterGateway: the leader of one job. Fenced by JobMasterId."""
+
+from typing import Protocol
+
+import msgspec
+
+from headrace.core.ids import (
+    AllocationId,
+    ExecutionAttemptId,
+    JobId,
+    JobMasterId,
+    JobVertexId,
+    OperatorId,
+    ResourceId,
+)
+from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.messages import (
+    Acknowledge,
+    ErrorInfo,
+    ExecutionReport,
+    RegistrationRefused,
+    RegistrationRejected,
+    SlotOffer,
+)
+
+
+class TaskManagerRegistration(msgspec.Struct, frozen=True):
+    """A TaskManager introduces itself to a JobMaster."""
+
+    address: str
+    location: TaskManagerLocation
+
+
+class TaskManagerRegistered(msgspec.Struct, frozen=True, tag="registered"):
+    """The JobMaster accepted."""
+
+    job_master_resource_id: ResourceId
+
+
+TaskManagerRegistrationResponse = TaskManagerRegistered | RegistrationRefused | RegistrationRejected
+
+
+class SubtaskDetails(msgspec.Struct, frozen=True):
+    """One subtask's current attempt."""
+
+    subtask_index: int
+    attempt_number: int
+    state: ExecutionState
+    resource_id: ResourceId | None
+    metrics: dict[str, float]
+
+
+class VertexDetails(msgspec.Struct, frozen=True):
+    """One vertex: subtasks, and metrics summed (counts) or combined (rates, watermark minimum) over them."""
+
+    vertex_id: JobVertexId
+    name: str
+    parallelism: int
+    subtasks: tuple[SubtaskDetails, ...]
+
+
+class JobDetails(msgspec.Struct, frozen=True):
+    """A job as people see it. `status_timestamps_ms` maps each status that was reached to its time."""
+
+    job_id: JobId
+    name: str
+    status: JobStatus
+    status_timestamps_ms: dict[str, int]
+    vertices: tuple[VertexDetails, ...]
+    failure: ErrorInfo | None = None
+    explanation: str = ""
+
+
+class CollectedResults(msgspec.Struct, frozen=True):
+    """Records of a collect sink from sequence number `offset` on, as Arrow IPC streams with their pickled type.
+
+    `is_finished`: nothing follows `batches`.
+    """
+
+    offset: int
+    batches: tuple[bytes, ...]
+    is_finished: bool
+
+
+class JobMasterGateway(Protocol):
+    """The endpoint that runs one job."""
+
+    async def register_task_manager(
+        self, job_id: JobId, registration: TaskManagerRegistration
+    ) -> TaskManagerRegistrationResponse:
+        """Register a TaskManager that holds slots of this job. Idempotent for the same address."""
+        ...
+
+    async def offer_slots(
+        self, resource_id: ResourceId, offers: tuple[SlotOffer, ...]
+    ) -> tuple[AllocationId, ...]:
+        """Offer slots; the accepted ones are returned."""
+        ...
+
+    def fail_slot(self, resource_id: ResourceId, allocation_id: AllocationId, cause: str) -> None:
+        """A slot that was accepted is gone."""
+        ...
+
+    async def update_task_execution_state(self, report: ExecutionReport) -> Acknowledge:
+        """Take a state report; an unknown attempt is an error, which makes the TaskManager fail the task."""
+        ...
+
+    def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
+        """A TaskManager is gone or says goodbye: its slots and executions fail."""
+        ...
+
+    def disconnect_resource_manager(self, cause: str) -> None:
+        """The ResourceManager ends the connection; register again."""
+        ...
+
+    def notify_not_enough_resources(self, explanation: str) -> None:
+        """The ResourceManager cannot fulfil what was declared."""
+        ...
+
+    async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> Acknowledge:
+        """Answer a heartbeat of the ResourceManager."""
+        ...
+
+    async def send_operator_event_to_coordinator(
+        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
+    ) -> Acknowledge:
+        """Deliver an operator's event to its coordinator."""
+        ...
+
+    async def fetch_collected_results(
+        self, operator_id: OperatorId, offset: int, max_batch_count: int
+    ) -> CollectedResults:
+        """Return collected records from `offset` on; those before it are forgotten."""
+        ...
+
+    async def request_job_details(self) -> JobDetails:
+        """Return the job's state with fresh task metrics."""
+        ...
+
+    async def cancel(self) -> Acknowledge:
+        """Cancel the job."""
+        ...
+
+
+class JobMasterAddress(msgspec.Struct, frozen=True):
+    """Where the JobMaster of a job is reached."""
+
+    address: str
+    job_master_id: JobMasterId

@@ -1,0 +1,100 @@
+"""Messages that more than one gateway carries."""
+
+import msgspec
+
+from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, ResourceId, SlotId
+from headrace.core.lifecycle import ExecutionState
+
+
+class Acknowledge(msgspec.Struct, frozen=True):
+    """The request was taken."""
+
+
+class ErrorInfo(msgspec.Struct, frozen=True):
+    """An error on its way to the client, as text; nothing is unpickled.
+
+    `text` begins with the one line that names cause, operator and the user's file and line.
+    """
+
+    class_name: str
+    text: str
+    domain: str
+    recoverable: bool
+    remote_traceback: str = ""
+
+
+class ResourceProfile(msgspec.Struct, frozen=True):
+    """What one slot offers or needs. Zero cpu means unspecified (any slot will do)."""
+
+    cpu_cores: float = 0.0
+    memory_bytes: int = 0
+
+    def matches(self, required: "ResourceProfile") -> bool:
+        """Whether a slot of this profile can serve `required`."""
+        return self.cpu_cores >= required.cpu_cores and self.memory_bytes >= required.memory_bytes
+
+
+class SlotStatus(msgspec.Struct, frozen=True):
+    """One slot of a TaskManager as it stands."""
+
+    slot_id: SlotId
+    profile: ResourceProfile
+    job_id: JobId | None = None
+    allocation_id: AllocationId | None = None
+
+
+class SlotReport(msgspec.Struct, frozen=True):
+    """Every slot of one TaskManager."""
+
+    slots: tuple[SlotStatus, ...]
+
+
+class SlotOffer(msgspec.Struct, frozen=True):
+    """A slot that a TaskManager offers to a JobMaster."""
+
+    allocation_id: AllocationId
+    slot_index: int
+    profile: ResourceProfile
+
+
+class TaskMetrics(msgspec.Struct, frozen=True):
+    """Metrics of one subtask under Flink's names, plus gauges of its operators (`<operator>.<metric>`)."""
+
+    attempt_id: ExecutionAttemptId
+    values: dict[str, float]
+
+
+class ExecutionReport(msgspec.Struct, frozen=True):
+    """A task's new state, reported by its TaskExecutor."""
+
+    attempt_id: ExecutionAttemptId
+    state: ExecutionState
+    error: ErrorInfo | None = None
+    metrics: TaskMetrics | None = None
+
+
+class RegistrationRefused(msgspec.Struct, frozen=True, tag="refused"):
+    """Not now: the same registration may succeed later."""
+
+    reason: str
+
+
+class RegistrationRejected(msgspec.Struct, frozen=True, tag="rejected"):
+    """Never: the registering side must give up."""
+
+    reason: str
+
+
+class AllocatedSlotReport(msgspec.Struct, frozen=True):
+    """Slots that a JobMaster believes it has on one TaskManager (heartbeat payload)."""
+
+    job_id: JobId
+    allocation_ids: tuple[AllocationId, ...]
+
+
+class ExecutionDeploymentReport(msgspec.Struct, frozen=True):
+    """Attempts that run on a TaskManager for one job (heartbeat payload), and their metrics."""
+
+    resource_id: ResourceId
+    attempt_ids: tuple[ExecutionAttemptId, ...]
+    metrics: tuple[TaskMetrics, ...] = ()

@@ -1,0 +1,137 @@
+"""ResourceManagerGateway: registrations of TaskManagers and JobMasters, requirements, slots. Fenced."""
+
+from typing import Protocol
+
+import msgspec
+
+from headrace.core.ids import (
+    AllocationId,
+    InstanceId,
+    JobId,
+    JobMasterId,
+    ResourceId,
+    ResourceManagerId,
+    SlotId,
+)
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.messages import (
+    Acknowledge,
+    RegistrationRefused,
+    RegistrationRejected,
+    ResourceProfile,
+    SlotReport,
+)
+
+
+class TaskExecutorRegistration(msgspec.Struct, frozen=True):
+    """A TaskManager introduces itself.
+
+    `versions` maps `python`, `headrace`, `pyarrow`, `cloudpickle` … to version texts; a difference to the driver's is
+    a rejection. `pid` and `host` are for people and for the failure matrix.
+    """
+
+    address: str
+    location: TaskManagerLocation
+    slot_count: int
+    slot_profile: ResourceProfile
+    versions: dict[str, str]
+    pid: int
+    attempt_number: int = 0
+
+
+class TaskExecutorRegistered(msgspec.Struct, frozen=True, tag="registered"):
+    """The ResourceManager accepted; `instance_id` names this registration."""
+
+    instance_id: InstanceId
+    resource_manager_resource_id: ResourceId
+
+
+class JobMasterRegistered(msgspec.Struct, frozen=True, tag="registered"):
+    """The ResourceManager accepted the JobMaster."""
+
+    resource_manager_id: ResourceManagerId
+    resource_manager_resource_id: ResourceId
+
+
+TaskExecutorRegistrationResponse = TaskExecutorRegistered | RegistrationRefused | RegistrationRejected
+JobMasterRegistrationResponse = JobMasterRegistered | RegistrationRefused | RegistrationRejected
+
+
+class ResourceRequirement(msgspec.Struct, frozen=True):
+    """`slot_count` slots of at least `profile`."""
+
+    profile: ResourceProfile
+    slot_count: int
+
+
+class ResourceRequirements(msgspec.Struct, frozen=True):
+    """Everything a job needs: always the whole set, never a change of it."""
+
+    job_id: JobId
+    job_master_address: str
+    requirements: tuple[ResourceRequirement, ...]
+
+
+class TaskManagerInfo(msgspec.Struct, frozen=True):
+    """One registered TaskManager, for people."""
+
+    resource_id: ResourceId
+    address: str
+    location: TaskManagerLocation
+    slot_count: int
+    free_slot_count: int
+    pid: int
+
+
+class ResourceOverview(msgspec.Struct, frozen=True):
+    """The ResourceManager's view; `explanation` says what is missing and why, or is empty."""
+
+    task_managers: tuple[TaskManagerInfo, ...]
+    pending_worker_count: int
+    explanation: str = ""
+
+
+class ResourceManagerGateway(Protocol):
+    """The endpoint that owns the cluster's slots."""
+
+    async def register_task_executor(
+        self, registration: TaskExecutorRegistration
+    ) -> TaskExecutorRegistrationResponse:
+        """Register a TaskManager; a known one is replaced."""
+        ...
+
+    async def send_slot_report(
+        self, resource_id: ResourceId, instance_id: InstanceId, report: SlotReport
+    ) -> Acknowledge:
+        """First slot report after a registration."""
+        ...
+
+    async def register_job_master(
+        self, job_master_id: JobMasterId, resource_id: ResourceId, address: str, job_id: JobId
+    ) -> JobMasterRegistrationResponse:
+        """Register the JobMaster that leads `job_id`."""
+        ...
+
+    async def declare_required_resources(
+        self, job_master_id: JobMasterId, requirements: ResourceRequirements
+    ) -> Acknowledge:
+        """Replace what the job needs."""
+        ...
+
+    def notify_slot_available(
+        self, instance_id: InstanceId, slot_id: SlotId, allocation_id: AllocationId
+    ) -> None:
+        """A slot was freed by its TaskManager."""
+        ...
+
+    def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
+        """A TaskManager says goodbye."""
+        ...
+
+    def disconnect_job_master(self, job_id: JobId, cause: str) -> None:
+        """A JobMaster is done; its requirements go."""
+        ...
+
+    async def request_resource_overview(self) -> ResourceOverview:
+        """Return what is registered, pending and missing."""
+        ...

@@ -1,0 +1,125 @@
+"""TaskExecutorGateway: what others may ask of a TaskManager. Not fenced: callers pass their leader session."""
+
+from typing import Protocol
+
+import msgspec
+
+from headrace.core.ids import (
+    AllocationId,
+    ExecutionAttemptId,
+    JobId,
+    JobMasterId,
+    OperatorId,
+    ResourceId,
+    ResourceManagerId,
+    ResultPartitionId,
+    SlotId,
+)
+from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
+from headrace.gateways.messages import (
+    Acknowledge,
+    AllocatedSlotReport,
+    ErrorInfo,
+    ExecutionDeploymentReport,
+    ResourceProfile,
+    SlotReport,
+    TaskMetrics,
+)
+from headrace.graph.job_graph import JobEdge, JobVertex
+
+
+class ResultPartitionDeployment(msgspec.Struct, frozen=True):
+    """A partition to produce, and the edge (partitioner, buffer timeout, source operator) it belongs to.
+
+    `consumer_max_parallelism` is what HASH partitioning needs to know of the consumer.
+    """
+
+    descriptor: ResultPartitionDescriptor
+    edge: JobEdge
+    consumer_max_parallelism: int
+
+
+class TaskDeploymentDescriptor(msgspec.Struct, frozen=True):
+    """Everything a TaskManager needs to run one attempt of one subtask."""
+
+    attempt_id: ExecutionAttemptId
+    allocation_id: AllocationId
+    job_name: str
+    settings: dict[str, str]
+    vertex: JobVertex
+    result_partitions: tuple[ResultPartitionDeployment, ...]
+    input_gates: tuple[InputGateDescriptor, ...]
+
+
+class SlotRequest(msgspec.Struct, frozen=True):
+    """The ResourceManager gives a slot of this TaskManager to a job."""
+
+    slot_id: SlotId
+    job_id: JobId
+    allocation_id: AllocationId
+    profile: ResourceProfile
+    job_master_address: str
+    job_master_id: JobMasterId
+    resource_manager_id: ResourceManagerId
+
+
+class TaskExecutorGateway(Protocol):
+    """The endpoint of a TaskManager."""
+
+    async def request_slot(self, request: SlotRequest) -> Acknowledge:
+        """Reserve a slot for a job and offer it to the job's JobMaster. Idempotent by allocation id."""
+        ...
+
+    async def free_slot(self, allocation_id: AllocationId, cause: str) -> Acknowledge:
+        """Fail the tasks in the slot, then free it. Idempotent."""
+        ...
+
+    async def submit_task(
+        self, descriptor: TaskDeploymentDescriptor, job_master_id: JobMasterId
+    ) -> Acknowledge:
+        """Start a task; acknowledged means that its thread runs."""
+        ...
+
+    async def cancel_task(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
+        """Cancel a task. Unknown attempts are acknowledged."""
+        ...
+
+    def send_operator_event(
+        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
+    ) -> None:
+        """Deliver an event of an operator's coordinator to one subtask."""
+        ...
+
+    async def release_partitions(self, partitions: tuple[ResultPartitionId, ...]) -> Acknowledge:
+        """Drop partitions that no consumer will read."""
+        ...
+
+    async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> SlotReport:
+        """Answer a heartbeat of the ResourceManager."""
+        ...
+
+    async def heartbeat_from_job_master(
+        self, resource_id: ResourceId, slots: AllocatedSlotReport
+    ) -> ExecutionDeploymentReport:
+        """Answer a heartbeat of a JobMaster and reconcile slots."""
+        ...
+
+    async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
+        """Return the metrics of the job's tasks here, now."""
+        ...
+
+    def disconnect_job_master(self, job_id: JobId, cause: ErrorInfo | None) -> None:
+        """The JobMaster ends the connection; tasks of the job are failed."""
+        ...
+
+    def disconnect_resource_manager(self, cause: str) -> None:
+        """The ResourceManager ends the connection; register again."""
+        ...
+
+    async def can_be_released(self) -> bool:
+        """Whether no partition here is still to be read."""
+        ...
+
+    async def shut_down(self, cause: str) -> Acknowledge:
+        """Stop gracefully: fail tasks, say goodbye, end the process's work."""
+        ...

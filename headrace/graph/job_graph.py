@@ -1,0 +1,131 @@
+"""JobGraph: what is submitted, chains of operators joined by edges, frozen and ready for the wire.
+
+User functions are opaque bytes here: only the task that runs them unpickles them.
+Source: Flink JobGraph, JobVertex, IntermediateDataSet, JobEdge.
+"""
+
+import enum
+
+import msgspec
+
+from headrace.core.ids import IntermediateDataSetId, JobId, JobVertexId, OperatorId
+from headrace.core.shuffle_descriptors import ResultPartitionType
+
+
+class PartitionerKind(enum.Enum):
+    """How an edge distributes rows; the names that plans print."""
+
+    FORWARD = "FORWARD"
+    REBALANCE = "REBALANCE"
+    RESCALE = "RESCALE"
+    SHUFFLE = "SHUFFLE"
+    BROADCAST = "BROADCAST"
+    GLOBAL = "GLOBAL"
+    HASH = "HASH"
+    CUSTOM = "CUSTOM"
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether a producer reaches only some of the consumers."""
+        return self in (PartitionerKind.FORWARD, PartitionerKind.RESCALE)
+
+
+class PartitionerSpec(msgspec.Struct, frozen=True):
+    """A partitioner; `payload` is the pickled `(partitioner, key_selector)` of CUSTOM, else empty."""
+
+    kind: PartitionerKind
+    payload: bytes = b""
+
+
+class ChainedOperator(msgspec.Struct, frozen=True):
+    """One operator of a chain.
+
+    `payload` is the pickled OperatorSpec, `types_payload` the pickled OperatorTypes (input, output and side output
+    types); both by cloudpickle. `coordinator` names the OperatorCoordinator that runs in the JobMaster (empty: none)
+    and `coordinator_payload` is what it is made from.
+    """
+
+    operator_id: OperatorId
+    name: str
+    kind: str
+    payload: bytes
+    types_payload: bytes
+    uid: str | None = None
+    description: str = ""
+    coordinator: str = ""
+    coordinator_payload: bytes = b""
+
+
+class ChainEdge(msgspec.Struct, frozen=True):
+    """Inside a chain: the output (or side output) of one operator is the input of the next."""
+
+    source_id: OperatorId
+    target_id: OperatorId
+    side_output_tag: str | None = None
+
+
+class JobEdge(msgspec.Struct, frozen=True):
+    """An edge between two vertices, and the data set that the producer writes for it."""
+
+    data_set_id: IntermediateDataSetId
+    source_vertex_id: JobVertexId
+    source_operator_id: OperatorId
+    target_vertex_id: JobVertexId
+    target_operator_id: OperatorId
+    input_number: int
+    partitioner: PartitionerSpec
+    result_type: ResultPartitionType
+    buffer_timeout_ms: int
+    side_output_tag: str | None = None
+
+
+class VertexKind(enum.Enum):
+    """Which task runs the chain."""
+
+    SOURCE = "SOURCE"
+    ONE_INPUT = "ONE_INPUT"
+    TWO_INPUT = "TWO_INPUT"
+
+
+class JobVertex(msgspec.Struct, frozen=True):
+    """A chain of operators that runs as one task per subtask. `operators[0]` is the head."""
+
+    vertex_id: JobVertexId
+    name: str
+    kind: VertexKind
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str
+    operators: tuple[ChainedOperator, ...]
+    chain_edges: tuple[ChainEdge, ...]
+
+
+class JobGraph(msgspec.Struct, frozen=True):
+    """A job: vertices in topological order, the edges between them, and the job's settings."""
+
+    job_id: JobId
+    name: str
+    vertices: tuple[JobVertex, ...]
+    edges: tuple[JobEdge, ...]
+    settings: dict[str, str]
+    plan_json: str = ""
+
+    def vertex(self, vertex_id: JobVertexId) -> JobVertex:
+        """Return the vertex with this id; KeyError if there is none."""
+        for vertex in self.vertices:
+            if vertex.vertex_id == vertex_id:
+                return vertex
+        raise KeyError(vertex_id)
+
+    def edges_into(self, vertex_id: JobVertexId) -> tuple[JobEdge, ...]:
+        """Edges that `vertex_id` consumes, ordered by input number."""
+        return tuple(
+            sorted(
+                (edge for edge in self.edges if edge.target_vertex_id == vertex_id),
+                key=lambda edge: edge.input_number,
+            )
+        )
+
+    def edges_out_of(self, vertex_id: JobVertexId) -> tuple[JobEdge, ...]:
+        """Edges that `vertex_id` produces."""
+        return tuple(edge for edge in self.edges if edge.source_vertex_id == vertex_id)

@@ -1,0 +1,169 @@
+"""The operator interface: batches in, batches out, on the task's mailbox thread.
+
+An operator is made by `operators.registry` from its spec, opened once, fed batches and watermarks, finished and
+closed. It never blocks and starts no thread. Source: Flink StreamOperator, AbstractStreamOperatorV2.
+"""
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.ids import OperatorId
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.record_batch import RecordBatch
+from headrace.metrics.groups import MetricGroup
+
+
+class Output(Protocol):
+    """Where an operator sends what it makes; the same object for its whole life."""
+
+    def emit(self, batch: RecordBatch) -> None:
+        """Send rows of the operator's output type; an empty batch is dropped."""
+        ...
+
+    def emit_side(self, tag_id: str, batch: RecordBatch) -> None:
+        """Send rows to a side output; dropped where nobody reads the tag."""
+        ...
+
+    def emit_watermark(self, timestamp_ms: int) -> None:
+        """Send a watermark; one that is not larger than the last is dropped."""
+        ...
+
+    def emit_status(self, is_idle: bool) -> None:
+        """Announce idleness or activity; watermarks are swallowed while idle."""
+        ...
+
+
+class ScheduledTimer(Protocol):
+    """A processing-time timer that may be cancelled."""
+
+    def cancel(self) -> None:
+        """Make sure the callback does not run; no effect once it has."""
+        ...
+
+
+class ProcessingTimeService(Protocol):
+    """Calls back on the mailbox thread, between batches, at or after a wall-clock time."""
+
+    def now_ms(self) -> int:
+        """Current processing time, epoch ms."""
+        ...
+
+    def schedule(self, time_ms: int, callback: Callable[[int], None]) -> ScheduledTimer:
+        """Run `callback(time_ms)` as a mail once `now_ms() >= time_ms`; never after the task finished."""
+        ...
+
+
+@dataclass(frozen=True)
+class OperatorContext:
+    """All that an operator may know of its surroundings.
+
+    `send_event` hands bytes to the operator's coordinator in the JobMaster and may be called from the mailbox thread
+    only; `wake` makes the mailbox run the default action again and may be called from any thread (sources use it
+    when data arrived). `ingest` is the TaskManager's door for pushed DataFrames (or None where there is none).
+    """
+
+    operator_id: OperatorId
+    operator_name: str
+    task_name: str
+    subtask_index: int
+    parallelism: int
+    max_parallelism: int
+    attempt_number: int
+    types: OperatorTypes
+    settings: Settings
+    job_parameters: dict[str, str]
+    clock: Clock
+    timers: ProcessingTimeService
+    metrics: MetricGroup
+    output: Output
+    send_event: Callable[[bytes], None]
+    wake: Callable[[], None]
+    ingest: object | None = None
+
+    @property
+    def task_name_with_subtasks(self) -> str:
+        """`name (1/4)#0`: subtask from 1, parallelism, attempt."""
+        return f"{self.task_name} ({self.subtask_index + 1}/{self.parallelism})#{self.attempt_number}"
+
+
+class Operator(ABC):
+    """Base of all operators: lifecycle and watermarks.
+
+    Order of calls: open, then batches, watermarks and timers in any order, `end_input` per input, `finish`, `close`.
+    After a failure only `close` is called.
+    """
+
+    context: OperatorContext
+    current_watermark: int = MIN_TIMESTAMP
+
+    def open(self, context: OperatorContext) -> None:
+        """Get ready; subclasses call super first."""
+        self.context = context
+
+    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        """React to a watermark that grew (already the minimum over inputs) and forward it."""
+        self.current_watermark = timestamp_ms
+        output.emit_watermark(timestamp_ms)
+
+    def process_status(self, is_idle: bool, output: Output) -> None:
+        """Forward idleness (already combined over inputs)."""
+        output.emit_status(is_idle)
+
+    def handle_event(self, payload: bytes) -> None:
+        """Take an event from the operator's coordinator in the JobMaster."""
+        raise AssertionError(f"operator {self.context.operator_name} has no coordinator")
+
+    def end_input(self, input_number: int, output: Output) -> None:  # noqa: B027
+        """Input `input_number` has ended; MAX_WATERMARK has been processed before."""
+
+    def finish(self, output: Output) -> None:  # noqa: B027
+        """Emit what is still held back: all inputs have ended."""
+
+    def close(self) -> None:  # noqa: B027
+        """Release resources; also called after a failure. Must not raise for a second call."""
+
+
+class OneInputOperator(Operator):
+    """An operator with one logical input."""
+
+    @abstractmethod
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        """Handle one batch (num_rows >= 1): the same result as handling its rows one by one."""
+
+
+class TwoInputOperator(Operator):
+    """An operator with two inputs. The chain combines their watermarks before `process_watermark`."""
+
+    @abstractmethod
+    def process_batch1(self, batch: RecordBatch, output: Output) -> None:
+        """Handle a batch of input 0."""
+
+    @abstractmethod
+    def process_batch2(self, batch: RecordBatch, output: Output) -> None:
+        """Handle a batch of input 1."""
+
+
+class InputStatus(enum.Enum):
+    """What a source answers to a poll. Source: Flink InputStatus, DataInputStatus."""
+
+    MORE_AVAILABLE = "MORE_AVAILABLE"
+    NOTHING_AVAILABLE = "NOTHING_AVAILABLE"
+    END_OF_INPUT = "END_OF_INPUT"
+
+
+class SourceOperator(Operator):
+    """The head of a source chain: polled for at most one batch at a time."""
+
+    @abstractmethod
+    def poll(self, output: Output) -> InputStatus:
+        """Emit at most one batch and say what is next; never blocks.
+
+        After NOTHING_AVAILABLE the task waits for `context.wake` or a timer. Before END_OF_INPUT the operator emits
+        its last watermark; the task adds MAX_WATERMARK.
+        """

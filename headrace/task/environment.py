@@ -1,0 +1,65 @@
+"""All that a task is given: who it is, its chain, its gates and partitions, its clock and its listener.
+
+Built by `cluster/task_executor/deployment`, the one place that knows both planes. Source: Flink Environment.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.lifecycle import ExecutionState
+from headrace.core.shuffle_descriptors import InputGateDescriptor
+from headrace.graph.job_graph import JobEdge, JobVertex
+from headrace.metrics.groups import MetricGroup
+from headrace.network.gate import InputGate
+from headrace.network.record_writer import RecordWriter
+
+
+class TaskListener(Protocol):
+    """How a task reports; every method may be called from any thread and returns at once."""
+
+    def state_changed(
+        self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
+    ) -> None:
+        """The task reached `state`; `error` is set for FAILED."""
+        ...
+
+    def operator_event(
+        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
+    ) -> None:
+        """An operator speaks to its coordinator. Order per operator is kept."""
+        ...
+
+
+@dataclass(frozen=True)
+class GateInput:
+    """A gate and what it reads."""
+
+    gate: InputGate
+    descriptor: InputGateDescriptor
+
+
+@dataclass(frozen=True)
+class WriterOutput:
+    """A record writer and the edge it serves."""
+
+    writer: RecordWriter
+    edge: JobEdge
+
+
+@dataclass(frozen=True)
+class TaskEnvironment:
+    """Surroundings of one attempt of one subtask. `ingest` is the TaskManager's door for pushed DataFrames."""
+
+    attempt_id: ExecutionAttemptId
+    job_name: str
+    vertex: JobVertex
+    settings: Settings
+    inputs: tuple[GateInput, ...]
+    outputs: tuple[WriterOutput, ...]
+    clock: Clock
+    metrics: MetricGroup
+    listener: TaskListener
+    ingest: Any = None
