@@ -1,0 +1,70 @@
+# `make` alone lists the targets. Continuous integration (.ci/run) calls the same ones.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# How many test processes run side by side.
+WORKERS ?= 2
+FAST_TESTS := $(wildcard tests/unit tests/simulation) tests/architecture
+SLOW_TESTS := tests/integration tests/spark
+
+.DEFAULT_GOAL := help
+.PHONY: help setup fmt check test test-all test-slow sim bench docs demo clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## make .venv with everything pinned in requirements/dev.txt
+
+$(STAMP): pyproject.toml requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Headrace needs Python 3.11 or newer; name one with: make setup PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+fmt: setup  ## format the code and sort imports
+	$(BIN)/ruff check --select I --fix --quiet .
+	$(BIN)/ruff format .
+
+check: setup  ## lint, format, types, floor plan, stale docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/python tools/generate_docs.py --check
+
+test: setup  ## unit and simulation tests, under a minute
+	$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST_TESTS)
+
+test-all: test test-slow  ## the same, then integration tests and real Spark
+
+# A folder without a single test file is named and passed over; one with test files must have tests that run.
+test-slow: setup  ## integration tests and real Spark
+	@for folder in $(SLOW_TESTS); do \
+	  if [ -z "$$(find $$folder -name 'test_*.py' 2>/dev/null)" ]; then \
+	    echo "$$folder: holds no test file"; \
+	  else \
+	    $(BIN)/python -m pytest -q $$folder || exit $$?; \
+	  fi; \
+	done
+
+sim: SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2**32))')
+sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
+	@seed=$(SEED); echo "seed $$seed"; $(BIN)/python -m pytest -q tests/simulation --seed $$seed
+
+bench: setup  ## answer every question under benchmarks/ (or one: BENCH=benchmarks/x.py)
+	@for question in $(or $(BENCH),$(sort $(wildcard benchmarks/*.py))); do \
+	  echo "== $$question"; $(BIN)/python $$question || exit $$?; \
+	done
+
+docs: setup  ## regenerate docs/generated from the code
+	$(BIN)/python tools/generate_docs.py
+
+demo: setup  ## the New York departures program, on a local Spark
+	$(BIN)/headrace run examples/new_york_departures.py
+
+clean:  ## remove the environment and the caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

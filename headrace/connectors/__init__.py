@@ -1,0 +1,6 @@
+"""Sources and sinks, one folder per system.
+
+Duty: implement the source and sink contracts of `functions` for a system outside.
+Neighbours: imports the ground.
+Start reading: `datagen`.
+"""

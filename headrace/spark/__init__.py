@@ -1,0 +1,6 @@
+"""Spark as the host: control plane on the driver, TaskExecutors in Spark's Python workers.
+
+Duty: start and stop what Headrace needs inside Spark, and bridge DataFrame and DataStream.
+Neighbours: a host imports other edges and the cluster; nobody imports a host. The only folder that imports PySpark.
+Start reading: `host`, then `worker`.
+"""

@@ -1,0 +1,106 @@
+"""The shape of the house: file sizes, package files, the export list, forbidden words."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import headrace
+from tests.architecture.floor_plan import (
+    FACADES,
+    PACKAGE,
+    PARTIAL_FACADES,
+    folder_of,
+    module_of,
+    source_files,
+)
+from tests.architecture.tidiness import (
+    FILE_LINES_MAX,
+    FORBIDDEN,
+    forbidden_lines,
+    long_files,
+    tracked_files,
+)
+
+# What users may import from `headrace` itself. A name that is added here is a promise.
+EXPORTS = ["__version__"]
+
+
+def is_reexport(statement: ast.stmt) -> bool:
+    """A docstring, an import, or the list of names that are passed on."""
+    match statement:
+        case ast.Import() | ast.ImportFrom():
+            return True
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+        case ast.Assign(targets=[ast.Name(id="__all__")]):
+            return True
+        case _:
+            return False
+
+
+def statements(file: Path) -> list[ast.stmt]:
+    return ast.parse(file.read_text(encoding="utf-8")).body
+
+
+def test_headrace_exports_exactly_the_pinned_names() -> None:
+    assert list(headrace.__all__) == EXPORTS
+
+
+def test_every_exported_name_exists() -> None:
+    assert [name for name in headrace.__all__ if not hasattr(headrace, name)] == []
+
+
+def test_package_files_are_a_docstring_only() -> None:
+    exempt = FACADES | PARTIAL_FACADES | {""}
+    offenders = [
+        str(file.relative_to(PACKAGE))
+        for file in PACKAGE.rglob("__init__.py")
+        if folder_of(module_of(file)) not in exempt
+        and not (len(statements(file)) == 1 and ast.get_docstring(ast.parse(file.read_text())))
+    ]
+    assert offenders == []
+
+
+def test_facades_hold_no_code_of_their_own() -> None:
+    facades = [file for file in source_files() if folder_of(module_of(file)) in FACADES]
+    facades += [PACKAGE / name / "__init__.py" for name in PARTIAL_FACADES]
+    offenders = [
+        f"{file.relative_to(PACKAGE)}:{statement.lineno}"
+        for file in facades
+        for statement in statements(file)
+        if not is_reexport(statement)
+    ]
+    assert offenders == []
+
+
+def test_every_module_says_its_duty_first() -> None:
+    silent = [
+        str(file.relative_to(PACKAGE))
+        for file in source_files()
+        if not ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+def test_no_file_is_longer_than_the_limit() -> None:
+    assert long_files(FILE_LINES_MAX) == []
+
+
+def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
+    assert [line for file in tracked_files() for line in forbidden_lines(file)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "forbidden"),
+    [
+        ("cd " + "/work" + "/main", True),
+        ("index: https://" + "pypi" + ".org/simple", True),
+        ("log = '" + "/tmp" + "/log.txt'", True),
+        ("f'{spark_home}/work/app-1'", False),
+        ("a framework/tool, teamwork/play", False),
+        ("docs: https://spark.apache.org/docs", False),
+    ],
+)
+def test_the_check_tells_machine_words_from_others(line: str, forbidden: bool) -> None:
+    assert bool(FORBIDDEN.search(line)) is forbidden

@@ -1,0 +1,75 @@
+"""Facts about the tracked files that the tidiness tests judge and the test report lists."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.architecture.floor_plan import ROOT, source_files
+
+FILE_LINES_MAX: Final = 500
+FILE_LINES_LOOK: Final = 400
+FUNCTION_LINES_LOOK: Final = 60
+
+# Written in pieces, so that this file does not hold what it forbids.
+_REGISTRY_HOSTS: Final = (
+    "pypi" + r"\.org",
+    "pythonhosted" + r"\.org",
+    "anaconda" + r"\.(org|com)",
+    "npmjs" + r"\.(org|com)",
+    "maven" + r"\.org",
+    "repo1?" + r"\.maven",
+    "maven" + r"\.apache\.org",
+    "crates" + r"\.io",
+    "proxy" + r"\.golang\.org",
+)
+# A folder at the root of somebody's machine; `{spark_home}/work/` is none, hence the look-behind.
+_MACHINE_PATHS: Final = r"(?<![\w.}\-])/(work|root)/|(?<![\w.}\-])/(tmp|home)/[a-z]"
+FORBIDDEN: Final = re.compile("|".join((*_REGISTRY_HOSTS, _MACHINE_PATHS)))
+
+
+def tracked_files() -> list[Path]:
+    """Every file under version control that exists in the tree."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    paths = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def forbidden_lines(file: Path) -> Iterator[str]:
+    """Lines of `file` with a path of a machine or the host of a package registry."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return  # pictures and other binary files
+    for number, line in enumerate(text.splitlines(), 1):
+        if FORBIDDEN.search(line):
+            yield f"{file.relative_to(ROOT)}:{number} {line.strip()[:100]}"
+
+
+def lines_of(file: Path) -> int:
+    return file.read_text(encoding="utf-8").count("\n")
+
+
+def long_files(limit: int) -> list[str]:
+    """Python files of the package and its tests with more than `limit` lines, longest first."""
+    folders = (ROOT / name for name in ("tests", "tools", "benchmarks", "examples"))
+    files = source_files() + [file for folder in folders for file in folder.rglob("*.py")]
+    sizes = sorted(((lines_of(file), file) for file in files), reverse=True)
+    return [f"{file.relative_to(ROOT)} ({size} lines)" for size, file in sizes if size > limit]
+
+
+def long_functions(limit: int) -> list[str]:
+    """Functions of the package with more than `limit` lines, longest first."""
+    found: list[tuple[int, str]] = []
+    for file in source_files():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                size = (node.end_lineno or node.lineno) - node.lineno + 1
+                if size > limit:
+                    place = f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
+                    found.append((size, f"{place} ({size} lines)"))
+    return [text for _, text in sorted(found, reverse=True)]
