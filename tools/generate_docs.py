@@ -5,8 +5,11 @@ Every page is a function from nothing to text; add it to PAGES.
 
 import argparse
 import difflib
+import enum
+import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +17,10 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 GENERATED: Final = ROOT / "docs" / "generated"
 sys.path.insert(0, str(ROOT))
 
-from tests.architecture.floor_plan import ARROWS, GROUND  # noqa: E402 (needs the path above)
+# These need the path above.
+from headrace.core.config import declared_options  # noqa: E402
+from headrace.core.lifecycle import EXECUTION_TRANSITIONS, JOB_TRANSITIONS  # noqa: E402
+from tests.architecture.floor_plan import ARROWS, GROUND, module_of, source_files  # noqa: E402
 
 NOTE: Final = "<!-- Made from the code by `make docs`; edit the code, not this page. -->\n"
 
@@ -41,8 +47,68 @@ def floor_plan_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def state_drawing(title: str, transitions: Mapping[enum.Enum, frozenset[enum.Enum]]) -> list[str]:
+    """One lifecycle as a Mermaid state diagram; terminal states lead to the end mark."""
+    lines = [f"## {title}", "", "```mermaid", "stateDiagram-v2"]
+    order = list(transitions)
+    for state, following in transitions.items():
+        lines += [f"    {state.name} --> {to.name}" for to in sorted(following, key=order.index)]
+        if not following:
+            lines.append(f"    {state.name} --> [*]")
+    return [*lines, "```", ""]
+
+
+def lifecycles_page() -> str:
+    """The states of jobs and executions, drawn from their tables."""
+    return "\n".join(
+        [
+            "# Lifecycles",
+            "",
+            *state_drawing("A job (JobStatus)", JOB_TRANSITIONS),
+            *state_drawing("An execution (ExecutionState)", EXECUTION_TRANSITIONS),
+        ]
+    )
+
+
+def default_text(value: object) -> str:
+    """A default as a user would write it in `-D key=value`."""
+    match value:
+        case None:
+            return "(none)"
+        case bool():
+            return str(value).lower()
+        case enum.Enum():
+            return value.name
+        case timedelta():
+            return f"{value // timedelta(milliseconds=1)} ms"
+        case _:
+            return str(value) or "(empty)"
+
+
+def configuration_page() -> str:
+    """Every option that any module declares: importing a module is what declares its options."""
+    for file in source_files():
+        if "ConfigOption(" in file.read_text(encoding="utf-8"):
+            importlib.import_module(module_of(file))
+    lines = [
+        "# Configuration",
+        "",
+        "| key | type | default | meaning |",
+        "| --- | --- | --- | --- |",
+    ]
+    for option in declared_options():
+        default = default_text(option.default)
+        kind = option.value_type.__name__
+        lines.append(
+            f"| `{option.key}` | {kind} | {default} | {option.doc.replace('|', chr(92) + '|')} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "configuration.md": configuration_page,
     "floor_plan.md": floor_plan_page,
+    "lifecycles.md": lifecycles_page,
 }
 
 
