@@ -1,0 +1,162 @@
+"""Between records as Python values and the Arrow columns in which they travel: the hot path of per-record functions."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.core.errors import RecordTypeError
+from headrace.core.types.arrow_types import (
+    VALUE_COLUMN,
+    arrow_type_of,
+    data_schema,
+    is_byte,
+    struct_fields,
+    type_info_from_schema,
+    type_info_of_arrow,
+)
+from headrace.core.types.basic_type_info import CollectionTypeInfo
+from headrace.core.types.nested_codecs import (
+    FieldsCodec,
+    ListCodec,
+    MapCodec,
+    row_kinds,
+    set_row_kinds,
+)
+from headrace.core.types.scalar_codecs import (
+    ColumnCodec,
+    PickleCodec,
+    basic_codec,
+    byte_string_codec,
+    date_codec,
+    decimal_codec,
+    time_codec,
+    timestamp_codec,
+)
+from headrace.core.types.type_info import (
+    BasicTypeInfo,
+    BigDecimalTypeInfo,
+    DateTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TimestampTypeInfo,
+    TimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+
+__all__ = [
+    "ROW_KIND_COLUMN",
+    "VALUE_COLUMN",
+    "arrow_type_of",
+    "columns_to_rows",
+    "data_schema",
+    "rows_to_columns",
+    "type_info_from_schema",
+    "type_info_of_arrow",
+]
+
+ROW_KIND_COLUMN: Final = "$row_kind"
+"""Name of the int8 column of RowKind numbers that follows the data where some row is not a plain insert."""
+
+
+def rows_to_columns(rows: Sequence[Any], type_info: TypeInformation) -> list[pa.Array]:
+    """Return the arrays of `data_schema(type_info)` for `rows`, in that order, each of shape (num_rows,).
+
+    Where the type is a ROW and some row is of another kind than INSERT, one more int8 array follows with the numbers
+    of the row kinds, to be named `$row_kind`; so the answer has either as many arrays as the schema has fields, or
+    one more. Kinds of rows inside other values are not kept.
+
+    Integers too large for their type wrap as in Java. RecordTypeError shows the first row that does not fit.
+    """
+    codec = _codec_of(type_info)
+    try:
+        if not isinstance(codec, FieldsCodec):
+            return [codec.encode(rows)]
+        arrays = codec.encode_fields(rows)
+    except Exception as error:
+        # User classes may raise anything while they are pickled; the search finds out which row it was.
+        raise _misfit(rows, type_info, codec) or error from error
+    if isinstance(type_info, RowTypeInfo):
+        kinds = row_kinds(rows)
+        if kinds is not None:
+            arrays.append(kinds)
+    return arrays
+
+
+def columns_to_rows(batch: pa.RecordBatch, type_info: TypeInformation) -> list[Any]:
+    """Return one Python value per row of `batch`: named Rows for ROW, tuples for TUPLE, else plain values.
+
+    The data columns are the first ones, in the order of `data_schema(type_info)`; a column `$row_kind`, where
+    present, gives rows their kinds; all others are passed over. Columns of another Arrow type, as DataFrames bring
+    them, are cast.
+    """
+    codec = _codec_of(type_info)
+    if not isinstance(codec, FieldsCodec):
+        return codec.decode(_cast(batch.column(0), codec.arrow_type))
+    rows = codec.decode_fields(
+        [
+            _cast(batch.column(index), arrow_type)
+            for index, arrow_type in enumerate(codec.field_types)
+        ]
+    )
+    kind_index = batch.schema.get_field_index(ROW_KIND_COLUMN)
+    if kind_index >= 0 and isinstance(type_info, RowTypeInfo):
+        set_row_kinds(rows, batch.column(kind_index))
+    return rows
+
+
+def _cast(column: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    return column if column.type == arrow_type else column.cast(arrow_type)
+
+
+def _misfit(
+    rows: Sequence[Any], type_info: TypeInformation, codec: ColumnCodec
+) -> RecordTypeError | None:
+    """Return the error for the first row that cannot be converted, or None where each one alone can be."""
+    for row in rows:
+        try:
+            if isinstance(codec, FieldsCodec):
+                codec.encode_fields([row])
+            else:
+                codec.encode([row])
+        except Exception as error:
+            return RecordTypeError(row, str(type_info), str(error) or type(error).__name__)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _codec_of(type_info: TypeInformation) -> ColumnCodec:
+    match type_info:
+        case BasicTypeInfo():
+            return basic_codec(type_info.basic_type, arrow_type_of(type_info))
+        case RowTypeInfo() | TupleTypeInfo():
+            return FieldsCodec(
+                struct_fields(type_info),
+                [_codec_of(field_type) for field_type in type_info.field_types],
+                gives_rows=isinstance(type_info, RowTypeInfo),
+            )
+        case PrimitiveArrayTypeInfo() if is_byte(type_info.element_type):
+            return byte_string_codec(arrow_type_of(type_info))
+        case CollectionTypeInfo():
+            return ListCodec(
+                _codec_of(type_info.element_type),
+                allows_none=not isinstance(type_info, PrimitiveArrayTypeInfo),
+            )
+        case MapTypeInfo():
+            return MapCodec(_codec_of(type_info.key_type), _codec_of(type_info.value_type))
+        case BigDecimalTypeInfo():
+            return decimal_codec(arrow_type_of(type_info), type_info)
+        case DateTypeInfo():
+            return date_codec(arrow_type_of(type_info))
+        case TimeTypeInfo():
+            return time_codec(arrow_type_of(type_info))
+        case TimestampTypeInfo():
+            return timestamp_codec(arrow_type_of(type_info))
+        case PickledBytesTypeInfo():
+            return PickleCodec()
+        case _:
+            raise TypeError(f"{type_info} cannot be the type of a stream")

@@ -1,0 +1,249 @@
+"""Codecs of types without inner values: a list of Python values to one Arrow array and back.
+
+Each codec first looks at the set of the values' exact classes, which costs one C loop. Only where something else than
+the plain class occurs, or Arrow refuses a value, are values normalised one by one: integers wrap as Java's do, numpy's
+scalars become Python's, and a value of the wrong kind raises ValueMismatch.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, time
+from decimal import ROUND_HALF_UP, Decimal
+from numbers import Real
+from typing import Any, Final, Protocol, cast
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.core.types.pickles import pickle_values, unpickle_values
+from headrace.core.types.time_values import Instant
+from headrace.core.types.type_info import BasicType, BigDecimalTypeInfo
+
+
+class ValueMismatch(Exception):
+    """A value does not fit its declared type; the text is the reason. Caught where the record is known."""
+
+
+class ColumnCodec(Protocol):
+    """Between a list of values (None allowed) and one Arrow array of `arrow_type`."""
+
+    arrow_type: pa.DataType
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        """Return the array; raises ValueMismatch or what Arrow raises where a value does not fit."""
+        ...
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        """Return Python values; `array` is of `arrow_type`."""
+        ...
+
+
+class PlainCodec:
+    """Values that Arrow itself converts, once they are of one of the `plain` classes."""
+
+    def __init__(
+        self,
+        arrow_type: pa.DataType,
+        plain: frozenset[type],
+        normalise: Callable[[Any], Any],
+    ) -> None:
+        self.arrow_type = arrow_type
+        self._plain = plain | {type(None)}
+        self._normalise = normalise
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        if self._plain.issuperset(map(type, values)):
+            try:
+                return pa.array(values, type=self.arrow_type)
+            except (pa.ArrowException, OverflowError):
+                pass  # a number out of range, most likely
+        normalise = self._normalise
+        return pa.array(
+            [None if value is None else normalise(value) for value in values],
+            type=self.arrow_type,
+        )
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return array.to_pylist()
+
+
+class TextCodec:
+    """Numbers of any size, carried as their text."""
+
+    arrow_type = pa.string()
+
+    def __init__(self, normalise: Callable[[Any], Any], parse: Callable[[str], Any]) -> None:
+        self._normalise = normalise
+        self._parse = parse
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        normalise = self._normalise
+        texts = [None if value is None else str(normalise(value)) for value in values]
+        return pa.array(texts, type=self.arrow_type)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        parse = self._parse
+        return [None if text is None else parse(text) for text in array.to_pylist()]
+
+
+class InstantCodec:
+    """Instants, carried as a struct of seconds and nanoseconds."""
+
+    def __init__(self, arrow_type: pa.DataType) -> None:
+        self.arrow_type = arrow_type
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        pairs = [None if value is None else _seconds_and_nanos(value) for value in values]
+        return pa.array(pairs, type=self.arrow_type)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return [
+            None if pair is None else Instant(pair["seconds"], pair["nanos"])
+            for pair in array.to_pylist()
+        ]
+
+
+class PickleCodec:
+    """Any value, carried as its pickle; None is pickled like all others, so the column has no nulls."""
+
+    arrow_type = pa.binary()
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return pa.array(pickle_values(values), type=self.arrow_type)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        if array.null_count == 0:
+            return unpickle_values(array.to_pylist())
+        # Under a null row, fields are null without a pickle.
+        pickles: list[bytes | None] = array.to_pylist()
+        return [None if one is None else unpickle_values((one,))[0] for one in pickles]
+
+
+def mismatch(expected: str, value: Any) -> ValueMismatch:
+    """Return the error for a value of the wrong kind."""
+    text = repr(value)
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    return ValueMismatch(f"expected {expected}, got {type(value).__name__} {shown}")
+
+
+def _integer(value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise mismatch("an integer", value) from None
+
+
+def _wrapping(bit_count: int) -> Callable[[Any], int]:
+    half, mask = 1 << (bit_count - 1), (1 << bit_count) - 1
+
+    def wrap(value: Any) -> int:
+        return ((_integer(value) + half) & mask) - half
+
+    return wrap
+
+
+def _real(value: Any) -> float:
+    if not isinstance(value, Real):
+        raise mismatch("a number", value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise mismatch("a number that a float can hold", value) from None
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise mismatch("a truth value", value)
+    return bool(value)
+
+
+def _decimal(value: Any) -> Decimal:
+    if isinstance(value, Decimal):
+        return value
+    if isinstance(value, int):
+        return Decimal(value)
+    raise mismatch("a decimal.Decimal", value)
+
+
+def _instance_of(wanted: type[Any], expected: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if not isinstance(value, wanted):
+            raise mismatch(expected, value)
+        return value
+
+    return check
+
+
+def _character(value: Any) -> str:
+    if not isinstance(value, str) or len(value) != 1:
+        raise mismatch("one character", value)
+    return value
+
+
+def _byte_string(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(cast(bytes, value))
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        return bytes(_integer(item) & 0xFF for item in cast(Sequence[Any], value))
+    raise mismatch("bytes", value)
+
+
+def _seconds_and_nanos(value: Any) -> tuple[int, int]:
+    if not isinstance(value, Instant):
+        raise mismatch("an Instant", value)
+    return value.seconds, value.nanos
+
+
+def basic_codec(basic_type: BasicType, arrow_type: pa.DataType) -> ColumnCodec:
+    """Return the codec of a basic type."""
+    match basic_type:
+        case BasicType.STRING:
+            return PlainCodec(arrow_type, frozenset({str}), _instance_of(str, "a str"))
+        case BasicType.CHAR:
+            return PlainCodec(arrow_type, frozenset(), _character)
+        case BasicType.BOOLEAN:
+            return PlainCodec(arrow_type, frozenset({bool}), _boolean)
+        case BasicType.BYTE | BasicType.SHORT | BasicType.INT | BasicType.LONG:
+            return PlainCodec(arrow_type, frozenset({int}), _wrapping(arrow_type.bit_width))
+        case BasicType.FLOAT | BasicType.DOUBLE:
+            return PlainCodec(arrow_type, frozenset({float, int}), _real)
+        case BasicType.BIG_INT:
+            return TextCodec(_integer, int)
+        case BasicType.BIG_DEC:
+            return TextCodec(_decimal, Decimal)
+        case BasicType.INSTANT:
+            return InstantCodec(arrow_type)
+
+
+def date_codec(arrow_type: pa.DataType) -> ColumnCodec:
+    """Return the codec of dates."""
+    return PlainCodec(
+        arrow_type, frozenset({date, datetime}), _instance_of(date, "a datetime.date")
+    )
+
+
+def time_codec(arrow_type: pa.DataType) -> ColumnCodec:
+    """Return the codec of times of the day; what is finer than a millisecond is cut off."""
+    return PlainCodec(arrow_type, frozenset({time}), _instance_of(time, "a datetime.time"))
+
+
+def timestamp_codec(arrow_type: pa.DataType) -> ColumnCodec:
+    """Return the codec of timestamps; an aware datetime for a zoneless type is stored as its UTC reading."""
+    return PlainCodec(
+        arrow_type, frozenset({datetime}), _instance_of(datetime, "a datetime.datetime")
+    )
+
+
+def decimal_codec(arrow_type: pa.DataType, type_info: BigDecimalTypeInfo) -> ColumnCodec:
+    """Return the codec of decimals of fixed scale; finer digits are rounded half up, as Flink does."""
+    quantum: Final = Decimal(1).scaleb(-type_info.scale)
+
+    def rescale(value: Any) -> Decimal:
+        return _decimal(value).quantize(quantum, rounding=ROUND_HALF_UP)
+
+    return PlainCodec(arrow_type, frozenset({Decimal, int}), rescale)
+
+
+def byte_string_codec(arrow_type: pa.DataType) -> ColumnCodec:
+    """Return the codec of PRIMITIVE_ARRAY(BYTE)."""
+    return PlainCodec(arrow_type, frozenset({bytes, bytearray}), _byte_string)
