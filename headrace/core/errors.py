@@ -1,19 +1,19 @@
 """The tree of errors. Each says what, where and what next, and keeps its facts as fields.
 
-    HeadraceError                    domain and recoverable say who can mend it and whether a restart may help
-    +- ProgramError                  the user's program is wrong; raised while the graph is built
-    |  +- FunctionNotPicklableError
-    +- ConfigurationError            an option has a value that cannot be
-    +- RecordTypeError               a record does not fit its declared type
-    +- UserCodeError                 an exception left a user function; carries the user's file and line
-    +- JobExecutionError             what `execute` raises: the job FAILED, with its first cause
-    +- JobCancelledError
-    +- NoResourceAvailableError      no slot within the timeout
-    +- HostError                     Spark cannot host us: start-up checklist, ports, versions
-    |  +- PortInUseError
-    |  +- VersionMismatchError
-    +- RpcError                      defined in `headrace.rpc.errors`
-    +- NetworkError                  defined in `headrace.network.errors`
+HeadraceError                    domain and recoverable say who can mend it and whether a restart may help
++- ProgramError                  the user's program is wrong; raised while the graph is built
+|  +- FunctionNotPicklableError
++- ConfigurationError            an option has a value that cannot be
++- RecordTypeError               a record does not fit its declared type
++- UserCodeError                 an exception left a user function; carries the user's file and line
++- JobExecutionError             what `execute` raises: the job FAILED, with its first cause
++- JobCancelledError
++- NoResourceAvailableError      no slot within the timeout
++- HostError                     Spark cannot host us: start-up checklist, ports, versions
+|  +- PortInUseError
+|  +- VersionMismatchError
++- RpcError                      defined in `headrace.rpc.errors`
++- NetworkError                  defined in `headrace.network.errors`
 """
 
 import enum
@@ -112,7 +112,9 @@ class JobExecutionError(HeadraceError):
 
     def __init__(self, job_id: str, job_name: str, cause_text: str) -> None:
         first, _, rest = cause_text.partition("\n")
-        super().__init__(f"{first}\njob '{job_name}' ({job_id}) FAILED" + (f"\n{rest}" if rest else ""))
+        super().__init__(
+            f"{first}\njob '{job_name}' ({job_id}) FAILED" + (f"\n{rest}" if rest else "")
+        )
         self.job_id = job_id
         self.cause_text = cause_text
 
@@ -171,7 +173,9 @@ class RemoteError(HeadraceError):
     """An error of another process whose class is not known here; keeps its class name and traceback text."""
 
     def __init__(self, class_name: str, text: str, remote_traceback: str = "") -> None:
-        super().__init__(f"{class_name}: {text}" + (f"\n\n{remote_traceback}" if remote_traceback else ""))
+        super().__init__(
+            f"{class_name}: {text}" + (f"\n\n{remote_traceback}" if remote_traceback else "")
+        )
         self.class_name = class_name
         self.remote_traceback = remote_traceback
 

@@ -19,7 +19,9 @@ class UniqueId(msgspec.Struct, frozen=True, order=True, array_like=True):
 
     def __post_init__(self) -> None:
         if len(self.value) != self.SIZE:
-            raise ValueError(f"{type(self).__name__} needs {self.SIZE} bytes, got {len(self.value)}")
+            raise ValueError(
+                f"{type(self).__name__} needs {self.SIZE} bytes, got {len(self.value)}"
+            )
 
     @classmethod
     def generate(cls, random: SeededRandom) -> Self:

@@ -39,7 +39,16 @@ class RecordBatch:
     (num_rows,), and `keys()`: on a keyed stream, else None.
     """
 
-    __slots__ = ("_columns", "_keys", "_keys_array", "_rows", "batch_type", "key_hashes", "num_rows", "timestamps")
+    __slots__ = (
+        "_columns",
+        "_keys",
+        "_keys_array",
+        "_rows",
+        "batch_type",
+        "key_hashes",
+        "num_rows",
+        "timestamps",
+    )
 
     def __init__(
         self,
@@ -294,12 +303,16 @@ def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
     num_rows = sum(batch.num_rows for batch in batches)
     timestamps = None
     if first.timestamps is not None:
-        timestamps = np.concatenate([batch.timestamps for batch in batches if batch.timestamps is not None])
+        timestamps = np.concatenate(
+            [batch.timestamps for batch in batches if batch.timestamps is not None]
+        )
     key_hashes = None
     keys: Sequence[Any] | None = None
     keys_array: pa.Array | None = None
     if first.key_hashes is not None:
-        key_hashes = np.concatenate([batch.key_hashes for batch in batches if batch.key_hashes is not None])
+        key_hashes = np.concatenate(
+            [batch.key_hashes for batch in batches if batch.key_hashes is not None]
+        )
         if any(batch._keys_array is None for batch in batches):
             keys = [key for batch in batches for key in batch.keys()]
         else:

@@ -53,7 +53,9 @@ class JobMasterRegistered(msgspec.Struct, frozen=True, tag="registered"):
     resource_manager_resource_id: ResourceId
 
 
-TaskExecutorRegistrationResponse = TaskExecutorRegistered | RegistrationRefused | RegistrationRejected
+TaskExecutorRegistrationResponse = (
+    TaskExecutorRegistered | RegistrationRefused | RegistrationRejected
+)
 JobMasterRegistrationResponse = JobMasterRegistered | RegistrationRefused | RegistrationRejected
 
 

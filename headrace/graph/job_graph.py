@@ -42,7 +42,8 @@ class ChainedOperator(msgspec.Struct, frozen=True):
 
     `payload` is the pickled OperatorSpec, `types_payload` the pickled OperatorTypes (input, output and side output
     types); both by cloudpickle. `coordinator` names the OperatorCoordinator that runs in the JobMaster (empty: none)
-    and `coordinator_payload` is what it is made from.
+    and `coordinator_payload` is what it is made from. `location` is the file and line of the user's function, for
+    errors that arise before or after it runs.
     """
 
     operator_id: OperatorId
@@ -54,6 +55,7 @@ class ChainedOperator(msgspec.Struct, frozen=True):
     description: str = ""
     coordinator: str = ""
     coordinator_payload: bytes = b""
+    location: str = ""
 
 
 class ChainEdge(msgspec.Struct, frozen=True):

@@ -89,7 +89,9 @@ class OperatorContext:
     @property
     def task_name_with_subtasks(self) -> str:
         """`name (1/4)#0`: subtask from 1, parallelism, attempt."""
-        return f"{self.task_name} ({self.subtask_index + 1}/{self.parallelism})#{self.attempt_number}"
+        return (
+            f"{self.task_name} ({self.subtask_index + 1}/{self.parallelism})#{self.attempt_number}"
+        )
 
 
 class Operator(ABC):

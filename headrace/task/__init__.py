@@ -1,6 +1,5 @@
-"""One running subtask: mailbox, operator chain, input processor, barriers and watermark valve.
+"""One running subtask: its mailbox, chain of operators, inputs and outputs.
 
-Duty: move batches from gate through operators to partitions on one thread.
-Neighbours: imports `network`, `operators`, `state` and the ground, never `rpc` or `gateways`.
-Start reading: `stream_task`, then `mailbox`.
+Neighbours: built by `cluster.task_executor.deployment`, reads and writes through `network`, runs `operators`. It never
+speaks RPC: it reports through its TaskListener. Start at `task`, then `stream_task`.
 """

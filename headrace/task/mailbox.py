@@ -1,0 +1,145 @@
+"""Mailbox: the one thread of a task runs mail, due timers and, in between, its default action.
+
+Other threads only put mail or wake the task; whatever state the task has is touched by its mailbox thread alone.
+Source: Flink MailboxProcessor, TaskMailbox, SystemProcessingTimeService.
+"""
+
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.core.clock import Clock
+
+Mail = Callable[[], None]
+
+
+@dataclass(order=True)
+class MailboxTimer:
+    """A callback due at `time_ms`; ordered by time, then by registration."""
+
+    time_ms: int
+    sequence: int
+    callback: Callable[[int], None] = field(compare=False)
+    is_cancelled: bool = field(default=False, compare=False)
+
+    def cancel(self) -> None:
+        """Make sure that the callback does not run; only from the mailbox thread."""
+        self.is_cancelled = True
+
+
+class Mailbox:
+    """FIFO of mails with a sticky wake flag. `put` and `wake` may be called from any thread.
+
+    The lock guards the queue and the flag together: a wake between "nothing to do" and "wait" must not be lost.
+    """
+
+    def __init__(self) -> None:
+        self._condition: Final = threading.Condition()
+        self._mails: deque[Mail] = deque()
+        self._is_awake = False
+        self._is_closed = False
+        self._wake_hook: Callable[[], None] | None = None
+
+    def put(self, mail: Mail) -> bool:
+        """Append a mail; returns False, without effect, once the mailbox is closed."""
+        with self._condition:
+            if self._is_closed:
+                return False
+            self._mails.append(mail)
+            hook = self._wake_up()
+        if hook is not None:
+            hook()
+        return True
+
+    def wake(self) -> None:
+        """Make the task try its default action again."""
+        with self._condition:
+            hook = self._wake_up()
+        if hook is not None:
+            hook()
+
+    def _wake_up(self) -> Callable[[], None] | None:
+        if self._is_awake:
+            return None
+        self._is_awake = True
+        self._condition.notify()
+        return self._wake_hook
+
+    def set_wake_hook(self, hook: Callable[[], None]) -> None:
+        """Have `hook` called, outside the lock, whenever a sleeping mailbox is woken (cooperative runners)."""
+        self._wake_hook = hook
+
+    def take_all(self) -> list[Mail]:
+        """Return the mails that are there, in order, and forget earlier wake-ups."""
+        with self._condition:
+            self._is_awake = False
+            mails = list(self._mails)
+            self._mails.clear()
+            return mails
+
+    def wait(self, timeout_ms: float | None) -> None:
+        """Block until there is mail or a wake-up, or `timeout_ms` passed."""
+        with self._condition:
+            if not self._is_awake:
+                self._condition.wait(None if timeout_ms is None else timeout_ms / 1000)
+
+    def close(self) -> None:
+        """Refuse further mail; what was queued is dropped."""
+        with self._condition:
+            self._is_closed = True
+            self._mails.clear()
+
+    @property
+    def size(self) -> int:
+        """How many mails wait."""
+        return len(self._mails)
+
+
+class MailboxTimers:
+    """Processing-time timers of one task; used by the mailbox thread only. Implements ProcessingTimeService."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[MailboxTimer] = []
+        self._sequence = 0
+        self._is_quiesced = False
+
+    def now_ms(self) -> int:
+        """Current processing time, epoch ms."""
+        return self._clock.now_ms()
+
+    def schedule(self, time_ms: int, callback: Callable[[int], None]) -> MailboxTimer:
+        """Run `callback(time_ms)` once `now_ms() >= time_ms`; ignored after `quiesce`."""
+        timer = MailboxTimer(time_ms, self._sequence, callback)
+        self._sequence += 1
+        if not self._is_quiesced:
+            heapq.heappush(self._heap, timer)
+        return timer
+
+    def fire_due(self) -> None:
+        """Run the callbacks that are due now; those they register for now run at the next call."""
+        if not self._heap:
+            return
+        now_ms = self._clock.now_ms()
+        last_sequence = self._sequence
+        heap = self._heap
+        while heap and heap[0].time_ms <= now_ms and heap[0].sequence < last_sequence:
+            timer = heapq.heappop(heap)
+            if not timer.is_cancelled:
+                timer.callback(timer.time_ms)
+
+    def delay_to_next_ms(self) -> float | None:
+        """Milliseconds until the next timer is due (0 if it is), or None without timers."""
+        while self._heap and self._heap[0].is_cancelled:
+            heapq.heappop(self._heap)
+        if not self._heap:
+            return None
+        return max(0.0, self._heap[0].time_ms - self._clock.now_ms())
+
+    def quiesce(self) -> None:
+        """Drop all timers and accept no more: the task's input has ended, or the task has."""
+        self._is_quiesced = True
+        self._heap.clear()

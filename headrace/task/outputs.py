@@ -1,0 +1,169 @@
+"""Outputs of operators: to the next operator of the chain, to the network, to side outputs, or to several of these.
+
+Source: Flink ChainingOutput, BroadcastingOutputCollector, RecordWriterOutput.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP, Watermark, WatermarkStatus
+from headrace.core.errors import RecordTypeError, UserCodeError
+from headrace.core.record_batch import RecordBatch
+from headrace.network.record_writer import RecordWriter
+from headrace.operators.operator import OneInputOperator, Operator, Output
+from headrace.task.mailbox import MailboxTimers
+from headrace.task.metrics import TaskCounters
+
+
+class Target(Protocol):
+    """One place that an operator's main or side output leads to."""
+
+    def receive(self, batch: RecordBatch) -> None:
+        """Take rows (num_rows >= 1)."""
+        ...
+
+    def receive_watermark(self, timestamp_ms: int) -> None:
+        """Take a watermark that grew."""
+        ...
+
+    def receive_status(self, is_idle: bool) -> None:
+        """Take a change of idleness."""
+        ...
+
+
+class OperatorOutput:
+    """The Output that one operator holds: filters empty batches and stale watermarks, then serves its targets.
+
+    Side outputs get watermarks too (they are streams of their own), which is why all targets see every watermark.
+    """
+
+    def __init__(self) -> None:
+        self._main: list[Target] = []
+        self._sides: dict[str, list[Target]] = {}
+        self._all: list[Target] = []
+        self._watermark = MIN_TIMESTAMP
+        self._is_idle = False
+        self.records_out = 0
+
+    def add_target(self, target: Target, side_output_tag: str | None) -> None:
+        """Connect a target while the chain is built."""
+        if side_output_tag is None:
+            self._main.append(target)
+        else:
+            self._sides.setdefault(side_output_tag, []).append(target)
+        self._all.append(target)
+
+    def emit(self, batch: RecordBatch) -> None:
+        """See Output."""
+        if batch.num_rows:
+            self.records_out += batch.num_rows
+            for target in self._main:
+                target.receive(batch)
+
+    def emit_side(self, tag_id: str, batch: RecordBatch) -> None:
+        """See Output."""
+        if batch.num_rows:
+            for target in self._sides.get(tag_id, ()):
+                target.receive(batch)
+
+    def emit_watermark(self, timestamp_ms: int) -> None:
+        """See Output."""
+        if timestamp_ms <= self._watermark:
+            return
+        if self._is_idle:
+            if timestamp_ms != MAX_WATERMARK:
+                return
+            # The end of event time must not be swallowed by an idle output.
+            self.emit_status(False)
+        self._watermark = timestamp_ms
+        for target in self._all:
+            target.receive_watermark(timestamp_ms)
+
+    def emit_status(self, is_idle: bool) -> None:
+        """See Output."""
+        if is_idle != self._is_idle:
+            self._is_idle = is_idle
+            for target in self._all:
+                target.receive_status(is_idle)
+
+
+class ChainedTarget:
+    """The next operator of the chain: a plain call."""
+
+    def __init__(self, operator: OneInputOperator, output: Output) -> None:
+        self._operator = operator
+        self._process_batch = operator.process_batch
+        self._output = output
+
+    def receive(self, batch: RecordBatch) -> None:
+        """Hand the batch over by reference."""
+        self._process_batch(batch, self._output)
+
+    def receive_watermark(self, timestamp_ms: int) -> None:
+        """Let the operator fire timers and forward."""
+        self._operator.process_watermark(timestamp_ms, self._output)
+
+    def receive_status(self, is_idle: bool) -> None:
+        """Let the operator forward."""
+        self._operator.process_status(is_idle, self._output)
+
+
+class NetworkTarget:
+    """A record writer. Flushes it `buffer_timeout_ms` after the first element that waits in it.
+
+    Rows become columns here, so that a record which does not fit its declared type is blamed on the operator that
+    made it.
+    """
+
+    def __init__(
+        self,
+        writer: RecordWriter,
+        timers: MailboxTimers,
+        counters: TaskCounters,
+        blame: Callable[[RecordTypeError], UserCodeError],
+    ) -> None:
+        self._writer = writer
+        self._timers = timers
+        self._counters = counters
+        self._blame = blame
+        self._timeout_ms = writer.buffer_timeout_ms
+        self._is_flush_scheduled = False
+
+    def receive(self, batch: RecordBatch) -> None:
+        """Partition and write."""
+        try:
+            batch.columns()
+        except RecordTypeError as error:
+            raise self._blame(error) from error
+        self._counters.records_out += batch.num_rows
+        self._counters.batches_out += 1
+        self._writer.emit(batch)
+        self._schedule_flush()
+
+    def receive_watermark(self, timestamp_ms: int) -> None:
+        """Write in band."""
+        self._counters.output_watermark = timestamp_ms
+        self._writer.emit_marker(Watermark(timestamp_ms))
+        self._schedule_flush()
+
+    def receive_status(self, is_idle: bool) -> None:
+        """Write in band."""
+        self._writer.emit_marker(WatermarkStatus(is_idle))
+        self._schedule_flush()
+
+    def _schedule_flush(self) -> None:
+        if self._timeout_ms > 0 and not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._timers.schedule(self._timers.now_ms() + self._timeout_ms, self._flush)
+
+    def _flush(self, _time_ms: int) -> None:
+        self._is_flush_scheduled = False
+        self._writer.flush_all()
+
+
+def finish_in_order(operators: Sequence[tuple[Operator, Output]]) -> None:
+    """End the chain from head to tail: each operator's last rows pass through those behind it."""
+    for index, (operator, output) in enumerate(operators):
+        if index > 0:
+            operator.end_input(0, output)
+        operator.finish(output)

@@ -1,0 +1,186 @@
+"""Task: one attempt of a subtask from deployment to its end, driven by a runner.
+
+`start`, `cancel`, `fail_externally` and `deliver_operator_event` may be called from any thread; everything else runs
+on the task's own. The final state is reported once, when nothing of the task is left. Source: Flink Task.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.elements import CancelTaskException
+from headrace.core.errors import UserCodeError
+from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.lifecycle import ExecutionState
+from headrace.task.environment import TaskEnvironment
+from headrace.task.mailbox import Mailbox, MailboxTimers
+from headrace.task.runner import Step, TaskRunner
+from headrace.task.stream_task import Progress, StreamTask, create_stream_task
+
+
+class Task:
+    """The loop of one attempt.
+
+    CREATED -> DEPLOYING -> INITIALIZING -> RUNNING -> FINISHED; CANCELING -> CANCELED after `cancel`; FAILED after an
+    error of its own or `fail_externally`. An error during cancellation ends as CANCELED.
+    """
+
+    def __init__(self, environment: TaskEnvironment, runner: TaskRunner) -> None:
+        self._environment = environment
+        self._runner = runner
+        self.mailbox: Final = Mailbox()
+        self._timers: Final = MailboxTimers(environment.clock)
+        self._stream_task: StreamTask | None = None
+        # Guards `_state` and `_external_error` only: cancel comes from the control thread.
+        self._lock: Final = threading.Lock()
+        self._state = ExecutionState.CREATED
+        self._external_error: BaseException | None = None
+        self._work: Callable[[], Step] = self._deploy
+
+    @property
+    def attempt_id(self) -> ExecutionAttemptId:
+        """The attempt that this is."""
+        return self._environment.attempt_id
+
+    @property
+    def state(self) -> ExecutionState:
+        """The state last reached."""
+        return self._state
+
+    def start(self) -> None:
+        """Start the task's loop."""
+        name = f"{self._environment.vertex.name} ({self.attempt_id.subtask_index + 1})"
+        self._runner.run(name, self)
+
+    def cancel(self) -> None:
+        """Stop as soon as possible; ends in CANCELED. No effect on a task that is ending or has ended."""
+        with self._lock:
+            if self._state.is_terminal or self._state is ExecutionState.CANCELING:
+                return
+            self._state = ExecutionState.CANCELING
+        self._environment.listener.state_changed(self.attempt_id, ExecutionState.CANCELING, None)
+        self._interrupt(CancelTaskException("the task was cancelled"))
+
+    def fail_externally(self, error: BaseException) -> None:
+        """Stop as soon as possible; ends in FAILED with `error`. No effect on a task that is ending or has ended."""
+        with self._lock:
+            if self._state.is_terminal or self._state is ExecutionState.CANCELING:
+                return
+            if self._external_error is None:
+                self._external_error = error
+        self._interrupt(error)
+
+    def deliver_operator_event(self, operator_id: OperatorId, payload: bytes) -> None:
+        """Pass an event of a coordinator to an operator; dropped when the task has ended."""
+
+        def deliver() -> None:
+            if self._stream_task is not None:
+                self._stream_task.deliver_event(operator_id, payload)
+
+        self.mailbox.put(deliver)
+
+    def metrics_snapshot(self) -> dict[str, float]:
+        """Return the task's and its operators' metrics; may be called from any thread, also after the end."""
+        stream_task = self._stream_task
+        if stream_task is None:
+            return {}
+        values = {**stream_task.counters.snapshot(), **stream_task.times.snapshot()}
+        values["mailboxQueueSize"] = self.mailbox.size
+        values.update(stream_task.chain.metrics_snapshot())
+        return values
+
+    def delay_to_next_timer_ms(self) -> float | None:
+        """See TaskLoop."""
+        return self._timers.delay_to_next_ms()
+
+    def step(self) -> Step:
+        """See TaskLoop: run mail, due timers and one default action; any error ends the task."""
+        try:
+            self._check_interrupted()
+            return self._work()
+        except BaseException as error:
+            self._terminate(error)
+            return Step.DONE
+
+    def _deploy(self) -> Step:
+        self._reach(ExecutionState.DEPLOYING)
+        self._stream_task = create_stream_task(self._environment, self.mailbox, self._timers)
+        self._reach(ExecutionState.INITIALIZING)
+        self._stream_task.open()
+        for gate_input in self._environment.inputs:
+            gate_input.gate.request_partitions()
+        self._reach(ExecutionState.RUNNING)
+        self._work = self._run
+        return Step.AGAIN
+
+    def _run(self) -> Step:
+        for mail in self.mailbox.take_all():
+            mail()
+        self._timers.fire_due()
+        assert self._stream_task is not None
+        match self._stream_task.process():
+            case Progress.MORE:
+                return Step.AGAIN
+            case Progress.NO_INPUT | Progress.NO_OUTPUT:
+                return Step.WAIT
+            case Progress.FINISHED:
+                self._terminate(None)
+                return Step.DONE
+
+    def _reach(self, state: ExecutionState) -> None:
+        with self._lock:
+            if self._state is ExecutionState.CANCELING:
+                return
+            self._state = state
+        self._environment.listener.state_changed(self.attempt_id, state, None)
+
+    def _check_interrupted(self) -> None:
+        if self._state is ExecutionState.CANCELING:
+            raise CancelTaskException("the task was cancelled")
+        if self._external_error is not None:
+            raise self._external_error
+
+    def _interrupt(self, error: BaseException) -> None:
+        """Wake the task wherever it waits: in its mailbox, in a gate or for a buffer."""
+        for output in self._environment.outputs:
+            output.writer.fail(error)
+        for gate_input in self._environment.inputs:
+            gate_input.gate.close()
+        self.mailbox.wake()
+
+    def _terminate(self, error: BaseException | None) -> None:
+        """Release everything, then report the final state."""
+        error = self._release(error)
+        with self._lock:
+            if self._state is ExecutionState.CANCELING:
+                final, error = ExecutionState.CANCELED, None
+            elif self._external_error is not None:
+                # Closing gates under a task makes it fail in many ways; the cause is what was given.
+                final, error = ExecutionState.FAILED, self._external_error
+            elif error is not None:
+                final = ExecutionState.FAILED
+            else:
+                final = ExecutionState.FINISHED
+            self._state = final
+        self._environment.listener.state_changed(self.attempt_id, final, self._located(error))
+
+    def _release(self, error: BaseException | None) -> BaseException | None:
+        self.mailbox.close()
+        stream_task = self._stream_task
+        if stream_task is not None:
+            try:
+                stream_task.close()
+            except Exception as close_error:
+                error = error or close_error
+        for output in self._environment.outputs:
+            if error is not None:
+                output.writer.fail(error)
+            output.writer.close()
+        for gate_input in self._environment.inputs:
+            gate_input.gate.close()
+        return error
+
+    def _located(self, error: BaseException | None) -> BaseException | None:
+        if isinstance(error, UserCodeError) and self._stream_task is not None:
+            return self._stream_task.chain.blame(error)
+        return error

@@ -1,0 +1,145 @@
+"""WatermarkValve: decides when event time advances on an input that is read over several channels.
+
+Pure. Source: Flink StatusWatermarkValve; runtime semantics as in "State and time", the valve.
+"""
+
+from dataclasses import dataclass
+
+from headrace.core.elements import MIN_TIMESTAMP
+
+
+@dataclass(frozen=True)
+class EmitWatermark:
+    """The input's watermark is now `timestamp_ms`."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True)
+class EmitStatus:
+    """The input became idle or active."""
+
+    is_idle: bool
+
+
+ValveAction = EmitWatermark | EmitStatus
+
+
+class _Channel:
+    __slots__ = ("is_active", "is_aligned", "watermark")
+
+    def __init__(self) -> None:
+        self.watermark = MIN_TIMESTAMP
+        self.is_active = True
+        self.is_aligned = True
+
+
+class WatermarkValve:
+    """Minimum over the aligned channels, which never goes back.
+
+    A channel that becomes idle stops holding the minimum; one that becomes active again is aligned once it has caught
+    up with what was emitted.
+    """
+
+    def __init__(self, channel_count: int) -> None:
+        assert channel_count >= 1
+        self._channels = [_Channel() for _ in range(channel_count)]
+        self.last_watermark = MIN_TIMESTAMP
+        self.is_idle = False
+
+    def watermark_received(self, channel_index: int, timestamp_ms: int) -> list[ValveAction]:
+        """A watermark arrived on a channel."""
+        channel = self._channels[channel_index]
+        if self.is_idle or not channel.is_active or timestamp_ms <= channel.watermark:
+            return []
+        channel.watermark = timestamp_ms
+        if not channel.is_aligned and timestamp_ms >= self.last_watermark:
+            channel.is_aligned = True
+        return self._advance()
+
+    def status_received(self, channel_index: int, is_idle: bool) -> list[ValveAction]:
+        """A channel announced idleness or activity."""
+        channel = self._channels[channel_index]
+        if is_idle:
+            return self._channel_idle(channel)
+        return self._channel_active(channel)
+
+    def holding_channels(self) -> list[int]:
+        """Indices of the channels whose watermark holds the input back, for people who wonder why it stalls."""
+        return [
+            index
+            for index, channel in enumerate(self._channels)
+            if channel.is_aligned and channel.watermark == self.last_watermark
+        ]
+
+    def _advance(self) -> list[ValveAction]:
+        aligned = [channel.watermark for channel in self._channels if channel.is_aligned]
+        if not aligned:
+            return []
+        return self._emit(min(aligned))
+
+    def _emit(self, timestamp_ms: int) -> list[ValveAction]:
+        if timestamp_ms <= self.last_watermark:
+            return []
+        self.last_watermark = timestamp_ms
+        return [EmitWatermark(timestamp_ms)]
+
+    def _channel_idle(self, channel: _Channel) -> list[ValveAction]:
+        if not channel.is_active:
+            return []
+        channel.is_active = False
+        channel.is_aligned = False
+        held_the_output = channel.watermark == self.last_watermark
+        if any(other.is_active for other in self._channels):
+            return self._advance() if held_the_output else []
+        actions: list[ValveAction] = []
+        if held_the_output:
+            # Nobody is left to hold event time back: flush to what the furthest channel had promised.
+            actions += self._emit(max(other.watermark for other in self._channels))
+        self.is_idle = True
+        return [*actions, EmitStatus(is_idle=True)]
+
+    def _channel_active(self, channel: _Channel) -> list[ValveAction]:
+        if channel.is_active:
+            return []
+        channel.is_active = True
+        channel.is_aligned = channel.watermark >= self.last_watermark
+        if self.is_idle:
+            self.is_idle = False
+            return [EmitStatus(is_idle=False)]
+        return []
+
+
+class CombinedWatermark:
+    """Minimum over the inputs of one operator that are not idle; grows only. Source: Flink CombinedWatermarkStatus."""
+
+    def __init__(self, input_count: int) -> None:
+        self._watermarks = [MIN_TIMESTAMP] * input_count
+        self._idle = [False] * input_count
+        self.watermark = MIN_TIMESTAMP
+        self.is_idle = False
+
+    def watermark_received(self, input_number: int, timestamp_ms: int) -> list[ValveAction]:
+        """Input `input_number` advanced."""
+        self._watermarks[input_number] = max(self._watermarks[input_number], timestamp_ms)
+        actions = self.status_received(input_number, is_idle=False)
+        return actions or self._advance()
+
+    def status_received(self, input_number: int, is_idle: bool) -> list[ValveAction]:
+        """Input `input_number` became idle or active."""
+        if self._idle[input_number] == is_idle:
+            return []
+        self._idle[input_number] = is_idle
+        actions: list[ValveAction] = []
+        all_idle = all(self._idle)
+        if all_idle != self.is_idle:
+            self.is_idle = all_idle
+            actions.append(EmitStatus(all_idle))
+        return [*actions, *self._advance()]
+
+    def _advance(self) -> list[ValveAction]:
+        active = [w for w, idle in zip(self._watermarks, self._idle, strict=True) if not idle]
+        if not active or min(active) <= self.watermark:
+            return []
+        self.watermark = min(active)
+        return [EmitWatermark(self.watermark)]

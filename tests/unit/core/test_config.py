@@ -1,0 +1,52 @@
+"""Options: parsing, defaults, old keys, and errors that name the key."""
+
+from datetime import timedelta
+
+import pytest
+
+from headrace.core.config import ConfigOption, Settings, SizeBytes, declared_options
+from headrace.core.errors import ConfigurationError
+
+INTERVAL = ConfigOption(
+    "test.interval", timedelta, timedelta(seconds=1), "For this test.", ("test.old-interval",)
+)
+SIZE = ConfigOption("test.size", SizeBytes, SizeBytes(10), "For this test.")
+FLAG = ConfigOption("test.flag", bool, False, "For this test.")
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("250 ms", 250), ("10 s", 10_000), ("1 min", 60_000), ("12000", 12_000)],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    settings = Settings({"test.interval": text})
+    assert settings.get_option(INTERVAL) == timedelta(milliseconds=milliseconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("32kb", 32768), ("10 mb", 10485760), ("10485760b", 10485760)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert Settings({"test.size": text}).get_option(SIZE) == size
+
+
+def test_an_option_that_is_not_set_has_its_default() -> None:
+    assert Settings().get_option(INTERVAL) == timedelta(seconds=1)
+    assert not Settings().is_set(INTERVAL)
+
+
+def test_an_old_spelling_is_read_too() -> None:
+    assert Settings({"test.old-interval": "5 s"}).get_option(INTERVAL) == timedelta(seconds=5)
+
+
+def test_a_wrong_value_is_refused_with_its_key() -> None:
+    with pytest.raises(ConfigurationError, match=r"'test\.flag' has the value 'maybe'"):
+        Settings({"test.flag": "maybe"}).get_option(FLAG)
+    with pytest.raises(ConfigurationError, match=r"test\.interval"):
+        Settings({"test.interval": "soon"}).get_option(INTERVAL)
+
+
+def test_declared_options_are_listed_once() -> None:
+    keys = [option.key for option in declared_options()]
+    assert "test.interval" in keys
+    assert len(keys) == len(set(keys))

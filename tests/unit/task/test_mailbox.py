@@ -1,0 +1,97 @@
+"""Mail, wake-ups and timers of one task."""
+
+from headrace.core.clock import ManualClock
+from headrace.core.threads import start_thread
+from headrace.task.mailbox import Mailbox, MailboxTimers
+
+
+def test_mails_come_out_in_the_order_they_went_in() -> None:
+    mailbox = Mailbox()
+    seen: list[int] = []
+    for number in range(3):
+        mailbox.put(lambda number=number: seen.append(number))
+    for mail in mailbox.take_all():
+        mail()
+    assert seen == [0, 1, 2]
+    assert mailbox.take_all() == []
+
+
+def test_a_wake_up_before_the_wait_is_not_lost() -> None:
+    mailbox = Mailbox()
+    mailbox.take_all()
+    mailbox.wake()
+    mailbox.wait(None)  # would block for ever otherwise
+    assert mailbox.take_all() == []
+
+
+def test_a_mail_from_another_thread_ends_the_wait() -> None:
+    mailbox = Mailbox()
+    thread = start_thread("sender", lambda: mailbox.put(lambda: None))
+    mailbox.wait(None)
+    thread.join()
+    assert len(mailbox.take_all()) == 1
+
+
+def test_a_closed_mailbox_refuses_mail() -> None:
+    mailbox = Mailbox()
+    mailbox.close()
+    assert not mailbox.put(lambda: None)
+
+
+def test_the_wake_hook_runs_once_per_sleep() -> None:
+    mailbox = Mailbox()
+    hooks: list[str] = []
+    mailbox.set_wake_hook(lambda: hooks.append("woken"))
+    mailbox.wake()
+    mailbox.wake()
+    assert hooks == ["woken"]
+    mailbox.take_all()
+    mailbox.put(lambda: None)
+    assert hooks == ["woken", "woken"]
+
+
+def test_timers_fire_in_time_order_once_they_are_due() -> None:
+    clock = ManualClock(1_000)
+    timers = MailboxTimers(clock)
+    fired: list[int] = []
+    timers.schedule(1_020, fired.append)
+    timers.schedule(1_010, fired.append)
+    timers.fire_due()
+    assert fired == []
+    assert timers.delay_to_next_ms() == 10
+    clock.advance_ms(20)
+    timers.fire_due()
+    assert fired == [1_010, 1_020]
+
+
+def test_a_timer_registered_by_a_due_timer_waits_for_the_next_round() -> None:
+    clock = ManualClock(0)
+    timers = MailboxTimers(clock)
+    rounds: list[int] = []
+
+    def again(time_ms: int) -> None:
+        rounds.append(time_ms)
+        timers.schedule(0, again)
+
+    timers.schedule(0, again)
+    timers.fire_due()
+    assert rounds == [0]
+
+
+def test_a_cancelled_timer_neither_fires_nor_keeps_the_task_awake() -> None:
+    clock = ManualClock(0)
+    timers = MailboxTimers(clock)
+    timer = timers.schedule(5, lambda _: None)
+    timer.cancel()
+    assert timers.delay_to_next_ms() is None
+
+
+def test_after_quiescing_no_timer_fires() -> None:
+    clock = ManualClock(0)
+    timers = MailboxTimers(clock)
+    fired: list[int] = []
+    timers.schedule(0, fired.append)
+    timers.quiesce()
+    timers.schedule(0, fired.append)
+    timers.fire_due()
+    assert fired == []
