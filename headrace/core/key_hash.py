@@ -1,0 +1,287 @@
+"""The 32-bit hash of a key, the same in every process: Java's `hashCode` where Java has the type.
+
+Key groups are computed from it (`core.key_groups`), so it decides which subtask owns a key and may never change for
+data that a snapshot may hold. Declared keys are hashed as Arrow arrays, undeclared ones as Python values; equal
+values of one type have equal hashes either way. Two decisions differ from Java, because equal keys must have equal
+hashes and Python compares `-0.0 == 0.0`: -0.0 is hashed as 0.0, and NaN, which equals nothing, cannot be a key.
+
+Source: java.lang `hashCode` of Integer, Long, Boolean, Double, String, BigInteger, Arrays; Flink Tuple, RowUtils.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.types.rows import Row
+
+Hashes = npt.NDArray[np.int32]
+
+_U32: Final = np.uint32
+_MASK: Final = 0xFFFFFFFF
+_HASH_OF_TRUE: Final = 1231
+_HASH_OF_FALSE: Final = 1237
+_NULL_REASON: Final = "is null: give such records a key of their own, or filter them out"
+_LONG_MIN: Final = -(2**63)
+_LONG_MAX: Final = 2**63 - 1
+
+
+class InvalidKeyError(HeadraceError):
+    """A record's key cannot be a key: it is null, NaN, or of a type whose values do not compare."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, origin: str, reason: str) -> None:
+        super().__init__(f"the key from {origin} {reason}")
+        self.origin = origin
+
+
+def hash_keys(values: Sequence[Any], origin: str = "the key selector") -> Hashes:
+    """Hash Python values, shape (len(values),); InvalidKeyError names `origin`.
+
+    Values of one plain class are hashed as an array, all others one by one with the same result.
+    """
+    if type(None) in set(map(type, values)):
+        raise InvalidKeyError(origin, _NULL_REASON)
+    return _hash_objects(values, origin).view(np.int32)
+
+
+def _hash_objects(values: Sequence[Any], origin: str) -> npt.NDArray[np.uint32]:
+    classes = set(map(type, values))
+    if len(classes) == 1:
+        (cls,) = classes
+        arrow_type = _ARROW_TYPES.get(cls)
+        if arrow_type is not None:
+            try:
+                array = pa.array(values, type=arrow_type)
+            except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+                pass  # an integer beyond 64 bits, or half a surrogate pair
+            else:
+                return _hash_values(array, origin)
+        elif cls is tuple and len(set(map(len, values))) == 1 and values[0]:
+            return _combine([_hash_objects(field, origin) for field in zip(*values, strict=True)])
+    return np.array([_hash_of(value, origin) for value in values], dtype=np.uint32)
+
+
+def hash_array(array: pa.Array, origin: str = "the key column") -> Hashes:
+    """Hash the values of an Arrow array, shape (len(array),); InvalidKeyError names `origin`."""
+    if array.null_count:
+        raise InvalidKeyError(origin, _NULL_REASON)
+    return _hash_values(array, origin).view(np.int32)
+
+
+def _hash_values(array: pa.Array, origin: str) -> npt.NDArray[np.uint32]:
+    """Hash an array without nulls."""
+    kinds, arrow_type = pa.types, array.type
+    if kinds.is_dictionary(arrow_type):
+        # Indices are local to a batch: only decoded values may be hashed.
+        return _hash_nullable(array.dictionary, origin)[array.indices.to_numpy()]
+    if kinds.is_string(arrow_type) or kinds.is_large_string(arrow_type):
+        return _hash_texts(array)
+    if kinds.is_boolean(arrow_type):
+        truths = array.to_numpy(zero_copy_only=False)
+        return np.where(truths, _U32(_HASH_OF_TRUE), _U32(_HASH_OF_FALSE))
+    if kinds.is_integer(arrow_type):
+        return _fold_integers(array.to_numpy())
+    if kinds.is_floating(arrow_type):
+        return _hash_floats(array.to_numpy(), origin)
+    if kinds.is_date32(arrow_type) or kinds.is_time32(arrow_type):
+        return _fold_integers(array.view(pa.int32()).to_numpy())
+    if kinds.is_timestamp(arrow_type) or kinds.is_time64(arrow_type) or kinds.is_date64(arrow_type):
+        return _fold_integers(array.view(pa.int64()).to_numpy())
+    if kinds.is_struct(arrow_type):
+        return _combine([_hash_nullable(field, origin) for field in array.flatten()])
+    return _hash_objects(array.to_pylist(), origin)
+
+
+def _hash_nullable(array: pa.Array, origin: str) -> npt.NDArray[np.uint32]:
+    """Hash a field inside a key: here null is a value like others, with hash 0."""
+    if not array.null_count:
+        return _hash_values(array, origin)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    hashes = np.zeros(len(array), dtype=np.uint32)
+    hashes[valid] = _hash_values(array.drop_null(), origin)
+    return hashes
+
+
+def _combine(fields: list[npt.NDArray[np.uint32]]) -> npt.NDArray[np.uint32]:
+    combined = np.zeros(len(fields[0]), dtype=np.uint32)
+    for hashes in fields:
+        combined = combined * _U32(31) + hashes
+    return combined
+
+
+def _fold_integers(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+    """Integer: itself; Long: both halves."""
+    if values.dtype.itemsize < 8:
+        return values.astype(np.int64).astype(np.uint32)
+    bits = values.view(np.uint64)
+    return (bits ^ (bits >> np.uint64(32))).astype(np.uint32)
+
+
+def _hash_floats(values: npt.NDArray[Any], origin: str) -> npt.NDArray[np.uint32]:
+    if np.isnan(values).any():
+        raise InvalidKeyError(origin, "is NaN, which equals no other key")
+    positive = values + 0.0  # -0.0 becomes 0.0
+    if positive.dtype.itemsize < 8:
+        return positive.astype(np.float32).view(np.uint32)
+    return _fold_integers(positive.view(np.int64))
+
+
+def _hash_texts(array: pa.Array) -> npt.NDArray[np.uint32]:
+    """Sum of code unit x 31^(code units after it), over UTF-16 code units."""
+    wide = pa.types.is_large_string(array.type)
+    _, offset_buffer, data_buffer = array.buffers()
+    offset_type = np.int64 if wide else np.int32
+    count = len(array)
+    offsets = np.frombuffer(offset_buffer, dtype=offset_type)[
+        array.offset : array.offset + count + 1
+    ]
+    units = np.zeros(0, dtype=np.uint8)
+    if data_buffer is not None:
+        units = np.frombuffer(data_buffer, dtype=np.uint8)[offsets[0] : offsets[-1]]
+    offsets = offsets - offsets[0]
+    if units.size and units.max() >= 0x80:
+        encoded = [text.encode("utf-16-le") for text in array.to_pylist()]
+        units = np.frombuffer(b"".join(encoded), dtype="<u2")
+        offsets = np.zeros(count + 1, dtype=np.int64)
+        np.cumsum([len(text) // 2 for text in encoded], out=offsets[1:])
+    return _polynomials(units.astype(np.uint32), offsets)
+
+
+def _polynomials(
+    units: npt.NDArray[np.uint32], offsets: npt.NDArray[Any]
+) -> npt.NDArray[np.uint32]:
+    """Evaluate one polynomial in 31 per slice of `units`; all at once, modulo 2^32."""
+    lengths = np.diff(offsets)
+    hashes = np.zeros(len(lengths), dtype=np.uint32)
+    filled = lengths > 0
+    if not filled.any():
+        return hashes
+    powers = np.ones(int(lengths.max()), dtype=np.uint32)
+    np.cumprod(np.full(len(powers) - 1, 31, dtype=np.uint32), out=powers[1:], dtype=np.uint32)
+    positions = np.repeat(offsets[1:], lengths) - np.arange(len(units)) - 1
+    # Slices of no length would make reduceat answer with a neighbour's unit.
+    hashes[filled] = np.add.reduceat(
+        units * powers[positions], offsets[:-1][filled], dtype=np.uint32
+    )
+    return hashes
+
+
+# From here on: one Python value at a time, results in [0, 2^32).
+
+
+def _hash_of(value: Any, origin: str) -> int:
+    function = _SCALAR_HASHES.get(type(value))
+    if function is not None:
+        return function(value, origin)
+    if isinstance(value, enum.Enum):
+        return _hash_of_text(value.name, origin)
+    for kind, scalar_hash in _SCALAR_HASHES.items():
+        if isinstance(value, kind):
+            return scalar_hash(value, origin)
+    return _hash_of_object(value, origin)
+
+
+def _hash_of_integer(value: int, origin: str) -> int:
+    if _LONG_MIN <= value <= _LONG_MAX:
+        return (value ^ (value >> 32)) & _MASK
+    magnitude, combined = abs(value), 0
+    for shift in range((magnitude.bit_length() - 1) // 32 * 32, -1, -32):
+        combined = (combined * 31 + ((magnitude >> shift) & _MASK)) & _MASK
+    return combined if value > 0 else -combined & _MASK
+
+
+def _hash_of_float(value: float, origin: str) -> int:
+    return int(_hash_floats(np.array([value], dtype=np.float64), origin)[0])
+
+
+def _hash_of_text(value: str, origin: str) -> int:
+    combined = 0
+    encoded = value.encode("utf-16-le", "surrogatepass")
+    for low, high in zip(encoded[::2], encoded[1::2], strict=True):
+        combined = (combined * 31 + (high << 8 | low)) & _MASK
+    return combined
+
+
+def _hash_of_bytes(value: bytes, origin: str) -> int:
+    combined = 1
+    for byte in value:
+        combined = (combined * 31 + (byte - 256 if byte > 127 else byte)) & _MASK
+    return combined
+
+
+def _hash_of_fields(values: Sequence[Any], origin: str) -> int:
+    combined = 0
+    for value in values:
+        combined = (combined * 31 + _hash_of(value, origin)) & _MASK
+    return combined
+
+
+def _hash_of_set(values: frozenset[Any], origin: str) -> int:
+    return sum(_hash_of(value, origin) for value in values) & _MASK
+
+
+def _hash_of_decimal(value: Decimal, origin: str) -> int:
+    if value.is_nan():
+        raise InvalidKeyError(origin, "is NaN, which equals no other key")
+    # 1.0 == 1.00, so the number of zeros may not count.
+    return _hash_of_text(str(value.normalize()) if value else "0", origin)
+
+
+def _hash_of_object(value: Any, origin: str) -> int:
+    """Hash an object of the user's own class by what it holds: a pickle's bytes may differ between equal objects."""
+    cls: type = type(value)
+    if cls.__hash__ is None:
+        raise InvalidKeyError(origin, f"is a {cls.__name__}, which is not hashable: take a tuple")
+    if dataclasses.is_dataclass(cls):
+        state = [getattr(value, field.name) for field in dataclasses.fields(cls) if field.compare]
+    elif cls.__hash__ is object.__hash__:
+        raise InvalidKeyError(
+            origin, f"is a {cls.__name__}, which has no __eq__ and __hash__ by value"
+        )
+    else:
+        attributes = value.__getstate__()
+        if isinstance(attributes, tuple):  # (__dict__, slots)
+            attributes = {**(attributes[0] or {}), **attributes[1]}
+        if not isinstance(attributes, dict):
+            attributes = {"": attributes}
+        state = [item for _, item in sorted(cast(dict[str, Any], attributes).items())]
+    return (31 * _hash_of_text(cls.__qualname__, origin) + _hash_of_fields(state, origin)) & _MASK
+
+
+_ScalarHash = Callable[[Any, str], int]
+
+# Order matters for subclasses: bool before int, datetime before date.
+_SCALAR_HASHES: Final[dict[type, _ScalarHash]] = {
+    str: _hash_of_text,
+    bool: lambda value, _: _HASH_OF_TRUE if value else _HASH_OF_FALSE,
+    int: _hash_of_integer,
+    float: _hash_of_float,
+    tuple: _hash_of_fields,
+    Row: _hash_of_fields,
+    bytes: _hash_of_bytes,
+    frozenset: _hash_of_set,
+    Decimal: _hash_of_decimal,
+    datetime: lambda value, origin: _hash_of_text(value.isoformat(), origin),
+    date: lambda value, origin: _hash_of_integer(value.toordinal() - 719163, origin),
+    time: lambda value, origin: _hash_of_text(value.isoformat(), origin),
+    np.bool_: lambda value, _: _HASH_OF_TRUE if value else _HASH_OF_FALSE,
+    np.integer: lambda value, origin: _hash_of_integer(int(value), origin),
+    np.floating: lambda value, origin: _hash_of_float(float(value), origin),
+    type(None): lambda value, _: 0,
+}
+
+_ARROW_TYPES: Final[dict[type, pa.DataType]] = {
+    str: pa.string(),
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+}
