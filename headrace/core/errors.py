@@ -4,6 +4,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
 +- ConfigurationError            an option has a value that cannot be
++- InvalidKeyError               a key is null, NaN or not hashable; defined in `headrace.core.key_hash`
 +- RecordTypeError               a record does not fit its declared type
 +- UserCodeError                 an exception left a user function; carries the user's file and line
 +- JobExecutionError             what `execute` raises: the job FAILED, with its first cause
