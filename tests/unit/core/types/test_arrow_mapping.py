@@ -221,7 +221,7 @@ def test_a_record_of_the_wrong_kind_is_named(
 
 
 def test_the_first_record_that_does_not_fit_is_named() -> None:
-    with pytest.raises(RecordTypeError, match="record 'bad' does not fit .* Integer"):
+    with pytest.raises(RecordTypeError, match=r"record 'bad' does not fit .* Integer"):
         rows_to_columns([1, 2, "bad", "worse"], Types.INT())
 
 

@@ -1,0 +1,272 @@
+"""Functions with a context: timestamps, timers, side outputs, keyed and broadcast state.
+
+Contexts are interfaces here; operators implement them. Results are yielded or returned in an iterable; `(tag, value)`
+with an OutputTag goes to that side output.
+"""
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
+from headrace.functions.record import Function
+from headrace.functions.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
+
+KEY = TypeVar("KEY")
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+OUT = TypeVar("OUT")
+
+
+class TimeDomain(enum.Enum):
+    """Which clock a timer was set on."""
+
+    EVENT_TIME = 0
+    PROCESSING_TIME = 1
+
+
+class TimerService(ABC):
+    """The clocks, and the timers of the current key. All times are epoch milliseconds."""
+
+    @abstractmethod
+    def current_processing_time(self) -> int:
+        """The wall clock."""
+
+    @abstractmethod
+    def current_watermark(self) -> int:
+        """Event time; the smallest 64-bit number before the first watermark."""
+
+    @abstractmethod
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Fire once at or after that time; the same time twice for a key is one timer."""
+
+    @abstractmethod
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Fire once the watermark reaches that time; a time in the past fires at the next watermark."""
+
+    @abstractmethod
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Forget the timer; no effect where there is none."""
+
+    @abstractmethod
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Forget the timer; no effect where there is none."""
+
+
+class OutputTag:
+    """Id and type of a side output. Tags are matched by id.
+
+    A list given as type means the row of those types; without a type values are pickled.
+    """
+
+    def __init__(
+        self, tag_id: str, type_info: TypeInformation | Sequence[TypeInformation] | None = None
+    ) -> None:
+        if not tag_id:
+            raise ValueError("OutputTag tag_id cannot be None or empty string")
+        self.tag_id = tag_id
+        if type_info is None:
+            self.type_info = Types.PICKLED_BYTE_ARRAY()
+        elif isinstance(type_info, TypeInformation):
+            self.type_info = type_info
+        else:
+            self.type_info = RowTypeInfo(type_info)
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r}, {self.type_info})"
+
+
+class ElementContext(ABC):
+    """What every context of a record or timer tells."""
+
+    @abstractmethod
+    def timer_service(self) -> TimerService:
+        """Clocks and timers; timers only on keyed streams."""
+
+    @abstractmethod
+    def timestamp(self) -> int | None:
+        """Event time of the record or timer, epoch ms; None for a record without."""
+
+
+class KeyedContext(ElementContext):
+    """A context with a current key."""
+
+    @abstractmethod
+    def get_current_key(self) -> Any:
+        """The key of the record or timer."""
+
+
+class TimerContext(KeyedContext):
+    """The context of a timer that fires."""
+
+    @abstractmethod
+    def time_domain(self) -> TimeDomain:
+        """Which clock the timer was set on."""
+
+
+class ProcessFunction(Function):
+    """Sees every record of a stream with its context."""
+
+    class Context(ElementContext):
+        """Of the current record."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: "ProcessFunction.Context") -> Iterable[Any] | None:
+        """Yield the results."""
+
+
+class KeyedProcessFunction(Function):
+    """Sees every record of a keyed stream with its context; may keep state and set timers."""
+
+    class Context(KeyedContext):
+        """Of the current record."""
+
+    class OnTimerContext(TimerContext):
+        """Of the timer that fires."""
+
+    @abstractmethod
+    def process_element(
+        self, value: Any, ctx: "KeyedProcessFunction.Context"
+    ) -> Iterable[Any] | None:
+        """Yield the results."""
+
+    def on_timer(
+        self, timestamp: int, ctx: "KeyedProcessFunction.OnTimerContext"
+    ) -> Iterable[Any] | None:
+        """Yield the results of a timer that is due."""
+
+
+class CoProcessFunction(Function):
+    """Sees the records of two connected streams with their context."""
+
+    class Context(ElementContext):
+        """Of the current record."""
+
+    @abstractmethod
+    def process_element1(
+        self, value: Any, ctx: "CoProcessFunction.Context"
+    ) -> Iterable[Any] | None:
+        """Yield the results for a record of the first stream."""
+
+    @abstractmethod
+    def process_element2(
+        self, value: Any, ctx: "CoProcessFunction.Context"
+    ) -> Iterable[Any] | None:
+        """Yield the results for a record of the second stream."""
+
+
+class KeyedCoProcessFunction(Function):
+    """Sees the records of two streams keyed alike; state and timers of a key serve both."""
+
+    class Context(KeyedContext):
+        """Of the current record."""
+
+    class OnTimerContext(TimerContext):
+        """Of the timer that fires."""
+
+    @abstractmethod
+    def process_element1(
+        self, value: Any, ctx: "KeyedCoProcessFunction.Context"
+    ) -> Iterable[Any] | None:
+        """Yield the results for a record of the first stream."""
+
+    @abstractmethod
+    def process_element2(
+        self, value: Any, ctx: "KeyedCoProcessFunction.Context"
+    ) -> Iterable[Any] | None:
+        """Yield the results for a record of the second stream."""
+
+    def on_timer(
+        self, timestamp: int, ctx: "KeyedCoProcessFunction.OnTimerContext"
+    ) -> Iterable[Any] | None:
+        """Yield the results of a timer that is due."""
+
+
+class BroadcastBaseContext(ABC):
+    """What both sides of a broadcast function are told."""
+
+    @abstractmethod
+    def timestamp(self) -> int | None:
+        """Event time of the record, epoch ms; None without."""
+
+    @abstractmethod
+    def current_processing_time(self) -> int:
+        """The wall clock, epoch ms."""
+
+    @abstractmethod
+    def current_watermark(self) -> int:
+        """Event time, epoch ms."""
+
+
+class BaseBroadcastProcessFunction(Function):
+    """Base of functions over a stream and a broadcast stream."""
+
+    class Context(BroadcastBaseContext):
+        """On the broadcast side: states can be written."""
+
+        @abstractmethod
+        def get_broadcast_state(
+            self, state_descriptor: MapStateDescriptor
+        ) -> BroadcastState[Any, Any]:
+            """The state of that descriptor."""
+
+    class ReadOnlyContext(BroadcastBaseContext):
+        """On the other side: states can only be read, so that all subtasks keep the same."""
+
+        @abstractmethod
+        def get_broadcast_state(
+            self, state_descriptor: MapStateDescriptor
+        ) -> ReadOnlyBroadcastState[Any, Any]:
+            """The state of that descriptor."""
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
+    """Over a stream without keys and a broadcast stream."""
+
+    @abstractmethod
+    def process_element(
+        self, value: IN1, ctx: BaseBroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterable[OUT] | None:
+        """Yield the results for a record of the data stream."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: IN2, ctx: BaseBroadcastProcessFunction.Context
+    ) -> Iterable[OUT] | None:
+        """Yield the results for a broadcast record; every subtask must do the same with it."""
+
+
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
+    """Over a keyed stream and a broadcast stream."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
+        """Of a record of the keyed stream."""
+
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Clocks and the key's timers."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """The key of the record or timer."""
+
+    class OnTimerContext(ReadOnlyContext):
+        """Of the timer that fires."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Which clock the timer was set on."""
+
+    @abstractmethod
+    def process_element(self, value: IN1, ctx: ReadOnlyContext) -> Iterable[OUT] | None:
+        """Yield the results for a record of the keyed stream."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: IN2, ctx: BaseBroadcastProcessFunction.Context
+    ) -> Iterable[OUT] | None:
+        """Yield the results for a broadcast record; there is no current key."""
+
+    def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[OUT] | None:
+        """Yield the results of a timer that is due."""

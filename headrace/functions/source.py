@@ -1,0 +1,77 @@
+"""What a source is: a description that is shipped, and the reader that each subtask makes of it.
+
+A reader is used by one thread, the task's mailbox. It never blocks: where it has to wait it answers
+NOTHING_AVAILABLE and has `context.wake` called, by whatever thread notices, when there is something again.
+Source: Flink FLIP-27, Source and SourceReader.
+"""
+
+import enum
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.type_info import TypeInformation
+from headrace.functions.subtask_context import SubtaskContext
+
+
+class Boundedness(enum.Enum):
+    """Whether a source ends by itself."""
+
+    BOUNDED = "BOUNDED"
+    CONTINUOUS_UNBOUNDED = "CONTINUOUS_UNBOUNDED"
+
+
+class InputStatus(enum.Enum):
+    """What a source answers to a poll. Source: Flink InputStatus, DataInputStatus."""
+
+    MORE_AVAILABLE = "MORE_AVAILABLE"
+    NOTHING_AVAILABLE = "NOTHING_AVAILABLE"
+    END_OF_INPUT = "END_OF_INPUT"
+
+
+class SourceOutput(Protocol):
+    """Where a reader puts what it read."""
+
+    def emit(self, batch: RecordBatch) -> None:
+        """Hand over rows of the stream's type, with timestamps where the source knows them."""
+        ...
+
+
+class SourceReader(ABC):
+    """Reads the share of one subtask."""
+
+    def start(self) -> None:  # noqa: B027
+        """Get ready: open what is read, ask the coordinator for work."""
+
+    @abstractmethod
+    def poll_next(self, output: SourceOutput) -> InputStatus:
+        """Emit at most one batch and say what is next; never blocks."""
+
+    def handle_event(self, payload: bytes) -> None:
+        """Take an event from the source's coordinator."""
+        raise AssertionError(f"{type(self).__name__} has no coordinator")
+
+    def close(self) -> None:  # noqa: B027
+        """Release resources; also after a failure. A second call has no effect."""
+
+
+class Source(ABC):
+    """Base of all sources: picklable, the same for all subtasks."""
+
+    @property
+    @abstractmethod
+    def boundedness(self) -> Boundedness:
+        """Whether it ends by itself."""
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        """Type of the records where the source itself knows it, else None."""
+        return None
+
+    @abstractmethod
+    def create_reader(self, context: SubtaskContext) -> SourceReader:
+        """Make the reader of one subtask, on the worker."""
+
+    def coordinator(self) -> tuple[str, bytes] | None:
+        """Name and payload of the coordinator that shares out the work in the JobMaster, or None without one."""
+        return None

@@ -1,0 +1,43 @@
+"""SubtaskContext: what a source reader or sink writer may know of the subtask it runs in."""
+
+from typing import Any, Protocol
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import OperatorId
+from headrace.core.operator_types import OperatorTypes
+
+
+class SubtaskContext(Protocol):
+    """The part of the operator's context that connectors use; the runtime's own context has these and more.
+
+    `types` says what the stream carries; batches that are emitted or written have that type. `ingest` is the
+    TaskManager's door for pushed data, or None where there is none.
+    """
+
+    @property
+    def operator_id(self) -> OperatorId: ...
+    @property
+    def operator_name(self) -> str: ...
+    @property
+    def subtask_index(self) -> int: ...
+    @property
+    def parallelism(self) -> int: ...
+    @property
+    def attempt_number(self) -> int: ...
+    @property
+    def types(self) -> OperatorTypes: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def ingest(self) -> Any: ...
+
+    def send_event(self, payload: bytes, /) -> None:
+        """Speak to the coordinator in the JobMaster; mailbox thread only."""
+        ...
+
+    def wake(self) -> None:
+        """Have the reader polled again; any thread."""
+        ...
