@@ -1,0 +1,85 @@
+"""What a keyed state backend offers: states by descriptor, found under the current key and namespace.
+
+An operator owns one backend. It sets the current key before each record and each timer; the handles that user code
+holds read and write under that key. States live in one of two scopes: `key_scope`, where an entry is addressed by
+the key alone, and `window_scope`, where it is addressed by (key, namespace), the namespace being a window.
+
+Source: Flink KeyedStateBackend, AbstractKeyedStateBackend.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol, TypeVar
+
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.functions.state import State, StateDescriptor
+
+S = TypeVar("S", bound=State)
+
+
+class StateAccessError(HeadraceError):
+    """Keyed state was used in a way that has no meaning: without a current key, or under a name of another kind."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+
+class _NoKey:
+    """Stands where no key is current; looking it up in any table raises, so look-ups need no check of their own."""
+
+    def __hash__(self) -> NoReturn:
+        raise StateAccessError(
+            "keyed state was touched without a current key: use it while a record or a timer is handled, "
+            "not in open() or close()"
+        )
+
+    def __repr__(self) -> str:
+        return "NO_KEY"
+
+
+NO_KEY: Any = _NoKey()
+
+
+class EntryScope:
+    """The address under which the handles of a scope look: the key, or the pair (key, namespace).
+
+    Hot loops assign `entry` directly.
+    """
+
+    __slots__ = ("entry",)
+
+    def __init__(self) -> None:
+        self.entry: Any = NO_KEY
+
+
+class KeyedStateBackend(Protocol):
+    """The keyed state of one operator on one subtask. Mailbox thread only."""
+
+    key_scope: EntryScope
+    window_scope: EntryScope
+
+    def set_current_key(self, key: Any) -> None:
+        """Make `key` (hashable) current in the key scope."""
+        ...
+
+    def set_current_namespace(self, namespace: Any) -> None:
+        """Make (current key, `namespace`) current in the window scope."""
+        ...
+
+    def get_state(self, descriptor: StateDescriptor, scope: EntryScope) -> State:
+        """Return the handle of a state of `scope`; the kind is that of the descriptor's class.
+
+        StateAccessError where the name was registered with another kind or scope.
+        """
+        ...
+
+    def merge_namespaces(
+        self, descriptor: StateDescriptor, target: Any, sources: Sequence[Any]
+    ) -> None:
+        """Move what the current key has in `sources` of the window scope into `target`.
+
+        Lists are concatenated, reducing and aggregating states merged; other kinds cannot be merged.
+        """
+        ...
+
+    def key_count(self, name: str) -> int:
+        """Number of entries of the state `name`, for tests and metrics."""
+        ...

@@ -1,0 +1,201 @@
+"""The handles of heap states: what user code holds, each one dict look-up away from its value."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+from headrace.functions.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    MapState,
+    ReducingState,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+    ValueState,
+)
+from headrace.state.backend import EntryScope, StateAccessError
+
+
+class HeapState(State):
+    """`entries` maps what the scope holds (a key, or key and window) to the state's value there."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, descriptor: StateDescriptor, scope: EntryScope) -> None:
+        if descriptor.ttl_config is not None and descriptor.ttl_config.is_enabled():
+            raise StateAccessError(
+                f"state '{descriptor.get_name()}' asks for a time to live, which the heap backend does not keep yet"
+            )
+        self.descriptor = descriptor
+        self.scope = scope
+        self.entries: dict[Any, Any] = {}
+
+    def clear(self) -> None:
+        # Not pop: on an empty dict it does not hash, and so would not notice that no key is current.
+        if self.scope.entry in self.entries:
+            del self.entries[self.scope.entry]
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        """Move the value at `source`, if any, into that at `target`."""
+        raise StateAccessError(
+            f"{self.kind} state '{self.descriptor.get_name()}' cannot be merged, as merging windows ask"
+        )
+
+
+class HeapValueState(HeapState, ValueState[Any]):
+    """One value."""
+
+    kind = "value"
+
+    def value(self) -> Any:
+        return self.entries.get(self.scope.entry)
+
+    def update(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+        else:
+            self.entries[self.scope.entry] = value
+
+
+class HeapListState(HeapState, ListState[Any]):
+    """A list; absent reads as empty, an empty one is absent."""
+
+    kind = "list"
+
+    def get(self) -> Iterable[Any]:
+        return list(self.entries.get(self.scope.entry, ()))
+
+    def add(self, value: Any) -> None:
+        self.add_all((value,))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        added = self._checked(values)
+        if not added:
+            return
+        held = self.entries.get(self.scope.entry)
+        if held is None:
+            self.entries[self.scope.entry] = added
+        else:
+            held.extend(added)
+
+    def update(self, values: Iterable[Any]) -> None:
+        held = self._checked(values)
+        if held:
+            self.entries[self.scope.entry] = held
+        else:
+            self.clear()
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        moved = self.entries.pop(source, None)
+        if moved is not None:
+            self.entries.setdefault(target, []).extend(moved)
+
+    def _checked(self, values: Iterable[Any]) -> list[Any]:
+        checked = list(values)
+        if any(value is None for value in checked):
+            raise StateAccessError(
+                f"list state '{self.descriptor.get_name()}' takes no None elements"
+            )
+        return checked
+
+
+class HeapMapState(HeapState, MapState[Any, Any]):
+    """A map; an emptied one is absent. Iteration is over a copy."""
+
+    kind = "map"
+
+    def get(self, key: Any) -> Any:
+        held = self.entries.get(self.scope.entry)
+        return None if held is None else held.get(key)
+
+    def put(self, key: Any, value: Any) -> None:
+        entry = self.scope.entry
+        held = self.entries.get(entry)
+        if held is None:
+            self.entries[entry] = {key: value}
+        else:
+            held[key] = value
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        if dict_value:
+            self.entries.setdefault(self.scope.entry, {}).update(dict_value)
+
+    def remove(self, key: Any) -> None:
+        held = self.entries.get(self.scope.entry)
+        if held is not None:
+            held.pop(key, None)
+            if not held:
+                del self.entries[self.scope.entry]
+
+    def contains(self, key: Any) -> bool:
+        return key in self.entries.get(self.scope.entry, ())
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return list(self._held().items())
+
+    def keys(self) -> Iterable[Any]:
+        return list(self._held())
+
+    def values(self) -> Iterable[Any]:
+        return list(self._held().values())
+
+    def is_empty(self) -> bool:
+        return not self._held()
+
+    def _held(self) -> Mapping[Any, Any]:
+        return self.entries.get(self.scope.entry, {})
+
+
+class HeapReducingState(HeapState, ReducingState[Any]):
+    """The fold of what was added; the first value is stored as it came."""
+
+    kind = "reducing"
+
+    def __init__(self, descriptor: ReducingStateDescriptor, scope: EntryScope) -> None:
+        super().__init__(descriptor, scope)
+        self._reduce: Callable[[Any, Any], Any] = descriptor.get_reduce_function().reduce
+
+    def get(self) -> Any:
+        return self.entries.get(self.scope.entry)
+
+    def add(self, value: Any) -> None:
+        entry = self.scope.entry
+        entries = self.entries
+        entries[entry] = self._reduce(entries[entry], value) if entry in entries else value
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        entries = self.entries
+        if source in entries:
+            moved = entries.pop(source)
+            entries[target] = self._reduce(entries[target], moved) if target in entries else moved
+
+
+class HeapAggregatingState(HeapState, AggregatingState[Any, Any]):
+    """An accumulator, made at the first add; the result is computed on each read."""
+
+    kind = "aggregating"
+
+    def __init__(self, descriptor: AggregatingStateDescriptor, scope: EntryScope) -> None:
+        super().__init__(descriptor, scope)
+        self._function = descriptor.get_agg_function()
+
+    def get(self) -> Any:
+        entry = self.scope.entry
+        if entry not in self.entries:
+            return None
+        return self._function.get_result(self.entries[entry])
+
+    def add(self, value: Any) -> None:
+        entry = self.scope.entry
+        entries = self.entries
+        held = entries[entry] if entry in entries else self._function.create_accumulator()
+        entries[entry] = self._function.add(value, held)
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        entries = self.entries
+        if source in entries:
+            moved = entries.pop(source)
+            entries[target] = (
+                self._function.merge(entries[target], moved) if target in entries else moved
+            )

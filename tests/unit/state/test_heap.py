@@ -1,0 +1,215 @@
+"""The heap backend: values per key and window, kinds, names, and what is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.types.type_info import Types
+from headrace.functions.record import AggregateFunction
+from headrace.functions.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from headrace.state.backend import StateAccessError
+from headrace.state.heap import HeapKeyedStateBackend
+
+VALUE = ValueStateDescriptor("value", Types.INT())
+LIST = ListStateDescriptor("list", Types.INT())
+MAP = MapStateDescriptor("map", Types.STRING(), Types.INT())
+SUM = ReducingStateDescriptor("sum", lambda a, b: a + b, Types.INT())
+
+
+class _Mean(AggregateFunction):
+    def create_accumulator(self) -> tuple[int, int]:
+        return (0, 0)
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return (accumulator[0] + value, accumulator[1] + 1)
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
+        return (acc_a[0] + acc_b[0], acc_a[1] + acc_b[1])
+
+
+MEAN = AggregatingStateDescriptor("mean", _Mean(), Types.PICKLED_BYTE_ARRAY())
+
+
+def _state(descriptor: StateDescriptor) -> tuple[HeapKeyedStateBackend, Any]:
+    backend = HeapKeyedStateBackend()
+    return backend, backend.get_state(descriptor, backend.key_scope)
+
+
+def test_a_value_belongs_to_its_key() -> None:
+    backend, state = _state(VALUE)
+    backend.set_current_key("a")
+    assert state.value() is None
+    state.update(1)
+    backend.set_current_key("b")
+    assert state.value() is None
+    state.update(2)
+    backend.set_current_key("a")
+    assert state.value() == 1
+    state.clear()
+    assert state.value() is None
+
+
+def test_updating_a_value_to_none_clears_it() -> None:
+    backend, state = _state(VALUE)
+    backend.set_current_key("a")
+    state.update(1)
+    state.update(None)
+    assert backend.key_count("value") == 0
+
+
+def test_a_list_keeps_the_order_of_adding() -> None:
+    backend, state = _state(LIST)
+    backend.set_current_key("a")
+    assert list(state.get()) == []
+    state.add(2)
+    state.add_all([1, 3])
+    assert list(state.get()) == [2, 1, 3]
+    state.update([9])
+    assert list(state.get()) == [9]
+    state.update([])
+    assert backend.key_count("list") == 0
+
+
+def test_a_list_may_change_while_it_is_read() -> None:
+    backend, state = _state(LIST)
+    backend.set_current_key("a")
+    state.add_all([1, 2])
+    for value in state.get():
+        state.add(value + 10)
+    assert list(state.get()) == [1, 2, 11, 12]
+
+
+@pytest.mark.parametrize("write", [lambda s: s.add(None), lambda s: s.update([1, None])])
+def test_a_list_takes_no_none(write: Callable[[Any], None]) -> None:
+    backend, state = _state(LIST)
+    backend.set_current_key("a")
+    with pytest.raises(StateAccessError, match="'list' takes no None"):
+        write(state)
+
+
+def test_a_map_is_used_like_a_dict() -> None:
+    backend, state = _state(MAP)
+    backend.set_current_key("a")
+    assert state.is_empty()
+    state["x"] = 1
+    state.put_all({"y": 2, "z": 3})
+    assert state["x"] == 1 and "y" in state and state.get("?") is None
+    del state["z"]
+    state.remove("?")
+    assert dict(state.items()) == {"x": 1, "y": 2}
+    assert sorted(state) == sorted(state.keys()) == ["x", "y"]
+    assert sorted(state.values()) == [1, 2]
+    for key in state.keys():
+        state.remove(key)
+    assert state.is_empty()
+    assert backend.key_count("map") == 0
+
+
+def test_a_reducing_state_stores_the_first_value_and_folds_the_others() -> None:
+    backend, state = _state(SUM)
+    backend.set_current_key("a")
+    assert state.get() is None
+    state.add(1)
+    state.add(2)
+    assert state.get() == 3
+
+
+def test_an_aggregating_state_computes_its_result_on_reading() -> None:
+    backend, state = _state(MEAN)
+    backend.set_current_key("a")
+    assert state.get() is None
+    state.add(1)
+    state.add(2)
+    assert state.get() == 1.5
+
+
+@pytest.mark.parametrize("touch", [lambda s: s.value(), lambda s: s.update(1), lambda s: s.clear()])
+def test_state_without_a_current_key_is_refused(touch: Callable[[Any], None]) -> None:
+    _, state = _state(VALUE)
+    with pytest.raises(StateAccessError, match="without a current key"):
+        touch(state)
+
+
+def test_a_name_means_one_kind_of_state() -> None:
+    backend, state = _state(VALUE)
+    assert backend.get_state(ValueStateDescriptor("value", Types.INT()), backend.key_scope) is state
+    with pytest.raises(StateAccessError, match="'value' is already registered as value state"):
+        backend.get_state(ListStateDescriptor("value", Types.INT()), backend.key_scope)
+    with pytest.raises(StateAccessError, match="once per key and once per window"):
+        backend.get_state(VALUE, backend.window_scope)
+
+
+def test_a_time_to_live_is_refused_rather_than_ignored() -> None:
+    from headrace.core.types.time_values import Time
+
+    descriptor = ValueStateDescriptor("value", Types.INT())
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
+    with pytest.raises(StateAccessError, match="time to live"):
+        _state(descriptor)
+
+
+def test_windows_of_a_key_are_merged_and_the_sources_removed() -> None:
+    backend = HeapKeyedStateBackend()
+    for descriptor, add in ((LIST, "add"), (SUM, "add"), (MEAN, "add")):
+        state: Any = backend.get_state(descriptor, backend.window_scope)
+        for key in ("a", "b"):
+            backend.set_current_key(key)
+            for window, value in ((1, 10), (2, 20), (3, 40)):
+                backend.set_current_namespace(window)
+                getattr(state, add)(value)
+        backend.set_current_key("a")
+        backend.merge_namespaces(descriptor, 1, [2, 4])
+        results = {}
+        for key in ("a", "b"):
+            backend.set_current_key(key)
+            for window in (1, 2, 3):
+                backend.set_current_namespace(window)
+                results[key, window] = state.get()
+        merged = {LIST: ([10, 20], []), SUM: (30, None), MEAN: (15.0, None)}[descriptor]
+        assert (results["a", 1], results["a", 2]) == merged
+        assert results["a", 3] == results["b", 3]
+        assert results["b", 2] is not None
+
+
+def test_values_cannot_be_merged() -> None:
+    backend = HeapKeyedStateBackend()
+    backend.set_current_key("a")
+    with pytest.raises(StateAccessError, match="cannot be merged"):
+        backend.merge_namespaces(VALUE, 1, [2])
+
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from("abc"), st.sampled_from(["update", "clear", "read"]), st.integers(0, 9)
+    )
+)
+
+
+@given(OPERATIONS)
+def test_value_state_is_a_dict_by_key(operations: list[tuple[str, str, int]]) -> None:
+    backend, state = _state(VALUE)
+    model: dict[str, int] = {}
+    for key, operation, value in operations:
+        backend.set_current_key(key)
+        if operation == "update":
+            state.update(value)
+            model[key] = value
+        elif operation == "clear":
+            state.clear()
+            model.pop(key, None)
+        assert state.value() == model.get(key)
+    assert backend.key_count("value") == len(model)
