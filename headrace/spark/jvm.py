@@ -1,0 +1,46 @@
+"""The few facts that only Spark's JVM knows, each behind one function; and what its death looks like from here."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.core.context import SparkContext
+
+
+class JvmGoneError(Exception):
+    """The driver's JVM does not answer any more."""
+
+
+@contextmanager
+def jvm_calls() -> Generator[None, None, None]:
+    """Turn a lost connection to the JVM into JvmGoneError; exceptions thrown by Java code pass."""
+    try:
+        yield
+    except Py4JJavaError:
+        raise
+    except (Py4JError, OSError, EOFError) as error:
+        if "Trace:" in str(error):
+            # The JVM answered, with a complaint about the call: our mistake, not its end.
+            raise
+        raise JvmGoneError("the JVM of the Spark driver does not answer any more") from error
+
+
+def jvm_context(context: SparkContext) -> Any:
+    """Return the Scala SparkContext behind `context`, for what the Python API does not offer."""
+    return getattr(context, "_jsc").sc()  # noqa: B009 - private, and named here only
+
+
+def application_slot_count(context: SparkContext) -> int | None:
+    """How many tasks of the default profile can run at once now, or None where executors come on demand."""
+    conf = context.getConf()
+    if str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+        return None
+    scala_context = jvm_context(context)
+    profile = scala_context.resourceProfileManager().defaultResourceProfile()
+    return int(scala_context.maxNumConcurrentTasks(profile))
+
+
+def registered_executor_count(context: SparkContext) -> int:
+    """How many executors have registered, without the driver itself."""
+    return int(jvm_context(context).getExecutorMemoryStatus().size()) - 1

@@ -1,0 +1,56 @@
+"""Turns Spark's errors into the one line that a person needs, with the rest below it."""
+
+import re
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+
+_PYTHON_TRACEBACK: Final = "Traceback (most recent call last):"
+_EXCEPTION_LINE: Final = re.compile(
+    r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$"
+)
+_LOST_TASK: Final = re.compile(
+    r"most recent failure: Lost task [^:]*?(?:\(TID \d+\) )?\([^)]*\): (?P<cause>.*)", re.DOTALL
+)
+
+
+def root_message(error: BaseException) -> str:
+    """Return the text of `error`, for an error of the JVM that of its innermost cause, first line first."""
+    if not isinstance(error, Py4JJavaError):
+        return f"{type(error).__name__}: {error}"
+    try:
+        java_error = error.java_exception
+        while java_error.getCause() is not None:
+            java_error = java_error.getCause()
+        text = java_error.getMessage() or java_error.toString()
+    except Exception:
+        # The JVM may die while it is asked.
+        text = str(error)
+    return tidy(str(text))
+
+
+def tidy(text: str) -> str:
+    """Put the cause in front: a Python exception's last line, else what Spark says of the lost task."""
+    exception_line = python_exception_line(text)
+    if exception_line is not None:
+        return f"{exception_line}\n{text}"
+    lost = _LOST_TASK.search(text)
+    if lost is not None:
+        cause = lost.group("cause").split("\n", 1)[0].strip()
+        return f"{cause}\n{text}" if cause else text
+    return text
+
+
+def python_exception_line(text: str) -> str | None:
+    """Return the last line of the Python traceback in `text` (`ValueError: …`), or None where there is none."""
+    start = text.find(_PYTHON_TRACEBACK)
+    if start < 0:
+        return None
+    found: str | None = None
+    for line in text[start:].splitlines():
+        stripped = line.strip()
+        if line[:1] not in (" ", "\t") and _EXCEPTION_LINE.match(stripped):
+            found = stripped
+        elif stripped.startswith("at org.apache.spark") or stripped == "Driver stacktrace:":
+            break
+    return found

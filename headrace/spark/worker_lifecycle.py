@@ -1,0 +1,244 @@
+"""The life of each TaskManager's Spark job, decided purely: requests, submissions and endings in, actions out.
+
+    REQUESTED ──submitted──► SUBMITTED ──task active──► STARTED
+        │ release                │ release                  │ release
+        ▼                        ▼                          ▼
+    (tombstone) ◄──ended── CANCELLING ◄──grace over── STOPPING
+        └──────────────────► gone: termination reported exactly once
+
+A release comes after the ResourceManager's stop by RPC, so a started worker gets a grace to return by itself; only
+then its job is cancelled, which kills the process without any clean-up, and cancelled again until it has ended.
+Released ids are remembered: a request for one is refused, so a worker that was given up never takes a slot.
+Source: Flink ActiveResourceManager.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from headrace.core.ids import ResourceId
+from headrace.gateways.messages import ResourceProfile
+
+
+class WorkerPhase(enum.Enum):
+    """Where a worker stands between its request and its end."""
+
+    REQUESTED = "REQUESTED"
+    SUBMITTED = "SUBMITTED"
+    STARTED = "STARTED"
+    STOPPING = "STOPPING"
+    CANCELLING = "CANCELLING"
+
+
+_P = WorkerPhase
+WORKER_TRANSITIONS: Final[Mapping[WorkerPhase, frozenset[WorkerPhase]]] = {
+    _P.REQUESTED: frozenset({_P.SUBMITTED}),
+    _P.SUBMITTED: frozenset({_P.STARTED, _P.CANCELLING}),
+    _P.STARTED: frozenset({_P.STOPPING}),
+    _P.STOPPING: frozenset({_P.CANCELLING}),
+    _P.CANCELLING: frozenset(),
+}
+
+
+# Events
+
+
+@dataclass(frozen=True)
+class WorkerRequested:
+    """The ResourceManager wants a TaskManager."""
+
+    worker_id: ResourceId
+    profile: ResourceProfile
+
+
+@dataclass(frozen=True)
+class JobSubmitted:
+    """Spark has taken the worker's job."""
+
+    worker_id: ResourceId
+
+
+@dataclass(frozen=True)
+class TaskActive:
+    """The job's one task runs on an executor."""
+
+    worker_id: ResourceId
+
+
+@dataclass(frozen=True)
+class JobEnded:
+    """The job returned, raised or was cancelled; also: it could not be submitted. `error` is None if it returned."""
+
+    worker_id: ResourceId
+    error: str | None
+
+
+@dataclass(frozen=True)
+class ReleaseRequested:
+    """The ResourceManager has stopped the worker by RPC, as far as it could, and gives it up."""
+
+    worker_id: ResourceId
+
+
+@dataclass(frozen=True)
+class TimePassed:
+    """The clock was read."""
+
+
+WorkerEvent = WorkerRequested | JobSubmitted | TaskActive | JobEnded | ReleaseRequested | TimePassed
+
+
+# Actions
+
+
+@dataclass(frozen=True)
+class SubmitJob:
+    """Start a one-task Spark job for the worker."""
+
+    worker_id: ResourceId
+    profile: ResourceProfile
+
+
+@dataclass(frozen=True)
+class CancelJob:
+    """Cancel the worker's job group."""
+
+    worker_id: ResourceId
+
+
+@dataclass(frozen=True)
+class ReportStarted:
+    """Tell the ResourceManager that the worker has a place."""
+
+    worker_id: ResourceId
+
+
+@dataclass(frozen=True)
+class ReportTerminated:
+    """Tell the ResourceManager that the worker is gone, and why."""
+
+    worker_id: ResourceId
+    diagnostics: str
+
+
+WorkerAction = SubmitJob | CancelJob | ReportStarted | ReportTerminated
+
+
+@dataclass(frozen=True)
+class _Worker:
+    profile: ResourceProfile
+    phase: WorkerPhase = WorkerPhase.REQUESTED
+    # When the next action of its own is due, monotonic ms; None: nothing is due.
+    due_ms: float | None = None
+
+
+@dataclass
+class WorkerLifecycles:
+    """Every worker of one driver. Times are monotonic milliseconds, given with each event.
+
+    `stop_grace_ms`: how long a started worker may take to return after its stop; `cancel_retry_ms`: how often a
+    cancellation is repeated until Spark reports the end.
+    """
+
+    stop_grace_ms: float
+    cancel_retry_ms: float = 1000.0
+    _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
+    _tombstones: set[ResourceId] = field(default_factory=set[ResourceId])
+
+    def handle(self, event: WorkerEvent, now_ms: float) -> list[WorkerAction]:
+        """Take one event and return what is to be done, in order."""
+        match event:
+            case WorkerRequested(worker_id, profile):
+                return self._requested(worker_id, profile)
+            case JobSubmitted(worker_id):
+                return self._submitted(worker_id, now_ms)
+            case TaskActive(worker_id):
+                return self._active(worker_id)
+            case JobEnded(worker_id, error):
+                return self._ended(worker_id, error)
+            case ReleaseRequested(worker_id):
+                return self._released(worker_id, now_ms)
+            case TimePassed():
+                return self._time_passed(now_ms)
+
+    @property
+    def live_worker_ids(self) -> tuple[ResourceId, ...]:
+        """Workers whose end has not been reported, in order of their request."""
+        return tuple(self._workers)
+
+    def phase_of(self, worker_id: ResourceId) -> WorkerPhase | None:
+        """The worker's phase, or None where it was never requested or is gone."""
+        worker = self._workers.get(worker_id)
+        return None if worker is None else worker.phase
+
+    def is_tombstone(self, worker_id: ResourceId) -> bool:
+        """Whether the id was released: whoever says hello under it is refused."""
+        return worker_id in self._tombstones
+
+    def _requested(self, worker_id: ResourceId, profile: ResourceProfile) -> list[WorkerAction]:
+        if worker_id in self._tombstones:
+            return [ReportTerminated(worker_id, "released before it was requested")]
+        assert worker_id not in self._workers, f"worker {worker_id} was requested twice"
+        self._workers[worker_id] = _Worker(profile)
+        return [SubmitJob(worker_id, profile)]
+
+    def _submitted(self, worker_id: ResourceId, now_ms: float) -> list[WorkerAction]:
+        worker = self._workers.get(worker_id)
+        if worker is None:
+            # Released between request and submission: Spark would start it all the same.
+            return [CancelJob(worker_id)]
+        self._workers[worker_id] = replace(worker, phase=WorkerPhase.SUBMITTED)
+        return []
+
+    def _active(self, worker_id: ResourceId) -> list[WorkerAction]:
+        worker = self._workers.get(worker_id)
+        if worker is None or worker.phase is not WorkerPhase.SUBMITTED:
+            return []
+        self._workers[worker_id] = replace(worker, phase=WorkerPhase.STARTED)
+        return [ReportStarted(worker_id)]
+
+    def _ended(self, worker_id: ResourceId, error: str | None) -> list[WorkerAction]:
+        worker = self._workers.pop(worker_id, None)
+        if worker is None:
+            return []
+        self._tombstones.add(worker_id)
+        if worker.phase in (WorkerPhase.STOPPING, WorkerPhase.CANCELLING):
+            diagnostics = "released"
+        else:
+            diagnostics = error or "its Spark task returned"
+        return [ReportTerminated(worker_id, diagnostics)]
+
+    def _released(self, worker_id: ResourceId, now_ms: float) -> list[WorkerAction]:
+        self._tombstones.add(worker_id)
+        worker = self._workers.get(worker_id)
+        if worker is None:
+            return []
+        match worker.phase:
+            case WorkerPhase.REQUESTED:
+                del self._workers[worker_id]
+                return [ReportTerminated(worker_id, "released before its job was submitted")]
+            case WorkerPhase.SUBMITTED:
+                # It waits for a core: there is nobody who could stop by himself.
+                return self._cancel(worker_id, worker, now_ms)
+            case WorkerPhase.STARTED:
+                due_ms = now_ms + self.stop_grace_ms
+                self._workers[worker_id] = replace(
+                    worker, phase=WorkerPhase.STOPPING, due_ms=due_ms
+                )
+                return []
+            case WorkerPhase.STOPPING | WorkerPhase.CANCELLING:
+                return []
+
+    def _time_passed(self, now_ms: float) -> list[WorkerAction]:
+        actions: list[WorkerAction] = []
+        for worker_id, worker in list(self._workers.items()):
+            if worker.due_ms is not None and now_ms >= worker.due_ms:
+                actions += self._cancel(worker_id, worker, now_ms)
+        return actions
+
+    def _cancel(self, worker_id: ResourceId, worker: _Worker, now_ms: float) -> list[WorkerAction]:
+        self._workers[worker_id] = replace(
+            worker, phase=WorkerPhase.CANCELLING, due_ms=now_ms + self.cancel_retry_ms
+        )
+        return [CancelJob(worker_id)]

@@ -1,0 +1,48 @@
+"""The watches of a worker: a hang-up of the JVM's connection and a lost parent end it, data does not."""
+
+import os
+import queue
+import socket
+
+from headrace.spark.worker_watch import ParentWatch, connected_stream_descriptors
+
+TIMEOUT_S = 20
+
+
+def test_a_hang_up_of_the_peer_is_noticed() -> None:
+    ours, peer = socket.socketpair()
+    reasons: queue.Queue[str] = queue.Queue()
+    watch = ParentWatch(os.getppid(), (ours.fileno(),), reasons.put)
+    peer.close()
+    assert "hung up" in reasons.get(timeout=TIMEOUT_S)
+    watch.stop()
+    ours.close()
+
+
+def test_data_that_waits_is_neither_read_nor_taken_for_a_hang_up() -> None:
+    ours, peer = socket.socketpair()
+    reasons: queue.Queue[str] = queue.Queue()
+    watch = ParentWatch(os.getppid(), (ours.fileno(),), reasons.put)
+    peer.sendall(b"row")
+    watch.stop()
+    assert reasons.empty()
+    assert ours.recv(3) == b"row"
+    ours.close()
+    peer.close()
+
+
+def test_another_parent_is_noticed() -> None:
+    reasons: queue.Queue[str] = queue.Queue()
+    watch = ParentWatch(os.getppid() + 1, (), reasons.put)
+    assert "parent process" in reasons.get(timeout=TIMEOUT_S)
+    watch.stop()
+
+
+def test_only_connected_stream_sockets_are_taken_for_the_jvm_s() -> None:
+    ours, peer = socket.socketpair()
+    listening = socket.create_server(("127.0.0.1", 0))
+    found = connected_stream_descriptors()
+    assert ours.fileno() in found
+    assert listening.fileno() not in found
+    for one in (ours, peer, listening):
+        one.close()
