@@ -2,5 +2,10 @@
 
 Duty: one row per metric in `names`, cheap instruments for hot paths, reporters at the edge.
 Neighbours: imports `core` only; tasks and the control plane count with it.
-Start reading: `names`.
+Start reading: `names`. PyFlink's public names are exported from here.
 """
+
+from headrace.metrics.groups import MetricGroup
+from headrace.metrics.instruments import Counter, Distribution, Meter, Metric
+
+__all__ = ["MetricGroup", "Metric", "Counter", "Meter", "Distribution"]

@@ -1,0 +1,108 @@
+"""MetricGroup: the tree in which metrics hang, one group per job, task, operator and user-made sub-group."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from headrace.core.clock import Clock, SystemClock
+from headrace.metrics.instruments import (
+    Counter,
+    Distribution,
+    Gauge,
+    Histogram,
+    Meter,
+    Metric,
+    Number,
+)
+from headrace.metrics.names import MetricName
+
+M = TypeVar("M", bound=Metric)
+
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
+
+
+class MetricGroup:
+    """A named place for metrics and sub-groups.
+
+    Asking twice for a name gives the same group or metric; a name that already stands for another kind of metric is
+    a ValueError. `scope` are the names from the root down to here, `variables` what key/value groups set.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        scope: tuple[str, ...] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._clock: Clock = clock or SystemClock()
+        self.scope: Final = scope
+        self.variables: Final = dict(variables or {})
+        self._groups: dict[str, MetricGroup] = {}
+        self._metrics: dict[str, Metric] = {}
+
+    def add_group(self, name: str, extra: str | None = None) -> "MetricGroup":
+        """Return the sub-group `name`, or, with `extra`, the one of key `name` and value `extra`."""
+        if extra is not None:
+            return self._group(name, {})._group(extra, {f"<{name}>": extra})
+        return self._group(name, {})
+
+    def counter(self, name: str | MetricName) -> Counter:
+        """Return the counter of that name."""
+        return self._metric(name, Counter, Counter)
+
+    def gauge(self, name: str | MetricName, obj: Callable[[], Number]) -> None:
+        """Have `obj` asked for the value; a later callable takes the place of an earlier one."""
+        key = _key(name)
+        gauge = Gauge(obj)
+        self._metric(key, Gauge, lambda: gauge)
+        self._metrics[key] = gauge
+
+    def meter(self, name: str | MetricName, time_span_in_seconds: int = 60) -> Meter:
+        """Return the meter of that name: events per second over a span."""
+        return self._metric(name, Meter, lambda: Meter(self._clock, time_span_in_seconds))
+
+    def distribution(self, name: str | MetricName) -> Distribution:
+        """Return the distribution of that name: sum, count, min, max of integers."""
+        return self._metric(name, Distribution, Distribution)
+
+    def histogram(self, name: str | MetricName, window_size: int = 1000) -> Histogram:
+        """Return the histogram of that name: quantiles of the last values."""
+        return self._metric(name, Histogram, lambda: Histogram(window_size))
+
+    def snapshot(self) -> dict[str, Number]:
+        """Return all values below here by dotted name, relative to this group; callable from any thread.
+
+        In the names of groups everything but letters, digits and underscores is an underscore. Metrics without a
+        value are left out.
+        """
+        values: dict[str, Number] = {}
+        # Copies: the task may add metrics while another thread reads.
+        for name, metric in list(self._metrics.items()):
+            values.update(metric.snapshot(name))
+        for name, group in list(self._groups.items()):
+            prefix = _NOT_IN_A_NAME.sub("_", name)
+            for key, value in group.snapshot().items():
+                values[f"{prefix}.{key}"] = value
+        return values
+
+    def _group(self, name: str, variables: Mapping[str, str]) -> "MetricGroup":
+        if name not in self._groups:
+            self._groups[name] = MetricGroup(
+                self._clock, (*self.scope, name), {**self.variables, **variables}
+            )
+        return self._groups[name]
+
+    def _metric(self, name: str | MetricName, kind: type[M], create: Callable[[], M]) -> M:
+        key = _key(name)
+        metric = self._metrics.get(key)
+        if metric is None:
+            metric = self._metrics[key] = create()
+        if not isinstance(metric, kind):
+            raise ValueError(
+                f"metric '{'.'.join((*self.scope, key))}' is a {type(metric).__name__.lower()} already"
+            )
+        return metric
+
+
+def _key(name: str | MetricName) -> str:
+    return name if isinstance(name, str) else name.name

@@ -1,0 +1,161 @@
+"""Instruments: counter, meter, gauge, distribution and histogram, each cheap where events are frequent.
+
+Only the owning thread writes; any thread may read, and may see a value that is one event old. What an event costs is
+one or two additions: clocks are read and quantiles sorted by the reader.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from headrace.core.clock import Clock
+
+Number = int | float
+
+_NS_PER_SECOND: Final = 1_000_000_000
+_QUANTILES: Final = {
+    "median": 0.5,
+    "p75": 0.75,
+    "p90": 0.9,
+    "p95": 0.95,
+    "p98": 0.98,
+    "p99": 0.99,
+    "p999": 0.999,
+}
+
+
+class Metric(ABC):
+    """Base of all instruments."""
+
+    @abstractmethod
+    def snapshot(self, name: str) -> dict[str, Number]:
+        """Return the values by their full names, which begin with `name`; empty where there is nothing to say."""
+
+
+class Counter(Metric):
+    """A number of events, or of things that come and go."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def inc(self, n: int = 1) -> None:
+        self._count += n
+
+    def dec(self, n: int = 1) -> None:
+        self._count -= n
+
+    def get_count(self) -> int:
+        return self._count
+
+    def snapshot(self, name: str) -> dict[str, Number]:
+        return {name: self._count}
+
+
+class Gauge(Metric):
+    """A value that is asked for."""
+
+    def __init__(self, read: Callable[[], Number]) -> None:
+        self._read = read
+
+    def get_value(self) -> Number:
+        return self._read()
+
+    def snapshot(self, name: str) -> dict[str, Number]:
+        # Gauges are read by another thread, also while what they look at is being closed: that must not hurt.
+        try:
+            return {name: self._read()}
+        except Exception:
+            return {}
+
+
+class Meter(Metric):
+    """Events per second over the last `time_span_in_seconds`.
+
+    The span begins at the last reading that is at least so long ago, so readings that are further apart than the
+    span give the rate between them. Source: Flink MeterView.
+    """
+
+    def __init__(self, clock: Clock, time_span_in_seconds: int = 60) -> None:
+        self._clock = clock
+        self._span_ns: Final = time_span_in_seconds * _NS_PER_SECOND
+        self._count = 0
+        self._readings: deque[tuple[int, int]] = deque([(clock.monotonic_ns(), 0)])
+
+    def mark_event(self, value: int = 1) -> None:
+        self._count += value
+
+    def get_count(self) -> int:
+        return self._count
+
+    def get_rate(self) -> float:
+        """Events per second; 0.0 before any time has passed."""
+        now_ns, count, readings = self._clock.monotonic_ns(), self._count, self._readings
+        while len(readings) > 1 and readings[1][0] <= now_ns - self._span_ns:
+            readings.popleft()
+        since_ns, since_count = readings[0]
+        # One reading per second is enough to find the begin of the span; more would only cost memory.
+        if now_ns - readings[-1][0] >= _NS_PER_SECOND:
+            readings.append((now_ns, count))
+        if now_ns == since_ns:
+            return 0.0
+        return (count - since_count) * _NS_PER_SECOND / (now_ns - since_ns)
+
+    def snapshot(self, name: str) -> dict[str, Number]:
+        return {name: self.get_rate()}
+
+
+class Distribution(Metric):
+    """Sum, count, least and greatest of integers."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+        self._count = 0
+        self._min = 0
+        self._max = 0
+
+    def update(self, value: int) -> None:
+        self._min = min(self._min, value) if self._count else value
+        self._max = max(self._max, value) if self._count else value
+        self._sum += value
+        self._count += 1
+
+    def snapshot(self, name: str) -> dict[str, Number]:
+        if not self._count:
+            return {}
+        values = {"sum": self._sum, "count": self._count, "min": self._min, "max": self._max}
+        return {f"{name}_{key}": value for key, value in values.items()}
+
+
+class Histogram(Metric):
+    """Quantiles of the last `window_size` values. Source: Flink DescriptiveStatisticsHistogram."""
+
+    def __init__(self, window_size: int = 1000) -> None:
+        self._values: deque[float] = deque(maxlen=window_size)
+        self._count = 0
+
+    def update(self, value: float) -> None:
+        self._values.append(value)
+        self._count += 1
+
+    def get_count(self) -> int:
+        return self._count
+
+    def snapshot(self, name: str) -> dict[str, Number]:
+        # Copied before it is looked at: the writer may go on meanwhile.
+        values = np.array(tuple(self._values), dtype=np.float64)
+        if not len(values):
+            return {}
+        snapshot: dict[str, Number] = {
+            f"{name}_count": self._count,
+            f"{name}_min": float(values.min()),
+            f"{name}_max": float(values.max()),
+            f"{name}_mean": float(values.mean()),
+            f"{name}_stddev": float(values.std()),
+        }
+        quantiles = np.quantile(values, list(_QUANTILES.values()))
+        for key, quantile in zip(_QUANTILES, quantiles.tolist(), strict=True):
+            snapshot[f"{name}_{key}"] = quantile
+        return snapshot

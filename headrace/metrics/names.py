@@ -1,0 +1,162 @@
+"""Every metric of the runtime: name, kind, unit, scope and meaning. Names are Flink's where the meaning is the same.
+
+Users' metrics are not listed. A name with `…PerSecond` beside it is the rate of the count without the ending.
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+
+class MetricKind(enum.Enum):
+    """Which instrument measures it."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    METER = "meter"
+    DISTRIBUTION = "distribution"
+    HISTOGRAM = "histogram"
+
+
+class MetricScope(enum.Enum):
+    """Whose metric it is."""
+
+    JOB_MANAGER = "JobManager"
+    TASK_MANAGER = "TaskManager"
+    JOB = "job"
+    TASK = "task"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True)
+class MetricName:
+    """One row of the table. `unit` is empty for plain counts."""
+
+    name: str
+    kind: MetricKind
+    unit: str
+    scope: MetricScope
+    meaning: str
+
+
+_TABLE: list[MetricName] = []
+
+
+def _row(name: str, kind: MetricKind, unit: str, scope: MetricScope, meaning: str) -> MetricName:
+    row = MetricName(name, kind, unit, scope, meaning)
+    _TABLE.append(row)
+    return row
+
+
+_C, _G, _M, _H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.METER, MetricKind.HISTOGRAM
+_TASK, _OPERATOR, _JOB = MetricScope.TASK, MetricScope.OPERATOR, MetricScope.JOB
+_JM, _TM = MetricScope.JOB_MANAGER, MetricScope.TASK_MANAGER
+
+# Records, bytes and buffers of a task; operators have the first four under their own name.
+NUM_RECORDS_IN = _row("numRecordsIn", _C, "", _TASK, "Records received.")
+NUM_RECORDS_OUT = _row("numRecordsOut", _C, "", _TASK, "Records sent.")
+NUM_RECORDS_IN_PER_SECOND = _row("numRecordsInPerSecond", _M, "1/s", _TASK, "Records received.")
+NUM_RECORDS_OUT_PER_SECOND = _row("numRecordsOutPerSecond", _M, "1/s", _TASK, "Records sent.")
+NUM_BYTES_IN = _row("numBytesIn", _C, "bytes", _TASK, "Bytes received, local and remote.")
+NUM_BYTES_OUT = _row("numBytesOut", _C, "bytes", _TASK, "Bytes sent.")
+NUM_BYTES_IN_PER_SECOND = _row("numBytesInPerSecond", _M, "bytes/s", _TASK, "Bytes received.")
+NUM_BYTES_OUT_PER_SECOND = _row("numBytesOutPerSecond", _M, "bytes/s", _TASK, "Bytes sent.")
+NUM_BYTES_IN_LOCAL = _row("numBytesInLocal", _C, "bytes", _TASK, "Bytes from this process.")
+NUM_BYTES_IN_REMOTE = _row("numBytesInRemote", _C, "bytes", _TASK, "Bytes from other processes.")
+NUM_BUFFERS_IN = _row("numBuffersIn", _C, "", _TASK, "Batches received.")
+NUM_BUFFERS_IN_LOCAL = _row("numBuffersInLocal", _C, "", _TASK, "Batches from this process.")
+NUM_BUFFERS_IN_REMOTE = _row("numBuffersInRemote", _C, "", _TASK, "Batches from other processes.")
+NUM_BUFFERS_OUT = _row("numBuffersOut", _C, "", _TASK, "Batches sent.")
+NUM_BUFFERS_OUT_PER_SECOND = _row("numBuffersOutPerSecond", _M, "1/s", _TASK, "Batches sent.")
+
+# How a task spends its time: the first three sum to 1000.
+BUSY_TIME = _row("busyTimeMsPerSecond", _G, "ms/s", _TASK, "Time spent working.")
+IDLE_TIME = _row("idleTimeMsPerSecond", _G, "ms/s", _TASK, "Time spent waiting for input.")
+BACK_PRESSURED_TIME = _row(
+    "backPressuredTimeMsPerSecond", _G, "ms/s", _TASK, "Time spent waiting for room in the output."
+)
+SOFT_BACK_PRESSURED_TIME = _row(
+    "softBackPressuredTimeMsPerSecond", _G, "ms/s", _TASK, "Waiting for output between batches."
+)
+HARD_BACK_PRESSURED_TIME = _row(
+    "hardBackPressuredTimeMsPerSecond", _G, "ms/s", _TASK, "Waiting for output inside a batch."
+)
+MAX_SOFT_BACK_PRESSURE_TIME = _row(
+    "maxSoftBackPressureTimeMs", _G, "ms", _TASK, "Longest single soft wait of the last period."
+)
+MAX_HARD_BACK_PRESSURE_TIME = _row(
+    "maxHardBackPressureTimeMs", _G, "ms", _TASK, "Longest single hard wait of the last period."
+)
+IS_BACK_PRESSURED = _row("isBackPressured", _G, "0 or 1", _TASK, "Whether an output is full now.")
+ACCUMULATE_BUSY_TIME = _row("accumulateBusyTimeMs", _G, "ms", _TASK, "Work since the start.")
+ACCUMULATE_IDLE_TIME = _row("accumulateIdleTimeMs", _G, "ms", _TASK, "Idleness since the start.")
+ACCUMULATE_BACK_PRESSURED_TIME = _row(
+    "accumulateBackPressuredTimeMs", _G, "ms", _TASK, "Back pressure since the start."
+)
+MAILBOX_MAILS_PER_SECOND = _row("mailboxMailsPerSecond", _M, "1/s", _TASK, "Mails that were run.")
+MAILBOX_QUEUE_SIZE = _row("mailboxQueueSize", _G, "", _TASK, "Mails that wait now.")
+MAILBOX_LATENCY = _row("mailboxLatencyMs", _H, "ms", _TASK, "How long mails waited.")
+NUM_FIRED_TIMERS = _row("numFiredTimers", _C, "", _TASK, "Timers that fired.")
+INITIALIZATION_TIME = _row("initializationTime", _G, "ms", _TASK, "Deployment to running.")
+
+# Event time.
+CURRENT_INPUT_WATERMARK = _row(
+    "currentInputWatermark", _G, "epoch ms", _OPERATOR, "Last watermark received."
+)
+CURRENT_OUTPUT_WATERMARK = _row(
+    "currentOutputWatermark", _G, "epoch ms", _OPERATOR, "Last watermark sent."
+)
+NUM_LATE_RECORDS_DROPPED = _row(
+    "numLateRecordsDropped", _C, "", _OPERATOR, "Records too late for every window of theirs."
+)
+
+# Sources and sinks.
+NUM_RECORDS_IN_ERRORS = _row(
+    "numRecordsInErrors", _C, "", _OPERATOR, "Records that a source could not read."
+)
+SOURCE_IDLE_TIME = _row("sourceIdleTime", _G, "ms", _OPERATOR, "Time since the last record.")
+CURRENT_EMIT_EVENT_TIME_LAG = _row(
+    "currentEmitEventTimeLag", _G, "ms", _OPERATOR, "Clock minus event time as a record left."
+)
+CURRENT_FETCH_EVENT_TIME_LAG = _row(
+    "currentFetchEventTimeLag", _G, "ms", _OPERATOR, "Clock minus event time as a record came."
+)
+NUM_RECORDS_SEND = _row("numRecordsSend", _C, "", _OPERATOR, "Records that a sink handed over.")
+NUM_RECORDS_SEND_ERRORS = _row(
+    "numRecordsSendErrors", _C, "", _OPERATOR, "Records that a sink could not hand over."
+)
+
+# The exchange, below Shuffle.Netty.Input.Buffers and Shuffle.Netty.Output.Buffers.
+INPUT_QUEUE_LENGTH = _row("inputQueueLength", _G, "", _TASK, "Batches that wait in channels.")
+INPUT_QUEUE_SIZE = _row("inputQueueSize", _G, "bytes", _TASK, "Bytes that wait in channels.")
+IN_POOL_USAGE = _row("inPoolUsage", _G, "0…1", _TASK, "Share of the input's buffers in use.")
+OUTPUT_QUEUE_LENGTH = _row("outputQueueLength", _G, "", _TASK, "Batches that wait to be sent.")
+OUTPUT_QUEUE_SIZE = _row("outputQueueSize", _G, "bytes", _TASK, "Bytes that wait to be sent.")
+OUT_POOL_USAGE = _row(
+    "outPoolUsage", _G, "0…1", _TASK, "Share of the output's buffers in use; above 1 in overdraft."
+)
+TOTAL_MEMORY_SEGMENTS = _row("TotalMemorySegments", _G, "", _TM, "Network segments.")
+AVAILABLE_MEMORY_SEGMENTS = _row("AvailableMemorySegments", _G, "", _TM, "Free network segments.")
+USED_MEMORY_SEGMENTS = _row("UsedMemorySegments", _G, "", _TM, "Network segments in use.")
+TOTAL_MEMORY = _row("TotalMemory", _G, "bytes", _TM, "Network memory.")
+AVAILABLE_MEMORY = _row("AvailableMemory", _G, "bytes", _TM, "Free network memory.")
+USED_MEMORY = _row("UsedMemory", _G, "bytes", _TM, "Network memory in use.")
+REQUESTED_MEMORY_USAGE = _row(
+    "RequestedMemoryUsage", _G, "%", _TM, "Network memory asked for by all pools, of what there is."
+)
+
+# Jobs and the cluster.
+UPTIME = _row("uptime", _G, "ms", _JOB, "Time since the job runs without a break.")
+DOWNTIME = _row("downtime", _G, "ms", _JOB, "Time since the job is failing or recovering.")
+RUNNING_TIME = _row("runningTime", _G, "ms", _JOB, "Time spent in RUNNING.")
+RESTARTING_TIME = _row("restartingTime", _G, "ms", _JOB, "Time spent in RESTARTING.")
+NUM_RESTARTS = _row("numRestarts", _G, "", _JOB, "Restarts since submission.")
+NUM_REGISTERED_TASK_MANAGERS = _row(
+    "numRegisteredTaskManagers", _G, "", _JM, "TaskManagers that are registered."
+)
+NUM_RUNNING_JOBS = _row("numRunningJobs", _G, "", _JM, "Jobs that run.")
+TASK_SLOTS_AVAILABLE = _row("taskSlotsAvailable", _G, "", _JM, "Free slots.")
+TASK_SLOTS_TOTAL = _row("taskSlotsTotal", _G, "", _JM, "All slots.")
+
+METRIC_NAMES: Final[tuple[MetricName, ...]] = tuple(_TABLE)
+"""The table, in the order of this file."""
