@@ -44,3 +44,8 @@ def application_slot_count(context: SparkContext) -> int | None:
 def registered_executor_count(context: SparkContext) -> int:
     """How many executors have registered, without the driver itself."""
     return int(jvm_context(context).getExecutorMemoryStatus().size()) - 1
+
+
+def jvm_gateway(context: SparkContext) -> Any:
+    """Return py4j's view of the JVM's packages."""
+    return getattr(context, "_jvm")  # noqa: B009 - private, and named here only

@@ -1,0 +1,43 @@
+"""Options of the Spark host. Keys that begin with `spark.` are Spark's own and reach the session that we create."""
+
+from datetime import timedelta
+from typing import Final
+
+from headrace.core.config import ConfigOption
+
+MASTER: Final = ConfigOption(
+    "headrace.spark.master",
+    str,
+    default="",
+    doc="Spark master of a session that Headrace creates; empty: spark-submit's, else `local[n]` on this machine.",
+)
+SLOT_COUNT: Final = ConfigOption(
+    "headrace.spark.slots",
+    int,
+    default=0,
+    doc="TaskManagers that an embedded `local[n]` has room for; 0: the default parallelism, else one per processor.",
+)
+SPARE_SLOT_COUNT: Final = ConfigOption(
+    "headrace.spark.spare-slots",
+    int,
+    default=2,
+    doc="Slots of an embedded `local[n]` that stay free for Spark's own jobs, such as those that push DataFrames.",
+)
+STOP_GRACE: Final = ConfigOption(
+    "headrace.spark.stop-grace",
+    timedelta,
+    default=timedelta(seconds=5),
+    doc="How long a TaskManager may take to return after its stop before its Spark job is cancelled (a hard kill).",
+)
+EXECUTOR_TIMEOUT: Final = ConfigOption(
+    "headrace.spark.executor-timeout",
+    timedelta,
+    default=timedelta(seconds=60),
+    doc="How long to wait for the first Spark executors at start.",
+)
+APPLICATION_NAME: Final = ConfigOption(
+    "headrace.spark.application-name",
+    str,
+    default="headrace",
+    doc="Name of the Spark application that Headrace creates.",
+)

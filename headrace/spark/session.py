@@ -1,0 +1,207 @@
+"""The SparkSession that hosts us: borrowed where the program has one, else created with the settings we need."""
+
+import atexit
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkConf
+from pyspark.core.context import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headrace.core.config import Settings
+from headrace.core.errors import HostError
+from headrace.spark.checklist import refuse_contradictions
+from headrace.spark.java_runtime import ensure_java
+from headrace.spark.jvm import jvm_gateway
+from headrace.spark.session_configuration import plan_session
+
+_LOG: Final = logging.getLogger(__name__)
+_LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
+
+
+class SparkStartError(HostError):
+    """Spark did not start."""
+
+    def __init__(self, master: str, reason: str) -> None:
+        super().__init__(f"Spark did not start on master {master}: {reason}")
+
+
+@dataclass
+class HostSession:
+    """A session and whether it is ours to stop. `scratch` is what it may leave on disk, None where borrowed."""
+
+    spark: SparkSession
+    is_borrowed: bool
+    scratch: Path | None = None
+    _is_stopped: bool = False
+
+    @property
+    def context(self) -> SparkContext:
+        """The SparkContext behind the session."""
+        return self.spark.sparkContext
+
+    def stop(self) -> None:
+        """Stop a session that was created here and remove what it left; a borrowed one is left as it is."""
+        if self.is_borrowed or self._is_stopped:
+            return
+        self._is_stopped = True
+        try:
+            self.spark.stop()
+        except Exception as error:  # the JVM may be gone, which is what we want
+            _LOG.debug("stopping Spark: %s", error)
+        _stop_jvm()
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+class _Current:
+    """The one session of this process that Headrace created."""
+
+    lock: Final = threading.Lock()
+    session: HostSession | None = None
+
+
+def host_session(settings: Settings) -> HostSession:
+    """Return the session to run on: the program's own, or one of ours, created on first use.
+
+    Raises ChecklistError where it cannot host TaskManagers, HostError on Spark Connect.
+    """
+    with _Current.lock:
+        created = _Current.session
+        if created is not None and _is_alive(created.spark):
+            return created
+        active = _active_session()
+        if active is not None:
+            _log_warnings(refuse_and_describe(dict(active.sparkContext.getConf().getAll())))
+            return HostSession(active, is_borrowed=True)
+        _Current.session = _create(settings)
+        return _Current.session
+
+
+def refuse_and_describe(conf: Mapping[str, str]) -> tuple[str, ...]:
+    """Raise ChecklistError for a configuration that contradicts us; return the texts of the warnings."""
+    return tuple(str(finding) for finding in refuse_contradictions(conf))
+
+
+def _active_session() -> SparkSession | None:
+    if os.environ.get("SPARK_REMOTE") or "SPARK_CONNECT_MODE_ENABLED" in os.environ:
+        raise HostError(
+            "Spark Connect cannot host a streaming job: its client has no driver that executors could reach; "
+            "run the program by spark-submit, or with --master and without SPARK_REMOTE"
+        )
+    active = SparkSession.getActiveSession()
+    if active is not None and _is_alive(active):
+        return active
+    context: SparkContext | None = getattr(SparkContext, "_active_spark_context", None)
+    return None if context is None else SparkSession(context)
+
+
+def _is_alive(spark: SparkSession) -> bool:
+    return getattr(spark.sparkContext, "_jsc", None) is not None
+
+
+def _create(settings: Settings) -> HostSession:
+    ensure_java()
+    scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
+    plan = plan_session(
+        settings,
+        os.environ,
+        cpu_count=os.cpu_count() or 1,
+        python=sys.executable,
+        scratch=scratch,
+        log_configuration=_LOG_CONFIGURATION if _LOG_CONFIGURATION.is_file() else None,
+        submitted=_submitted_configuration(),
+    )
+    try:
+        _log_warnings(refuse_and_describe(plan.conf))
+        os.environ.update(plan.environment)
+        with _InterruptsKept():
+            spark = SparkSession.builder.config(conf=_spark_conf(plan.conf)).getOrCreate()
+    except PySparkException as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise SparkStartError(plan.conf["spark.master"], _first_line(error)) from error
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    session = HostSession(spark, is_borrowed=False, scratch=scratch)
+    # Whichever of the two processes ends in order removes the directory, should the other be killed.
+    jvm_gateway(
+        spark.sparkContext
+    ).org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(
+        jvm_gateway(spark.sparkContext).java.io.File(str(scratch))
+    )
+    atexit.register(session.stop)
+    return session
+
+
+def _spark_conf(values: Mapping[str, str]) -> SparkConf:
+    conf = SparkConf()
+    for key, value in values.items():
+        conf.set(key, value)
+    return conf
+
+
+def _submitted_configuration() -> dict[str, str]:
+    """What spark-submit has set: its JVM runs already and knows. Empty for a plain program."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    getattr(SparkContext, "_ensure_initialized")()  # noqa: B009 - connects to the JVM of spark-submit
+    return dict(SparkConf().getAll())
+
+
+def _stop_jvm() -> None:
+    """End the JVM that was started for us: it lives as long as the pipe to its standard input."""
+    gateway = getattr(SparkContext, "_gateway", None)
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    process.stdin.close()
+    try:
+        process.wait(timeout=10)
+    except Exception:
+        process.kill()
+    setattr(SparkContext, "_gateway", None)  # noqa: B010
+    setattr(SparkContext, "_jvm", None)  # noqa: B010
+
+
+class _InterruptsKept:
+    """Keeps the program's own reaction to Ctrl-C: Spark's would cancel TaskManagers before they can stop."""
+
+    def __enter__(self) -> None:
+        self._is_main = threading.current_thread() is threading.main_thread()
+        if self._is_main:
+            self._previous = signal.getsignal(signal.SIGINT)
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_main:
+            signal.signal(signal.SIGINT, self._previous)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0]
+
+
+def _log_warnings(warnings: tuple[str, ...]) -> None:
+    for warning in warnings:
+        _LOG.warning("%s", warning)
+
+
+def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Return the program's SparkSession, created with what streaming jobs need where there is none yet.
+
+    Example:
+        >>> spark = spark_session()  # doctest: +SKIP
+        >>> flights = spark.read.csv("flights.csv", header=True)  # doctest: +SKIP
+    """
+    return host_session(Settings(settings)).spark

@@ -1,0 +1,105 @@
+"""Decides how a Spark session that Headrace creates is set up: master, slots, addresses, directories. Pure."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headrace.core.config import Settings
+from headrace.graph.pipeline_options import PARALLELISM
+from headrace.spark.checklist import SESSION_SETTINGS, parse_master
+from headrace.spark.options import APPLICATION_NAME, MASTER, SLOT_COUNT, SPARE_SLOT_COUNT
+
+LOOPBACK: Final = "127.0.0.1"
+_SPARK_PREFIX: Final = "spark."
+
+
+@dataclass(frozen=True)
+class SessionPlan:
+    """What to create: Spark's configuration, and what the environment must hold before the JVM starts."""
+
+    conf: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+def plan_session(
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    cpu_count: int,
+    python: str,
+    scratch: Path,
+    log_configuration: Path | None,
+    submitted: Mapping[str, str],
+) -> SessionPlan:
+    """Return the plan of a new session.
+
+    `submitted` is what spark-submit has set already (empty for a plain program); it wins over our defaults, and
+    `spark.*` keys of `settings` win over both. `scratch` is a directory of this session alone.
+    """
+    given = {**submitted, **_given_by_user(settings)}
+    master = (
+        given.get("spark.master")
+        or _master_of_arguments(environ)
+        or local_master(settings, cpu_count)
+    )
+    conf: dict[str, str] = {
+        "spark.app.name": settings.get_option(APPLICATION_NAME),
+        **SESSION_SETTINGS,
+        "spark.local.dir": str(scratch),
+    }
+    environment = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    kind = parse_master(master, cpu_count)
+    if kind.is_local:
+        conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        environment |= {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_WORKER_DIR": str(scratch / "workers")}
+    conf |= given
+    conf["spark.master"] = master
+    _add_java_options(conf, "spark.driver.extraJavaOptions", str(scratch), log_configuration)
+    if not kind.is_single_process:
+        # An executor's working directory is its own and goes with the application.
+        _add_java_options(conf, "spark.executor.extraJavaOptions", ".", None)
+    return SessionPlan(
+        conf,
+        {key: value for key, value in environment.items() if not environ.get(key)},
+    )
+
+
+def local_master(settings: Settings, cpu_count: int) -> str:
+    """Return `local[n]`: n = slots for TaskManagers, plus spare ones for Spark's own jobs."""
+    slots = settings.get_option(SLOT_COUNT)
+    if slots <= 0:
+        slots = settings.get_option(PARALLELISM)
+    if slots <= 0:
+        slots = cpu_count
+    return f"local[{slots + max(1, settings.get_option(SPARE_SLOT_COUNT))}]"
+
+
+def _given_by_user(settings: Settings) -> dict[str, str]:
+    given = {key: value for key, value in settings.items() if key.startswith(_SPARK_PREFIX)}
+    master = settings.get_option(MASTER)
+    return {**given, "spark.master": master} if master else given
+
+
+def _master_of_arguments(environ: Mapping[str, str]) -> str:
+    """The master in PYSPARK_SUBMIT_ARGS, which Spark's launcher obeys too."""
+    words = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for index, word in enumerate(words):
+        if word.startswith("--master="):
+            return word.partition("=")[2]
+        if word == "--master" and index + 1 < len(words):
+            return words[index + 1]
+    return ""
+
+
+def _add_java_options(
+    conf: dict[str, str], key: str, temporary_directory: str, log_configuration: Path | None
+) -> None:
+    """Keep the JVM's temporary files where they end with the session, even if the JVM is killed."""
+    options = [conf[key]] if conf.get(key) else []
+    if "java.io.tmpdir" not in conf.get(key, ""):
+        options += [f"-Djava.io.tmpdir={temporary_directory}", "-XX:-UsePerfData"]
+    if log_configuration is not None and "log4j" not in conf.get(key, ""):
+        options.append(f"-Dlog4j2.configurationFile={log_configuration}")
+    conf[key] = " ".join(options)
