@@ -105,6 +105,11 @@ class RecordBatch:
         return self._columns is not None
 
     @property
+    def has_keys_array(self) -> bool:
+        """Whether the keys exist as an Arrow array already; only on a keyed batch."""
+        return self._keys_array is not None
+
+    @property
     def is_keyed(self) -> bool:
         """Whether rows carry keys."""
         return self.key_hashes is not None
@@ -313,13 +318,13 @@ def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
         key_hashes = np.concatenate(
             [batch.key_hashes for batch in batches if batch.key_hashes is not None]
         )
-        if any(batch._keys_array is None for batch in batches):
+        if not all(batch.has_keys_array for batch in batches):
             keys = [key for batch in batches for key in batch.keys()]
         else:
             keys_array = pa.concat_arrays([batch.keys_array() for batch in batches])
     columns: pa.RecordBatch | None = None
     rows: Sequence[Any] | None = None
-    if all(batch._columns is None for batch in batches):
+    if not any(batch.is_columnar for batch in batches):
         rows = [row for batch in batches for row in batch.rows()]
     else:
         columns = pa.concat_batches([batch.columns() for batch in batches])
