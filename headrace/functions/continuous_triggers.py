@@ -1,0 +1,164 @@
+"""Triggers that fire again and again, every interval of event time or of the clock."""
+
+from abc import abstractmethod
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from headrace.core.types.time_values import Duration, Time, to_millis
+from headrace.core.types.type_info import Types
+from headrace.functions.state import ReducingState, ReducingStateDescriptor
+from headrace.functions.triggers import OnMergeContext, Trigger, TriggerContext, TriggerResult
+from headrace.functions.windows import TimeWindow
+
+T = TypeVar("T")
+
+
+class ContinuousTrigger(Trigger[T, TimeWindow]):
+    """What the two continuous triggers share: the next time to fire, kept as the smallest one asked for."""
+
+    def __init__(self, interval: int) -> None:
+        self.interval = interval
+        self._fire_timestamp = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
+
+    @abstractmethod
+    def register_next_fire_timestamp(
+        self,
+        time: int,
+        window: TimeWindow,
+        ctx: TriggerContext,
+        fire_timestamp_state: ReducingState[int],
+    ) -> None:
+        """Fire next at `time` + interval, at the end of the window at the latest."""
+
+    def can_merge(self) -> bool:
+        return True
+
+    def _fire_state(self, ctx: TriggerContext) -> ReducingState[int]:
+        return ctx.get_partitioned_state(self._fire_timestamp)
+
+    def _next_fire(self, time: int, window: TimeWindow) -> int:
+        return min(time + self.interval, window.max_timestamp())
+
+    def _interval_start(self, time: int) -> int:
+        # Towards zero, as Java's remainder has it: before the epoch the first interval ends later.
+        rest = abs(time) % self.interval
+        return time - rest if time >= 0 else time + rest
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.interval})"
+
+
+class ContinuousEventTimeTrigger(ContinuousTrigger[T]):
+    """Fires every interval of event time, and at the end of the window."""
+
+    @staticmethod
+    def of(interval: Time | Duration | timedelta) -> "ContinuousEventTimeTrigger[Any]":
+        return ContinuousEventTimeTrigger(to_millis(interval))
+
+    def on_element(
+        self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext
+    ) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        state = self._fire_state(ctx)
+        if state.get() is None:
+            start = self._interval_start(timestamp)
+            self.register_next_fire_timestamp(start, window, ctx, state)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(
+        self, time: int, window: TimeWindow, ctx: TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp():
+            return TriggerResult.FIRE
+        state = self._fire_state(ctx)
+        if state.get() != time:
+            return TriggerResult.CONTINUE
+        state.clear()
+        self.register_next_fire_timestamp(time, window, ctx, state)
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_timestamp)
+        next_fire = self._fire_state(ctx).get()
+        if next_fire is not None:
+            ctx.register_event_time_timer(next_fire)
+
+    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
+        state = self._fire_state(ctx)
+        next_fire = state.get()
+        if next_fire is not None:
+            ctx.delete_event_time_timer(next_fire)
+            state.clear()
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+    def register_next_fire_timestamp(
+        self,
+        time: int,
+        window: TimeWindow,
+        ctx: TriggerContext,
+        fire_timestamp_state: ReducingState[int],
+    ) -> None:
+        next_fire = self._next_fire(time, window)
+        fire_timestamp_state.add(next_fire)
+        ctx.register_event_time_timer(next_fire)
+
+
+class ContinuousProcessingTimeTrigger(ContinuousTrigger[T]):
+    """Fires every interval of the clock, and at the end of the window."""
+
+    @staticmethod
+    def of(interval: Time | Duration | timedelta) -> "ContinuousProcessingTimeTrigger[Any]":
+        return ContinuousProcessingTimeTrigger(to_millis(interval))
+
+    def on_element(
+        self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext
+    ) -> TriggerResult:
+        state = self._fire_state(ctx)
+        if state.get() is None:
+            start = self._interval_start(ctx.get_current_processing_time())
+            self.register_next_fire_timestamp(start, window, ctx, state)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(
+        self, time: int, window: TimeWindow, ctx: TriggerContext
+    ) -> TriggerResult:
+        state = self._fire_state(ctx)
+        if state.get() != time:
+            return TriggerResult.CONTINUE
+        state.clear()
+        # At the end the window goes with everything in it; another timer for the same time would be left over.
+        if time != window.max_timestamp():
+            self.register_next_fire_timestamp(time, window, ctx, state)
+        return TriggerResult.FIRE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_timestamp)
+        next_fire = self._fire_state(ctx).get()
+        if next_fire is not None:
+            ctx.register_processing_time_timer(next_fire)
+
+    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
+        state = self._fire_state(ctx)
+        next_fire = state.get()
+        if next_fire is not None:
+            ctx.delete_processing_time_timer(next_fire)
+            state.clear()
+
+    def register_next_fire_timestamp(
+        self,
+        time: int,
+        window: TimeWindow,
+        ctx: TriggerContext,
+        fire_timestamp_state: ReducingState[int],
+    ) -> None:
+        next_fire = self._next_fire(time, window)
+        fire_timestamp_state.add(next_fire)
+        ctx.register_processing_time_timer(next_fire)

@@ -1,0 +1,100 @@
+"""Between records and bytes: schemas for connectors, encoders for files, serializers for values of users' own kinds."""
+
+from abc import ABC, abstractmethod
+from io import BytesIO
+from typing import Any, Generic, TypeVar
+
+from headrace.core.types.java_text import text_function
+from headrace.core.types.type_info import TypeInformation, Types
+
+T = TypeVar("T")
+
+
+class SerializationSchema(ABC):
+    """Record to bytes, for sinks."""
+
+    @abstractmethod
+    def serialize(self, element: Any) -> bytes:
+        """Return the bytes of one record."""
+
+
+class DeserializationSchema(ABC):
+    """Bytes to record, for sources."""
+
+    @abstractmethod
+    def deserialize(self, message: bytes) -> Any:
+        """Return the record of one message."""
+
+    @abstractmethod
+    def get_produced_type(self) -> TypeInformation:
+        """Return the type of the records."""
+
+
+class SimpleStringSchema(SerializationSchema, DeserializationSchema):
+    """Text in a charset."""
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        self.charset = charset
+
+    def serialize(self, element: Any) -> bytes:
+        return str(element).encode(self.charset)
+
+    def deserialize(self, message: bytes) -> str:
+        return message.decode(self.charset)
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema, DeserializationSchema):
+    """Bytes as they are."""
+
+    def serialize(self, element: Any) -> bytes:
+        return bytes(element)
+
+    def deserialize(self, message: bytes) -> bytes:
+        return message
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class Encoder(ABC):
+    """Record to bytes in a file, one after the other."""
+
+    @abstractmethod
+    def encode(self, element: Any, type_info: TypeInformation) -> bytes:
+        """Return the bytes of one record of `type_info`, with whatever separates it from the next."""
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> "Encoder":
+        """One line per record: the text that `print` would write."""
+        return SimpleStringEncoder(charset_name)
+
+
+class SimpleStringEncoder(Encoder):
+    """Lines of text in a charset."""
+
+    def __init__(self, charset_name: str) -> None:
+        self.charset_name = charset_name
+
+    def encode(self, element: Any, type_info: TypeInformation) -> bytes:
+        return (text_function(type_info)(element) + "\n").encode(self.charset_name)
+
+
+class TypeSerializer(ABC, Generic[T]):
+    """Value to bytes and back, for values of users' own kinds such as windows."""
+
+    @abstractmethod
+    def serialize(self, element: T, stream: BytesIO) -> None:
+        """Append the bytes of a value."""
+
+    @abstractmethod
+    def deserialize(self, stream: BytesIO) -> T:
+        """Read one value."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))

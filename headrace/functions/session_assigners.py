@@ -1,0 +1,149 @@
+"""Assigners of sessions: windows that each record opens and that grow together while the gaps between records last."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from typing import Any, TypeVar
+
+from headrace.core.types.time_values import to_millis
+from headrace.functions.assigners import (
+    MergingWindowAssigner,
+    WindowAssignerContext,
+    require_timestamp,
+)
+from headrace.functions.serialization import TypeSerializer
+from headrace.functions.time_assigners import Amount
+from headrace.functions.triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
+from headrace.functions.windows import MergeCallback, TimeWindow, TimeWindowSerializer
+
+T = TypeVar("T")
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Says for each record how long its session waits for the next one."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """Return the gap in ms, above 0."""
+
+
+class SessionWindows(MergingWindowAssigner[T, TimeWindow]):
+    """What all session assigners share."""
+
+    def merge_windows(
+        self, windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]
+    ) -> None:
+        TimeWindow.merge_windows(windows, callback)
+
+    def get_default_trigger(self, env: Any) -> Trigger[T, TimeWindow]:
+        return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
+
+    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
+        return TimeWindowSerializer()
+
+
+class FixedGapSessionWindows(SessionWindows[T]):
+    """Sessions whose gap is the same for all records."""
+
+    def __init__(self, session_gap: int) -> None:
+        if session_gap <= 0:
+            raise ValueError(f"{type(self).__name__} parameters must satisfy 0 < size")
+        self.session_gap = session_gap
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.session_gap})"
+
+
+class DynamicGapSessionWindows(SessionWindows[T]):
+    """Sessions whose gap depends on the record."""
+
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        self.gap_extractor = session_window_time_gap_extractor
+
+    def gap_of(self, element: T) -> int:
+        """Return the gap of a record in ms; ValueError unless above 0."""
+        gap = self.gap_extractor.extract(element)
+        if gap <= 0:
+            raise ValueError("Dynamic session time gap must satisfy 0 < gap")
+        return gap
+
+
+class EventTimeSessionWindows(FixedGapSessionWindows[T]):
+    """Sessions in event time."""
+
+    @staticmethod
+    def with_gap(size: Amount) -> "EventTimeSessionWindows[Any]":
+        return EventTimeSessionWindows(to_millis(size))
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor,
+    ) -> "DynamicEventTimeSessionWindows[Any]":
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return [TimeWindow(require_timestamp(timestamp), timestamp + self.session_gap)]
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class ProcessingTimeSessionWindows(FixedGapSessionWindows[T]):
+    """Sessions on the clock."""
+
+    @staticmethod
+    def with_gap(size: Amount) -> "ProcessingTimeSessionWindows[Any]":
+        return ProcessingTimeSessionWindows(to_millis(size))
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor,
+    ) -> "DynamicProcessingTimeSessionWindows[Any]":
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        now = context.get_current_processing_time()
+        return [TimeWindow(now, now + self.session_gap)]
+
+    def is_event_time(self) -> bool:
+        return False
+
+
+class DynamicEventTimeSessionWindows(DynamicGapSessionWindows[T]):
+    """Sessions in event time with a gap per record."""
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor,
+    ) -> "DynamicEventTimeSessionWindows[Any]":
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        return [TimeWindow(require_timestamp(timestamp), timestamp + self.gap_of(element))]
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class DynamicProcessingTimeSessionWindows(DynamicGapSessionWindows[T]):
+    """Sessions on the clock with a gap per record."""
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor,
+    ) -> "DynamicProcessingTimeSessionWindows[Any]":
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        now = context.get_current_processing_time()
+        return [TimeWindow(now, now + self.gap_of(element))]
+
+    def is_event_time(self) -> bool:
+        return False

@@ -1,0 +1,197 @@
+"""Windows: what records are grouped into on the way of event or processing time, and how windows are stored.
+
+Assigners are in `assigners`, triggers in `triggers`.
+"""
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import total_ordering
+from io import BytesIO
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.elements import MAX_WATERMARK
+from headrace.functions.serialization import TypeSerializer
+
+Timestamps = npt.NDArray[np.int64]
+
+_TWO_LONGS: Final = struct.Struct(">qq")
+_LONG: Final = struct.Struct(">q")
+
+
+class Window(ABC):
+    """A group of records; equal by value and hashable, because state is kept under it."""
+
+    @abstractmethod
+    def max_timestamp(self) -> int:
+        """Last millisecond that belongs to it."""
+
+
+W = TypeVar("W", bound=Window)
+
+
+class MergeCallback(ABC, Generic[W]):
+    """Told which windows become one."""
+
+    @abstractmethod
+    def merge(self, to_be_merged: Iterable[W], merge_result: W) -> None:
+        """All of `to_be_merged` are `merge_result` from now on."""
+
+
+@total_ordering
+class TimeWindow(Window):
+    """The interval [start, end) in epoch milliseconds; ordered by start, then end."""
+
+    __slots__ = ("end", "start")
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start = start
+        self.end = end
+
+    def max_timestamp(self) -> int:
+        return self.end - 1
+
+    def intersects(self, other: "TimeWindow") -> bool:
+        """Whether they overlap or touch."""
+        return self.start <= other.end and self.end >= other.start
+
+    def cover(self, other: "TimeWindow") -> "TimeWindow":
+        """Return the smallest window over both."""
+        return TimeWindow(min(self.start, other.start), max(self.end, other.end))
+
+    @staticmethod
+    def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
+        """Return the start of the window of that size that holds `timestamp`; right for negative times too."""
+        return timestamp - (timestamp - offset) % window_size
+
+    @staticmethod
+    def merge_windows(
+        windows: Iterable["TimeWindow"], callback: "MergeCallback[TimeWindow]"
+    ) -> None:
+        """Call back for every run of two or more windows that overlap or touch, with the window over all of it."""
+        run: list[TimeWindow] = []
+        covering: TimeWindow | None = None
+        for window in sorted(windows):
+            if covering is not None and covering.intersects(window):
+                run.append(window)
+                covering = covering.cover(window)
+                continue
+            _report_run(run, covering, callback)
+            run, covering = [window], window
+        _report_run(run, covering, callback)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TimeWindow) and self.start == other.start and self.end == other.end
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, TimeWindow):
+            raise TypeError(f"a TimeWindow cannot be compared with {type(other).__name__}")
+        return (self.start, self.end) < (other.start, other.end)
+
+    def __hash__(self) -> int:
+        return hash((self.start, self.end))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TimeWindow, (self.start, self.end)
+
+    def __repr__(self) -> str:
+        return f"TimeWindow(start={self.start}, end={self.end})"
+
+
+def _report_run(
+    run: list[TimeWindow], covering: TimeWindow | None, callback: "MergeCallback[TimeWindow]"
+) -> None:
+    if covering is not None and len(run) > 1:
+        callback.merge(run, covering)
+
+
+def window_starts(timestamps: Timestamps, offset: int, window_size: int) -> Timestamps:
+    """Return `TimeWindow.get_window_start_with_offset` of each timestamp; shape kept."""
+    starts: Timestamps = timestamps - np.mod(timestamps - offset, window_size)
+    return starts
+
+
+class CountWindow(Window):
+    """The `id`-th window of a key, counted in records; it has no end in time."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+
+    def max_timestamp(self) -> int:
+        return MAX_WATERMARK
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CountWindow) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CountWindow, (self.id,)
+
+    def __repr__(self) -> str:
+        return f"CountWindow(id={self.id})"
+
+
+class GlobalWindow(Window):
+    """The one window of everything."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def get() -> "GlobalWindow":
+        return _GLOBAL_WINDOW
+
+    def max_timestamp(self) -> int:
+        return MAX_WATERMARK
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GlobalWindow)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __reduce__(self) -> tuple[Callable[[], "GlobalWindow"], tuple[()]]:
+        return GlobalWindow.get, ()
+
+    def __repr__(self) -> str:
+        return "GlobalWindow"
+
+
+_GLOBAL_WINDOW: Final = GlobalWindow()
+
+
+class TimeWindowSerializer(TypeSerializer[TimeWindow]):
+    """Start and end, 8 bytes each, big-endian."""
+
+    def serialize(self, element: TimeWindow, stream: BytesIO) -> None:
+        stream.write(_TWO_LONGS.pack(element.start, element.end))
+
+    def deserialize(self, stream: BytesIO) -> TimeWindow:
+        return TimeWindow(*_TWO_LONGS.unpack(stream.read(_TWO_LONGS.size)))
+
+
+class CountWindowSerializer(TypeSerializer[CountWindow]):
+    """The id, 8 bytes, big-endian."""
+
+    def serialize(self, element: CountWindow, stream: BytesIO) -> None:
+        stream.write(_LONG.pack(element.id))
+
+    def deserialize(self, stream: BytesIO) -> CountWindow:
+        return CountWindow(*_LONG.unpack(stream.read(_LONG.size)))
+
+
+class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
+    """One zero byte."""
+
+    def serialize(self, element: GlobalWindow, stream: BytesIO) -> None:
+        stream.write(b"\x00")
+
+    def deserialize(self, stream: BytesIO) -> GlobalWindow:
+        stream.read(1)
+        return GlobalWindow.get()
