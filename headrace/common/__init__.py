@@ -2,3 +2,38 @@
 
 Re-exports of `api`, `functions`, `core` and `connectors`; no code of its own.
 """
+
+from headrace.common.config_options import ConfigOption, ConfigOptions
+from headrace.common.configuration import Configuration
+from headrace.common.serialization import (
+    ByteArraySchema,
+    DeserializationSchema,
+    Encoder,
+    SerializationSchema,
+    SimpleStringSchema,
+)
+from headrace.common.serializer import TypeSerializer
+from headrace.common.time import Duration, Instant, Time
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.types import Row, RowKind
+from headrace.common.watermark_strategy import WatermarkStrategy
+
+__all__ = [
+    "Configuration",
+    "ConfigOption",
+    "ConfigOptions",
+    "TypeInformation",
+    "TypeSerializer",
+    "Types",
+    "SerializationSchema",
+    "DeserializationSchema",
+    "SimpleStringSchema",
+    "ByteArraySchema",
+    "Encoder",
+    "Row",
+    "RowKind",
+    "WatermarkStrategy",
+    "Duration",
+    "Instant",
+    "Time",
+]

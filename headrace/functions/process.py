@@ -7,7 +7,7 @@ with an OutputTag goes to that side output.
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 from headrace.functions.record import Function
@@ -17,6 +17,9 @@ KEY = TypeVar("KEY")
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
+
+DEFAULT_OUTPUT_TAG: Final = ""
+"""The id that stands for the main output; no side output may have it."""
 
 
 class TimeDomain(enum.Enum):

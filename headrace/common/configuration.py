@@ -1,0 +1,5 @@
+"""PyFlink's `common.configuration`: re-exports."""
+
+from headrace.core.configuration import Configuration
+
+__all__ = ["Configuration"]

@@ -1,0 +1,5 @@
+"""PyFlink's `common.serializer`: re-exports."""
+
+from headrace.functions.serialization import TypeSerializer
+
+__all__ = ["TypeSerializer"]

@@ -1,0 +1,5 @@
+"""PyFlink's `common.time`: re-exports."""
+
+from headrace.core.types.time_values import Duration, Instant, Time
+
+__all__ = ["Duration", "Instant", "Time"]
