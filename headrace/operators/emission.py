@@ -1,0 +1,147 @@
+"""From the Python values that user code gave to batches of the declared types, main and side."""
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.record_batch import BatchType, RecordBatch, Timestamps
+from headrace.core.types.type_info import (
+    BasicType,
+    BasicTypeInfo,
+    PickledBytesTypeInfo,
+    TypeInformation,
+)
+from headrace.functions.process import OutputTag
+from headrace.operators.operator import Output
+from headrace.operators.user_code import check_columns
+
+# What these classes' values become on the way to columns and back is what they were.
+_UNCHANGED_BY_COLUMNS: Final = {
+    BasicType.STRING: str,
+    BasicType.BOOLEAN: bool,
+    BasicType.DOUBLE: float,
+}
+
+
+class RowEmitter:
+    """Makes batches of rows of the operator's output types and emits them.
+
+    Rows of a declared type are turned into columns at once: a row that does not fit is this operator's fault and is
+    reported as such, and whoever reads the rows sees values of the declared type whether it is chained or not.
+    """
+
+    def __init__(self, types: OperatorTypes, operator_name: str) -> None:
+        self._types = types
+        self._operator_name = operator_name
+
+    def emit(self, rows: Sequence[Any], timestamps: Timestamps | None, output: Output) -> None:
+        """Emit `rows` on the main output; none is fine."""
+        if rows:
+            output.emit(self._batch(self._types.output, rows, timestamps))
+
+    def emit_side(
+        self, tag_id: str, rows: Sequence[Any], timestamps: Timestamps | None, output: Output
+    ) -> None:
+        """Emit `rows` on the side output; where nobody reads the tag, nothing happens."""
+        side_type = self._types.side_outputs.get(tag_id)
+        if rows and side_type is not None:
+            output.emit_side(tag_id, self._batch(side_type, rows, timestamps))
+
+    def _batch(
+        self, batch_type: BatchType, rows: Sequence[Any], timestamps: Timestamps | None
+    ) -> RecordBatch:
+        batch = RecordBatch.of_rows(batch_type, rows, timestamps)
+        value_type = batch_type.value_type
+        if isinstance(value_type, PickledBytesTypeInfo):
+            return batch
+        check_columns(batch, self._operator_name)
+        if _are_unchanged(rows, value_type):
+            return batch
+        return RecordBatch.of_columns(batch_type, batch.columns(), timestamps)
+
+
+def _are_unchanged(rows: Sequence[Any], value_type: TypeInformation) -> bool:
+    if not isinstance(value_type, BasicTypeInfo):
+        return False
+    plain = _UNCHANGED_BY_COLUMNS.get(value_type.basic_type)
+    return plain is not None and set(map(type, rows)) <= {plain, type(None)}
+
+
+class ResultCollector:
+    """Gathers what process functions give for records and timers: main results, side results, and their times.
+
+    Row loops append to `rows` and call `mark` where the stream has event time; the timestamp of a record is given to
+    all of its results. Results that are `(tag, value)` belong to a side output.
+    """
+
+    def __init__(self, types: OperatorTypes, operator_name: str) -> None:
+        self._emitter = RowEmitter(types, operator_name)
+        self._rows: list[Any] = []
+        self._timestamps: list[int] = []
+        self._sides: dict[str, tuple[list[Any], list[int]]] = {}
+
+    def add(self, results: Any, timestamp: int) -> None:
+        """Take the results (an iterable, or None) of one record or timer that has `timestamp`."""
+        if results is None:
+            return
+        rows = self._rows
+        before = len(rows)
+        for result in results:
+            if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
+                self._add_side(result[0].tag_id, result[1], timestamp)
+            else:
+                rows.append(result)
+        added = len(rows) - before
+        if added == 1:
+            self._timestamps.append(timestamp)
+        elif added:
+            self._timestamps.extend([timestamp] * added)
+
+    @property
+    def row_count(self) -> int:
+        """Number of main results that wait."""
+        return len(self._rows)
+
+    def flush(self, output: Output, has_timestamps: bool = True) -> None:
+        """Emit all that was gathered, side outputs last."""
+        if self._rows:
+            rows, timestamps = self._rows, self._timestamps
+            self._rows, self._timestamps = [], []
+            self._emitter.emit(rows, _as_timestamps(timestamps, has_timestamps), output)
+        if self._sides:
+            sides, self._sides = self._sides, {}
+            for tag_id, (rows, timestamps) in sides.items():
+                self._emitter.emit_side(
+                    tag_id, rows, _as_timestamps(timestamps, has_timestamps), output
+                )
+
+    def _add_side(self, tag_id: str, value: Any, timestamp: int) -> None:
+        rows, timestamps = self._sides.setdefault(tag_id, ([], []))
+        rows.append(value)
+        timestamps.append(timestamp)
+
+
+def _as_timestamps(timestamps: list[int], has_timestamps: bool) -> Timestamps | None:
+    return np.array(timestamps, dtype=np.int64) if has_timestamps else None
+
+
+def timestamps_of(batch: RecordBatch) -> list[int]:
+    """Return each row's timestamp as a Python int, MIN_TIMESTAMP where the stream has none."""
+    if batch.timestamps is None:
+        return [MIN_TIMESTAMP] * batch.num_rows
+    return batch.timestamps.tolist()
+
+
+def keep_rows(
+    batch: RecordBatch, mask: npt.NDArray[np.bool_], batch_type: BatchType
+) -> RecordBatch:
+    """Return the rows where `mask` (bool, shape (num_rows,)) holds, without keys; rows and columns that exist stay."""
+    columns = batch.columns().filter(mask) if batch.is_columnar else None
+    rows = list(compress(batch.rows(), mask.tolist()))
+    timestamps = None if batch.timestamps is None else batch.timestamps[mask]
+    return RecordBatch(batch_type, len(rows), columns=columns, rows=rows, timestamps=timestamps)

@@ -1,0 +1,41 @@
+"""Which operator serves which kind of spec: the one table."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from headrace.core.operator_spec import OperatorSpec
+from headrace.functions import specs
+from headrace.operators.columnar import (
+    FilterExpressionOperator,
+    MapBatchesOperator,
+    ProjectOperator,
+    SelectExpressionsOperator,
+)
+from headrace.operators.keys import KeyByOperator, KeyedValuesOperator
+from headrace.operators.operator import Operator
+from headrace.operators.record import FilterOperator, FlatMapOperator, MapOperator
+from headrace.operators.sinks import CollectOperator, PrintOperator, SinkWriterOperator
+from headrace.operators.sources import SourceReaderOperator, TimestampsAndWatermarksOperator
+
+_OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
+    specs.MapSpec.kind: MapOperator,
+    specs.FlatMapSpec.kind: FlatMapOperator,
+    specs.FilterSpec.kind: FilterOperator,
+    specs.MapBatchesSpec.kind: MapBatchesOperator,
+    specs.FilterExpressionSpec.kind: FilterExpressionOperator,
+    specs.SelectExpressionsSpec.kind: SelectExpressionsOperator,
+    specs.ProjectSpec.kind: ProjectOperator,
+    specs.KeyBySpec.kind: KeyByOperator,
+    specs.KeyedValuesSpec.kind: KeyedValuesOperator,
+    specs.TimestampsAndWatermarksSpec.kind: TimestampsAndWatermarksOperator,
+    specs.SourceSpec.kind: SourceReaderOperator,
+    specs.SinkSpec.kind: SinkWriterOperator,
+    specs.PrintSinkSpec.kind: PrintOperator,
+    specs.CollectSinkSpec.kind: CollectOperator,
+}
+
+
+def create_operator(spec: OperatorSpec) -> Operator:
+    """Return a fresh operator for `spec`, not opened."""
+    assert spec.kind in _OPERATORS, f"no operator for kind {spec.kind}"
+    return _OPERATORS[spec.kind](spec)

@@ -1,0 +1,111 @@
+"""OperatorRuntimeContext: what `open` of a user function is given, on top of the operator's own context."""
+
+from typing import Any, NoReturn, cast
+
+from headrace.functions.runtime_context import KeyedStateStore, RuntimeContext, UserMetricGroup
+from headrace.functions.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from headrace.operators.operator import OperatorContext
+from headrace.state.backend import EntryScope, KeyedStateBackend, StateAccessError
+
+
+class BackendStateStore(KeyedStateStore):
+    """Keyed states of one scope of a backend: per key, or per key and window."""
+
+    def __init__(self, backend: KeyedStateBackend, scope: EntryScope) -> None:
+        self._backend = backend
+        self._scope = scope
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        return cast(ValueState[Any], self._state(state_descriptor))
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        return cast(ListState[Any], self._state(state_descriptor))
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        return cast(MapState[Any, Any], self._state(state_descriptor))
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        return cast(ReducingState[Any], self._state(state_descriptor))
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        return cast(AggregatingState[Any, Any], self._state(state_descriptor))
+
+    def _state(self, descriptor: StateDescriptor) -> object:
+        return self._backend.get_state(descriptor, self._scope)
+
+
+class NoStateStore(BackendStateStore):
+    """Stands for state where none may be kept; every access says why."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def _state(self, descriptor: StateDescriptor) -> NoReturn:
+        raise StateAccessError(f"state '{descriptor.get_name()}' is out of reach: {self._reason}")
+
+
+class OperatorRuntimeContext(RuntimeContext):
+    """RuntimeContext of a function; without a backend (a stream without keys) asking for keyed state is an error."""
+
+    def __init__(self, context: OperatorContext, backend: KeyedStateBackend | None) -> None:
+        self._context = context
+        self._store: KeyedStateStore
+        if backend is None:
+            self._store = NoStateStore("keyed state needs a keyed stream, call key_by first")
+        else:
+            self._store = BackendStateStore(backend, backend.key_scope)
+
+    def get_task_name(self) -> str:
+        return self._context.task_name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._context.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._context.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._context.subtask_index
+
+    def get_attempt_number(self) -> int:
+        return self._context.attempt_number
+
+    def get_task_name_with_subtasks(self) -> str:
+        return self._context.task_name_with_subtasks
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        return self._context.job_parameters.get(key, default_value)
+
+    def get_metrics_group(self) -> UserMetricGroup:
+        return self._context.metrics
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        return self._store.get_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        return self._store.get_list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        return self._store.get_map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        return self._store.get_reducing_state(state_descriptor)
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        return self._store.get_aggregating_state(state_descriptor)

@@ -1,0 +1,121 @@
+"""Operators at the end of a pipeline: print, collect, and sinks through their writers.
+
+Source: Flink PrintSinkOutputWriter, CollectSinkFunction, SinkWriterOperator.
+"""
+
+import sys
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.java_text import text_function
+from headrace.functions.sink import SinkWriter
+from headrace.functions.specs import CollectSinkSpec, PrintSinkSpec, SinkSpec
+from headrace.operators.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.user_code import connector_error, user_error
+
+COLLECT_MESSAGE_BYTES_MAX: Final = 1 << 20
+"""Batches are split until their message is below this, so that a result of any size passes through RPC."""
+
+COLLECT_END: Final = b""
+"""The event after a subtask's last batch."""
+
+
+class PrintOperator(OneInputOperator):
+    """Writes one line per row to standard output, all lines of a batch at once.
+
+    Prefix: nothing, `id> `, `2> ` or `id:2> `, where 2 is the subtask's index plus one and stands only where the
+    operator runs in parallel.
+    """
+
+    def __init__(self, spec: PrintSinkSpec) -> None:
+        self._identifier = spec.identifier
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._text_of = text_function(context.types.inputs[0].value_type)
+        parts = [self._identifier] if self._identifier else []
+        if context.parallelism > 1:
+            parts.append(str(context.subtask_index + 1))
+        self._prefix = f"{':'.join(parts)}> " if parts else ""
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        prefix, text_of = self._prefix, self._text_of
+        try:
+            lines = [f"{prefix}{text_of(row)}\n" for row in batch.rows()]
+        except Exception as error:  # the user's own __str__
+            raise user_error(error, self.context.operator_name) from error
+        sys.stdout.write("".join(lines))
+        sys.stdout.flush()
+
+
+class CollectOperator(OneInputOperator):
+    """Sends its rows to the coordinator `collect`, in order: each event is one Arrow IPC stream of the data columns.
+
+    An event without bytes says that this subtask has sent its last row. Nothing is kept here.
+    """
+
+    def __init__(self, spec: CollectSinkSpec) -> None:
+        pass
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        self._send(batch.columns())
+
+    def finish(self, output: Output) -> None:
+        self.context.send_event(COLLECT_END)
+
+    def _send(self, columns: pa.RecordBatch) -> None:
+        row_count = columns.num_rows
+        if row_count > 1 and columns.nbytes > COLLECT_MESSAGE_BYTES_MAX:
+            half = row_count // 2
+            self._send(columns.slice(0, half))
+            self._send(columns.slice(half))
+        else:
+            self.context.send_event(_ipc_stream(columns))
+
+
+def _ipc_stream(columns: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, columns.schema) as writer:
+        writer.write_batch(columns)
+    return sink.getvalue().to_pybytes()
+
+
+class SinkWriterOperator(OneInputOperator):
+    """Hands batches to the writer that the user's sink made for this subtask; flushes it at the end of input."""
+
+    _writer: SinkWriter | None = None
+
+    def __init__(self, spec: SinkSpec) -> None:
+        self._sink = spec.sink
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        try:
+            self._writer = self._sink.create_writer(context)
+        except Exception as error:
+            raise connector_error(error, context.operator_name) from error
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.write_batch(batch)
+        except Exception as error:
+            raise connector_error(error, self.context.operator_name) from error
+
+    def handle_event(self, payload: bytes) -> None:
+        assert self._writer is not None
+        self._writer.handle_event(payload)
+
+    def finish(self, output: Output) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.flush(end_of_input=True)
+        except Exception as error:
+            raise connector_error(error, self.context.operator_name) from error
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,57 @@
+"""The border to user code: functions as callables, opened and closed, and their exceptions as UserCodeErrors."""
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.core.elements import CancelTaskException
+from headrace.core.errors import HeadraceError, RecordTypeError, UserCodeError, wrap_user_error
+from headrace.core.record_batch import RecordBatch
+from headrace.functions.record import Function
+from headrace.functions.runtime_context import RuntimeContext
+
+_UNKNOWN_LOCATION = "unknown location"
+
+
+def method_of(function: Any, name: str) -> Callable[..., Any]:
+    """Return the method `name` of a function object, or the plain callable itself."""
+    return getattr(function, name) if isinstance(function, Function) else function
+
+
+def user_error(error: BaseException, operator_name: str) -> BaseException:
+    """Return what to raise for an exception that left user code; cancellation passes unchanged."""
+    if isinstance(error, CancelTaskException):
+        return error
+    return wrap_user_error(error, operator_name)
+
+
+def connector_error(error: BaseException, operator_name: str) -> BaseException:
+    """Return what to raise for an exception that left a reader or writer: errors of the tree pass unchanged."""
+    return error if isinstance(error, HeadraceError) else user_error(error, operator_name)
+
+
+def open_function(function: Any, runtime_context: RuntimeContext, operator_name: str) -> None:
+    """Call the function's `open`, where it is a function class."""
+    if isinstance(function, Function):
+        try:
+            function.open(runtime_context)
+        except Exception as error:
+            raise user_error(error, operator_name) from error
+
+
+def close_function(function: Any, operator_name: str) -> None:
+    """Call the function's `close`, where it is a function class."""
+    if isinstance(function, Function):
+        try:
+            function.close()
+        except Exception as error:
+            raise user_error(error, operator_name) from error
+
+
+def check_columns(batch: RecordBatch, operator_name: str) -> None:
+    """Make the batch's columns, so that a record that does not fit is blamed on the operator that made it."""
+    try:
+        batch.columns()
+    except RecordTypeError as error:
+        raise UserCodeError(
+            type(error).__name__, str(error), operator_name, _UNKNOWN_LOCATION, ""
+        ) from error

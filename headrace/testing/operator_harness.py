@@ -1,0 +1,351 @@
+"""Runs one operator without a task: steps in, emitted elements out; and the same steps under several cuts.
+
+`run_all_ways` is the law that every operator obeys: how rows are cut into batches, and whether they come as Python
+values or as columns, changes nothing (rows in order, watermarks between them, each side output by itself).
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
+from headrace.core.ids import OperatorId
+from headrace.core.key_hash import hash_array, hash_keys
+from headrace.core.operator_spec import OperatorSpec
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.randomness import SeededRandom
+from headrace.core.record_batch import BatchType, RecordBatch, key_values_to_array
+from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
+from headrace.metrics.groups import MetricGroup
+from headrace.operators.operator import (
+    InputStatus,
+    OneInputOperator,
+    Operator,
+    OperatorContext,
+    SourceOperator,
+    TwoInputOperator,
+)
+from headrace.operators.registry import create_operator
+
+PICKLED: Final = Types.PICKLED_BYTE_ARRAY()
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Step: these rows arrive on an input. `timestamps` None: a stream without event time."""
+
+    values: Sequence[Any]
+    timestamps: Sequence[int] | None = None
+    input_number: int = 0
+
+
+@dataclass(frozen=True)
+class WatermarkAt:
+    """Step: the operator's watermark (the minimum over its inputs) grows to `timestamp_ms`."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True)
+class TimeAt:
+    """Step: the wall clock moves to `time_ms`; timers that are due run."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Step: the input becomes idle or active."""
+
+    is_idle: bool
+
+
+Step = Rows | WatermarkAt | TimeAt | Idle
+
+
+class ManualTimers:
+    """A ProcessingTimeService on a ManualClock: `advance_to` moves it and runs what is due, in order of time."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._timers: list[tuple[int, int, ManualTimer]] = []
+        self._count = 0
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def schedule(self, time_ms: int, callback: Callable[[int], None]) -> "ManualTimer":
+        timer = ManualTimer(time_ms, callback)
+        self._count += 1
+        heapq.heappush(self._timers, (time_ms, self._count, timer))
+        return timer
+
+    def advance_to(self, time_ms: int) -> None:
+        """Let the clock stop at each due timer on its way to `time_ms`."""
+        while self._timers and self._timers[0][0] <= time_ms:
+            due_ms, _, timer = heapq.heappop(self._timers)
+            if not timer.is_cancelled:
+                self._clock.advance_ms(max(0, due_ms - self._clock.now_ms()))
+                timer.callback(due_ms)
+        self._clock.advance_ms(max(0, time_ms - self._clock.now_ms()))
+
+    @property
+    def pending_count(self) -> int:
+        """Timers that are neither due nor cancelled."""
+        return sum(not timer.is_cancelled for _, _, timer in self._timers)
+
+
+@dataclass
+class ManualTimer:
+    """A scheduled callback."""
+
+    time_ms: int
+    callback: Callable[[int], None]
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+@dataclass
+class RecordedOutput:
+    """An Output that remembers. `main`, and each of `sides`, holds ("row", value, timestamp), ("watermark", ms) etc."""
+
+    main: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    sides: dict[str, list[tuple[Any, ...]]] = field(
+        default_factory=dict[str, list[tuple[Any, ...]]]
+    )
+    batches: list[RecordBatch] = field(default_factory=list[RecordBatch])
+    watermark_ms: int = MIN_TIMESTAMP
+    is_idle: bool = False
+
+    def emit(self, batch: RecordBatch) -> None:
+        if batch.num_rows:
+            self.batches.append(batch)
+            self.main.extend(_row_elements(batch))
+
+    def emit_side(self, tag_id: str, batch: RecordBatch) -> None:
+        self.sides.setdefault(tag_id, []).extend(_row_elements(batch))
+
+    def emit_watermark(self, timestamp_ms: int) -> None:
+        if timestamp_ms > self.watermark_ms:
+            self.watermark_ms = timestamp_ms
+            self.main.append(("watermark", timestamp_ms))
+
+    def emit_status(self, is_idle: bool) -> None:
+        if is_idle != self.is_idle:
+            self.is_idle = is_idle
+            self.main.append(("idle",) if is_idle else ("active",))
+
+    @property
+    def rows(self) -> list[Any]:
+        """Values of the main output."""
+        return [element[1] for element in self.main if element[0] == "row"]
+
+    @property
+    def timed_rows(self) -> list[tuple[Any, int | None]]:
+        """Values of the main output with their timestamps, None without."""
+        return [(element[1], element[2]) for element in self.main if element[0] == "row"]
+
+    @property
+    def watermarks(self) -> list[int]:
+        """Watermarks of the main output."""
+        return [element[1] for element in self.main if element[0] == "watermark"]
+
+    def side_rows(self, tag_id: str) -> list[Any]:
+        """Values of a side output."""
+        return [element[1] for element in self.sides.get(tag_id, ())]
+
+
+def _row_elements(batch: RecordBatch) -> Iterable[tuple[Any, ...]]:
+    timestamps: list[int | None] = [None] * batch.num_rows
+    if batch.timestamps is not None:
+        timestamps = [None if ts == MIN_TIMESTAMP else ts for ts in batch.timestamps.tolist()]
+    rows = batch.rows()
+    assert len(rows) == len(timestamps) == batch.num_rows
+    return [("row", value, timestamp) for value, timestamp in zip(rows, timestamps, strict=True)]
+
+
+class OperatorHarness:
+    """One operator, open, with what it emitted in `output` and what it told its coordinator in `events`."""
+
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        *,
+        input_types: Sequence[TypeInformation] = (PICKLED,),
+        output_type: TypeInformation = PICKLED,
+        side_types: dict[str, TypeInformation] | None = None,
+        keys: Sequence[Callable[[Any], Any]] = (),
+        key_type: TypeInformation = PICKLED,
+        output_key_type: TypeInformation | None = None,
+        settings: dict[str, str] | None = None,
+        parallelism: int = 1,
+        subtask_index: int = 0,
+        start_ms: int = 0,
+        operator_name: str = "operator under test",
+    ) -> None:
+        """`keys`: one key function per input of a keyed operator; none where the inputs are not keyed."""
+        self._keys = keys
+        inputs = tuple(
+            BatchType(value_type, key_type if keys else None) for value_type in input_types
+        )
+        sides = {tag: BatchType(side_type) for tag, side_type in (side_types or {}).items()}
+        self.types = OperatorTypes(inputs, BatchType(output_type, output_key_type), sides)
+        self.clock = ManualClock(start_ms)
+        self.timers = ManualTimers(self.clock)
+        self.metrics = MetricGroup(self.clock)
+        self.output = RecordedOutput()
+        self.events: list[bytes] = []
+        self.operator: Operator = create_operator(spec)
+        self.context = OperatorContext(
+            operator_id=OperatorId(bytes(16)),
+            operator_name=operator_name,
+            task_name="task under test",
+            subtask_index=subtask_index,
+            parallelism=parallelism,
+            max_parallelism=128,
+            attempt_number=0,
+            types=self.types,
+            settings=Settings(settings),
+            job_parameters={},
+            clock=self.clock,
+            timers=self.timers,
+            metrics=self.metrics,
+            output=self.output,
+            send_event=self.events.append,
+            wake=lambda: None,
+        )
+        self.operator.open(self.context)
+
+    def batch(self, step: Rows) -> RecordBatch:
+        """Return the rows of a step as a batch, keyed where the operator's input is."""
+        batch_type = self.types.inputs[step.input_number]
+        timestamps = None if step.timestamps is None else np.array(step.timestamps, dtype=np.int64)
+        batch = RecordBatch.of_rows(BatchType(batch_type.value_type), list(step.values), timestamps)
+        key_type = batch_type.key_type
+        if key_type is None:
+            return batch
+        keys = [self._keys[step.input_number](value) for value in step.values]
+        if isinstance(key_type, PickledBytesTypeInfo):
+            return batch.with_keys(key_type, hash_keys(keys), keys=keys)
+        array = key_values_to_array(keys, key_type)
+        return batch.with_keys(key_type, hash_array(array), keys_array=array)
+
+    def process(self, batch: RecordBatch, input_number: int = 0) -> None:
+        """Feed a batch."""
+        operator = self.operator
+        if batch.num_rows == 0:
+            return
+        if isinstance(operator, TwoInputOperator):
+            feed = operator.process_batch1 if input_number == 0 else operator.process_batch2
+            feed(batch, self.output)
+        else:
+            assert isinstance(operator, OneInputOperator)
+            operator.process_batch(batch, self.output)
+
+    def perform(self, step: Step) -> None:
+        """Carry out one step, its rows as one batch."""
+        match step:
+            case Rows():
+                self.process(self.batch(step), step.input_number)
+            case WatermarkAt(timestamp_ms):
+                self.operator.process_watermark(timestamp_ms, self.output)
+            case TimeAt(time_ms):
+                self.timers.advance_to(time_ms)
+            case Idle(is_idle):
+                self.operator.process_status(is_idle, self.output)
+
+    def finish(self) -> None:
+        """End all inputs: the last watermark, `end_input`, `finish` and `close`."""
+        self.operator.process_watermark(MAX_WATERMARK, self.output)
+        for input_number in range(len(self.types.inputs)):
+            self.operator.end_input(input_number, self.output)
+        self.operator.finish(self.output)
+        self.operator.close()
+
+    def poll_to_end(self) -> None:
+        """Poll a source operator until its input ends."""
+        assert isinstance(self.operator, SourceOperator)
+        while self.operator.poll(self.output) is not InputStatus.END_OF_INPUT:
+            pass
+
+
+Cutter = Callable[[RecordBatch], Iterable[RecordBatch]]
+
+
+def _whole(batch: RecordBatch) -> Iterable[RecordBatch]:
+    return (batch,)
+
+
+def _row_by_row(batch: RecordBatch) -> Iterable[RecordBatch]:
+    return (batch.slice(index, 1) for index in range(batch.num_rows))
+
+
+def _as_columns(batch: RecordBatch) -> Iterable[RecordBatch]:
+    return (RecordBatch.from_arrow(batch.batch_type, batch.to_arrow()),)
+
+
+def _random_cuts(seed: int) -> Cutter:
+    random = SeededRandom(seed)
+
+    def cut(batch: RecordBatch) -> Iterable[RecordBatch]:
+        offset = 0
+        while offset < batch.num_rows:
+            length = random.randint(1, batch.num_rows - offset)
+            part = batch.slice(offset, length)
+            yield part if random.random() < 0.5 else next(iter(_as_columns(part)))
+            offset += length
+
+    return cut
+
+
+WAYS: dict[str, Cutter] = {
+    "in one batch": _whole,
+    "row by row": _row_by_row,
+    "in columns": _as_columns,
+    "cut at random (1)": _random_cuts(1),
+    "cut at random (2)": _random_cuts(2),
+}
+
+
+def run_all_ways(
+    create: Callable[[], OperatorHarness],
+    steps: Sequence[Step],
+    *,
+    finishes: bool = True,
+    canonical: Callable[[list[tuple[Any, ...]]], object] = lambda elements: elements,
+) -> OperatorHarness:
+    """Carry out `steps` on fresh harnesses, cut in every way; AssertionError where outputs differ.
+
+    `canonical` brings an output into the form that is compared, for operators that leave an order open. The harness
+    that was fed whole batches is returned.
+    """
+    first: OperatorHarness | None = None
+    for way, cut in WAYS.items():
+        harness = create()
+        for step in steps:
+            if isinstance(step, Rows):
+                for part in cut(harness.batch(step)):
+                    harness.process(part, step.input_number)
+            else:
+                harness.perform(step)
+        if finishes:
+            harness.finish()
+        if first is None:
+            first = harness
+            continue
+        wanted, got = first.output, harness.output
+        assert canonical(got.main) == canonical(wanted.main), (
+            f"{way}: {got.main} is not {wanted.main}"
+        )
+        assert got.sides.keys() == wanted.sides.keys(), way
+        for tag, elements in got.sides.items():
+            assert canonical(elements) == canonical(wanted.sides[tag]), f"{way}, side output {tag}"
+    assert first is not None
+    return first
