@@ -23,7 +23,21 @@ from tests.architecture.tidiness import (
 )
 
 # What users may import from `headrace` itself. A name that is added here is a promise.
-EXPORTS = ["__version__"]
+EXPORTS = [
+    "__version__",
+    "StreamExecutionEnvironment",
+    "DataStream",
+    "OutputTag",
+    "WatermarkStrategy",
+    "HeadraceError",
+    "Types",
+    "Row",
+    "Time",
+    "Duration",
+    "col",
+    "lit",
+    "agg",
+]
 
 
 def is_reexport(statement: ast.stmt) -> bool:

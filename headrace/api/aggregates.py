@@ -1,0 +1,119 @@
+"""Built-in aggregates of windows: `agg.mean("delay").alias("mean_delay")`, computed on whole batches."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from headrace.api.expressions import columns_of
+from headrace.core.errors import ProgramError
+from headrace.core.types.arrow_mapping import type_info_of_arrow
+from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
+from headrace.functions.specs import ColumnAggregate
+
+WINDOW_TYPE = TimestampTypeInfo("UTC")
+"""Type of `window_start` and `window_end`."""
+
+
+class Aggregate:
+    """One aggregate of a window, with the name of its column in the result."""
+
+    def __init__(
+        self, function: str, column: str | None, output_name: str, parameter: float | None = None
+    ) -> None:
+        self.column_aggregate = ColumnAggregate(function, column, output_name, parameter)
+
+    def alias(self, name: str) -> "Aggregate":
+        """Name the result."""
+        one = self.column_aggregate
+        return Aggregate(one.function, one.column, name, one.parameter)
+
+    def __repr__(self) -> str:
+        one = self.column_aggregate
+        arguments = ", ".join(str(part) for part in (one.column, one.parameter) if part is not None)
+        return f"{one.function}({arguments}) as {one.output_name}"
+
+
+def count(column: str | None = None) -> Aggregate:
+    """Count rows, or the values of a column that are not null."""
+    return Aggregate("count", column, "count" if column is None else f"count_{column}")
+
+
+def sum(column: str) -> Aggregate:
+    """Add up the values that are not null."""
+    return Aggregate("sum", column, f"sum_{column}")
+
+
+def mean(column: str) -> Aggregate:
+    """Return the mean of the values that are not null; null where there are none."""
+    return Aggregate("mean", column, f"mean_{column}")
+
+
+def min(column: str) -> Aggregate:
+    """Return the smallest value."""
+    return Aggregate("min", column, f"min_{column}")
+
+
+def max(column: str) -> Aggregate:
+    """Return the largest value."""
+    return Aggregate("max", column, f"max_{column}")
+
+
+def first(column: str) -> Aggregate:
+    """Return the value of the row that came first."""
+    return Aggregate("first", column, f"first_{column}")
+
+
+def last(column: str) -> Aggregate:
+    """Return the value of the row that came last."""
+    return Aggregate("last", column, f"last_{column}")
+
+
+def quantile(column: str, q: float) -> Aggregate:
+    """Return the `q` quantile (0..1) of the values that are not null, interpolated linearly between neighbours."""
+    if not 0.0 <= q <= 1.0:
+        raise ValueError(f"a quantile lies within 0 and 1, not at {q}")
+    return Aggregate("quantile", column, f"quantile_{column}", q)
+
+
+def aggregated_type(
+    stream_type: TypeInformation, key_columns: Iterable[str], aggregates: Iterable[Aggregate]
+) -> TypeInformation:
+    """Return the row type of a windowed aggregation; ProgramError for unknown columns and types that do not fit."""
+    columns = columns_of(stream_type, "aggregate")
+    names = [*key_columns, "window_start", "window_end"]
+    types = [type_info_of_arrow(columns.field(name).type) for name in key_columns]
+    types += [WINDOW_TYPE, WINDOW_TYPE]
+    for aggregate in aggregates:
+        names.append(aggregate.column_aggregate.output_name)
+        types.append(_result_type(aggregate, columns))
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise ProgramError(
+            f"the column '{sorted(repeated)[0]}' of the aggregation would stand twice: name one with .alias('...')"
+        )
+    return Types.ROW_NAMED(names, types)
+
+
+def _result_type(aggregate: Aggregate, columns: pa.Schema) -> TypeInformation:
+    function, column = aggregate.column_aggregate.function, aggregate.column_aggregate.column
+    if column is None:
+        return Types.LONG()
+    if column not in columns.names:
+        raise ProgramError(
+            f"{aggregate!r}: there is no column '{column}' among {', '.join(columns.names)}"
+        )
+    arrow_type = columns.field(column).type
+    is_number = (
+        pa.types.is_integer(arrow_type)
+        or pa.types.is_floating(arrow_type)
+        or pa.types.is_boolean(arrow_type)
+    )
+    if function == "count":
+        return Types.LONG()
+    if function in ("min", "max", "first", "last"):
+        return type_info_of_arrow(arrow_type)
+    if not is_number:
+        raise ProgramError(f"{aggregate!r}: the column is of type {arrow_type}, which is no number")
+    if function == "sum" and not pa.types.is_floating(arrow_type):
+        return Types.LONG()
+    return Types.DOUBLE()

@@ -1,0 +1,237 @@
+"""CheckpointConfig: settings of checkpoints, as a live view of the environment's settings.
+
+The settings are kept and shown; checkpoints themselves are not there yet, and a job that asks for them is refused.
+Source: Flink CheckpointConfig, CheckpointingOptions.
+"""
+
+import enum
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from headrace.api.program_settings import ProgramSettings
+from headrace.core.config import ConfigOption
+from headrace.core.errors import ConfigurationError
+from headrace.core.types.time_values import Duration
+
+E = TypeVar("E", bound=enum.Enum)
+UNLIMITED_FAILURES: Final = 2**31 - 1
+
+
+class CheckpointingMode(enum.Enum):
+    """What a checkpoint promises about records in flight."""
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+
+
+class ExternalizedCheckpointRetention(enum.Enum):
+    """What becomes of the last checkpoint of a cancelled job."""
+
+    DELETE_ON_CANCELLATION = 0
+    RETAIN_ON_CANCELLATION = 1
+    NO_EXTERNALIZED_CHECKPOINTS = 2
+
+
+_P: Final = "execution.checkpointing."
+INTERVAL: Final = ConfigOption(
+    _P + "interval",
+    timedelta,
+    default=timedelta(milliseconds=-1),
+    doc="Time between checkpoints; unset: none.",
+)
+MODE: Final = ConfigOption(
+    _P + "mode", str, default="EXACTLY_ONCE", doc="EXACTLY_ONCE or AT_LEAST_ONCE."
+)
+TIMEOUT: Final = ConfigOption(
+    _P + "timeout",
+    timedelta,
+    default=timedelta(minutes=10),
+    doc="Time after which a checkpoint is given up.",
+)
+MIN_PAUSE: Final = ConfigOption(
+    _P + "min-pause",
+    timedelta,
+    default=timedelta(0),
+    doc="Least time between the end of one and the next.",
+)
+MAX_CONCURRENT: Final = ConfigOption(
+    _P + "max-concurrent-checkpoints", int, default=1, doc="How many may be under way."
+)
+TOLERABLE_FAILURES: Final = ConfigOption(
+    _P + "tolerable-failed-checkpoints",
+    int,
+    default=0,
+    doc="Failed checkpoints that the job survives.",
+)
+RETENTION: Final = ConfigOption(
+    _P + "externalized-checkpoint-retention",
+    str,
+    default="NO_EXTERNALIZED_CHECKPOINTS",
+    doc="What becomes of the last checkpoint of a cancelled job.",
+)
+UNALIGNED: Final = ConfigOption(
+    _P + "unaligned.enabled",
+    bool,
+    default=False,
+    doc="Whether barriers overtake records in flight.",
+    deprecated_keys=(_P + "unaligned",),
+)
+FORCE_UNALIGNED: Final = ConfigOption(
+    _P + "unaligned.forced", bool, default=False, doc="Unaligned also where it may not be rescaled."
+)
+ALIGNED_TIMEOUT: Final = ConfigOption(
+    _P + "aligned-checkpoint-timeout",
+    timedelta,
+    default=timedelta(0),
+    doc="Aligned at first, unaligned after this time.",
+    deprecated_keys=(_P + "alignment-timeout",),
+)
+SAVEPOINT_DIRECTORY: Final = ConfigOption(
+    _P + "savepoint-dir",
+    str,
+    default="",
+    doc="Where savepoints go that are asked for without a path.",
+    deprecated_keys=("state.savepoints.dir",),
+)
+
+
+class CheckpointConfig:
+    """Setters return the object. Times are milliseconds.
+
+    Example:
+        >>> CheckpointConfig().set_checkpoint_timeout(60_000).get_checkpoint_timeout()
+        60000
+    """
+
+    def __init__(self, settings: ProgramSettings | None = None) -> None:
+        self._settings = ProgramSettings() if settings is None else settings
+
+    def is_checkpointing_enabled(self) -> bool:
+        """Whether an interval above 0 is set."""
+        return self.get_checkpoint_interval() > 0
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        return _member(CheckpointingMode, MODE, self._settings.get(MODE))
+
+    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> "CheckpointConfig":
+        self._settings.set(MODE, checkpointing_mode.name)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """-1 where checkpointing is off."""
+        return _millis(self._settings.get(INTERVAL))
+
+    def set_checkpoint_interval(self, checkpoint_interval: int) -> "CheckpointConfig":
+        return self._set_millis(INTERVAL, checkpoint_interval, least=10)
+
+    def get_checkpoint_timeout(self) -> int:
+        return _millis(self._settings.get(TIMEOUT))
+
+    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> "CheckpointConfig":
+        return self._set_millis(TIMEOUT, checkpoint_timeout, least=10)
+
+    def get_min_pause_between_checkpoints(self) -> int:
+        return _millis(self._settings.get(MIN_PAUSE))
+
+    def set_min_pause_between_checkpoints(
+        self, min_pause_between_checkpoints: int
+    ) -> "CheckpointConfig":
+        return self._set_millis(MIN_PAUSE, min_pause_between_checkpoints, least=0)
+
+    def get_max_concurrent_checkpoints(self) -> int:
+        return self._settings.get(MAX_CONCURRENT)
+
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> "CheckpointConfig":
+        if max_concurrent_checkpoints < 1:
+            raise ValueError("The maximum number of concurrent attempts must be at least one.")
+        self._settings.set(MAX_CONCURRENT, max_concurrent_checkpoints)
+        return self
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """Whether no failed checkpoint is tolerated."""
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    def set_fail_on_checkpointing_errors(
+        self, fail_on_checkpointing_errors: bool
+    ) -> "CheckpointConfig":
+        """True tolerates no failed checkpoint, False any number."""
+        return self.set_tolerable_checkpoint_failure_number(
+            0 if fail_on_checkpointing_errors else UNLIMITED_FAILURES
+        )
+
+    def get_tolerable_checkpoint_failure_number(self) -> int:
+        return self._settings.get(TOLERABLE_FAILURES)
+
+    def set_tolerable_checkpoint_failure_number(
+        self, tolerable_checkpoint_failure_number: int
+    ) -> "CheckpointConfig":
+        if tolerable_checkpoint_failure_number < 0:
+            raise ValueError("The tolerable failure checkpoint number must be non-negative.")
+        self._settings.set(TOLERABLE_FAILURES, tolerable_checkpoint_failure_number)
+        return self
+
+    def set_externalized_checkpoint_retention(
+        self, retention_mode: ExternalizedCheckpointRetention
+    ) -> "CheckpointConfig":
+        self._settings.set(RETENTION, retention_mode.name)
+        return self
+
+    def is_externalized_checkpoints_enabled(self) -> bool:
+        none = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+        return self.get_externalized_checkpoint_retention() is not none
+
+    def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
+        return _member(ExternalizedCheckpointRetention, RETENTION, self._settings.get(RETENTION))
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        return self._settings.get(UNALIGNED)
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> "CheckpointConfig":
+        self._settings.set(UNALIGNED, enabled)
+        return self
+
+    def disable_unaligned_checkpoints(self) -> "CheckpointConfig":
+        return self.enable_unaligned_checkpoints(False)
+
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> "CheckpointConfig":
+        return self._set_millis(ALIGNED_TIMEOUT, alignment_timeout.to_millis(), least=0)
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        return Duration.of_timedelta(self._settings.get(ALIGNED_TIMEOUT))
+
+    def set_alignment_timeout(self, alignment_timeout: Duration) -> "CheckpointConfig":
+        """Older name of `set_aligned_checkpoint_timeout`."""
+        return self.set_aligned_checkpoint_timeout(alignment_timeout)
+
+    def get_alignment_timeout(self) -> Duration:
+        """Older name of `get_aligned_checkpoint_timeout`."""
+        return self.get_aligned_checkpoint_timeout()
+
+    def set_force_unaligned_checkpoints(
+        self, force_unaligned_checkpoints: bool = True
+    ) -> "CheckpointConfig":
+        self._settings.set(FORCE_UNALIGNED, force_unaligned_checkpoints)
+        return self
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        return self._settings.get(FORCE_UNALIGNED)
+
+    def _set_millis(
+        self, option: ConfigOption[timedelta], millis: int, least: int
+    ) -> "CheckpointConfig":
+        if millis < least:
+            raise ValueError(f"{option.key} must be at least {least} ms, not {millis}")
+        self._settings.set(option, timedelta(milliseconds=millis))
+        return self
+
+
+def _millis(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)
+
+
+def _member(enum_class: type[E], option: ConfigOption[str], text: str) -> E:
+    try:
+        return enum_class[text.upper().replace("-", "_")]
+    except KeyError:
+        names = ", ".join(member.name for member in enum_class)
+        raise ConfigurationError(option.key, text, f"known are {names}") from None

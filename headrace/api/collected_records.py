@@ -1,0 +1,125 @@
+"""Collected records: how the results of a job come back to the program that ran it."""
+
+import io
+import threading
+from collections import deque
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from headrace.api.job_client import JobClient
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import OperatorId
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.gateways.job_master import CollectedResults
+
+_BATCHES_PER_FETCH: Final = 64
+_FIRST_PAUSE_S: Final = 0.002
+_LONGEST_PAUSE_S: Final = 0.1
+
+
+class CloseableIterator:
+    """Iterator over the records of a running job, in the order in which they reached the collect sink.
+
+    Use it in `with`, or close it, to end a job that has not ended by itself. A job that fails raises from `next`.
+    """
+
+    def __init__(self, client: JobClient, operator_id: OperatorId, batch_type: BatchType) -> None:
+        self._client = client
+        self._operator_id = operator_id
+        self._batch_type = batch_type
+        self._offset = 0
+        self._rows: deque[Any] = deque()
+        self._has_ended = False
+        self._pause = threading.Event()  # never set: a wait that Ctrl-C interrupts
+
+    def get_job_client(self) -> JobClient:
+        """Return the handle of the job that makes the records."""
+        return self._client
+
+    def next(self) -> Any:
+        """Return the next record; StopIteration after the last."""
+        return self.__next__()
+
+    def take(self, limit: int) -> list[Any]:
+        """Return the next records, at most `limit`."""
+        taken: list[Any] = []
+        while len(taken) < limit:
+            try:
+                taken.append(self.__next__())
+            except StopIteration:
+                break
+        return taken
+
+    def close(self) -> None:
+        """End the job if it is still running, and wait until it has ended. Idempotent."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._rows.clear()
+        try:
+            if not self._client.get_job_status().result().is_terminal_state():
+                self._client.cancel().result()
+                self._client.get_job_execution_result().exception()
+        except HeadraceError:
+            # A job that the cluster no longer knows needs no cancelling.
+            pass
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        pause_s = _FIRST_PAUSE_S
+        while not self._rows:
+            if self._has_ended:
+                raise StopIteration
+            if not self._fetch():
+                self._pause.wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return self._rows.popleft()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _fetch(self) -> bool:
+        """Ask for more; whether something came, records or the end."""
+        answer = self._client.fetch_collected_results(
+            self._operator_id, self._offset, _BATCHES_PER_FETCH
+        )
+        try:
+            results = answer.result()
+        except HeadraceError:
+            # The job may have failed before it had a coordinator: its own error says more than ours.
+            if self._client.get_job_status().result().is_terminal_state():
+                self._has_ended = True
+                self._client.get_job_execution_result().result()
+            raise
+        self._take_over(results)
+        if results.is_finished:
+            self._has_ended = True
+            self._client.get_job_execution_result().result()
+        return bool(results.batches) or results.is_finished
+
+    def _take_over(self, results: CollectedResults) -> None:
+        for batch in results.batches[max(0, self._offset - results.offset) :]:
+            self._rows.extend(decode_collected(batch, self._batch_type))
+        self._offset = max(self._offset, results.offset + len(results.batches))
+
+
+def decode_collected(batch: bytes, batch_type: BatchType) -> list[Any]:
+    """Return the records of one collected batch, an Arrow IPC stream in the batch's wire form."""
+    rows: list[Any] = []
+    with pa.ipc.open_stream(io.BytesIO(batch)) as reader:
+        for arrow in reader:
+            rows.extend(RecordBatch.from_arrow(batch_type, arrow).rows())
+    return rows

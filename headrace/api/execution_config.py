@@ -1,0 +1,169 @@
+"""ExecutionConfig: settings of one program's execution, as a live view of the environment's settings."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from headrace.api.program_settings import ProgramSettings
+from headrace.core.config import ConfigOption
+from headrace.graph.job_graph_generator import AUTO_GENERATE_UIDS
+from headrace.graph.pipeline_options import (
+    AUTO_WATERMARK_INTERVAL,
+    GLOBAL_JOB_PARAMETERS_PREFIX,
+    MAX_PARALLELISM,
+    OBJECT_REUSE,
+    PARALLELISM,
+    TASK_CANCELLATION_INTERVAL,
+    TASK_CANCELLATION_TIMEOUT,
+    global_job_parameters,
+)
+
+SNAPSHOT_COMPRESSION: Final = ConfigOption(
+    "execution.checkpointing.snapshot-compression",
+    bool,
+    default=False,
+    doc="Whether snapshots are compressed.",
+)
+LATENCY_TRACKING_INTERVAL: Final = ConfigOption(
+    "metrics.latency.interval",
+    timedelta,
+    default=timedelta(0),
+    doc="Accepted and kept: latency markers are not there yet.",
+)
+
+
+class ExecutionConfig:
+    """Setters return the object; changes hold for operators that are made afterwards.
+
+    Example:
+        >>> config = ExecutionConfig()
+        >>> config.set_auto_watermark_interval(50).get_auto_watermark_interval()
+        50
+    """
+
+    PARALLELISM_DEFAULT: Final = -1
+    PARALLELISM_UNKNOWN: Final = -2
+
+    def __init__(self, settings: ProgramSettings | None = None) -> None:
+        self._settings = ProgramSettings() if settings is None else settings
+
+    def get_parallelism(self) -> int:
+        """The default parallelism, -1 where it is left to the executor."""
+        return self._settings.get(PARALLELISM)
+
+    def set_parallelism(self, parallelism: int) -> "ExecutionConfig":
+        """Set the default parallelism, at least 1 (or PARALLELISM_DEFAULT)."""
+        if parallelism < 1 and parallelism != self.PARALLELISM_DEFAULT:
+            raise ValueError(
+                f"parallelism must be at least 1, or -1 for the default, not {parallelism}"
+            )
+        self._settings.set(PARALLELISM, parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """The number of key groups, -1 where it is derived."""
+        return self._settings.get(MAX_PARALLELISM)
+
+    def set_max_parallelism(self, max_parallelism: int) -> "ExecutionConfig":
+        """Set the number of key groups, 1..32768."""
+        if not 1 <= max_parallelism <= 32768:
+            raise ValueError(f"max parallelism must be within 1..32768, not {max_parallelism}")
+        self._settings.set(MAX_PARALLELISM, max_parallelism)
+        return self
+
+    def get_auto_watermark_interval(self) -> int:
+        """Milliseconds between periodic watermarks."""
+        return _millis(self._settings.get(AUTO_WATERMARK_INTERVAL))
+
+    def set_auto_watermark_interval(self, interval: int) -> "ExecutionConfig":
+        """Set it, in ms; 0 turns periodic watermarks off."""
+        return self._set_millis(AUTO_WATERMARK_INTERVAL, interval)
+
+    def get_latency_tracking_interval(self) -> int:
+        """Milliseconds between latency markers."""
+        return _millis(self._settings.get(LATENCY_TRACKING_INTERVAL))
+
+    def set_latency_tracking_interval(self, interval: int) -> "ExecutionConfig":
+        """Set it, in ms; 0 turns latency markers off."""
+        return self._set_millis(LATENCY_TRACKING_INTERVAL, interval)
+
+    def get_task_cancellation_interval(self) -> int:
+        """Milliseconds between two interrupts of a task that is being cancelled."""
+        return _millis(self._settings.get(TASK_CANCELLATION_INTERVAL))
+
+    def set_task_cancellation_interval(self, interval: int) -> "ExecutionConfig":
+        """Set it, in ms."""
+        return self._set_millis(TASK_CANCELLATION_INTERVAL, interval)
+
+    def get_task_cancellation_timeout(self) -> int:
+        """Milliseconds until a TaskManager whose task does not end is given up."""
+        return _millis(self._settings.get(TASK_CANCELLATION_TIMEOUT))
+
+    def set_task_cancellation_timeout(self, timeout: int) -> "ExecutionConfig":
+        """Set it, in ms."""
+        return self._set_millis(TASK_CANCELLATION_TIMEOUT, timeout)
+
+    def enable_auto_generated_uids(self) -> "ExecutionConfig":
+        """Operators without a uid get an id from the program's structure."""
+        self._settings.set(AUTO_GENERATE_UIDS, True)
+        return self
+
+    def disable_auto_generated_uids(self) -> "ExecutionConfig":
+        """Every operator needs a uid from now on."""
+        self._settings.set(AUTO_GENERATE_UIDS, False)
+        return self
+
+    def has_auto_generated_uids_enabled(self) -> bool:
+        return self._settings.get(AUTO_GENERATE_UIDS)
+
+    def enable_object_reuse(self) -> "ExecutionConfig":
+        """Records may be handed on without copying; they always are."""
+        self._settings.set(OBJECT_REUSE, True)
+        return self
+
+    def disable_object_reuse(self) -> "ExecutionConfig":
+        self._settings.set(OBJECT_REUSE, False)
+        return self
+
+    def is_object_reuse_enabled(self) -> bool:
+        return self._settings.get(OBJECT_REUSE)
+
+    def get_global_job_parameters(self) -> dict[str, str]:
+        """The parameters that functions read with `get_job_parameter`."""
+        return global_job_parameters(self._settings.to_settings())
+
+    def set_global_job_parameters(
+        self, global_job_parameters_dict: Mapping[str, object]
+    ) -> "ExecutionConfig":
+        """Replace the parameters; values become text."""
+        self._settings.remove_prefix(GLOBAL_JOB_PARAMETERS_PREFIX)
+        for key, value in global_job_parameters_dict.items():
+            self._settings.set_raw(GLOBAL_JOB_PARAMETERS_PREFIX + key, str(value))
+        return self
+
+    def is_use_snapshot_compression(self) -> bool:
+        return self._settings.get(SNAPSHOT_COMPRESSION)
+
+    def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> "ExecutionConfig":
+        self._settings.set(SNAPSHOT_COMPRESSION, use_snapshot_compression)
+        return self
+
+    def _set_millis(self, option: ConfigOption[timedelta], millis: int) -> "ExecutionConfig":
+        if millis < 0:
+            raise ValueError(f"{option.key} cannot be negative, but is {millis}")
+        self._settings.set(option, timedelta(milliseconds=millis))
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ExecutionConfig):
+            return NotImplemented
+        return self._settings.to_settings().to_dict() == other._settings.to_settings().to_dict()
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        return f"ExecutionConfig({self._settings.to_settings().to_dict()})"
+
+
+def _millis(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)

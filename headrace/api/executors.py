@@ -1,0 +1,105 @@
+"""Executors: who runs a job. Found by name through entry points, so that programs do not import their host."""
+
+import atexit
+import importlib.metadata
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from headrace.api.job_client import JobClient
+    from headrace.graph.job_graph import JobGraph
+
+ENTRY_POINT_GROUP: Final = "headrace.executors"
+TARGET: Final = ConfigOption(
+    "execution.target",
+    str,
+    default="spark",
+    doc="Name of the executor that runs the job, among the installed ones.",
+)
+
+
+class PipelineExecutor(Protocol):
+    """Takes job graphs to a cluster. Made as `executor_class(settings)` on first use."""
+
+    @property
+    def name(self) -> str:
+        """What `execution.target` calls it."""
+        ...
+
+    def submit(self, job_graph: "JobGraph") -> "JobClient":
+        """Submit a job and return its handle once the cluster has taken it; from the user's thread."""
+        ...
+
+    def default_parallelism(self) -> int:
+        """Parallelism of programs that set none: how many slots there are."""
+        ...
+
+    def close(self) -> None:
+        """End the cluster if it is this executor's own; idempotent."""
+        ...
+
+
+class _Registry:
+    """The executors of this process: one that was set, and those made by name, which are shared by environments."""
+
+    def __init__(self) -> None:
+        self.active: PipelineExecutor | None = None
+        self.made: dict[str, PipelineExecutor] = {}
+        self.default_settings: dict[str, str] = {}
+
+
+_registry: Final = _Registry()
+
+
+def set_active_executor(executor: PipelineExecutor | None) -> None:
+    """Run every job of this process on `executor` from now on; None goes back to look-up by name."""
+    _registry.active = executor
+
+
+def active_executor() -> PipelineExecutor | None:
+    """Return the executor that was set for this process, if any."""
+    return _registry.active
+
+
+def set_default_settings(settings: Mapping[str, str]) -> None:
+    """Give settings to every environment made from now on, as `headrace run -D key=value` does."""
+    _registry.default_settings = dict(settings)
+
+
+def default_settings() -> dict[str, str]:
+    """Return a copy of the settings that new environments begin with."""
+    return dict(_registry.default_settings)
+
+
+def create_executor(settings: Settings) -> PipelineExecutor:
+    """Make the executor that `execution.target` names. ConfigurationError lists the known names."""
+    name = settings.get_option(TARGET)
+    found = {
+        point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    }
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise ConfigurationError(
+            TARGET.key, name, f"no such executor is installed; there are: {known}"
+        )
+    executor_class: Any = found[name].load()
+    return executor_class(settings)
+
+
+def executor_for(settings: Settings) -> PipelineExecutor:
+    """Return the active executor, or the one of this process that `settings` name, made on first use.
+
+    Executors made here are shared by all environments, because two of them would compete for one Spark's cores, and
+    closed when the process ends.
+    """
+    if _registry.active is not None:
+        return _registry.active
+    name = settings.get_option(TARGET)
+    if name not in _registry.made:
+        executor = create_executor(settings)
+        _registry.made[name] = executor
+        atexit.register(executor.close)
+    return _registry.made[name]

@@ -1,0 +1,106 @@
+"""What may be passed where a user function is asked for: TypeErrors while the program is built, in PyFlink's words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.core.types.arrow_mapping import type_info_from_schema
+from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
+from headrace.functions.record import KeySelector, Partitioner
+
+
+def check_function(function: object, function_class: type, allow_callable: bool = True) -> None:
+    """Raise TypeError unless `function` is an instance of `function_class` or, where allowed, a callable."""
+    if isinstance(function, function_class):
+        return
+    name = function_class.__name__
+    article = "an" if name[0] in "AEIOU" else "a"
+    if not allow_callable:
+        raise TypeError(f"The input must be {article} {name}, but is {_what(function)}")
+    # A class object is callable, but calling it makes an instance: its user forgot the brackets.
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(
+            f"The input must be {article} {name} or a callable function, but is {_what(function)}"
+        )
+
+
+def check_co_function(function: object, *function_classes: type) -> None:
+    """Raise TypeError unless `function` is one of the two-input classes."""
+    if not isinstance(function, function_classes):
+        names = " or ".join(one.__name__ for one in function_classes)
+        raise TypeError(f"The input function must be a {names}! It is {_what(function)}")
+
+
+def check_key_selector(selector: object) -> None:
+    """Raise TypeError unless `selector` extracts keys."""
+    if not isinstance(selector, KeySelector) and (
+        not callable(selector) or isinstance(selector, type)
+    ):
+        raise TypeError(
+            "Parameter key_selector should be type of KeySelector or a callable function, "
+            f"but is {_what(selector)}"
+        )
+
+
+def check_partitioner(partitioner: object) -> None:
+    """Raise TypeError unless `partitioner` chooses subtasks."""
+    if not isinstance(partitioner, Partitioner) and (
+        not callable(partitioner) or isinstance(partitioner, type)
+    ):
+        raise TypeError(
+            "Parameter partitioner should be type of Partitioner or a callable function, "
+            f"but is {_what(partitioner)}"
+        )
+
+
+def check_position(position: object, purpose: str) -> None:
+    """Raise TypeError unless `position` is a field's index or name."""
+    if isinstance(position, bool) or not isinstance(position, int | str):
+        raise TypeError(
+            f"The input must be of int or str type to {purpose}, but is {_what(position)}"
+        )
+
+
+def check_name(name: object, what: str) -> str:
+    """Return `name`; TypeError unless it is a text."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} must be a str, but is {_what(name)}")
+    return name
+
+
+def resolve_type(
+    output_type: "TypeInformation | Sequence[TypeInformation] | pa.Schema | None",
+    default: TypeInformation | None = None,
+) -> TypeInformation:
+    """Return a declared type: a list means the row of those types, a schema the row of its columns.
+
+    None means `default`, or pickled where there is none.
+    """
+    match output_type:
+        case None:
+            return Types.PICKLED_BYTE_ARRAY() if default is None else default
+        case TypeInformation():
+            return output_type
+        case pa.Schema():
+            return type_info_from_schema(output_type)
+        case list() | tuple() if all(isinstance(one, TypeInformation) for one in output_type):
+            return RowTypeInfo(output_type)
+        case _:
+            raise TypeError(
+                f"a type must be a TypeInformation (see Types), but is {_what(output_type)}"
+            )
+
+
+def class_name_of(function: Any) -> str:
+    """Name of a function's class for plans; callables are named by what they are."""
+    name = type(function).__name__
+    return (
+        getattr(function, "__name__", name) if callable(function) and name == "function" else name
+    )
+
+
+def _what(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself; pass an instance of it, {value.__name__}(...)"
+    return f"{value!r} of type {type(value).__name__}"

@@ -1,0 +1,102 @@
+"""JobClient: the handle of a submitted job. It speaks to the Dispatcher on the executor's event loop."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from headrace.api.completable_future import CompletableFuture
+from headrace.api.job_execution_result import JobExecutionResult
+from headrace.core.errors import JobCancelledError, JobExecutionError, ProgramError
+from headrace.core.ids import JobId, OperatorId
+from headrace.core.lifecycle import JobStatus
+from headrace.gateways.dispatcher import DispatcherGateway, JobResult
+from headrace.gateways.job_master import CollectedResults
+
+T = TypeVar("T")
+
+
+class JobClient:
+    """Every answer is a CompletableFuture: `result()` waits for it, `await` does too.
+
+    `dispatcher` is called on `loop` only; the methods here may be called from any other thread.
+    """
+
+    def __init__(
+        self, job_id: JobId, dispatcher: DispatcherGateway, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._job_id = job_id
+        self._dispatcher = dispatcher
+        self._loop = loop
+
+    def get_job_id(self) -> JobId:
+        return self._job_id
+
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        """The job's status now."""
+        return self._ask(self._dispatcher.request_job_status(self._job_id))
+
+    def cancel(self) -> CompletableFuture[None]:
+        """Cancel the job; done when the cluster has taken the request."""
+        return self._ask(self._dispatcher.cancel_job(self._job_id), _nothing)
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        """Accumulators of a job that has ended."""
+        return self._ask(self._dispatcher.request_job_result(self._job_id), _accumulators)
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        """The result when the job ends; fails with JobExecutionError or JobCancelledError when it did not finish."""
+        return self._ask(self._dispatcher.request_job_result(self._job_id), execution_result)
+
+    def stop_with_savepoint(
+        self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        """Savepoints are not there yet: ProgramError."""
+        raise ProgramError("savepoints are not there yet; cancel() ends the job without one")
+
+    def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        """Savepoints are not there yet: ProgramError."""
+        raise ProgramError("savepoints are not there yet")
+
+    def fetch_collected_results(
+        self, operator_id: OperatorId, offset: int, max_batch_count: int
+    ) -> CompletableFuture[CollectedResults]:
+        """Records of a collect sink from batch `offset` on; those before it are forgotten by the cluster."""
+        return self._ask(
+            self._dispatcher.fetch_collected_results(
+                self._job_id, operator_id, offset, max_batch_count
+            )
+        )
+
+    def _ask(
+        self, call: Coroutine[Any, Any, Any], convert: Callable[[Any], T] | None = None
+    ) -> CompletableFuture[Any]:
+        return CompletableFuture(asyncio.run_coroutine_threadsafe(call, self._loop), convert)
+
+    def __repr__(self) -> str:
+        return f"JobClient({self._job_id})"
+
+
+def execution_result(result: JobResult) -> JobExecutionResult:
+    """Turn a job's end into a result, or raise what ended it."""
+    match result.status:
+        case JobStatus.FINISHED:
+            return JobExecutionResult(result.job_id, result.net_runtime_ms, result.accumulators)
+        case JobStatus.CANCELED:
+            raise JobCancelledError(str(result.job_id))
+        case _:
+            raise JobExecutionError(str(result.job_id), result.name, _failure_text(result))
+
+
+def _failure_text(result: JobResult) -> str:
+    if result.failure is None:
+        return f"the job ended as {result.status.name}"
+    text, trace = result.failure.text, result.failure.remote_traceback
+    return f"{text}\n{trace}" if trace and trace not in text else text
+
+
+def _accumulators(result: JobResult) -> dict[str, Any]:
+    return dict(result.accumulators)
+
+
+def _nothing(_: object) -> None:
+    return None

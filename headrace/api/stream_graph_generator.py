@@ -1,0 +1,130 @@
+"""Transformations -> StreamGraph: virtual steps become edges, and what was left open is decided.
+
+Source: Flink StreamGraphGenerator.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headrace.api.transformations import (
+    OperatorTransformation,
+    Upstream,
+    batch_type_of,
+    upstreams_of,
+)
+from headrace.core.operator_types import OperatorTypes
+from headrace.graph.job_graph import PartitionerKind
+from headrace.graph.stream_graph import (
+    DEFAULT_SLOT_SHARING_GROUP,
+    Partitioning,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+)
+
+
+@dataclass(frozen=True)
+class GraphDefaults:
+    """What operators take that say nothing themselves."""
+
+    job_name: str
+    parallelism: int
+    max_parallelism: int | None
+    buffer_timeout_ms: int
+    settings: Mapping[str, str]
+
+
+def generate_stream_graph(
+    leaves: Iterable[OperatorTransformation], defaults: GraphDefaults
+) -> StreamGraph:
+    """Make the graph of `leaves` and all that feeds them, each operator once."""
+    operators = _reachable(leaves)
+    parallelisms = {one.transformation_id: _parallelism(one, defaults) for one in operators}
+    groups: dict[int, str] = {}
+    nodes: list[StreamNode] = []
+    edges: list[StreamEdge] = []
+    for operator in operators:
+        number = operator.transformation_id
+        inputs = [list(upstreams_of(one)) for one in operator.inputs]
+        groups[number] = operator.slot_sharing_group or _inherited_group(inputs, groups)
+        nodes.append(_node(operator, parallelisms[number], groups[number], defaults))
+        edges += [
+            _edge(upstream, number, input_number, parallelisms, defaults)
+            for input_number, upstreams in enumerate(inputs)
+            for upstream in upstreams
+        ]
+    return StreamGraph(defaults.job_name, tuple(nodes), tuple(edges), dict(defaults.settings))
+
+
+def _reachable(leaves: Iterable[OperatorTransformation]) -> list[OperatorTransformation]:
+    """All operators that the leaves need, by ascending id; without recursion, for long programs."""
+    found: dict[int, OperatorTransformation] = {}
+    pending = list(leaves)
+    while pending:
+        operator = pending.pop()
+        if operator.transformation_id in found:
+            continue
+        found[operator.transformation_id] = operator
+        pending += [up.operator for one in operator.inputs for up in upstreams_of(one)]
+    return [found[number] for number in sorted(found)]
+
+
+def _parallelism(operator: OperatorTransformation, defaults: GraphDefaults) -> int:
+    if operator.parallelism is not None:
+        return operator.parallelism
+    if operator.parallelism_like is not None:
+        return _parallelism(operator.parallelism_like, defaults)
+    return defaults.parallelism
+
+
+def _inherited_group(inputs: list[list[Upstream]], groups: dict[int, str]) -> str:
+    names = {groups[up.operator.transformation_id] for ups in inputs for up in ups}
+    return names.pop() if len(names) == 1 else DEFAULT_SLOT_SHARING_GROUP
+
+
+def _node(
+    operator: OperatorTransformation, parallelism: int, group: str, defaults: GraphDefaults
+) -> StreamNode:
+    return StreamNode(
+        node_id=operator.transformation_id,
+        name=operator.name,
+        spec=operator.spec,
+        types=OperatorTypes(
+            inputs=tuple(batch_type_of(one) for one in operator.inputs),
+            output=operator.output_type,
+            side_outputs=dict(operator.side_outputs),
+        ),
+        parallelism=parallelism,
+        max_parallelism=operator.max_parallelism or defaults.max_parallelism,
+        role=operator.role,
+        chaining=operator.chaining,
+        slot_sharing_group=group,
+        uid=operator.uid,
+        uid_hash=operator.uid_hash,
+        description=operator.description,
+        is_function=operator.is_function,
+        is_bounded=operator.is_bounded,
+    )
+
+
+def _edge(
+    upstream: Upstream,
+    target_id: int,
+    input_number: int,
+    parallelisms: dict[int, int],
+    defaults: GraphDefaults,
+) -> StreamEdge:
+    source_id = upstream.operator.transformation_id
+    partitioning = upstream.partitioning
+    if partitioning is None:
+        same = parallelisms[source_id] == parallelisms[target_id]
+        partitioning = Partitioning(PartitionerKind.FORWARD if same else PartitionerKind.REBALANCE)
+    timeout_ms = upstream.operator.buffer_timeout_ms
+    return StreamEdge(
+        source_id=source_id,
+        target_id=target_id,
+        input_number=input_number,
+        partitioning=partitioning,
+        buffer_timeout_ms=defaults.buffer_timeout_ms if timeout_ms is None else timeout_ms,
+        side_output_tag=upstream.side_output_tag,
+    )

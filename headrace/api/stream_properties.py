@@ -1,0 +1,98 @@
+"""Setters that change the operator behind a stream or a sink; each returns the stream it was called on."""
+
+import re
+from typing import Final, Self
+
+from headrace.api.function_checks import check_name
+from headrace.api.transformations import OperatorTransformation
+from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
+from headrace.graph.stream_graph import ChainingStrategy
+
+_UID_HASH: Final = re.compile(r"[0-9A-Fa-f]{32}\Z")
+
+
+class OperatorProperties:
+    """What streams and sinks have in common: name, uid, parallelism, chaining, slot sharing."""
+
+    def _operator(self) -> OperatorTransformation:
+        """Return the operator to change; ProgramError on a stream that no single operator made."""
+        raise NotImplementedError
+
+    def name(self, name: str) -> Self:
+        """Name the operator: shown in plans, metrics and errors."""
+        self._operator().name = check_name(name, "a name")
+        return self
+
+    def uid(self, uid: str) -> Self:
+        """Give the operator a stable id, unique in the job, that ties its state to it across restarts."""
+        self._operator().uid = check_name(uid, "a uid")
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """Give the hashed id itself, 32 hex digits."""
+        if not _UID_HASH.match(check_name(uid_hash, "a uid hash")):
+            raise ValueError(f"a uid hash must be 32 hex digits, not '{uid_hash}'")
+        self._operator().uid_hash = uid_hash
+        return self
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set the number of subtasks of this operator, at least 1."""
+        self._operator().set_parallelism(parallelism)
+        return self
+
+    def set_description(self, description: str) -> Self:
+        """Set the longer text of the plan view."""
+        self._operator().description = check_name(description, "a description")
+        return self
+
+    def disable_chaining(self) -> Self:
+        """Chain the operator with nobody."""
+        self._operator().chaining = ChainingStrategy.NEVER
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str) -> Self:
+        """Put the operator into a named group; operators of different groups never share a slot.
+
+        Later operators inherit the group of their inputs. The first group is `default`.
+        """
+        self._operator().slot_sharing_group = check_name(slot_sharing_group, "a slot sharing group")
+        return self
+
+
+class StreamProperties(OperatorProperties):
+    """What only streams have."""
+
+    def get_name(self) -> str:
+        """Name of the operator that made this stream."""
+        return self._operator().name
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups of this operator, 1..32768: the bound for rescaling it."""
+        if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+            raise ValueError(
+                f"max parallelism must be within 1..{MAX_PARALLELISM_LIMIT}, not {max_parallelism}"
+            )
+        self._operator().max_parallelism = max_parallelism
+        return self
+
+    def force_non_parallel(self) -> Self:
+        """Fix parallelism and max parallelism at 1."""
+        operator = self._operator()
+        operator.set_parallelism(1)
+        operator.max_parallelism = 1
+        operator.is_parallel = False
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Bound the wait before partly filled buffers of this operator's output are sent; -1 never sends them early."""
+        if timeout_millis < -1:
+            raise ValueError(
+                f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
+            )
+        self._operator().buffer_timeout_ms = timeout_millis
+        return self
+
+    def start_new_chain(self) -> Self:
+        """Begin a new chain with this operator; later ones may still join it."""
+        self._operator().chaining = ChainingStrategy.HEAD
+        return self

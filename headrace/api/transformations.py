@@ -1,0 +1,148 @@
+"""Transformations: the program under construction, one object per call on a stream.
+
+Operators can still be renamed, moved and given a uid after they were made; partitioning, union and side outputs only
+say how the next operator reads. `stream_graph_generator` makes the frozen StreamGraph of them.
+Source: Flink Transformation and its subclasses.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from headrace.core.errors import ProgramError
+from headrace.core.operator_spec import OperatorSpec
+from headrace.core.record_batch import BatchType
+from headrace.graph.stream_graph import ChainingStrategy, NodeRole, Partitioning
+
+
+@dataclass(eq=False)
+class OperatorTransformation:
+    """One operator. `inputs` holds what feeds each of its inputs, by input number.
+
+    `parallelism` None takes that of `parallelism_like`, if set, and otherwise the default, when the graph is made. An
+    operator that is not `is_parallel` has parallelism 1 for good.
+    `slot_sharing_group` and `buffer_timeout_ms` None are inherited from the inputs and from the environment.
+    """
+
+    transformation_id: int
+    name: str
+    spec: OperatorSpec
+    inputs: "tuple[Transformation, ...]"
+    output_type: BatchType
+    parallelism: int | None = None
+    parallelism_like: "OperatorTransformation | None" = None
+    max_parallelism: int | None = None
+    is_parallel: bool = True
+    role: NodeRole = NodeRole.OPERATOR
+    is_function: bool = False
+    is_bounded: bool = True
+    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
+    slot_sharing_group: str | None = None
+    uid: str | None = None
+    uid_hash: str | None = None
+    description: str = ""
+    buffer_timeout_ms: int | None = None
+    side_outputs: dict[str, BatchType] = field(default_factory=dict[str, BatchType])
+
+    def set_parallelism(self, parallelism: int) -> None:
+        """Set it; ProgramError on an operator that cannot be parallel."""
+        if parallelism < 1:
+            raise ProgramError(
+                f"operator '{self.name}' cannot have parallelism {parallelism}: the least is 1"
+            )
+        if not self.is_parallel and parallelism != 1:
+            raise ProgramError(
+                f"the parallelism of the non-parallel operator '{self.name}' must be 1"
+            )
+        self.parallelism = parallelism
+
+    def declare_side_output(self, tag_id: str, side_type: BatchType) -> None:
+        """Say that somebody reads a side output; ProgramError where it was read as another type before."""
+        known = self.side_outputs.setdefault(tag_id, side_type)
+        if known != side_type:
+            raise ProgramError(
+                f"side output '{tag_id}' of operator '{self.name}' is read as {known.value_type} and as "
+                f"{side_type.value_type}: use one OutputTag for both"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionTransformation:
+    """The rows of `input`, to be spread in that way."""
+
+    input: "Transformation"
+    partitioning: Partitioning
+
+
+@dataclass(frozen=True, eq=False)
+class UnionTransformation:
+    """The rows of all `inputs`, which carry one type."""
+
+    inputs: "tuple[Transformation, ...]"
+
+
+@dataclass(frozen=True, eq=False)
+class SideOutputTransformation:
+    """The rows that one operator sent to a tag."""
+
+    input: OperatorTransformation
+    tag_id: str
+    side_type: BatchType
+
+
+Transformation = (
+    OperatorTransformation
+    | PartitionTransformation
+    | UnionTransformation
+    | SideOutputTransformation
+)
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """Where rows really come from, once the virtual steps are folded."""
+
+    operator: OperatorTransformation
+    partitioning: Partitioning | None
+    side_output_tag: str | None
+
+
+def upstreams_of(
+    transformation: Transformation, partitioning: Partitioning | None = None
+) -> Iterator[Upstream]:
+    """Fold virtual steps: one Upstream per operator; of several partitionings the last call holds."""
+    match transformation:
+        case OperatorTransformation():
+            yield Upstream(transformation, partitioning, None)
+        case SideOutputTransformation():
+            yield Upstream(transformation.input, partitioning, transformation.tag_id)
+        case PartitionTransformation():
+            yield from upstreams_of(
+                transformation.input, partitioning or transformation.partitioning
+            )
+        case UnionTransformation():
+            for one in transformation.inputs:
+                yield from upstreams_of(one, partitioning)
+
+
+def batch_type_of(transformation: Transformation) -> BatchType:
+    """Return what the rows are."""
+    match transformation:
+        case OperatorTransformation():
+            return transformation.output_type
+        case SideOutputTransformation():
+            return transformation.side_type
+        case PartitionTransformation():
+            return batch_type_of(transformation.input)
+        case UnionTransformation():
+            return batch_type_of(transformation.inputs[0])
+
+
+def operator_behind(transformation: Transformation) -> OperatorTransformation | None:
+    """Return the operator that made the stream, or None for a union, which several made."""
+    match transformation:
+        case OperatorTransformation():
+            return transformation
+        case PartitionTransformation():
+            return operator_behind(transformation.input)
+        case SideOutputTransformation() | UnionTransformation():
+            return None

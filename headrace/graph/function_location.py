@@ -1,0 +1,83 @@
+"""Where a user function was written, and what in it cannot be shipped: for errors that point into the user's file."""
+
+import functools
+import inspect
+from collections.abc import Iterator
+from types import FunctionType, MethodType
+from typing import Any, cast
+
+import cloudpickle
+
+
+def pickling_failure(value: object) -> Exception | None:
+    """Return why `value` cannot be pickled by value, or None."""
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:  # pickling runs user code: __reduce__, __getstate__
+        return error
+    return None
+
+
+def culprit_of(function: object) -> str | None:
+    """Name the captured variable or attribute of `function` that cannot be pickled, or None if none is found."""
+    for name, value in _captured(function):
+        if pickling_failure(value) is not None:
+            return f"{name} ({type(value).__name__})"
+    return None
+
+
+def location_of(function: object) -> str:
+    """Return `file, line n` of where `function` (a callable, or an instance of a function class) is defined."""
+    code_holder = _underlying(function)
+    if isinstance(code_holder, FunctionType):
+        code = code_holder.__code__
+        return f"{code.co_filename}, line {code.co_firstlineno}"
+    user_class = code_holder if inspect.isclass(code_holder) else type(code_holder)
+    return _class_location(user_class)
+
+
+def _underlying(function: object) -> object:
+    while True:
+        if isinstance(function, functools.partial):
+            function = cast("functools.partial[Any]", function).func
+        elif isinstance(function, MethodType):
+            function = function.__func__
+        elif isinstance(function, FunctionType) and hasattr(function, "__wrapped__"):
+            function = inspect.unwrap(function)
+        else:
+            return function
+
+
+def _class_location(user_class: type) -> str:
+    for candidate in user_class.__mro__:
+        method = next((m for m in vars(candidate).values() if isinstance(m, FunctionType)), None)
+        if candidate.__module__ == "builtins":
+            break
+        try:
+            file = inspect.getsourcefile(candidate)
+            _, line = inspect.getsourcelines(candidate)
+        except (OSError, TypeError):
+            # A class without source text, as one from an interactive session: its methods know their place.
+            if method is None:
+                continue
+            file, line = method.__code__.co_filename, method.__code__.co_firstlineno
+        return f"{file}, line {line}"
+    return f"class {user_class.__module__}.{user_class.__qualname__}"
+
+
+def _captured(function: object) -> Iterator[tuple[str, object]]:
+    """Name and value of what travels with a function: closure cells, globals, defaults, attributes."""
+    if isinstance(function, functools.partial):
+        partial = cast("functools.partial[Any]", function)
+        yield from ((f"argument {index}", value) for index, value in enumerate(partial.args))
+        yield from ((f"argument '{name}'", value) for name, value in partial.keywords.items())
+        yield from _captured(partial.func)
+    elif isinstance(function, MethodType):
+        yield from _captured(function.__self__)
+    elif isinstance(function, FunctionType):
+        variables = inspect.getclosurevars(function)
+        yield from ((f"variable '{name}'", value) for name, value in variables.nonlocals.items())
+        # Functions of importable modules travel by name, so only those of the main program take globals along.
+        yield from ((f"variable '{name}'", value) for name, value in variables.globals.items())
+    elif hasattr(function, "__dict__"):
+        yield from ((f"attribute '{name}'", value) for name, value in vars(function).items())

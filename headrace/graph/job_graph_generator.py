@@ -1,0 +1,279 @@
+"""StreamGraph -> JobGraph: chains become vertices, functions become bytes, and mistakes become errors.
+
+Everything that can be wrong with a graph is said here, before submission, with the operator's name.
+Source: Flink StreamingJobGraphGenerator.
+"""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import cloudpickle
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import FunctionNotPicklableError, ProgramError
+from headrace.core.ids import IntermediateDataSetId, JobId, JobVertexId, OperatorId
+from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism
+from headrace.core.shuffle_descriptors import ResultPartitionType
+from headrace.graph.chaining import ChainingRules, is_chainable
+from headrace.graph.function_location import culprit_of, location_of, pickling_failure
+from headrace.graph.job_graph import (
+    ChainEdge,
+    ChainedOperator,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    PartitionerKind,
+    PartitionerSpec,
+    VertexKind,
+)
+from headrace.graph.murmur3 import murmur3_128
+from headrace.graph.operator_ids import operator_ids
+from headrace.graph.plan_json import plan_json
+from headrace.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+
+
+class RuntimeExecutionMode(enum.Enum):
+    """How a job is to run. Values are PyFlink's. Source: Flink RuntimeExecutionMode."""
+
+    STREAMING = 0
+    BATCH = 1
+    AUTOMATIC = 2
+
+
+RUNTIME_MODE: Final = ConfigOption(
+    "execution.runtime-mode",
+    str,
+    default=RuntimeExecutionMode.STREAMING.name,
+    doc="STREAMING, BATCH or AUTOMATIC (BATCH where every source is bounded).",
+)
+AUTO_GENERATE_UIDS: Final = ConfigOption(
+    "pipeline.auto-generate-uids",
+    bool,
+    default=True,
+    doc="Whether operators without a uid get an id from the program's structure; if not, every one needs a uid.",
+)
+
+
+def generate_job_graph(stream_graph: StreamGraph, job_id: JobId, settings: Settings) -> JobGraph:
+    """Make the graph that is submitted. ProgramError says what is wrong with the program."""
+    check_stream_graph(stream_graph, settings)
+    ids = operator_ids(stream_graph)
+    chains = build_chains(stream_graph, ChainingRules.from_settings(settings))
+    vertices = tuple(_vertex(stream_graph, chain, ids) for chain in chains)
+    return JobGraph(
+        job_id=job_id,
+        name=stream_graph.job_name,
+        vertices=vertices,
+        edges=_job_edges(stream_graph, chains, ids),
+        settings=settings.to_dict(),
+        plan_json=plan_json(stream_graph, settings),
+    )
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Nodes that run in one task, `nodes[0]` is the head; `edges` join them."""
+
+    nodes: tuple[StreamNode, ...]
+    edges: tuple[StreamEdge, ...]
+
+    @property
+    def head(self) -> StreamNode:
+        """The node that reads the task's inputs, or the source."""
+        return self.nodes[0]
+
+
+def build_chains(graph: StreamGraph, rules: ChainingRules) -> tuple[Chain, ...]:
+    """Cut the graph into chains, in topological order of their heads; every node is in exactly one."""
+    chained = {edge.target_id: edge for edge in graph.edges if is_chainable(graph, edge, rules)}
+    head_of: dict[int, int] = {}
+    members: dict[int, list[StreamNode]] = {}
+    for node in graph.topological_order():
+        edge = chained.get(node.node_id)
+        head = node.node_id if edge is None else head_of[edge.source_id]
+        head_of[node.node_id] = head
+        members.setdefault(head, []).append(node)
+    return tuple(
+        Chain(
+            tuple(nodes),
+            tuple(chained[node.node_id] for node in nodes[1:]),
+        )
+        for nodes in members.values()
+    )
+
+
+def check_stream_graph(graph: StreamGraph, settings: Settings) -> None:
+    """Raise ProgramError for what no cluster could run."""
+    check_program(graph, settings)
+    for node in graph.nodes:
+        limit = node.max_parallelism or default_max_parallelism(node.parallelism)
+        if not 1 <= node.parallelism <= limit <= MAX_PARALLELISM_LIMIT:
+            raise ProgramError(
+                f"operator '{node.display_name}' has parallelism {node.parallelism} and max parallelism {limit}: "
+                f"needed is 1 <= parallelism <= max parallelism <= {MAX_PARALLELISM_LIMIT}"
+            )
+    for edge in graph.edges:
+        source, target = graph.node(edge.source_id), graph.node(edge.target_id)
+        forward = edge.partitioning.kind is PartitionerKind.FORWARD
+        if forward and source.parallelism != target.parallelism:
+            raise ProgramError(
+                f"forward() from '{source.display_name}' (parallelism {source.parallelism}) to "
+                f"'{target.display_name}' (parallelism {target.parallelism}) needs equal parallelism; "
+                "use rebalance() or rescale() instead"
+            )
+
+
+def check_program(graph: StreamGraph, settings: Settings) -> None:
+    """Raise ProgramError for what is wrong at any parallelism: known before an executor is asked for its slots."""
+    if not graph.nodes:
+        raise ProgramError("No operators defined in streaming topology. Cannot execute.")
+    _check_runtime_mode(graph, settings)
+    for node in graph.nodes:
+        if not settings.get_option(AUTO_GENERATE_UIDS) and not (node.uid or node.uid_hash):
+            raise ProgramError(
+                f"operator '{node.display_name}' has no uid, and automatic ones are switched off "
+                f"({AUTO_GENERATE_UIDS.key}): call uid('...') on it"
+            )
+
+
+def _check_runtime_mode(graph: StreamGraph, settings: Settings) -> None:
+    text = settings.get_option(RUNTIME_MODE).upper()
+    if text not in RuntimeExecutionMode.__members__:
+        raise ProgramError(
+            f"'{text}' is no runtime mode: {', '.join(RuntimeExecutionMode.__members__)}"
+        )
+    is_bounded = all(node.is_bounded for node in graph.nodes)
+    if text == RuntimeExecutionMode.BATCH.name and not is_bounded:
+        unbounded = next(node for node in graph.nodes if not node.is_bounded)
+        raise ProgramError(
+            f"BATCH mode needs bounded sources, but '{unbounded.display_name}' has no end"
+        )
+    if text == RuntimeExecutionMode.BATCH.name or (
+        text == RuntimeExecutionMode.AUTOMATIC.name and is_bounded
+    ):
+        raise ProgramError(
+            f"execution.runtime-mode {text} would run this job in BATCH mode, which is not there yet; "
+            "in STREAMING mode a bounded job gives the same final results"
+        )
+
+
+def _vertex(graph: StreamGraph, chain: Chain, ids: dict[int, OperatorId]) -> JobVertex:
+    head = chain.head
+    input_count = len({edge.input_number for edge in graph.edges_into(head.node_id)})
+    kinds = (VertexKind.SOURCE, VertexKind.ONE_INPUT, VertexKind.TWO_INPUT)
+    return JobVertex(
+        vertex_id=JobVertexId(ids[head.node_id].value),
+        name=_chain_name(chain, head),
+        kind=kinds[input_count],
+        parallelism=head.parallelism,
+        max_parallelism=_max_parallelism(chain),
+        slot_sharing_group=head.slot_sharing_group,
+        operators=tuple(_chained_operator(node, ids) for node in chain.nodes),
+        chain_edges=tuple(
+            ChainEdge(ids[edge.source_id], ids[edge.target_id], edge.side_output_tag)
+            for edge in chain.edges
+        ),
+    )
+
+
+def _max_parallelism(chain: Chain) -> int:
+    # The head decides, as in Flink; where it says nothing, the first of its chain that does.
+    stated = (node.max_parallelism for node in chain.nodes if node.max_parallelism is not None)
+    return next(stated, default_max_parallelism(chain.head.parallelism))
+
+
+def _chain_name(chain: Chain, node: StreamNode) -> str:
+    """`A -> B`, and `A -> (B, C -> D)` where a chain branches."""
+    ids = {edge.target_id for edge in chain.edges if edge.source_id == node.node_id}
+    followers = [_chain_name(chain, n) for n in chain.nodes if n.node_id in ids]
+    if not followers:
+        return node.display_name
+    if len(followers) == 1:
+        return f"{node.display_name} -> {followers[0]}"
+    return f"{node.display_name} -> ({', '.join(followers)})"
+
+
+def _chained_operator(node: StreamNode, ids: dict[int, OperatorId]) -> ChainedOperator:
+    coordinator, coordinator_payload = node.spec.coordinator() or ("", b"")
+    return ChainedOperator(
+        operator_id=ids[node.node_id],
+        name=node.display_name,
+        kind=node.spec.kind,
+        payload=_pickle(node.spec, node.display_name, node.spec.user_functions()),
+        types_payload=_pickle(node.types, node.display_name, ()),
+        uid=node.uid,
+        description=node.description,
+        coordinator=coordinator,
+        coordinator_payload=coordinator_payload,
+    )
+
+
+def _job_edges(
+    graph: StreamGraph, chains: Sequence[Chain], ids: dict[int, OperatorId]
+) -> tuple[JobEdge, ...]:
+    chain_of = {node.node_id: chain for chain in chains for node in chain.nodes}
+    inside = {id(edge) for chain in chains for edge in chain.edges}
+    found: list[JobEdge] = []
+    # Two edges may join the same operators (a stream united with itself), so each has an ordinal.
+    ordinals: dict[tuple[int, int, int, str | None], int] = {}
+    for chain in chains:
+        for edge in graph.edges_into(chain.head.node_id):
+            if id(edge) in inside:
+                continue
+            place = (edge.source_id, edge.target_id, edge.input_number, edge.side_output_tag)
+            ordinal = ordinals[place] = ordinals.get(place, -1) + 1
+            producer = chain_of[edge.source_id].head
+            found.append(
+                JobEdge(
+                    data_set_id=_data_set_id(edge, ordinal, ids),
+                    source_vertex_id=JobVertexId(ids[producer.node_id].value),
+                    source_operator_id=ids[edge.source_id],
+                    target_vertex_id=JobVertexId(ids[chain.head.node_id].value),
+                    target_operator_id=ids[edge.target_id],
+                    input_number=edge.input_number,
+                    partitioner=_partitioner_spec(graph, edge),
+                    result_type=ResultPartitionType.PIPELINED_BOUNDED,
+                    buffer_timeout_ms=edge.buffer_timeout_ms,
+                    side_output_tag=edge.side_output_tag,
+                )
+            )
+    return tuple(found)
+
+
+def _data_set_id(
+    edge: StreamEdge, ordinal: int, ids: dict[int, OperatorId]
+) -> IntermediateDataSetId:
+    place = f"{edge.input_number}:{ordinal}:{edge.side_output_tag or ''}"
+    source, target = ids[edge.source_id].value, ids[edge.target_id].value
+    return IntermediateDataSetId(murmur3_128(source + target + place.encode()))
+
+
+def _partitioner_spec(graph: StreamGraph, edge: StreamEdge) -> PartitionerSpec:
+    if edge.partitioning.custom is None:
+        return PartitionerSpec(edge.partitioning.kind)
+    name = graph.node(edge.source_id).display_name
+    custom = edge.partitioning.custom
+    payload = _pickle(custom, f"{name} (partition_custom)", custom)
+    return PartitionerSpec(edge.partitioning.kind, payload)
+
+
+def _pickle(value: object, operator_name: str, functions: Sequence[Any]) -> bytes:
+    try:
+        payload: bytes = cloudpickle.dumps(value)
+    except Exception as error:  # pickling runs user code: __reduce__, __getstate__
+        raise _not_picklable(error, operator_name, functions) from error
+    return payload
+
+
+def _not_picklable(
+    error: Exception, operator_name: str, functions: Sequence[Any]
+) -> FunctionNotPicklableError:
+    for function in functions:
+        failure = pickling_failure(function)
+        if failure is not None:
+            culprit = culprit_of(function)
+            reason = f"{failure} (captured {culprit})" if culprit else str(failure)
+            return FunctionNotPicklableError(operator_name, location_of(function), reason)
+    return FunctionNotPicklableError(operator_name, "unknown location", str(error))

@@ -1,0 +1,94 @@
+"""Options of one program: parallelism, name, watermarks, buffer timeout. Old spellings are accepted beside the new.
+
+Source: Flink PipelineOptions, ExecutionOptions, CoreOptions.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from headrace.core.config import ConfigOption
+
+DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
+GLOBAL_JOB_PARAMETERS_PREFIX: Final = "pipeline.global-job-parameters."
+"""Each global job parameter is one setting under this prefix."""
+
+PARALLELISM: Final = ConfigOption(
+    "parallelism.default",
+    int,
+    default=-1,
+    doc="Parallelism of operators that set none; -1 leaves it to the executor (its number of slots).",
+)
+MAX_PARALLELISM: Final = ConfigOption(
+    "pipeline.max-parallelism",
+    int,
+    default=-1,
+    doc="Number of key groups, 1..32768; -1 derives it from each operator's parallelism.",
+)
+PIPELINE_NAME: Final = ConfigOption(
+    "pipeline.name", str, default="", doc="Name of the job where execute() is given none."
+)
+AUTO_WATERMARK_INTERVAL: Final = ConfigOption(
+    "pipeline.auto-watermark-interval",
+    timedelta,
+    default=timedelta(milliseconds=200),
+    doc="Time between two periodic watermarks; 0 switches them off.",
+)
+OBJECT_REUSE: Final = ConfigOption(
+    "pipeline.object-reuse",
+    bool,
+    default=False,
+    doc="Accepted for Flink's sake: records are never copied between chained operators here.",
+)
+BUFFER_TIMEOUT_ENABLED: Final = ConfigOption(
+    "execution.buffer-timeout.enabled",
+    bool,
+    default=True,
+    doc="Whether partly filled buffers are sent after the interval.",
+)
+BUFFER_TIMEOUT: Final = ConfigOption(
+    "execution.buffer-timeout.interval",
+    timedelta,
+    default=timedelta(milliseconds=100),
+    doc="Longest wait before a partly filled buffer is sent; 0 sends after every record, -1 only full ones.",
+    deprecated_keys=("execution.buffer-timeout",),
+)
+PYTHON_FILES: Final = ConfigOption(
+    "python.files",
+    str,
+    default="",
+    doc="Files, packages or archives, separated by commas, put on the import path of client and workers.",
+)
+PYTHON_REQUIREMENTS: Final = ConfigOption(
+    "python.requirements",
+    str,
+    default="",
+    doc="A requirements file for the workers, or `file#cache folder`.",
+)
+PYTHON_ARCHIVES: Final = ConfigOption(
+    "python.archives",
+    str,
+    default="",
+    doc="Archives, separated by commas, unpacked into the workers' working folder; `path#name` names the folder.",
+)
+PYTHON_EXECUTABLE: Final = ConfigOption(
+    "python.executable", str, default="python", doc="Interpreter of the workers."
+)
+TASK_CANCELLATION_INTERVAL: Final = ConfigOption(
+    "task.cancellation.interval",
+    timedelta,
+    default=timedelta(seconds=30),
+    doc="Time between two attempts to interrupt a task that is being cancelled.",
+)
+TASK_CANCELLATION_TIMEOUT: Final = ConfigOption(
+    "task.cancellation.timeout",
+    timedelta,
+    default=timedelta(minutes=3),
+    doc="Time after which a TaskManager whose task does not end is given up.",
+)
+
+
+def global_job_parameters(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the job parameters that functions read, from a job's settings."""
+    prefix = GLOBAL_JOB_PARAMETERS_PREFIX
+    return {key[len(prefix) :]: value for key, value in settings.items() if key.startswith(prefix)}
