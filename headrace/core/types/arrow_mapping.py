@@ -79,7 +79,10 @@ def rows_to_columns(rows: Sequence[Any], type_info: TypeInformation) -> list[pa.
         arrays = codec.encode_fields(rows)
     except Exception as error:
         # User classes may raise anything while they are pickled; the search finds out which row it was.
-        raise _misfit(rows, type_info, codec) or error from error
+        misfit = _misfit(rows, type_info, codec)
+        if misfit is None:
+            raise
+        raise misfit from error
     if isinstance(type_info, RowTypeInfo):
         kinds = row_kinds(rows)
         if kinds is not None:
