@@ -52,12 +52,13 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
 
 
 class VertexDetails(msgspec.Struct, frozen=True):
-    """One vertex: subtasks, and metrics summed (counts) or combined (rates, watermark minimum) over them."""
+    """One vertex: subtasks, and metrics summed (counts) or combined (shares of time, watermark minimum) over them."""
 
     vertex_id: JobVertexId
     name: str
     parallelism: int
     subtasks: tuple[SubtaskDetails, ...]
+    metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
 
 
 class JobDetails(msgspec.Struct, frozen=True):
@@ -123,9 +124,17 @@ class JobMasterGateway(Protocol):
         ...
 
     async def send_operator_event_to_coordinator(
-        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
+        self,
+        attempt_id: ExecutionAttemptId,
+        operator_id: OperatorId,
+        sequence_number: int,
+        payload: bytes,
     ) -> Acknowledge:
-        """Deliver an operator's event to its coordinator."""
+        """Deliver an operator's event to its coordinator.
+
+        Events of one operator of one attempt are numbered from 0, so that a repeated one is delivered once. A
+        coordinator that is full refuses: the same event is to be sent again.
+        """
         ...
 
     async def fetch_collected_results(

@@ -1,0 +1,49 @@
+"""Errors as text on their way to the client: the first line names cause, operator and the user's file and line."""
+
+import traceback
+
+from headrace.core.errors import ErrorDomain, HeadraceError, RemoteError, UserCodeError
+from headrace.gateways.messages import ErrorInfo
+
+
+def error_info_of(error: BaseException, where: str = "") -> ErrorInfo:
+    """Return what may be told of `error`; `where` (a task or operator) is added unless the error names one."""
+    if isinstance(error, UserCodeError):
+        # The text of a user's exception may have many lines; its place belongs on the first one.
+        cause, _, _ = error.cause_text.partition("\n")
+        first = (
+            f"{error.cause_type}: {cause} (in operator '{error.operator_name}', {error.location})"
+        )
+        return ErrorInfo(
+            type(error).__name__,
+            first,
+            error.domain.name,
+            error.recoverable,
+            error.remote_traceback,
+        )
+    trace = "".join(traceback.format_exception(error))
+    if isinstance(error, RemoteError):
+        name, text, trace = error.class_name, str(error).partition("\n")[0], error.remote_traceback
+        return ErrorInfo(name, _located(text, where), error.domain.name, error.recoverable, trace)
+    if isinstance(error, HeadraceError):
+        first, _, rest = str(error).partition("\n")
+        text = _located(first, where) + (f"\n{rest}" if rest else "")
+        return ErrorInfo(type(error).__name__, text, error.domain.name, error.recoverable, trace)
+    first = _located(f"{type(error).__name__}: {error}".partition("\n")[0], where)
+    return ErrorInfo(type(error).__name__, first, ErrorDomain.INTERNAL.name, True, trace)
+
+
+def first_line(info: ErrorInfo) -> str:
+    """The one line that says it."""
+    return info.text.partition("\n")[0]
+
+
+def full_text(info: ErrorInfo) -> str:
+    """The line, then whatever else is known."""
+    if not info.remote_traceback or info.remote_traceback in info.text:
+        return info.text
+    return f"{info.text}\n\n{info.remote_traceback.rstrip()}"
+
+
+def _located(text: str, where: str) -> str:
+    return f"{text} (in {where})" if where and where not in text else text

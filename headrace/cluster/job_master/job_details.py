@@ -1,0 +1,102 @@
+"""What people and clients see of a job: details per vertex and subtask, and metrics combined over subtasks. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from headrace.cluster.job_master.executions import Execution
+from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.core.ids import ExecutionVertexId
+from headrace.core.lifecycle import JobStatus
+from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+from headrace.gateways.messages import ErrorInfo
+
+
+def describe_job(scheduler: Scheduler, explanation: str = "") -> JobDetails:
+    """The job as it stands; `explanation` says what it waits for."""
+    graph = scheduler.graph
+    vertices: list[VertexDetails] = []
+    for vertex in graph.vertices:
+        subtasks = tuple(
+            _subtask(scheduler.executions.current(ExecutionVertexId(vertex.vertex_id, index)))
+            for index in range(vertex.parallelism)
+        )
+        vertices.append(
+            VertexDetails(
+                vertex.vertex_id,
+                vertex.name,
+                vertex.parallelism,
+                subtasks,
+                combine_metrics(subtask.metrics for subtask in subtasks),
+            )
+        )
+    return JobDetails(
+        graph.job_id,
+        graph.name,
+        scheduler.status,
+        dict(scheduler.status_timestamps_ms),
+        tuple(vertices),
+        failure_of(scheduler),
+        explanation,
+    )
+
+
+def result_of(scheduler: Scheduler) -> JobResult:
+    """How the job ended; only once it has."""
+    times = scheduler.status_timestamps_ms
+    started_ms = times[JobStatus.CREATED.name]
+    return JobResult(
+        scheduler.graph.job_id,
+        scheduler.graph.name,
+        scheduler.status,
+        max(times.values()) - started_ms,
+        _accumulators(scheduler),
+        failure_of(scheduler),
+    )
+
+
+def failure_of(scheduler: Scheduler) -> ErrorInfo | None:
+    """The cause that people should read: of a job that fails, has failed or restarts."""
+    cause = scheduler.history.cause
+    if cause is None or scheduler.status not in (
+        JobStatus.FAILING,
+        JobStatus.FAILED,
+        JobStatus.RESTARTING,
+    ):
+        return None
+    return cause.error
+
+
+def combine_metrics(values: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Sum what is counted, average shares of time, and take minima and maxima where the name says so."""
+    collected: dict[str, list[float]] = {}
+    for metrics in values:
+        for name, value in metrics.items():
+            collected.setdefault(name, []).append(value)
+    return {name: _combine(name, found) for name, found in collected.items()}
+
+
+def _combine(name: str, values: list[float]) -> float:
+    last = name.rpartition(".")[2]
+    if last.endswith("Watermark") or last.endswith("_min"):
+        return min(values)
+    if last.endswith("_max"):
+        return max(values)
+    if last.endswith(("TimeMsPerSecond", "_mean", "_p50", "_p95", "_p99")):
+        return sum(values) / len(values)
+    return sum(values)
+
+
+def _subtask(execution: Execution) -> SubtaskDetails:
+    return SubtaskDetails(
+        execution.attempt_id.subtask_index,
+        execution.attempt_id.attempt_number,
+        execution.state,
+        None if execution.slot is None else execution.slot.resource_id,
+        dict(execution.metrics),
+    )
+
+
+def _accumulators(scheduler: Scheduler) -> dict[str, float]:
+    """Metrics of operators (`<operator>.<metric>`), combined over all subtasks."""
+    combined = combine_metrics(execution.metrics for execution in scheduler.executions)
+    return {name: value for name, value in combined.items() if "." in name}

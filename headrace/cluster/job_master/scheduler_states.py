@@ -1,0 +1,268 @@
+"""What a job does between its submission and its end: one small class per state, whose handlers return the next one.
+
+    Created -> WaitingForSlots -> Executing -> Finishing -> Ended(FINISHED)
+                  ^   | failure      | failure    | a commit failed
+                  |   v              v            v
+                Restarting <-- or --> Failing -> Ended(FAILED)
+    a user's cancel from anywhere: Cancelling -> Ended(CANCELED)
+
+States decide; what they cause happens through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
+"""
+
+from typing import Protocol
+
+from headrace.cluster.job_master.executions import Execution, Executions
+from headrace.cluster.job_master.failover import Failure
+from headrace.cluster.job_master.slot_pool import PhysicalSlot
+from headrace.core.lifecycle import ExecutionState, JobStatus
+
+
+class SchedulerContext(Protocol):
+    """What a state may look at and cause; nothing of it answers later than by an event to the present state."""
+
+    executions: Executions
+
+    def require_slots(self) -> None:
+        """Declare the job's whole need of slots and start the timer of `slot.request.timeout`."""
+        ...
+
+    def reserve_slots(self) -> tuple[PhysicalSlot, ...] | None:
+        """Reserve a slot for every execution slot sharing group, or none at all."""
+        ...
+
+    def deploy(self, slots: tuple[PhysicalSlot, ...]) -> None:
+        """Submit every execution, producers first."""
+        ...
+
+    def cancel_executions(self) -> None:
+        """Cancel every execution that has not ended."""
+        ...
+
+    def decide_failover(self, failure: Failure) -> float | None:
+        """The pause before a restart, or None where the failure is final. Remembers the failure."""
+        ...
+
+    def refine_failure(self, failure: Failure) -> None:
+        """A later report may name the cause of which the remembered failure was only a consequence."""
+        ...
+
+    def start_backoff_timer(self, delay_ms: float) -> None:
+        """Send `backoff_over` to the state after `delay_ms`."""
+        ...
+
+    def prepare_restart(self) -> None:
+        """New attempts for all subtasks; their slots become free."""
+        ...
+
+    def commit(self) -> None:
+        """Let the coordinators finish; answers with `committed` or `failed`."""
+        ...
+
+
+class SchedulerState:
+    """Base: every event leaves the state as it is, except cancellation and failure."""
+
+    status: JobStatus
+
+    def __init__(self, context: SchedulerContext) -> None:
+        self.context = context
+
+    def enter(self) -> "SchedulerState":
+        """Called once, right after the transition; may lead on at once."""
+        return self
+
+    def slots_changed(self) -> "SchedulerState":
+        """Slots were accepted."""
+        return self
+
+    def execution_ended(self, execution: Execution) -> "SchedulerState":
+        """An execution reached a terminal state that is no failure."""
+        return self
+
+    def backoff_over(self) -> "SchedulerState":
+        """The pause before a restart is over."""
+        return self
+
+    def committed(self) -> "SchedulerState":
+        """All coordinators have finished."""
+        return self
+
+    def failed(self, failure: Failure) -> "SchedulerState":
+        """An execution, a coordinator or the search for slots failed."""
+        delay_ms = self.context.decide_failover(failure)
+        if delay_ms is None:
+            return Failing(self.context)
+        return Restarting(self.context, delay_ms)
+
+    def cancel(self) -> "SchedulerState":
+        """The user wants the job to end."""
+        return Cancelling(self.context)
+
+
+class Created(SchedulerState):
+    """The graph is known, nothing has begun."""
+
+    status = JobStatus.CREATED
+
+    def start(self) -> SchedulerState:
+        """Begin."""
+        return WaitingForSlots(self.context)
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """A coordinator could not be started: final."""
+        self.context.decide_failover(failure)
+        return Failing(self.context)
+
+
+class WaitingForSlots(SchedulerState):
+    """Slots were declared; deployment waits for all of them."""
+
+    status = JobStatus.RUNNING
+
+    def enter(self) -> SchedulerState:
+        """Declare."""
+        self.context.require_slots()
+        return self.slots_changed()
+
+    def slots_changed(self) -> SchedulerState:
+        """Go on once every group has its slot."""
+        slots = self.context.reserve_slots()
+        return self if slots is None else Executing(self.context, slots)
+
+
+class Executing(SchedulerState):
+    """Executions are being deployed or run."""
+
+    status = JobStatus.RUNNING
+
+    def __init__(self, context: SchedulerContext, slots: tuple[PhysicalSlot, ...]) -> None:
+        super().__init__(context)
+        self._slots = slots
+
+    def enter(self) -> SchedulerState:
+        """Deploy."""
+        self.context.deploy(self._slots)
+        return self
+
+    def execution_ended(self, execution: Execution) -> SchedulerState:
+        """The job finishes with its last execution; a cancellation that nobody asked for is a failure."""
+        if execution.state is ExecutionState.CANCELED:
+            return self.failed(Failure.unexpected_cancellation(execution))
+        return Finishing(self.context) if self.context.executions.all_finished else self
+
+
+class Finishing(SchedulerState):
+    """Every execution is FINISHED; coordinators commit."""
+
+    status = JobStatus.RUNNING
+
+    def enter(self) -> SchedulerState:
+        """Commit."""
+        self.context.commit()
+        return self
+
+    def committed(self) -> SchedulerState:
+        """Done."""
+        return Ended(self.context, JobStatus.FINISHED)
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """A failed commit is final: the tasks that could repeat it have ended."""
+        self.context.decide_failover(failure.as_final())
+        return Failing(self.context)
+
+
+class _CancellingExecutions(SchedulerState):
+    """Waits until every execution has ended."""
+
+    def enter(self) -> SchedulerState:
+        """Cancel them."""
+        self.context.cancel_executions()
+        return self._next()
+
+    def execution_ended(self, execution: Execution) -> SchedulerState:
+        """Count down."""
+        return self._next()
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """Executions may still fail; the first failure stays the cause, unless it was only a consequence."""
+        self.context.refine_failure(failure)
+        return self._next()
+
+    def _next(self) -> SchedulerState:
+        return self._after() if self.context.executions.all_ended else self
+
+    def _after(self) -> SchedulerState:
+        raise NotImplementedError
+
+
+class Failing(_CancellingExecutions):
+    """The failure is final; tasks are being cancelled."""
+
+    status = JobStatus.FAILING
+
+    def _after(self) -> SchedulerState:
+        return Ended(self.context, JobStatus.FAILED)
+
+
+class Cancelling(_CancellingExecutions):
+    """The user cancelled; tasks are being cancelled."""
+
+    status = JobStatus.CANCELLING
+
+    def cancel(self) -> SchedulerState:
+        """Once is enough."""
+        return self
+
+    def _after(self) -> SchedulerState:
+        return Ended(self.context, JobStatus.CANCELED)
+
+
+class Restarting(_CancellingExecutions):
+    """Tasks are being cancelled, and the pause runs; both must be over."""
+
+    status = JobStatus.RESTARTING
+
+    def __init__(self, context: SchedulerContext, delay_ms: float) -> None:
+        super().__init__(context)
+        self._delay_ms = delay_ms
+        self._is_backoff_over = False
+
+    def enter(self) -> SchedulerState:
+        """Start the pause, then cancel."""
+        self.context.start_backoff_timer(self._delay_ms)
+        return super().enter()
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """One more failure belongs to the same restart, unless it forbids any."""
+        following = super().failed(failure)
+        if following is self and not failure.error.recoverable:
+            return Failing(self.context)
+        return following
+
+    def backoff_over(self) -> SchedulerState:
+        """The pause is over."""
+        self._is_backoff_over = True
+        return self._next()
+
+    def _after(self) -> SchedulerState:
+        if not self._is_backoff_over:
+            return self
+        self.context.prepare_restart()
+        return WaitingForSlots(self.context)
+
+
+class Ended(SchedulerState):
+    """Nothing follows."""
+
+    def __init__(self, context: SchedulerContext, status: JobStatus) -> None:
+        super().__init__(context)
+        assert status.is_globally_terminal_state()
+        self.status = status
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """Too late."""
+        return self
+
+    def cancel(self) -> SchedulerState:
+        """Too late."""
+        return self

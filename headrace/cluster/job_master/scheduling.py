@@ -1,0 +1,292 @@
+"""Scheduler: feeds events to the job's state and carries out what the state decides, through its JobMaster.
+
+Runs on the JobMaster's main thread; no event may re-enter a handler, so events that arise inside one are queued.
+Source: Flink DefaultScheduler, DefaultExecutionDeployer.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from headrace.cluster.job_master.deployment_plan import describe_task
+from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
+from headrace.cluster.job_master.failover import Failure, FailureHistory
+from headrace.cluster.job_master.restart_strategies import RestartStrategy
+from headrace.cluster.job_master.scheduler_states import (
+    Created,
+    Ended,
+    Finishing,
+    SchedulerState,
+    WaitingForSlots,
+)
+from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
+from headrace.cluster.job_master.slot_sharing import share_slots
+from headrace.core.clock import Clock
+from headrace.core.ids import ExecutionAttemptId, ResourceId
+from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transition
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.messages import ErrorInfo, ExecutionReport, ResourceProfile
+from headrace.gateways.task_executor import TaskDeploymentDescriptor
+from headrace.graph.job_graph import JobGraph
+
+
+class SchedulerShell(Protocol):
+    """What the JobMaster does for its scheduler; every method returns at once."""
+
+    def declare_requirements(self) -> None:
+        """Tell the ResourceManager the pool's whole requirements."""
+        ...
+
+    def start_slot_timer(self) -> None:
+        """Begin to wait for slots, anew."""
+        ...
+
+    def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
+        """Where the data plane of a registered TaskManager is."""
+        ...
+
+    def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
+        """Ask the TaskManager to run the task; answers with `Scheduler.submit_answered`."""
+        ...
+
+    def cancel_task(self, execution: Execution) -> None:
+        """Ask the TaskManager to cancel the task."""
+        ...
+
+    def run_later(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """Run `action` on the main thread after `delay_ms`."""
+        ...
+
+    def commit(self) -> None:
+        """Let the coordinators finish; answers with `Scheduler.committed` or `Scheduler.fail_job`."""
+        ...
+
+    def execution_changed(self, execution: Execution) -> None:
+        """An execution changed its state."""
+        ...
+
+    def status_changed(self, status: JobStatus) -> None:
+        """The job changed its status; for a terminal one, release everything."""
+        ...
+
+
+class Scheduler:
+    """One job's executions, slots and state. Implements SchedulerContext."""
+
+    def __init__(
+        self, graph: JobGraph, strategy: RestartStrategy, shell: SchedulerShell, clock: Clock
+    ) -> None:
+        self.graph = graph
+        self.clock = clock
+        self.pool = SlotPool()
+        self.history = FailureHistory(strategy)
+        self.executions = Executions(graph, clock.now_ms())
+        self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
+        self._groups = share_slots(graph)
+        self._shell = shell
+        self._created = Created(self)
+        self._state: SchedulerState = self._created
+        # Raised with every deployment: an answer that belongs to an older one changes nothing.
+        self._version = 0
+        self._events: deque[Callable[[SchedulerState], SchedulerState]] = deque()
+        self._is_handling = False
+
+    @property
+    def status(self) -> JobStatus:
+        """The job's status."""
+        return self._state.status
+
+    @property
+    def is_waiting_for_slots(self) -> bool:
+        """Whether nothing is deployed for want of slots."""
+        return isinstance(self._state, WaitingForSlots)
+
+    @property
+    def slot_count(self) -> int:
+        """How many slots the job needs."""
+        return len(self._groups)
+
+    # Events
+
+    def start(self) -> None:
+        """Begin."""
+        self._handle(lambda state: self._created.start() if state is self._created else state)
+
+    def slots_changed(self) -> None:
+        """Slots were accepted."""
+        self._handle(lambda state: state.slots_changed())
+
+    def report(self, report: ExecutionReport) -> ReportVerdict:
+        """A TaskManager reported a task's state."""
+        verdict = self.executions.report(report, self.clock.now_ms())
+        execution = self.executions.find(report.attempt_id)
+        if verdict is ReportVerdict.APPLIED and execution is not None:
+            self._changed(execution)
+        return verdict
+
+    def submit_answered(self, attempt_id: ExecutionAttemptId, error: ErrorInfo | None) -> None:
+        """The TaskManager took the task, or the request failed."""
+        execution = self.executions.find(attempt_id)
+        if execution is None:
+            return
+        execution.is_submit_pending = False
+        if error is not None:
+            self.lose(execution, error)
+
+    def lose(self, execution: Execution, error: ErrorInfo) -> None:
+        """The execution cannot go on where it was."""
+        if not execution.state.is_terminal:
+            self.executions.lose(execution, error, self.clock.now_ms())
+            self._changed(execution)
+
+    def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
+        """A TaskManager is gone, with all its slots."""
+        lost = self.executions.on_task_manager(resource_id)
+        self.pool.fail_task_manager(resource_id)
+        for execution in lost:
+            self.lose(execution, error)
+
+    def fail_job(self, failure: Failure) -> None:
+        """The job as a whole failed."""
+        self._handle(lambda state: state.failed(failure))
+
+    def fail_waiting_for_slots(self, failure: Failure) -> None:
+        """The slots will not come; without effect once they have."""
+        self._handle(
+            lambda state: state.failed(failure) if isinstance(state, WaitingForSlots) else state
+        )
+
+    def committed(self) -> None:
+        """The coordinators have finished."""
+        self._handle(lambda state: state.committed())
+
+    def cancel(self) -> None:
+        """The user wants the job to end."""
+        self._handle(lambda state: state.cancel())
+
+    # SchedulerContext
+
+    def require_slots(self) -> None:
+        """See SchedulerContext."""
+        for execution in self.executions:
+            self._become(execution, ExecutionState.SCHEDULED)
+        # Every group takes any slot until slot sharing groups can declare a profile.
+        self.pool.require([ResourceProfile() for _ in self._groups])
+        self._shell.declare_requirements()
+        self._shell.start_slot_timer()
+
+    def reserve_slots(self) -> tuple[PhysicalSlot, ...] | None:
+        """See SchedulerContext."""
+        return self.pool.reserve_all()
+
+    def deploy(self, slots: tuple[PhysicalSlot, ...]) -> None:
+        """See SchedulerContext."""
+        self._version += 1
+        for group, slot in zip(self._groups, slots, strict=True):
+            for subtask in group.execution_vertices:
+                self.executions.current(subtask).slot = slot
+        descriptors = [
+            (
+                execution,
+                describe_task(self.graph, self.executions, execution, self._shell.location_of),
+            )
+            for execution in self.executions
+        ]
+        for execution, descriptor in descriptors:
+            self._become(execution, ExecutionState.DEPLOYING)
+            execution.is_submit_pending = True
+            self._shell.submit_task(execution, descriptor)
+
+    def cancel_executions(self) -> None:
+        """See SchedulerContext."""
+        now_ms = self.clock.now_ms()
+        for execution in self.executions:
+            before = execution.state
+            if self.executions.cancel(execution, now_ms):
+                self._shell.cancel_task(execution)
+            if execution.state is not before:
+                self._shell.execution_changed(execution)
+
+    def decide_failover(self, failure: Failure) -> float | None:
+        """See SchedulerContext."""
+        return self.history.decide(failure, self.clock.monotonic_ns() / 1e6)
+
+    def refine_failure(self, failure: Failure) -> None:
+        """See SchedulerContext."""
+        self.history.refine(failure)
+
+    def start_backoff_timer(self, delay_ms: float) -> None:
+        """See SchedulerContext."""
+        version = self._version
+
+        def is_over() -> None:
+            if version == self._version:
+                self._handle(lambda state: state.backoff_over())
+
+        self._shell.run_later(delay_ms, is_over)
+
+    def prepare_restart(self) -> None:
+        """See SchedulerContext."""
+        self._version += 1
+        self.executions.reset(self.clock.now_ms())
+        self.pool.release_reservations(self.clock.monotonic_ns() / 1e6)
+
+    def commit(self) -> None:
+        """See SchedulerContext."""
+        self._shell.commit()
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether every task has FINISHED and the coordinators have not."""
+        return isinstance(self._state, Finishing)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the job has reached its last status."""
+        return isinstance(self._state, Ended)
+
+    # Machinery
+
+    def _changed(self, execution: Execution) -> None:
+        self._shell.execution_changed(execution)
+        if not execution.state.is_terminal:
+            return
+        if execution.state is ExecutionState.FAILED:
+            self._handle(lambda state: state.failed(_failure_of(execution)))
+            return
+        if execution.error is not None:
+            # It failed while it was being cancelled: perhaps this is what the others suffered from.
+            self.history.refine(_failure_of(execution))
+        self._handle(lambda state: state.execution_ended(execution))
+
+    def _become(self, execution: Execution, state: ExecutionState) -> None:
+        execution.become(state, self.clock.now_ms())
+        self._shell.execution_changed(execution)
+
+    def _handle(self, event: Callable[[SchedulerState], SchedulerState]) -> None:
+        self._events.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._events:
+                self._transition(self._events.popleft()(self._state))
+        finally:
+            self._is_handling = False
+
+    def _transition(self, following: SchedulerState) -> None:
+        while following is not self._state:
+            before = self._state.status
+            self._state = following
+            if following.status is not before:
+                check_job_transition(before, following.status)
+                self.status_timestamps_ms[following.status.name] = self.clock.now_ms()
+                self._shell.status_changed(following.status)
+            following = following.enter()
+
+
+def _failure_of(execution: Execution) -> Failure:
+    error = execution.error or ErrorInfo(
+        "UnknownError", f"task {execution.attempt_id} failed and gave no reason", "INTERNAL", True
+    )
+    return Failure(error, execution.attempt_id)

@@ -1,0 +1,142 @@
+"""SlotPool: the slots that one job has, wants and returns. Pure; times are monotonic milliseconds.
+
+A slot is FREE (accepted, nobody in it) or RESERVED (for one execution slot sharing group). What the job wants is a
+count per profile, always told as a whole. Source: Flink DefaultDeclarativeSlotPool, DeclarativeSlotPoolBridge.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.core.ids import AllocationId, ResourceId
+from headrace.gateways.messages import ResourceProfile, SlotOffer
+from headrace.gateways.resource_manager import ResourceRequirement
+
+
+@dataclass(frozen=True)
+class PhysicalSlot:
+    """An accepted slot and where it is."""
+
+    allocation_id: AllocationId
+    resource_id: ResourceId
+    slot_index: int
+    profile: ResourceProfile
+
+
+@dataclass
+class _Held:
+    slot: PhysicalSlot
+    is_reserved: bool
+    free_since_ms: float
+
+
+class SlotPool:
+    """Slots of one job. `requirements` is what must be declared to the ResourceManager."""
+
+    def __init__(self) -> None:
+        self._required: tuple[ResourceProfile, ...] = ()
+        self._held: dict[AllocationId, _Held] = {}
+
+    def require(self, profiles: Sequence[ResourceProfile]) -> None:
+        """Want one slot for each of `profiles`, in place of what was wanted before."""
+        self._required = tuple(profiles)
+
+    @property
+    def requirements(self) -> tuple[ResourceRequirement, ...]:
+        """The whole set, slots of equal profile counted together."""
+        counts: dict[ResourceProfile, int] = {}
+        for profile in self._required:
+            counts[profile] = counts.get(profile, 0) + 1
+        return tuple(ResourceRequirement(profile, count) for profile, count in counts.items())
+
+    @property
+    def missing_count(self) -> int:
+        """How many of the wanted slots nobody has offered yet."""
+        return len(self._unfulfilled())
+
+    def offer(
+        self, resource_id: ResourceId, offers: Iterable[SlotOffer], now_ms: float
+    ) -> tuple[AllocationId, ...]:
+        """Take the slots that serve an unfulfilled want; those held already are accepted again."""
+        accepted: list[AllocationId] = []
+        for offer in offers:
+            held = self._held.get(offer.allocation_id)
+            if held is not None:
+                if held.slot.resource_id == resource_id:
+                    accepted.append(offer.allocation_id)
+                continue
+            if any(offer.profile.matches(profile) for profile in self._unfulfilled()):
+                slot = PhysicalSlot(
+                    offer.allocation_id, resource_id, offer.slot_index, offer.profile
+                )
+                self._held[offer.allocation_id] = _Held(slot, False, now_ms)
+                accepted.append(offer.allocation_id)
+        return tuple(accepted)
+
+    def reserve_all(self) -> tuple[PhysicalSlot, ...] | None:
+        """Reserve one slot for each want, in the order of `require`; None, and nothing reserved, if one is missing."""
+        free = [held for held in self._held.values() if not held.is_reserved]
+        chosen: list[_Held] = []
+        for profile in self._required:
+            fitting = [h for h in free if h not in chosen and h.slot.profile.matches(profile)]
+            if not fitting:
+                return None
+            chosen.append(
+                min(fitting, key=lambda h: (h.slot.profile.cpu_cores, h.slot.profile.memory_bytes))
+            )
+        for held in chosen:
+            held.is_reserved = True
+        return tuple(held.slot for held in chosen)
+
+    def release_reservations(self, now_ms: float) -> None:
+        """Nobody is in the slots any more; they stay with the job."""
+        for held in self._held.values():
+            if held.is_reserved:
+                held.is_reserved = False
+                held.free_since_ms = now_ms
+
+    def fail_slot(self, allocation_id: AllocationId) -> PhysicalSlot | None:
+        """The slot is gone; returns it where it was held."""
+        held = self._held.pop(allocation_id, None)
+        return None if held is None else held.slot
+
+    def fail_task_manager(self, resource_id: ResourceId) -> tuple[PhysicalSlot, ...]:
+        """All slots of a TaskManager are gone."""
+        lost = tuple(slot for slot in self.slots if slot.resource_id == resource_id)
+        for slot in lost:
+            del self._held[slot.allocation_id]
+        return lost
+
+    def take_idle(self, now_ms: float, timeout_ms: float) -> tuple[PhysicalSlot, ...]:
+        """Remove and return slots that were free for `timeout_ms` and that no want needs."""
+        wanted = len(self._required)
+        idle: list[PhysicalSlot] = []
+        for allocation_id, held in list(self._held.items()):
+            if len(self._held) <= wanted:
+                break
+            if not held.is_reserved and now_ms - held.free_since_ms >= timeout_ms:
+                idle.append(held.slot)
+                del self._held[allocation_id]
+        return tuple(idle)
+
+    @property
+    def slots(self) -> tuple[PhysicalSlot, ...]:
+        """Every slot held."""
+        return tuple(held.slot for held in self._held.values())
+
+    def allocations_on(self, resource_id: ResourceId) -> tuple[AllocationId, ...]:
+        """Slots held on one TaskManager."""
+        return tuple(slot.allocation_id for slot in self.slots if slot.resource_id == resource_id)
+
+    def _unfulfilled(self) -> list[ResourceProfile]:
+        """Wants, largest first, that no held slot serves."""
+        profiles = [held.slot.profile for held in self._held.values()]
+        unfulfilled: list[ResourceProfile] = []
+        for wanted in sorted(
+            self._required, key=lambda p: (p.cpu_cores, p.memory_bytes), reverse=True
+        ):
+            serving = next((p for p in profiles if p.matches(wanted)), None)
+            if serving is None:
+                unfulfilled.append(wanted)
+            else:
+                profiles.remove(serving)
+        return unfulfilled

@@ -1,0 +1,258 @@
+"""SlotMatching: who has which slot, and which free slot serves which job's need. Pure.
+
+    FREE --matched--> PENDING --TaskManager accepted--> ALLOCATED
+      ^                  | refused, timed out               | freed, or reported empty
+      +------------------+----------------------------------+
+
+Requirements are whole sets: what a job declares replaces what it declared before.
+Source: Flink FineGrainedSlotManager, DefaultResourceAllocationStrategy, DefaultSlotStatusSyncer.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from headrace.core.ids import AllocationId, JobId, ResourceId
+from headrace.gateways.messages import ResourceProfile, SlotStatus
+from headrace.gateways.resource_manager import ResourceRequirement
+
+
+class SlotState(enum.Enum):
+    """What the ResourceManager believes of a slot."""
+
+    FREE = "FREE"
+    PENDING = "PENDING"
+    ALLOCATED = "ALLOCATED"
+
+
+# Events
+
+
+@dataclass(frozen=True)
+class RequirementsDeclared:
+    """The whole of what a job needs; empty when it needs nothing more."""
+
+    job_id: JobId
+    requirements: tuple[ResourceRequirement, ...]
+
+
+@dataclass(frozen=True)
+class TaskManagerAdded:
+    """A TaskManager registered and reported its slots."""
+
+    resource_id: ResourceId
+    slots: tuple[SlotStatus, ...]
+
+
+@dataclass(frozen=True)
+class TaskManagerRemoved:
+    """A TaskManager is gone or must not be used any more."""
+
+    resource_id: ResourceId
+
+
+@dataclass(frozen=True)
+class SlotsReported:
+    """A heartbeat said how the slots of a TaskManager really stand."""
+
+    resource_id: ResourceId
+    slots: tuple[SlotStatus, ...]
+
+
+@dataclass(frozen=True)
+class SlotFreed:
+    """The TaskManager gave up an allocation."""
+
+    resource_id: ResourceId
+    allocation_id: AllocationId
+
+
+@dataclass(frozen=True)
+class AllocationAnswered:
+    """The TaskManager accepted the slot request, refused it or did not answer."""
+
+    resource_id: ResourceId
+    allocation_id: AllocationId
+    is_accepted: bool
+
+
+SlotEvent = (
+    RequirementsDeclared
+    | TaskManagerAdded
+    | TaskManagerRemoved
+    | SlotsReported
+    | SlotFreed
+    | AllocationAnswered
+)
+
+
+@dataclass(frozen=True)
+class AllocateSlot:
+    """The only action: ask the TaskManager to reserve the slot for the job."""
+
+    resource_id: ResourceId
+    slot_index: int
+    job_id: JobId
+    allocation_id: AllocationId
+    profile: ResourceProfile
+
+
+@dataclass(frozen=True)
+class MissingSlots:
+    """What one job still lacks of one requirement."""
+
+    job_id: JobId
+    profile: ResourceProfile
+    required_count: int
+    missing_count: int
+
+
+@dataclass
+class _Slot:
+    profile: ResourceProfile
+    state: SlotState = SlotState.FREE
+    job_id: JobId | None = None
+    allocation_id: AllocationId | None = None
+
+    def free(self) -> None:
+        self.state, self.job_id, self.allocation_id = SlotState.FREE, None, None
+
+    def reserve(self, state: SlotState, job_id: JobId | None, allocation_id: AllocationId) -> None:
+        self.state, self.job_id, self.allocation_id = state, job_id, allocation_id
+
+
+@dataclass
+class SlotMatching:
+    """All slots and all requirements. `new_allocation_id` draws ids; TaskManagers are filled in order of arrival."""
+
+    new_allocation_id: Callable[[], AllocationId]
+    _slots: dict[ResourceId, dict[int, _Slot]] = field(
+        default_factory=dict[ResourceId, dict[int, _Slot]]
+    )
+    _requirements: dict[JobId, tuple[ResourceRequirement, ...]] = field(
+        default_factory=dict[JobId, tuple[ResourceRequirement, ...]]
+    )
+
+    def handle(self, event: SlotEvent) -> list[AllocateSlot]:
+        """Take one event and match again."""
+        match event:
+            case RequirementsDeclared(job_id, requirements):
+                if requirements:
+                    self._requirements[job_id] = requirements
+                else:
+                    self._requirements.pop(job_id, None)
+            case TaskManagerAdded(resource_id, slots):
+                self._slots[resource_id] = {}
+                self._apply_report(resource_id, slots)
+            case TaskManagerRemoved(resource_id):
+                self._slots.pop(resource_id, None)
+            case SlotsReported(resource_id, slots):
+                if resource_id in self._slots:
+                    self._apply_report(resource_id, slots)
+            case SlotFreed(resource_id, allocation_id):
+                self._free(resource_id, allocation_id)
+            case AllocationAnswered(resource_id, allocation_id, is_accepted):
+                self._answered(resource_id, allocation_id, is_accepted)
+        return self._match()
+
+    def missing(self) -> list[MissingSlots]:
+        """What no slot, free or on its way, serves."""
+        return [
+            MissingSlots(job_id, requirement.profile, requirement.slot_count, count)
+            for job_id in self._requirements
+            for requirement, count in self._unfulfilled(job_id)
+            if count
+        ]
+
+    def idle_task_managers(self) -> list[ResourceId]:
+        """TaskManagers none of whose slots is given away."""
+        return [
+            resource_id
+            for resource_id, slots in self._slots.items()
+            if all(slot.state is SlotState.FREE for slot in slots.values())
+        ]
+
+    def slot_counts(self, resource_id: ResourceId) -> tuple[int, int]:
+        """Number of slots and of free slots of a TaskManager."""
+        slots = self._slots.get(resource_id, {})
+        return len(slots), sum(slot.state is SlotState.FREE for slot in slots.values())
+
+    def jobs_on(self, resource_id: ResourceId) -> list[JobId]:
+        """Jobs that hold slots of a TaskManager, each once."""
+        slots = self._slots.get(resource_id, {}).values()
+        return list(dict.fromkeys(slot.job_id for slot in slots if slot.job_id is not None))
+
+    def acquired_count(self, job_id: JobId) -> int:
+        """Slots that a job has or is about to get."""
+        return sum(
+            slot.job_id == job_id for slots in self._slots.values() for slot in slots.values()
+        )
+
+    def _apply_report(self, resource_id: ResourceId, reported: Sequence[SlotStatus]) -> None:
+        slots = self._slots[resource_id]
+        for status in reported:
+            slot = slots.setdefault(status.slot_id.slot_index, _Slot(status.profile))
+            if slot.state is SlotState.PENDING:
+                # The report may have been written before our request arrived; its answer decides.
+                continue
+            if status.allocation_id is None:
+                slot.free()
+            else:
+                slot.reserve(SlotState.ALLOCATED, status.job_id, status.allocation_id)
+
+    def _free(self, resource_id: ResourceId, allocation_id: AllocationId) -> None:
+        for slot in self._slots.get(resource_id, {}).values():
+            if slot.allocation_id == allocation_id:
+                slot.free()
+
+    def _answered(
+        self, resource_id: ResourceId, allocation_id: AllocationId, is_accepted: bool
+    ) -> None:
+        for slot in self._slots.get(resource_id, {}).values():
+            if slot.allocation_id == allocation_id and slot.state is SlotState.PENDING:
+                if is_accepted:
+                    slot.state = SlotState.ALLOCATED
+                else:
+                    slot.free()
+
+    def _unfulfilled(self, job_id: JobId) -> list[tuple[ResourceRequirement, int]]:
+        """The job's requirements, largest first, each with how many of its slots are missing."""
+        held = [
+            slot.profile
+            for slots in self._slots.values()
+            for slot in slots.values()
+            if slot.job_id == job_id
+        ]
+        result: list[tuple[ResourceRequirement, int]] = []
+        for requirement in sorted(self._requirements[job_id], key=_size, reverse=True):
+            missing = requirement.slot_count
+            for profile in sorted(held, key=lambda p: (p.cpu_cores, p.memory_bytes)):
+                if missing and profile.matches(requirement.profile):
+                    held.remove(profile)
+                    missing -= 1
+            result.append((requirement, missing))
+        return result
+
+    def _match(self) -> list[AllocateSlot]:
+        actions: list[AllocateSlot] = []
+        for job_id in self._requirements:
+            for requirement, missing in self._unfulfilled(job_id):
+                for _ in range(missing):
+                    action = self._reserve(job_id, requirement.profile)
+                    if action is None:
+                        break
+                    actions.append(action)
+        return actions
+
+    def _reserve(self, job_id: JobId, profile: ResourceProfile) -> AllocateSlot | None:
+        for resource_id, slots in self._slots.items():
+            for slot_index, slot in slots.items():
+                if slot.state is SlotState.FREE and slot.profile.matches(profile):
+                    allocation_id = self.new_allocation_id()
+                    slot.reserve(SlotState.PENDING, job_id, allocation_id)
+                    return AllocateSlot(resource_id, slot_index, job_id, allocation_id, profile)
+        return None
+
+
+def _size(requirement: ResourceRequirement) -> tuple[float, int]:
+    return requirement.profile.cpu_cores, requirement.profile.memory_bytes

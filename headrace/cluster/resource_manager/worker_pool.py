@@ -1,0 +1,306 @@
+"""WorkerPool: which workers to ask the host for, which to give up, and why a worker is still missing. Pure.
+
+    (none) --request--> REQUESTED --host gave it a place--> STARTED --registered--> REGISTERED
+                            | demand fell, timeout              |                        | idle, or unwanted
+                            +---------------> released (tombstone) <---------------------+
+
+Two kinds: on demand (workers follow the missing slots) and a fixed pool (always `fixed_count` workers, none given
+up). Times are monotonic milliseconds. Source: Flink ActiveResourceManager, StandaloneResourceManager.
+"""
+
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from headrace.core.ids import ResourceId
+
+
+class WorkerState(enum.Enum):
+    """Where a live worker stands."""
+
+    REQUESTED = "REQUESTED"
+    STARTED = "STARTED"
+    REGISTERED = "REGISTERED"
+
+
+@dataclass(frozen=True)
+class PoolLimits:
+    """The numbers that the pool obeys; `fixed_count` None means on demand, `max_count` None means no limit."""
+
+    slots_per_worker: int
+    fixed_count: int | None
+    max_count: int | None
+    registration_timeout_ms: float
+    idle_timeout_ms: float
+    max_failures_per_minute: float
+    retry_interval_ms: float
+
+
+# Events
+
+
+@dataclass(frozen=True)
+class SlotsMissing:
+    """So many slots are wanted beyond those of registered workers; `idle` are the workers without any job."""
+
+    slot_count: int
+    idle: tuple[ResourceId, ...]
+
+
+@dataclass(frozen=True)
+class WorkerStarted:
+    """The host gave the worker a place."""
+
+    worker_id: ResourceId
+
+
+@dataclass(frozen=True)
+class WorkerRegistered:
+    """The worker's TaskManager registered."""
+
+    worker_id: ResourceId
+
+
+@dataclass(frozen=True)
+class WorkerTerminated:
+    """The host says that the worker is gone."""
+
+    worker_id: ResourceId
+    diagnostics: str
+
+
+@dataclass(frozen=True)
+class WorkerLost:
+    """The worker's TaskManager stopped answering, said goodbye or was rejected: the process is not wanted any more."""
+
+    worker_id: ResourceId
+    cause: str
+
+
+@dataclass(frozen=True)
+class IdleReleaseAgreed:
+    """The idle TaskManager holds nothing that somebody still reads."""
+
+    worker_id: ResourceId
+
+
+@dataclass(frozen=True)
+class TimePassed:
+    """The clock was read."""
+
+
+PoolEvent = (
+    SlotsMissing
+    | WorkerStarted
+    | WorkerRegistered
+    | WorkerTerminated
+    | WorkerLost
+    | IdleReleaseAgreed
+    | TimePassed
+)
+
+
+# Actions
+
+
+@dataclass(frozen=True)
+class RequestWorker:
+    """Ask the host for a worker."""
+
+    worker_id: ResourceId
+
+
+@dataclass(frozen=True)
+class ReleaseWorker:
+    """Stop the worker by RPC where it is registered, then have the host stop it."""
+
+    worker_id: ResourceId
+    cause: str
+
+
+@dataclass(frozen=True)
+class AskWhetherReleasable:
+    """Ask the idle TaskManager whether anybody still reads from it."""
+
+    worker_id: ResourceId
+
+
+PoolAction = RequestWorker | ReleaseWorker | AskWhetherReleasable
+
+
+@dataclass(frozen=True)
+class _Worker:
+    state: WorkerState
+    since_ms: float
+    idle_since_ms: float | None = None
+
+
+@dataclass
+class WorkerPool:
+    """Every worker of this ResourceManager. `new_worker_id` makes a name that was never used before."""
+
+    limits: PoolLimits
+    new_worker_id: Callable[[], ResourceId]
+    last_failure: str = ""
+    _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
+    _tombstones: dict[ResourceId, str] = field(default_factory=dict[ResourceId, str])
+    _missing_slot_count: int = 0
+    _failure_times_ms: list[float] = field(default_factory=list[float])
+    _paused_until_ms: float = float("-inf")
+
+    def handle(self, event: PoolEvent, now_ms: float) -> list[PoolAction]:
+        """Take one event and return what is to be done, in order."""
+        actions: list[PoolAction] = []
+        match event:
+            case SlotsMissing(slot_count, idle):
+                self._missing_slot_count = slot_count
+                self._mark_idle(idle, now_ms)
+            case WorkerStarted(worker_id):
+                self._move(worker_id, WorkerState.STARTED, now_ms)
+            case WorkerRegistered(worker_id):
+                self._move(worker_id, WorkerState.REGISTERED, now_ms)
+            case WorkerTerminated(worker_id, diagnostics):
+                self._terminated(worker_id, diagnostics, now_ms)
+            case WorkerLost(worker_id, cause):
+                if worker_id in self._workers:
+                    self._terminated(worker_id, cause, now_ms)
+                    actions.append(ReleaseWorker(worker_id, cause))
+            case IdleReleaseAgreed(worker_id):
+                worker = self._workers.get(worker_id)
+                if worker is not None and worker.idle_since_ms is not None:
+                    actions.append(self._release(worker_id, "idle: no job has a slot here"))
+            case TimePassed():
+                actions += self._time_passed(now_ms)
+        return [*actions, *self._converge(now_ms)]
+
+    def refusal_of(self, worker_id: ResourceId) -> str | None:
+        """Why a TaskManager of this name may not register, or None where it may."""
+        if worker_id in self._tombstones:
+            return f"TaskManager {worker_id} was given up before ({self._tombstones[worker_id]})"
+        if worker_id not in self._workers:
+            return f"TaskManager {worker_id} was never asked for by this ResourceManager"
+        return None
+
+    @property
+    def pending_count(self) -> int:
+        """Workers that were asked for and have not registered."""
+        return sum(w.state is not WorkerState.REGISTERED for w in self._workers.values())
+
+    @property
+    def live_count(self) -> int:
+        """Workers that were asked for and are not gone."""
+        return len(self._workers)
+
+    def describe_pending(self, now_ms: float) -> str:
+        """Say what the wait for workers is about, for people; empty where nobody is waited for."""
+        parts: list[str] = []
+        for state, text in (
+            (WorkerState.REQUESTED, "wait for a place on the host"),
+            (WorkerState.STARTED, "started and have not registered yet"),
+        ):
+            since = [w.since_ms for w in self._workers.values() if w.state is state]
+            if since:
+                waited_s = (now_ms - min(since)) / 1000
+                parts.append(f"{len(since)} worker(s) {text} (for {waited_s:.0f} s)")
+        if now_ms < self._paused_until_ms:
+            parts.append("new workers are held back, because too many failed to start")
+        maximum = self.limits.max_count
+        if maximum is not None and len(self._workers) >= maximum and self._missing_slot_count:
+            parts.append(f"the host can run no more than {maximum} worker(s)")
+        if self.last_failure:
+            parts.append(f"last failure of a worker: {self.last_failure}")
+        return "; ".join(parts)
+
+    def next_check_ms(self) -> float | None:
+        """When `TimePassed` can next have an effect, or None."""
+        due = [self._paused_until_ms] if self._paused_until_ms > float("-inf") else []
+        for worker in self._workers.values():
+            if worker.state is WorkerState.STARTED:
+                due.append(worker.since_ms + self.limits.registration_timeout_ms)
+            elif worker.idle_since_ms is not None and self.limits.fixed_count is None:
+                due.append(worker.idle_since_ms + self.limits.idle_timeout_ms)
+        return min(due, default=None)
+
+    def _mark_idle(self, idle: Iterable[ResourceId], now_ms: float) -> None:
+        now_idle = set(idle)
+        for worker_id, worker in self._workers.items():
+            if worker_id not in now_idle:
+                self._workers[worker_id] = replace(worker, idle_since_ms=None)
+            elif worker.idle_since_ms is None:
+                self._workers[worker_id] = replace(worker, idle_since_ms=now_ms)
+
+    def _move(self, worker_id: ResourceId, state: WorkerState, now_ms: float) -> None:
+        worker = self._workers.get(worker_id)
+        if worker is not None and worker.state is not WorkerState.REGISTERED:
+            self._workers[worker_id] = _Worker(state, now_ms)
+
+    def _terminated(self, worker_id: ResourceId, diagnostics: str, now_ms: float) -> None:
+        worker = self._workers.pop(worker_id, None)
+        if worker is None:
+            return
+        self._tombstones[worker_id] = diagnostics
+        self.last_failure = f"{worker_id}: {diagnostics}"
+        if worker.state is not WorkerState.REGISTERED:
+            self._count_failure(now_ms)
+
+    def _count_failure(self, now_ms: float) -> None:
+        recent = [at for at in self._failure_times_ms if now_ms - at < 60_000]
+        self._failure_times_ms = [*recent, now_ms]
+        if len(self._failure_times_ms) > self.limits.max_failures_per_minute:
+            self._paused_until_ms = now_ms + self.limits.retry_interval_ms
+
+    def _time_passed(self, now_ms: float) -> list[PoolAction]:
+        if now_ms >= self._paused_until_ms:
+            self._paused_until_ms = float("-inf")
+        actions: list[PoolAction] = []
+        for worker_id, worker in list(self._workers.items()):
+            if worker.state is WorkerState.STARTED:
+                if now_ms - worker.since_ms >= self.limits.registration_timeout_ms:
+                    cause = "it did not register within resourcemanager.taskmanager-registration.timeout"
+                    self._terminated(worker_id, cause, now_ms)
+                    actions.append(ReleaseWorker(worker_id, cause))
+            elif self._is_idle_too_long(worker, now_ms):
+                actions.append(AskWhetherReleasable(worker_id))
+                # Asked again after another timeout where the answer is no or never comes.
+                self._workers[worker_id] = replace(worker, idle_since_ms=now_ms)
+        return actions
+
+    def _is_idle_too_long(self, worker: _Worker, now_ms: float) -> bool:
+        if self.limits.fixed_count is not None or worker.idle_since_ms is None:
+            return False
+        return now_ms - worker.idle_since_ms >= self.limits.idle_timeout_ms
+
+    def _release(self, worker_id: ResourceId, cause: str) -> ReleaseWorker:
+        del self._workers[worker_id]
+        self._tombstones[worker_id] = cause
+        return ReleaseWorker(worker_id, cause)
+
+    def _converge(self, now_ms: float) -> list[PoolAction]:
+        """Bring the number of workers that are not registered to what is wanted."""
+        if self.limits.fixed_count is not None:
+            wanted_new_count = self.limits.fixed_count - len(self._workers)
+        else:
+            slots = self._missing_slot_count
+            wanted_new_count = -(-slots // self.limits.slots_per_worker) - self.pending_count
+        if wanted_new_count < 0:
+            return self._give_up_pending(-wanted_new_count)
+        if now_ms < self._paused_until_ms:
+            return []
+        if self.limits.max_count is not None:
+            wanted_new_count = min(wanted_new_count, self.limits.max_count - len(self._workers))
+        actions: list[PoolAction] = []
+        for _ in range(wanted_new_count):
+            worker_id = self.new_worker_id()
+            self._workers[worker_id] = _Worker(WorkerState.REQUESTED, now_ms)
+            actions.append(RequestWorker(worker_id))
+        return actions
+
+    def _give_up_pending(self, count: int) -> list[PoolAction]:
+        """Release `count` workers that have not registered, those without a place first."""
+        pending = [
+            (worker.state is WorkerState.STARTED, worker_id)
+            for worker_id, worker in self._workers.items()
+            if worker.state is not WorkerState.REGISTERED
+        ]
+        pending.sort(key=lambda entry: entry[0])
+        return [self._release(worker_id, "no longer needed") for _, worker_id in pending[:count]]

@@ -1,0 +1,217 @@
+"""SlotTable: the slots of one TaskManager, who has them, and which tasks are in them. Pure.
+
+    FREE --allocate--> ALLOCATED --accepted by the JobMaster--> ACTIVE
+      ^                  | timeout, refused                       | free with tasks inside
+      |                  v                                        v
+      +---------------- (freed) <--last task gone----------- RELEASING
+    ACTIVE --JobMaster lost--> ALLOCATED again, with a new timeout
+
+A timeout carries a ticket; one that is not the slot's newest does nothing. Source: Flink TaskSlotTableImpl, TaskSlot.
+"""
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, ResourceId, SlotId
+from headrace.gateways.messages import ResourceProfile, SlotOffer, SlotReport, SlotStatus
+
+
+class SlotOccupiedError(HeadraceError):
+    """The slot belongs to another allocation, or does not exist: the ResourceManager must look again."""
+
+
+class SlotState(enum.Enum):
+    """State of one slot on its TaskManager."""
+
+    FREE = "FREE"
+    ALLOCATED = "ALLOCATED"
+    ACTIVE = "ACTIVE"
+    RELEASING = "RELEASING"
+
+
+@dataclass(frozen=True)
+class SlotTicket:
+    """Names one waiting period of an ALLOCATED slot."""
+
+    allocation_id: AllocationId
+    number: int
+
+
+@dataclass(frozen=True)
+class FreedSlot:
+    """A slot that nobody has any more, and who had it."""
+
+    slot_index: int
+    job_id: JobId
+    allocation_id: AllocationId
+
+
+@dataclass
+class _Slot:
+    index: int
+    state: SlotState = SlotState.FREE
+    job_id: JobId | None = None
+    allocation_id: AllocationId | None = None
+    ticket_number: int = 0
+    attempts: set[ExecutionAttemptId] = field(default_factory=set[ExecutionAttemptId])
+
+
+class SlotTable:
+    """`slot_count` equal slots of `profile`."""
+
+    def __init__(self, slot_count: int, profile: ResourceProfile) -> None:
+        assert slot_count >= 1
+        self.profile = profile
+        self._slots = [_Slot(index) for index in range(slot_count)]
+        self._next_ticket_number = 1
+
+    def allocate(self, slot_index: int, job_id: JobId, allocation_id: AllocationId) -> SlotTicket:
+        """Reserve a slot (-1: any free one) and start its waiting period; SlotOccupiedError where it is taken.
+
+        The same allocation again answers with a new ticket, or with the present one where the slot is in use.
+        """
+        slot = self._find(allocation_id)
+        if slot is None:
+            slot = self._free_slot(slot_index)
+            slot.state, slot.job_id, slot.allocation_id = SlotState.ALLOCATED, job_id, allocation_id
+        if slot.state is SlotState.ALLOCATED:
+            slot.ticket_number = self._draw_ticket_number()
+        return SlotTicket(allocation_id, slot.ticket_number)
+
+    def activate(self, allocation_id: AllocationId) -> bool:
+        """The JobMaster accepted the slot; False where it is gone or being released."""
+        slot = self._find(allocation_id)
+        if slot is None or slot.state is SlotState.RELEASING:
+            return False
+        slot.state = SlotState.ACTIVE
+        slot.ticket_number = 0
+        return True
+
+    def deactivate(self, allocation_id: AllocationId) -> SlotTicket | None:
+        """The JobMaster was lost: wait for it again. None unless the slot was ACTIVE."""
+        slot = self._find(allocation_id)
+        if slot is None or slot.state is not SlotState.ACTIVE:
+            return None
+        slot.state = SlotState.ALLOCATED
+        slot.ticket_number = self._draw_ticket_number()
+        return SlotTicket(allocation_id, slot.ticket_number)
+
+    def is_expired(self, ticket: SlotTicket) -> bool:
+        """Whether a waiting period that is over was the newest of its slot: the slot is then to be freed."""
+        slot = self._find(ticket.allocation_id)
+        return (
+            slot is not None
+            and slot.state is SlotState.ALLOCATED
+            and slot.ticket_number == ticket.number
+        )
+
+    def free(self, allocation_id: AllocationId) -> FreedSlot | tuple[ExecutionAttemptId, ...]:
+        """Give the slot up: FREE at once, or, after the tasks that are returned have ended, by `remove_task`.
+
+        An unknown allocation answers with no tasks.
+        """
+        slot = self._find(allocation_id)
+        if slot is None:
+            return ()
+        if slot.attempts:
+            slot.state = SlotState.RELEASING
+            return tuple(sorted(slot.attempts))
+        assert slot.job_id is not None
+        freed = FreedSlot(slot.index, slot.job_id, allocation_id)
+        self._clear(slot)
+        return freed
+
+    def add_task(self, allocation_id: AllocationId, attempt_id: ExecutionAttemptId) -> bool:
+        """Put a task into an ACTIVE slot of its job; False where there is no such slot."""
+        slot = self._find(allocation_id)
+        if slot is None or slot.state is not SlotState.ACTIVE or slot.job_id != attempt_id.job_id:
+            return False
+        slot.attempts.add(attempt_id)
+        return True
+
+    def remove_task(self, attempt_id: ExecutionAttemptId) -> FreedSlot | None:
+        """A task has ended. Returns the slot where this was what its release waited for, else None."""
+        for slot in self._slots:
+            if attempt_id in slot.attempts:
+                slot.attempts.discard(attempt_id)
+                if slot.state is SlotState.RELEASING and not slot.attempts:
+                    assert slot.allocation_id is not None and slot.job_id is not None
+                    freed = FreedSlot(slot.index, slot.job_id, slot.allocation_id)
+                    self._clear(slot)
+                    return freed
+        return None
+
+    def index_of(self, allocation_id: AllocationId) -> int | None:
+        """The slot that an allocation has, or None."""
+        slot = self._find(allocation_id)
+        return None if slot is None else slot.index
+
+    def state_of(self, allocation_id: AllocationId) -> SlotState:
+        """State of the allocation's slot; FREE where there is none."""
+        slot = self._find(allocation_id)
+        return SlotState.FREE if slot is None else slot.state
+
+    def attempts_in(self, allocation_id: AllocationId) -> tuple[ExecutionAttemptId, ...]:
+        """Tasks in a slot."""
+        slot = self._find(allocation_id)
+        return () if slot is None else tuple(sorted(slot.attempts))
+
+    def allocations_of(self, job_id: JobId, *states: SlotState) -> tuple[AllocationId, ...]:
+        """The job's allocations in one of `states`, by slot index."""
+        return tuple(
+            slot.allocation_id
+            for slot in self._slots
+            if slot.job_id == job_id and slot.allocation_id is not None and slot.state in states
+        )
+
+    def offers_for(self, job_id: JobId) -> tuple[SlotOffer, ...]:
+        """The job's slots that its JobMaster has not accepted yet."""
+        return tuple(
+            SlotOffer(slot.allocation_id, slot.index, self.profile)
+            for slot in self._slots
+            if slot.job_id == job_id
+            and slot.allocation_id is not None
+            and slot.state is SlotState.ALLOCATED
+        )
+
+    def has_slots_of(self, job_id: JobId) -> bool:
+        """Whether any slot belongs to the job."""
+        return any(slot.job_id == job_id for slot in self._slots)
+
+    def report(self, resource_id: ResourceId) -> SlotReport:
+        """Every slot as it stands."""
+        return SlotReport(
+            tuple(
+                SlotStatus(
+                    SlotId(resource_id, slot.index), self.profile, slot.job_id, slot.allocation_id
+                )
+                for slot in self._slots
+            )
+        )
+
+    def __iter__(self) -> Iterator[tuple[int, SlotState]]:
+        return iter([(slot.index, slot.state) for slot in self._slots])
+
+    def _find(self, allocation_id: AllocationId) -> _Slot | None:
+        for slot in self._slots:
+            if slot.allocation_id == allocation_id:
+                return slot
+        return None
+
+    def _free_slot(self, slot_index: int) -> _Slot:
+        candidates = self._slots if slot_index == -1 else self._slots[slot_index : slot_index + 1]
+        for slot in candidates:
+            if slot.state is SlotState.FREE:
+                return slot
+        raise SlotOccupiedError(f"slot {slot_index} is not free")
+
+    def _draw_ticket_number(self) -> int:
+        number = self._next_ticket_number
+        self._next_ticket_number += 1
+        return number
+
+    def _clear(self, slot: _Slot) -> None:
+        slot.state, slot.job_id, slot.allocation_id = SlotState.FREE, None, None
+        slot.ticket_number = 0

@@ -1,0 +1,33 @@
+"""The software that driver and workers must share, because functions travel between them as pickles."""
+
+import platform
+from collections.abc import Mapping
+
+import cloudpickle
+import msgspec
+import pyarrow as pa
+
+import headrace
+from headrace.core.errors import VersionMismatchError
+
+
+def software_versions() -> dict[str, str]:
+    """Versions of this process, by name; Python's with its micro number."""
+    return {
+        "python": platform.python_version(),
+        "headrace": headrace.__version__,
+        "pyarrow": pa.__version__,
+        "cloudpickle": cloudpickle.__version__,
+        "msgspec": msgspec.__version__,
+    }
+
+
+def find_mismatch(
+    driver: Mapping[str, str], worker: Mapping[str, str], worker_name: str
+) -> VersionMismatchError | None:
+    """The first difference, as the error that a waiting job shall end with, or None."""
+    for name, version in driver.items():
+        found = worker.get(name, "nothing")
+        if found != version:
+            return VersionMismatchError(f"version of {name}", version, found, worker_name)
+    return None
