@@ -4,7 +4,6 @@ An operator is made by `operators.registry` from its spec, opened once, fed batc
 closed. It never blocks and starts no thread. Source: Flink StreamOperator, AbstractStreamOperatorV2.
 """
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from typing import Protocol
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.elements import MIN_TIMESTAMP
-from headrace.core.ids import OperatorId
+from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import RecordBatch
+from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
 
 
@@ -65,7 +65,8 @@ class OperatorContext:
 
     `send_event` hands bytes to the operator's coordinator in the JobMaster and may be called from the mailbox thread
     only; `wake` makes the mailbox run the default action again and may be called from any thread (sources use it
-    when data arrived). `ingest` is the TaskManager's door for pushed DataFrames (or None where there is none).
+    when data arrived). `ingest` is the TaskManager's door for pushed DataFrames (or None where there is none);
+    `attempt_id` is the task's, or None outside of one.
     """
 
     operator_id: OperatorId
@@ -85,6 +86,7 @@ class OperatorContext:
     send_event: Callable[[bytes], None]
     wake: Callable[[], None]
     ingest: object | None = None
+    attempt_id: ExecutionAttemptId | None = None
 
     @property
     def task_name_with_subtasks(self) -> str:
@@ -149,14 +151,6 @@ class TwoInputOperator(Operator):
     @abstractmethod
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         """Handle a batch of input 1."""
-
-
-class InputStatus(enum.Enum):
-    """What a source answers to a poll. Source: Flink InputStatus, DataInputStatus."""
-
-    MORE_AVAILABLE = "MORE_AVAILABLE"
-    NOTHING_AVAILABLE = "NOTHING_AVAILABLE"
-    END_OF_INPUT = "END_OF_INPUT"
 
 
 class SourceOperator(Operator):
