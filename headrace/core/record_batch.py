@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.arrow_mapping import columns_to_rows, data_schema, rows_to_columns
 from headrace.core.types.type_info import TypeInformation
 
@@ -297,6 +298,12 @@ def _to_data_columns(rows: Sequence[Any], value_type: TypeInformation) -> pa.Rec
     return pa.RecordBatch.from_arrays(arrays, names=[*schema.names, "$row_kind"])
 
 
+def _timestamps_or_none(batch: RecordBatch) -> Timestamps:
+    if batch.timestamps is None:
+        return np.full(batch.num_rows, MIN_TIMESTAMP, dtype=np.int64)
+    return batch.timestamps
+
+
 def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
     """Return the rows of `batches` (at least one; all of one type) in order, as one batch.
 
@@ -307,10 +314,9 @@ def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
         return first
     num_rows = sum(batch.num_rows for batch in batches)
     timestamps = None
-    if first.timestamps is not None:
-        timestamps = np.concatenate(
-            [batch.timestamps for batch in batches if batch.timestamps is not None]
-        )
+    if any(batch.timestamps is not None for batch in batches):
+        # What timers emit on a stream without event time has times, what records give has none.
+        timestamps = np.concatenate([_timestamps_or_none(batch) for batch in batches])
     key_hashes = None
     keys: Sequence[Any] | None = None
     keys_array: pa.Array | None = None

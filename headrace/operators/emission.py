@@ -1,8 +1,8 @@
 """From the Python values that user code gave to batches of the declared types, main and side."""
 
-from collections.abc import Sequence
-from itertools import compress
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from itertools import compress, repeat
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,10 @@ from headrace.core.types.type_info import (
 from headrace.functions.process import OutputTag
 from headrace.operators.operator import Output
 from headrace.operators.user_code import check_columns
+from headrace.state.backend import NO_KEY, EntryScope
+
+FLUSH_ROWS: Final = 4096
+"""Results that one run of timers may gather before they are emitted."""
 
 # What these classes' values become on the way to columns and back is what they were.
 _UNCHANGED_BY_COLUMNS: Final = {
@@ -72,11 +76,16 @@ def _are_unchanged(rows: Sequence[Any], value_type: TypeInformation) -> bool:
     return plain is not None and set(map(type, rows)) <= {plain, type(None)}
 
 
+class MovingContext(Protocol):
+    """A context that is moved from record to record."""
+
+    current_timestamp: int
+
+
 class ResultCollector:
     """Gathers what process functions give for records and timers: main results, side results, and their times.
 
-    Row loops append to `rows` and call `mark` where the stream has event time; the timestamp of a record is given to
-    all of its results. Results that are `(tag, value)` belong to a side output.
+    The timestamp of a record is given to all of its results. Results that are `(tag, value)` belong to a side output.
     """
 
     def __init__(self, types: OperatorTypes, operator_name: str) -> None:
@@ -85,22 +94,44 @@ class ResultCollector:
         self._timestamps: list[int] = []
         self._sides: dict[str, tuple[list[Any], list[int]]] = {}
 
+    def process_rows(
+        self,
+        call: Callable[[Any, Any], Any],
+        context: MovingContext,
+        scope: EntryScope,
+        batch: RecordBatch,
+    ) -> None:
+        """Call `call(value, context)` for each row of `batch` and take the results.
+
+        The hot loop of per-record functions: everything it needs is a local name, and for each record only the key
+        and the timestamp of one context object are changed.
+        """
+        keys = batch.keys() if batch.is_keyed else repeat(NO_KEY, batch.num_rows)
+        append, append_timestamp = self._rows.append, self._timestamps.append
+        for key, value, timestamp in zip(keys, batch.rows(), timestamps_of(batch), strict=True):
+            scope.entry = key
+            context.current_timestamp = timestamp
+            results = call(value, context)
+            if results is None:
+                continue
+            for result in results:
+                if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
+                    self._add_side(result[0].tag_id, result[1], timestamp)
+                else:
+                    append(result)
+                    append_timestamp(timestamp)
+        scope.entry = NO_KEY
+
     def add(self, results: Any, timestamp: int) -> None:
-        """Take the results (an iterable, or None) of one record or timer that has `timestamp`."""
+        """Take the results (an iterable, or None) of one timer or window, all with `timestamp`."""
         if results is None:
             return
-        rows = self._rows
-        before = len(rows)
         for result in results:
             if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
                 self._add_side(result[0].tag_id, result[1], timestamp)
             else:
-                rows.append(result)
-        added = len(rows) - before
-        if added == 1:
-            self._timestamps.append(timestamp)
-        elif added:
-            self._timestamps.extend([timestamp] * added)
+                self._rows.append(result)
+                self._timestamps.append(timestamp)
 
     @property
     def row_count(self) -> int:

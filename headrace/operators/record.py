@@ -1,81 +1,45 @@
-"""Operators around functions of one record: map, flat_map, filter. On keyed streams they have keyed state.
+"""Operators around functions of one record: map, flat_map, filter, and the first two on connected streams.
 
-Source: Flink StreamMap, StreamFlatMap, StreamFilter.
+On keyed streams they have keyed state. Source: Flink StreamMap, StreamFlatMap, StreamFilter, CoStreamMap.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from headrace.core.record_batch import RecordBatch
-from headrace.functions.specs import FunctionSpec
 from headrace.operators.emission import RowEmitter, keep_rows
-from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.runtime_context import OperatorRuntimeContext
-from headrace.operators.user_code import close_function, method_of, open_function, user_error
+from headrace.operators.function_operator import FunctionOperator
+from headrace.operators.operator import OneInputOperator, OperatorContext, Output, TwoInputOperator
+from headrace.operators.user_code import method_of, user_error
 from headrace.state.backend import NO_KEY
 from headrace.state.heap import HeapKeyedStateBackend
 
+RecordFunction = Callable[[Any], Any]
 
-class RecordFunctionOperator(OneInputOperator):
-    """Base: opens and closes the function, and hands out rows, each under its key where the input is keyed."""
 
-    method: ClassVar[str]
-    _backend: HeapKeyedStateBackend | None = None
-    _is_function_open = False
-
-    def __init__(self, spec: FunctionSpec) -> None:
-        self._function = spec.function
-        self._call: Callable[[Any], Any] = method_of(spec.function, self.method)
+class RecordFunctionOperator(FunctionOperator):
+    """Base: applies a function to each row, under the row's key where the inputs are keyed."""
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        if context.types.inputs[0].key_type is not None:
-            self._backend = HeapKeyedStateBackend()
+        self._backend = HeapKeyedStateBackend() if self._has_keyed_inputs else None
         self._emitter = RowEmitter(context.types, context.operator_name)
-        self._is_function_open = True
-        runtime_context = OperatorRuntimeContext(context, self._backend)
-        open_function(self._function, runtime_context, context.operator_name)
-
-    def close(self) -> None:
-        if self._is_function_open:
-            self._is_function_open = False
-            close_function(self._function, self.context.operator_name)
+        self._open_function(self._backend)
 
     def _rows(self, batch: RecordBatch) -> Iterable[Any]:
         """Rows one by one; each is yielded after its key became current."""
         return batch.rows() if self._backend is None else _keyed_rows(batch, self._backend)
 
-
-def _keyed_rows(batch: RecordBatch, backend: HeapKeyedStateBackend) -> Iterable[Any]:
-    scope = backend.key_scope
-    for key, value in zip(batch.keys(), batch.rows(), strict=True):
-        scope.entry = key
-        yield value
-    scope.entry = NO_KEY
-
-
-class MapOperator(RecordFunctionOperator):
-    """One row out for each row in; timestamps are kept."""
-
-    method = "map"
-
-    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+    def _map(self, call: RecordFunction, batch: RecordBatch, output: Output) -> None:
         try:
-            rows = list(map(self._call, self._rows(batch)))
+            rows = list(map(call, self._rows(batch)))
         except Exception as error:
             raise user_error(error, self.context.operator_name) from error
         self._emitter.emit(rows, batch.timestamps, output)
 
-
-class FlatMapOperator(RecordFunctionOperator):
-    """Any number of rows out for each row in, all with its timestamp."""
-
-    method = "flat_map"
-
-    def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        call = self._call
+    def _flat_map(self, call: RecordFunction, batch: RecordBatch, output: Output) -> None:
         rows: list[Any] = []
         ends: list[int] = []
         try:
@@ -92,18 +56,12 @@ class FlatMapOperator(RecordFunctionOperator):
         self._emitter.emit(rows, timestamps, output)
 
 
-class FilterOperator(RecordFunctionOperator):
-    """Keeps the rows for which the function is true. Same type, timestamps kept."""
-
-    method = "filter"
-
-    def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        try:
-            kept = [bool(keep) for keep in map(self._call, self._rows(batch))]
-        except Exception as error:
-            raise user_error(error, self.context.operator_name) from error
-        mask = np.array(kept, dtype=np.bool_)
-        output.emit(keep_rows(batch, mask, self.context.types.output))
+def _keyed_rows(batch: RecordBatch, backend: HeapKeyedStateBackend) -> Iterable[Any]:
+    scope = backend.key_scope
+    for key, value in zip(batch.keys(), batch.rows(), strict=True):
+        scope.entry = key
+        yield value
+    scope.entry = NO_KEY
 
 
 def iterable_results(results: Any, method: str) -> Iterable[Any]:
@@ -114,3 +72,49 @@ def iterable_results(results: Any, method: str) -> Iterable[Any]:
         f"{method} must return an iterable, be a generator or return None, "
         f"but it returned {type(results).__name__} {results!r:.60}"
     )
+
+
+class MapOperator(RecordFunctionOperator, OneInputOperator):
+    """One row out for each row in; timestamps are kept."""
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        self._map(method_of(self._function, "map"), batch, output)
+
+
+class FlatMapOperator(RecordFunctionOperator, OneInputOperator):
+    """Any number of rows out for each row in, all with its timestamp."""
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        self._flat_map(method_of(self._function, "flat_map"), batch, output)
+
+
+class FilterOperator(RecordFunctionOperator, OneInputOperator):
+    """Keeps the rows for which the function is true. Same type, timestamps kept."""
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        try:
+            call = method_of(self._function, "filter")
+            kept = [bool(keep) for keep in map(call, self._rows(batch))]
+        except Exception as error:
+            raise user_error(error, self.context.operator_name) from error
+        output.emit(keep_rows(batch, np.array(kept, dtype=np.bool_), self.context.types.output))
+
+
+class CoMapOperator(RecordFunctionOperator, TwoInputOperator):
+    """CoMapFunction: `map1` for the first input, `map2` for the second."""
+
+    def process_batch1(self, batch: RecordBatch, output: Output) -> None:
+        self._map(self._function.map1, batch, output)
+
+    def process_batch2(self, batch: RecordBatch, output: Output) -> None:
+        self._map(self._function.map2, batch, output)
+
+
+class CoFlatMapOperator(RecordFunctionOperator, TwoInputOperator):
+    """CoFlatMapFunction: `flat_map1` for the first input, `flat_map2` for the second."""
+
+    def process_batch1(self, batch: RecordBatch, output: Output) -> None:
+        self._flat_map(self._function.flat_map1, batch, output)
+
+    def process_batch2(self, batch: RecordBatch, output: Output) -> None:
+        self._flat_map(self._function.flat_map2, batch, output)

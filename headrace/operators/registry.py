@@ -13,7 +13,19 @@ from headrace.operators.columnar import (
 )
 from headrace.operators.keys import KeyByOperator, KeyedValuesOperator
 from headrace.operators.operator import Operator
-from headrace.operators.record import FilterOperator, FlatMapOperator, MapOperator
+from headrace.operators.process import (
+    CoProcessOperator,
+    KeyedCoProcessOperator,
+    KeyedProcessOperator,
+    ProcessOperator,
+)
+from headrace.operators.record import (
+    CoFlatMapOperator,
+    CoMapOperator,
+    FilterOperator,
+    FlatMapOperator,
+    MapOperator,
+)
 from headrace.operators.sinks import CollectOperator, PrintOperator, SinkWriterOperator
 from headrace.operators.sources import SourceReaderOperator, TimestampsAndWatermarksOperator
 
@@ -28,6 +40,12 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.KeyBySpec.kind: KeyByOperator,
     specs.KeyedValuesSpec.kind: KeyedValuesOperator,
     specs.TimestampsAndWatermarksSpec.kind: TimestampsAndWatermarksOperator,
+    specs.ProcessSpec.kind: ProcessOperator,
+    specs.KeyedProcessSpec.kind: KeyedProcessOperator,
+    specs.CoMapSpec.kind: CoMapOperator,
+    specs.CoFlatMapSpec.kind: CoFlatMapOperator,
+    specs.CoProcessSpec.kind: CoProcessOperator,
+    specs.KeyedCoProcessSpec.kind: KeyedCoProcessOperator,
     specs.SourceSpec.kind: SourceReaderOperator,
     specs.SinkSpec.kind: SinkWriterOperator,
     specs.PrintSinkSpec.kind: PrintOperator,

@@ -1,0 +1,143 @@
+"""Operators around process functions and functions of connected streams.
+
+A loop over the rows of a batch moves one context object along, sets the key where there is one and gathers what the
+function yields. Source: Flink ProcessOperator, KeyedProcessOperator, KeyedCoProcessOperator, CoStreamMap.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.record_batch import RecordBatch
+from headrace.functions.process import TimeDomain
+from headrace.operators.contexts import (
+    ClockTimerService,
+    FiringContext,
+    KeyedRecordContext,
+    KeyedTimerService,
+    RecordContext,
+)
+from headrace.operators.emission import FLUSH_ROWS, ResultCollector
+from headrace.operators.function_operator import FunctionOperator
+from headrace.operators.operator import (
+    OneInputOperator,
+    OperatorContext,
+    Output,
+    TwoInputOperator,
+)
+from headrace.operators.timers import InternalTimerService
+from headrace.operators.user_code import user_error
+from headrace.state.backend import NO_KEY, EntryScope
+from headrace.state.heap import HeapKeyedStateBackend
+
+ElementFunction = Callable[[Any, Any], Any]
+"""process_element: (value, context) -> iterable or None."""
+
+
+class _ProcessingOperator(FunctionOperator):
+    """What all of them share: the loop over rows."""
+
+    _scope: EntryScope
+    _record_context: RecordContext | KeyedRecordContext
+    _collector: ResultCollector
+
+    def _process_rows(self, call: ElementFunction, batch: RecordBatch, output: Output) -> None:
+        try:
+            self._collector.process_rows(call, self._record_context, self._scope, batch)
+        except Exception as error:
+            raise user_error(error, self.context.operator_name) from error
+        self._collector.flush(output, has_timestamps=batch.timestamps is not None)
+
+
+class _PlainOperator(_ProcessingOperator):
+    """Without keys: no state and no timers."""
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._scope = EntryScope()
+        self._record_context = RecordContext(ClockTimerService(self))
+        self._collector = ResultCollector(context.types, context.operator_name)
+        self._open_function(None)
+
+
+class _KeyedOperator(_ProcessingOperator):
+    """With keys: a state backend and timers, fired by watermarks and by the clock."""
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        backend = HeapKeyedStateBackend()
+        self._scope = backend.key_scope
+        self._timers = InternalTimerService(
+            backend,
+            context.timers,
+            self._on_event_time,
+            self._on_processing_time,
+            self._after_clock,
+        )
+        timer_service = KeyedTimerService(self._timers)
+        self._record_context = KeyedRecordContext(timer_service, backend.key_scope)
+        self._firing_context = FiringContext(timer_service, backend.key_scope)
+        self._collector = ResultCollector(context.types, context.operator_name)
+        self._open_function(backend)
+
+    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        self._timers.advance_watermark(timestamp_ms)
+        self._scope.entry = NO_KEY
+        self._collector.flush(output)
+        super().process_watermark(timestamp_ms, output)
+
+    def _on_event_time(self, time_ms: int, key: Any, namespace: Any) -> None:
+        self._fire(TimeDomain.EVENT_TIME, time_ms, time_ms)
+
+    def _on_processing_time(self, time_ms: int, key: Any, namespace: Any) -> None:
+        self._fire(TimeDomain.PROCESSING_TIME, time_ms, MIN_TIMESTAMP)
+
+    def _fire(self, domain: TimeDomain, time_ms: int, result_timestamp: int) -> None:
+        context = self._firing_context
+        context.domain = domain
+        context.current_timestamp = time_ms
+        collector = self._collector
+        try:
+            collector.add(self._function.on_timer(time_ms, context), result_timestamp)
+        except Exception as error:
+            raise user_error(error, self.context.operator_name) from error
+        if collector.row_count >= FLUSH_ROWS:
+            collector.flush(self.context.output)
+
+    def _after_clock(self) -> None:
+        self._scope.entry = NO_KEY
+        self._collector.flush(self.context.output)
+
+
+class ProcessOperator(_PlainOperator, OneInputOperator):
+    """ProcessFunction."""
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        self._process_rows(self._function.process_element, batch, output)
+
+
+class KeyedProcessOperator(_KeyedOperator, OneInputOperator):
+    """KeyedProcessFunction."""
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        self._process_rows(self._function.process_element, batch, output)
+
+
+class CoProcessOperator(_PlainOperator, TwoInputOperator):
+    """CoProcessFunction."""
+
+    def process_batch1(self, batch: RecordBatch, output: Output) -> None:
+        self._process_rows(self._function.process_element1, batch, output)
+
+    def process_batch2(self, batch: RecordBatch, output: Output) -> None:
+        self._process_rows(self._function.process_element2, batch, output)
+
+
+class KeyedCoProcessOperator(_KeyedOperator, TwoInputOperator):
+    """KeyedCoProcessFunction: state and timers of a key serve both inputs."""
+
+    def process_batch1(self, batch: RecordBatch, output: Output) -> None:
+        self._process_rows(self._function.process_element1, batch, output)
+
+    def process_batch2(self, batch: RecordBatch, output: Output) -> None:
+        self._process_rows(self._function.process_element2, batch, output)

@@ -1,0 +1,173 @@
+"""Timers of keyed operators: registered for (time, key, namespace), fired by watermarks and by the wall clock.
+
+`TimerQueue` is pure: one domain's timers, in order of time. `InternalTimerService` adds the two clocks and the
+current key. Source: Flink InternalTimerServiceImpl, HeapPriorityQueueSet.
+"""
+
+import heapq
+from collections.abc import Callable
+from typing import Any, Final
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.functions.process import TimeDomain
+from headrace.operators.operator import ProcessingTimeService, ScheduledTimer
+from headrace.state.backend import KeyedStateBackend
+
+VOID_NAMESPACE: Final = None
+"""Namespace of timers of process functions; windows are those of window operators."""
+
+TimerCallback = Callable[[int, Any, Any], None]
+"""Called with (time, key, namespace) of a timer that fires; the key is current."""
+
+
+class TimerQueue:
+    """A set of (time, key, namespace), taken out in order of time; ties in order of registration.
+
+    Timers of one time share a bucket, so that the heap holds each distinct time once: many keys set timers for the
+    same window's end.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, dict[tuple[Any, Any], None]] = {}
+        self._times: list[int] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets.values()))
+
+    def register(self, time_ms: int, key: Any, namespace: Any) -> None:
+        """Add a timer; one that is there already stays one."""
+        bucket = self._buckets.get(time_ms)
+        if bucket is None:
+            self._buckets[time_ms] = {(key, namespace): None}
+            heapq.heappush(self._times, time_ms)
+        else:
+            bucket[key, namespace] = None
+
+    def delete(self, time_ms: int, key: Any, namespace: Any) -> None:
+        """Remove a timer; no effect where there is none."""
+        bucket = self._buckets.get(time_ms)
+        if bucket is None:
+            return
+        bucket.pop((key, namespace), None)
+        if not bucket:
+            del self._buckets[time_ms]
+            self._forget_stale_times()
+
+    def next_time_ms(self) -> int | None:
+        """Return the time of the first timer, or None without timers."""
+        times = self._times
+        while times and times[0] not in self._buckets:
+            heapq.heappop(times)
+        return times[0] if times else None
+
+    def fire_until(self, limit_ms: int, fire: TimerCallback) -> None:
+        """Remove and call back every timer with time <= `limit_ms`, also those that callbacks register meanwhile."""
+        while True:
+            time_ms = self.next_time_ms()
+            if time_ms is None or time_ms > limit_ms:
+                return
+            self._fire_bucket(time_ms, fire)
+
+    def _fire_bucket(self, time_ms: int, fire: TimerCallback) -> None:
+        bucket = self._buckets[time_ms]
+        for timer in list(bucket):
+            if timer not in bucket:
+                continue  # an earlier callback deleted it
+            del bucket[timer]
+            fire(time_ms, *timer)
+            if self._times[0] < time_ms:
+                break  # a callback registered an earlier one, which goes first
+        if not bucket and self._buckets.get(time_ms) is bucket:
+            del self._buckets[time_ms]
+
+    def _forget_stale_times(self) -> None:
+        """Keep the heap within twice the times that have timers, for whoever moves a timer with every record."""
+        if len(self._times) > 2 * len(self._buckets) + 64:
+            self._times = list(self._buckets)
+            heapq.heapify(self._times)
+
+
+class InternalTimerService:
+    """The timers of one operator. Mailbox thread only.
+
+    `on_event_time` and `on_processing_time` are called for timers that fire, their key being current in `backend`.
+    A processing-time timer fires once its millisecond is over, so that no record of that millisecond comes after it.
+    """
+
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        clock: ProcessingTimeService,
+        on_event_time: TimerCallback,
+        on_processing_time: TimerCallback,
+        after_processing_time: Callable[[], None],
+    ) -> None:
+        """`after_processing_time`: called once after each run of processing-time timers, to emit what they made."""
+        self._scope = backend.key_scope
+        self._set_current_key = backend.set_current_key
+        self._clock = clock
+        self._fire_event = self._with_key(on_event_time)
+        self._fire_processing = self._with_key(on_processing_time)
+        self._after_processing_time = after_processing_time
+        self._event_timers = TimerQueue()
+        self._processing_timers = TimerQueue()
+        self._wake_up: ScheduledTimer | None = None
+        self._wake_up_ms = 0
+        self.current_watermark_ms = MIN_TIMESTAMP
+
+    def current_processing_time_ms(self) -> int:
+        """The wall clock, epoch ms."""
+        return self._clock.now_ms()
+
+    def register(self, domain: TimeDomain, time_ms: int, namespace: Any = VOID_NAMESPACE) -> None:
+        """Set a timer for the current key. One in the past fires at the next watermark, or at once by the clock."""
+        key = self._scope.entry
+        if domain is TimeDomain.EVENT_TIME:
+            self._event_timers.register(time_ms, key, namespace)
+        else:
+            self._processing_timers.register(time_ms, key, namespace)
+            if self._wake_up is None or time_ms < self._wake_up_ms:
+                self._schedule_wake_up()
+
+    def delete(self, domain: TimeDomain, time_ms: int, namespace: Any = VOID_NAMESPACE) -> None:
+        """Forget a timer of the current key; no effect where there is none."""
+        queue = self._event_timers if domain is TimeDomain.EVENT_TIME else self._processing_timers
+        queue.delete(time_ms, self._scope.entry, namespace)
+
+    def advance_watermark(self, watermark_ms: int) -> None:
+        """Fire every event-time timer that is due."""
+        self.current_watermark_ms = watermark_ms
+        self._event_timers.fire_until(watermark_ms, self._fire_event)
+
+    def timer_count(self, domain: TimeDomain) -> int:
+        """Number of timers that wait."""
+        return len(
+            self._event_timers if domain is TimeDomain.EVENT_TIME else self._processing_timers
+        )
+
+    def _with_key(self, callback: TimerCallback) -> TimerCallback:
+        def fire(time_ms: int, key: Any, namespace: Any) -> None:
+            self._set_current_key(key)
+            callback(time_ms, key, namespace)
+
+        return fire
+
+    def _schedule_wake_up(self) -> None:
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+            self._wake_up = None
+        head_ms = self._processing_timers.next_time_ms()
+        if head_ms is not None:
+            self._wake_up_ms = head_ms
+            is_past = head_ms < self._clock.now_ms()
+            self._wake_up = self._clock.schedule(
+                head_ms if is_past else head_ms + 1, self._on_wake_up
+            )
+
+    def _on_wake_up(self, _time_ms: int) -> None:
+        self._wake_up = None
+        # Everything whose millisecond is over: a late wake-up catches up at once.
+        limit_ms = max(self._wake_up_ms, self._clock.now_ms() - 1)
+        self._processing_timers.fire_until(limit_ms, self._fire_processing)
+        self._after_processing_time()
+        self._schedule_wake_up()
