@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
-from headrace.core.ids import OperatorId
+from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.operator_types import OperatorTypes
 
 
@@ -33,6 +33,8 @@ class SubtaskContext(Protocol):
     def clock(self) -> Clock: ...
     @property
     def ingest(self) -> Any: ...
+    @property
+    def attempt_id(self) -> ExecutionAttemptId | None: ...
 
     def send_event(self, payload: bytes, /) -> None:
         """Speak to the coordinator in the JobMaster; mailbox thread only."""

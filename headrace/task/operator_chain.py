@@ -170,6 +170,7 @@ class OperatorChain:
             send_event=send_event,
             wake=self._wake,
             ingest=environment.ingest,
+            attempt_id=environment.attempt_id,
         )
 
     @staticmethod
