@@ -1,0 +1,147 @@
+"""FrameAssembler: a stream of bytes, however it was cut, becomes frames. No socket: the shell lends its buffers.
+
+Small frames are collected in a staging buffer and copied out of it. A large body is received straight into memory of
+its own, which the Arrow batch then keeps, so that it is never copied. While bodies are large, little is offered for
+staging: otherwise the head of each body would take the detour.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.network.errors import ProtocolError
+from headrace.network.wire import (
+    HEADER_BYTES_MAX,
+    PREFIX,
+    Body,
+    Frame,
+    decode_header,
+    decode_prefix,
+)
+
+# A body of at least so many bytes is received in place.
+DIRECT_BYTES: Final = 16 * 1024
+# Holds any header and any body that is not received in place, so it never has to grow.
+STAGING_BYTES: Final = PREFIX.size + HEADER_BYTES_MAX + DIRECT_BYTES
+# What is offered after a large body: room for control frames and the next header, not for the next body.
+_LEAN_STAGING_BYTES: Final = 2 * 1024
+
+BodyCheck = Callable[[type[Frame], Frame, int], None]
+"""Asked with frame class, the frame without its body and the body length before memory is taken; may raise."""
+
+
+def refuse_large_bodies(limit: int, peer: str) -> BodyCheck:
+    """Return a check that refuses bodies above `limit` bytes."""
+
+    def check(cls: type[Frame], header: Frame, body_length: int) -> None:
+        if body_length > limit:
+            raise ProtocolError(
+                peer,
+                f"a {cls.__name__} frame with a body of {body_length} bytes, at most {limit} are allowed",
+            )
+
+    return check
+
+
+class FrameAssembler:
+    """Collects one connection's frames. `buffer()` says where the next bytes go, `received(n)` returns what they made.
+
+    Raises ProtocolError (and what `check_body` raises); the connection cannot be used afterwards.
+    """
+
+    def __init__(self, peer: str, check_body: BodyCheck) -> None:
+        self.peer = peer
+        self._check_body = check_body
+        self._staging = bytearray(STAGING_BYTES)
+        self._view = memoryview(self._staging)
+        self._start = 0  # first byte of the staging buffer that is not yet part of a frame
+        self._end = 0
+        self._is_lean = False
+        self._body: memoryview | None = None  # a large body on its way
+        self._body_buffer: Any = None
+        self._body_filled = 0
+        self._pending: tuple[type[Frame], bytes] | None = None
+
+    def buffer(self) -> memoryview:
+        """Return writable memory (at least one byte) for the next read."""
+        if self._body is not None:
+            return self._body[self._body_filled :]
+        limit = len(self._staging)
+        if self._start == self._end:
+            self._start = self._end = 0
+            if self._is_lean:
+                limit = _LEAN_STAGING_BYTES
+        elif self._end == limit:
+            self._move_to_front()
+        return self._view[self._end : limit]
+
+    def received(self, byte_count: int) -> list[Frame]:
+        """Take note that `byte_count` bytes were written to `buffer()`; return the frames they complete."""
+        frames: list[Frame] = []
+        if self._body is not None:
+            self._body_filled += byte_count
+            if self._body_filled < len(self._body):
+                return frames
+            frames.append(self._finish_body())
+            return frames
+        self._end += byte_count
+        while self._body is None:
+            frame = self._next_frame()
+            if frame is None:
+                break
+            frames.append(frame)
+        return frames
+
+    @property
+    def is_between_frames(self) -> bool:
+        """Whether nothing of an unfinished frame is held."""
+        return self._body is None and self._start == self._end
+
+    def _move_to_front(self) -> None:
+        held = self._end - self._start
+        self._staging[:held] = self._staging[self._start : self._end]
+        self._start, self._end = 0, held
+
+    def _next_frame(self) -> Frame | None:
+        available = self._end - self._start
+        if available < PREFIX.size:
+            return None
+        cls, header_length, body_length = decode_prefix(self._staging, self._start, self.peer)
+        header_start = self._start + PREFIX.size
+        if available < PREFIX.size + header_length:
+            return None
+        body_start = header_start + header_length
+        present = min(self._end - body_start, body_length)
+        if present == body_length:
+            self._start = body_start + body_length
+            self._is_lean = body_length >= DIRECT_BYTES
+            body: Body = bytes(self._view[body_start : self._start])
+            frame = decode_header(cls, self._staging, header_start, header_length, body, self.peer)
+            if body_length:
+                self._check_body(cls, frame, body_length)
+            return frame
+        if body_length < DIRECT_BYTES:
+            return None
+        header = decode_header(cls, self._staging, header_start, header_length, b"", self.peer)
+        self._check_body(cls, header, body_length)
+        self._begin_body(cls, header_start, body_start, body_length, present)
+        return None
+
+    def _begin_body(
+        self, cls: type[Frame], header_start: int, body_start: int, body_length: int, present: int
+    ) -> None:
+        self._pending = (cls, bytes(self._view[header_start:body_start]))
+        self._body_buffer = pa.allocate_buffer(body_length)
+        self._body = memoryview(self._body_buffer).cast("B")
+        self._body[:present] = self._view[body_start : body_start + present]
+        self._body_filled = present
+        self._start = self._end = 0
+        self._is_lean = True
+
+    def _finish_body(self) -> Frame:
+        assert self._pending is not None
+        cls, header = self._pending
+        frame = decode_header(cls, header, 0, len(header), self._body_buffer, self.peer)
+        self._body, self._body_buffer, self._pending = None, None, None
+        return frame

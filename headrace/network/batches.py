@@ -1,0 +1,178 @@
+"""Sealed batches: Arrow record batches on their way, their bytes, and how they are cut.
+
+The schema is not repeated with each batch: a channel announces it once, with an 8-byte fingerprint that every batch
+names. Dictionary columns are decoded before sealing: a batch never depends on one that was sent before it.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.core.elements import EndOfData, EndOfPartition, PlacedMarker, StopMode, StreamEvent
+from headrace.network.errors import CorruptBatchError, ProtocolError
+from headrace.network.wire import Body
+
+_END_OF_DATA, _END_OF_PARTITION = 1, 2
+NO_FINGERPRINT: Final = 0
+
+
+def fingerprint_of(schema_message: bytes) -> int:
+    """Return the 64-bit name of a schema, never 0."""
+    return int.from_bytes(hashlib.blake2b(schema_message, digest_size=8).digest(), "big") or 1
+
+
+class SealedBatch:
+    """Rows that are finished and may be shared, with the markers that stand between them.
+
+    `arrow` is None where there are only markers. `size_bytes` is what the rows take as an Arrow message. The bytes
+    are made when a remote channel first asks for them, and once for all channels of a broadcast.
+    """
+
+    __slots__ = ("_body", "arrow", "markers", "row_count", "size_bytes")
+
+    def __init__(self, arrow: pa.RecordBatch | None, markers: tuple[PlacedMarker, ...]) -> None:
+        self.arrow = arrow
+        self.markers = markers
+        self.row_count: int = 0 if arrow is None else arrow.num_rows
+        self.size_bytes: int = 0 if arrow is None else pa.ipc.get_record_batch_size(arrow)
+        self._body: Any = None
+
+    def body(self) -> Body:
+        """Return the rows as an Arrow message without schema; empty without rows."""
+        if self._body is None:
+            self._body = b"" if self.arrow is None else self.arrow.serialize()
+        return self._body
+
+    def cut(self, limit_bytes: int) -> "list[SealedBatch]":
+        """Return pieces of at most `limit_bytes`, cut between rows; a single larger row stays whole.
+
+        A marker goes with the row it stands before, or with the last piece.
+        """
+        if self.size_bytes <= limit_bytes or self.row_count <= 1:
+            return [self]
+        assert self.arrow is not None
+        step = max(1, min(self.row_count - 1, self.row_count * limit_bytes // self.size_bytes))
+        pieces: list[SealedBatch] = []
+        for start in range(0, self.row_count, step):
+            length = min(step, self.row_count - start)
+            is_last = start + length == self.row_count
+            markers = _shift_markers(self.markers, start, length, is_last)
+            # A second look: rows of different sizes make pieces of different sizes.
+            pieces += SealedBatch(self.arrow.slice(start, length), markers).cut(limit_bytes)
+        return pieces
+
+
+def decode_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return `batch` with dictionary columns as plain ones; the same object where there are none."""
+    types = batch.schema.types
+    if not any(pa.types.is_dictionary(column_type) for column_type in types):
+        return batch
+    columns = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def read_batch(body: Body, schema: pa.Schema, row_count: int, peer: str) -> pa.RecordBatch:
+    """Rebuild a batch from its message without copying; CorruptBatchError where that fails."""
+    try:
+        batch = pa.ipc.read_record_batch(
+            body if isinstance(body, pa.Buffer) else pa.py_buffer(body), schema
+        )
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptBatchError(
+            peer, f"a batch that is no Arrow message of its schema: {error}"
+        ) from error
+    if batch.num_rows != row_count:
+        raise CorruptBatchError(
+            peer, f"a batch of {batch.num_rows} rows that was announced with {row_count}"
+        )
+    return batch
+
+
+def read_schema(body: Body, peer: str) -> tuple[int, pa.Schema]:
+    """Rebuild a schema; return it after its fingerprint."""
+    message = bytes(body)
+    try:
+        return fingerprint_of(message), pa.ipc.read_schema(pa.py_buffer(message))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptBatchError(peer, f"a schema that is no Arrow schema: {error}") from error
+
+
+class SchemaAnnouncer:
+    """Sender's side of one channel: tells when the schema has to be sent before a batch."""
+
+    __slots__ = ("_schema", "fingerprint")
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+        self.fingerprint = NO_FINGERPRINT
+
+    def changed(self, schema: pa.Schema) -> bytes | None:
+        """Return the schema message if `schema` is not the one announced last, and count it as announced."""
+        if self._schema is not None and self._schema.equals(schema):
+            return None
+        self._schema = schema
+        message = schema.serialize().to_pybytes()
+        self.fingerprint = fingerprint_of(message)
+        return message
+
+
+class SchemaMemory:
+    """Receiver's side of one channel: the schema that was announced last."""
+
+    __slots__ = ("_fingerprint", "_peer", "_schema")
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._fingerprint = NO_FINGERPRINT
+        self._schema: pa.Schema | None = None
+
+    def announced(self, fingerprint: int, body: Body) -> None:
+        """Take a Schema frame."""
+        actual, self._schema = read_schema(body, self._peer)
+        if actual != fingerprint:
+            raise CorruptBatchError(
+                self._peer, f"schema {actual:016x} announced as {fingerprint:016x}"
+            )
+        self._fingerprint = fingerprint
+
+    def schema_of(self, fingerprint: int) -> pa.Schema:
+        """Return the schema that a batch names; CorruptBatchError where it was not the last one announced."""
+        if self._schema is None or fingerprint != self._fingerprint:
+            raise CorruptBatchError(
+                self._peer, f"a batch of the unannounced schema {fingerprint:016x}"
+            )
+        return self._schema
+
+
+def encode_event(event: StreamEvent) -> tuple[int, int]:
+    """Return kind and value of an Event frame."""
+    match event:
+        case EndOfData(mode):
+            return _END_OF_DATA, mode.value
+        case EndOfPartition():
+            return _END_OF_PARTITION, 0
+
+
+def decode_event(kind: int, value: int, peer: str) -> StreamEvent:
+    """Inverse of `encode_event`."""
+    if kind == _END_OF_DATA and value in (StopMode.DRAIN.value, StopMode.NO_DRAIN.value):
+        return EndOfData(StopMode(value))
+    if kind == _END_OF_PARTITION:
+        return EndOfPartition()
+    raise ProtocolError(peer, f"an event of the unknown kind {kind} (value {value})")
+
+
+def _shift_markers(
+    markers: Sequence[PlacedMarker], start: int, length: int, is_last: bool
+) -> tuple[PlacedMarker, ...]:
+    end = start + length
+    return tuple(
+        PlacedMarker(placed.row_offset - start, placed.marker)
+        for placed in markers
+        if start <= placed.row_offset and (placed.row_offset < end or is_last)
+    )

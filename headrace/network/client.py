@@ -1,0 +1,94 @@
+"""ConnectionTable: at most one connection per TaskManager, dialled or accepted, and shared by all its channels.
+
+Whoever needs a connection first dials; the other side then uses it too. Only if both dial in the same instant are
+there two, each used by the side that dialled it. Source: Flink PartitionRequestClientFactory, with one connection
+for both directions instead of two.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.threads import spawn
+from headrace.network.connection import SocketConnection
+from headrace.network.errors import NetworkError
+from headrace.network.peer_session import PeerSession, Session
+
+OnReady = Callable[[PeerSession], None]
+OnError = Callable[[str], None]
+Factory = Callable[[str, str], SocketConnection]
+"""Makes a dialler's connection: address for messages, name of the wanted peer."""
+
+
+class ConnectionTable:
+    """Connections by the name of the peer. On the network thread."""
+
+    def __init__(self, own_host_id: str, factory: Factory, timeout_s: float) -> None:
+        self._own_host_id: Final = own_host_id
+        self._factory = factory
+        self._timeout_s = timeout_s
+        self._established: dict[str, tuple[SocketConnection, PeerSession]] = {}
+        self._waiting: dict[str, list[tuple[OnReady, OnError]]] = {}
+        self._dials: set[asyncio.Task[Any]] = set()
+
+    def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
+        """Call one of the two, now or later."""
+        name = str(location.resource_id)
+        found = self._established.get(name)
+        if found is not None:
+            on_ready(found[1])
+            return
+        waiting = self._waiting.setdefault(name, [])
+        waiting.append((on_ready, on_error))
+        if len(waiting) == 1:
+            loop = asyncio.get_running_loop()
+            spawn(self._dial(name, location), loop, f"dial {name}", self._dials)
+
+    def established(self, connection: SocketConnection, name: str, session: Session) -> None:
+        """A connection, of whichever direction, can be used."""
+        if not isinstance(session, PeerSession):
+            return
+        self._established.setdefault(name, (connection, session))
+        for on_ready, _ in self._waiting.pop(name, []):
+            on_ready(session)
+
+    def closed(self, connection: SocketConnection, error: NetworkError) -> None:
+        """A connection ended, or never was established."""
+        for name, (known, _) in list(self._established.items()):
+            if known is connection:
+                del self._established[name]
+        waiting = (
+            self._waiting.pop(connection.expected_name, []) if connection.expected_name else []
+        )
+        for _, on_error in waiting:
+            on_error(str(error))
+
+    def cancel_dials(self) -> None:
+        """Stop connecting."""
+        for dial in list(self._dials):
+            dial.cancel()
+
+    async def _dial(self, name: str, location: TaskManagerLocation) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._open(name, location)
+        except (OSError, TimeoutError) as error:
+            for _, on_error in self._waiting.pop(name, []):
+                on_error(f"{location.host}:{location.data_port}: {error or 'no answer in time'}")
+
+    async def _open(self, name: str, location: TaskManagerLocation) -> None:
+        loop = asyncio.get_running_loop()
+        path = location.unix_socket_path
+        if path is not None and location.host_id == self._own_host_id and Path(path).is_socket():
+            try:
+                await loop.create_unix_connection(lambda: self._factory(path, name), path)
+                return
+            except OSError:
+                # The same kernel, but a file system of its own: TCP reaches it all the same.
+                pass
+        address = f"{location.host}:{location.data_port}"
+        await loop.create_connection(
+            lambda: self._factory(address, name), location.host, location.data_port
+        )

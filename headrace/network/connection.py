@@ -1,0 +1,148 @@
+"""SocketConnection: an asyncio protocol around a WireEndpoint; reads into its buffers, writes many frames at once."""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.handshake import Role
+from headrace.network.peer_session import Session
+from headrace.network.transport import TransportHost
+from headrace.network.wire_endpoint import WireEndpoint
+
+WRITE_BUDGET_BYTES = 1 << 20
+WRITE_HIGH_WATER_BYTES = 1 << 20
+
+
+class SocketConnection(asyncio.BufferedProtocol):
+    """One connection; everything runs on the network thread except `wake`."""
+
+    def __init__(
+        self,
+        host: TransportHost,
+        role: Role,
+        post: Callable[[Callable[[], None]], None],
+        handshake_timeout_s: float,
+        on_established: Callable[["SocketConnection", str, Session], None],
+        on_closed: Callable[["SocketConnection", NetworkError], None],
+        peer: str,
+        expected_name: str | None = None,
+    ) -> None:
+        self.expected_name = expected_name
+        self._peer = peer
+        self._post = post
+        self._handshake_timeout_s = handshake_timeout_s
+        self._on_established = on_established
+        self._on_closed = on_closed
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_paused = False
+        self._is_wake_pending = False
+        self._error: NetworkError | None = None
+        self._endpoint = WireEndpoint(host, self, role, self._established, expected_name)
+
+    @property
+    def peer(self) -> str:
+        """See Link."""
+        return self._peer
+
+    @property
+    def session(self) -> Session | None:
+        """Who speaks here, once the peer has proved itself."""
+        return self._endpoint.session
+
+    def wake(self) -> None:
+        """See Link."""
+        if not self._is_wake_pending:
+            self._is_wake_pending = True
+            self._post(self._flush)
+
+    def close(self) -> None:
+        """Leave on purpose: write what waits, say so, close."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._error = self._error or ConnectionLostError(self._peer, "closed by this side")
+            self._transport.writelines(self._endpoint.farewell())
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Drop the connection without another word."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- called by asyncio ------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BaseProtocol."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._handshake_timeout_s, self._handshake_timed_out)
+        self._flush()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        return self._endpoint.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        try:
+            self._endpoint.received(nbytes)
+        except NetworkError as error:
+            self._fail(error)
+            return
+        self._flush()
+
+    def eof_received(self) -> bool:
+        """See asyncio.BufferedProtocol."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.BaseProtocol."""
+        self._stop_timer()
+        self._transport = None
+        error = self._error
+        if error is None:
+            reason = "it was closed unexpectedly" if exc is None else f"{type(exc).__name__}: {exc}"
+            error = ConnectionLostError(self._peer, reason)
+        self._endpoint.lost(error)
+        self._on_closed(self, error)
+
+    def pause_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self._is_paused = False
+        self._flush()
+
+    def _flush(self) -> None:
+        self._is_wake_pending = False
+        while (
+            not self._is_paused and self._transport is not None and not self._transport.is_closing()
+        ):
+            output = self._endpoint.take_output(WRITE_BUDGET_BYTES)
+            if not output:
+                return
+            self._transport.writelines(output)
+
+    def _fail(self, error: NetworkError) -> None:
+        self._error = error
+        if self._transport is not None:
+            self._transport.writelines(self._endpoint.last_output())
+            self._transport.close()
+
+    def _established(self, name: str, session: Session) -> None:
+        self._stop_timer()
+        self._peer = name
+        self._on_established(self, name, session)
+
+    def _handshake_timed_out(self) -> None:
+        reason = f"it did not prove itself within {self._handshake_timeout_s:g} s"
+        self._error = ConnectionLostError(self._peer, reason)
+        self.abort()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

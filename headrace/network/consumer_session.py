@@ -1,0 +1,138 @@
+"""ConsumerSession: the receiving half of a connection, the remote channels here that read from the peer.
+
+Frames for a channel that was closed meanwhile are dropped: the peer has been told, and what it had sent before is of
+no use to anybody. Source: Flink CreditBasedPartitionRequestClientHandler.
+"""
+
+from typing import Any, Final, Protocol
+
+from headrace.network.errors import NetworkError, ProtocolError
+from headrace.network.transport import Link
+from headrace.network.wire import (
+    AddCredit,
+    Backlog,
+    Body,
+    Cancel,
+    Data,
+    Error,
+    Event,
+    Frame,
+    PartitionRequest,
+    Schema,
+    encode,
+)
+
+UNCLAIMED_BODY_BYTES_MAX: Final = 64 << 20
+"""The largest body that is taken for something else than an open channel, whose own bound is its credit."""
+
+
+class ChannelReceiver(Protocol):
+    """What an open channel does with its frames, on the transport's thread. Errors end the connection."""
+
+    def check_data(self, frame: Data, body_length: int) -> None:
+        """Refuse data that was not granted, before memory is taken for it."""
+        ...
+
+    def schema_received(self, frame: Schema) -> None:
+        """Take a schema."""
+        ...
+
+    def data_received(self, frame: Data) -> None:
+        """Take a batch."""
+        ...
+
+    def event_received(self, frame: Event) -> None:
+        """Take an event."""
+        ...
+
+    def backlog_received(self, frame: Backlog) -> None:
+        """Take note of a backlog."""
+        ...
+
+    def error_received(self, code: int, text: str) -> None:
+        """The producer's side of the channel ended with an error; the channel is closed."""
+        ...
+
+    def connection_lost(self, error: NetworkError) -> None:
+        """The connection has ended; the channel is closed."""
+        ...
+
+
+class ConsumerSession:
+    """Channels by number, and the control frames that wait for the wire. On the transport's thread."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._channels: dict[int, ChannelReceiver] = {}
+        self._next_channel = 0
+        self._control: list[Body] = []
+        self.dropped_frame_count = 0
+
+    @property
+    def channel_count(self) -> int:
+        """Open channels."""
+        return len(self._channels)
+
+    def open_channel(self, receiver: ChannelReceiver, **request: Any) -> int:
+        """Number a new channel and request its partition (fields of PartitionRequest)."""
+        channel = self._next_channel
+        self._next_channel += 1
+        self._channels[channel] = receiver
+        self._send(PartitionRequest(channel=channel, **request))
+        return channel
+
+    def close_channel(self, channel: int, *, tell_producer: bool) -> None:
+        """Forget a channel; no effect if it is closed."""
+        if self._channels.pop(channel, None) is not None and tell_producer:
+            self._send(Cancel(channel))
+
+    def add_credit(self, channel: int, credit_count: int) -> None:
+        """Grant credit."""
+        if channel in self._channels:
+            self._send(AddCredit(channel, credit_count))
+
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
+        """See assembler.BodyCheck."""
+        if isinstance(frame, Data):
+            receiver = self._channels.get(frame.channel)
+            if receiver is not None:
+                receiver.check_data(frame, body_length)
+                return
+        if body_length > UNCLAIMED_BODY_BYTES_MAX:
+            raise ProtocolError(
+                self._link.peer, f"a {cls.__name__} frame with a body of {body_length} bytes"
+            )
+
+    def frame_received(self, frame: Data | Event | Schema | Backlog | Error) -> None:
+        """Give a frame to its channel."""
+        receiver = self._channels.get(frame.channel)
+        if receiver is None:
+            self.dropped_frame_count += 1
+            return
+        match frame:
+            case Data():
+                receiver.data_received(frame)
+            case Event():
+                receiver.event_received(frame)
+            case Schema():
+                receiver.schema_received(frame)
+            case Backlog():
+                receiver.backlog_received(frame)
+            case Error():
+                del self._channels[frame.channel]
+                receiver.error_received(frame.code, bytes(frame.body).decode(errors="replace"))
+
+    def take_output(self) -> list[Body]:
+        """Return the control frames that wait."""
+        output, self._control = self._control, []
+        return output
+
+    def close(self, error: NetworkError) -> None:
+        """The connection has ended."""
+        receivers, self._channels = list(self._channels.values()), {}
+        for receiver in receivers:
+            receiver.connection_lost(error)
+
+    def _send(self, message: Frame) -> None:
+        self._control += encode(message)
+        self._link.wake()

@@ -1,0 +1,227 @@
+"""Credit accounts of both sides of a channel: how much may be sent, and who holds which segments. Pure arithmetic.
+
+The receiver owns `exclusive_count` segments per channel and shares floating ones among the channels of a gate. It
+grants credit for segments it has set aside; the sender spends credit per segment of a batch. At every instant, for
+every channel:
+
+    sender's credit + data in flight + credit in flight + unannounced = idle exclusive + idle floating
+
+Data therefore always finds room at the receiver, reading never has to stop, and one slow channel cannot hold up its
+neighbours on a connection. Source: Flink RemoteInputChannel and BufferManager; beyond them, a batch may cost several
+credits, a channel begins with its share of the idle floating segments, and whoever asks for floating segments queues
+behind those who asked before (or two channels with giant rows could each hold half of what one of them needs).
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+
+class CreditExceeded(Exception):
+    """More was spent than had been granted; the caller names channel and peer."""
+
+    def __init__(self, granted: int, spent: int) -> None:
+        super().__init__(f"{spent} spent of {granted}")
+        self.granted = granted
+        self.spent = spent
+
+
+class SenderAccount:
+    """What a producer may still send on one channel, in segments."""
+
+    __slots__ = ("announced_backlog", "credit")
+
+    def __init__(self, initial_credit: int) -> None:
+        self.credit = initial_credit
+        self.announced_backlog = 0
+
+    def can_send(self, cost: int) -> bool:
+        """Whether data of `cost` segments may leave now."""
+        return self.credit >= cost
+
+    def spend(self, cost: int, backlog: int) -> None:
+        """Take note that data of `cost` segments leaves and tells of `backlog` segments behind it."""
+        if cost > self.credit:
+            raise CreditExceeded(self.credit, cost)
+        self.credit -= cost
+        self.announced_backlog = backlog
+
+    def grant(self, credit_count: int) -> None:
+        """Take an AddCredit."""
+        assert credit_count > 0
+        self.credit += credit_count
+
+    def must_announce(self, cost: int, backlog: int) -> bool:
+        """Whether the consumer has to be told that its credit does not suffice for the next batch of `cost` segments.
+
+        Without any credit left it owes us some, and will learn of the backlog with the data that it pays for.
+        """
+        if 0 < self.credit < cost and backlog > self.announced_backlog:
+            self.announced_backlog = backlog
+            return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """Segments that one received batch occupies, by kind: to be handed back once it was taken."""
+
+    exclusive_count: int
+    floating_count: int
+
+
+class ReceiverAccount:
+    """Segments of one channel at the receiver. Changed only through its GateCredits."""
+
+    __slots__ = (
+        "held_exclusive",
+        "held_floating",
+        "idle_exclusive",
+        "idle_floating",
+        "is_open",
+        "is_waiting",
+        "required",
+        "unannounced",
+    )
+
+    def __init__(self) -> None:
+        self.idle_exclusive = 0
+        self.idle_floating = 0
+        self.held_exclusive = 0
+        self.held_floating = 0
+        self.required = 0
+        self.unannounced = 0
+        self.is_open = False
+        self.is_waiting = False
+
+    @property
+    def available(self) -> int:
+        """Segments set aside for data to come."""
+        return self.idle_exclusive + self.idle_floating
+
+    @property
+    def granted(self) -> int:
+        """Of these, what the sender knows of or will learn from a credit on its way."""
+        return self.available - self.unannounced
+
+
+class GateCredits:
+    """Accounts of all remote channels of one gate, by channel index.
+
+    Every method may raise credit that is to be announced; `take_announcements` collects it. Owned by one thread.
+    """
+
+    def __init__(self, channel_count: int, exclusive_count: int, floating_count: int) -> None:
+        assert exclusive_count >= 1
+        self.exclusive_count: Final = exclusive_count
+        self.floating_count: Final = floating_count
+        self.idle_floating = floating_count
+        self.accounts: Final = [ReceiverAccount() for _ in range(channel_count)]
+        self._waiting: deque[int] = deque()
+        self._to_announce: dict[int, None] = {}
+
+    @property
+    def credit_max(self) -> int:
+        """The most that one channel can ever be granted at once."""
+        return self.exclusive_count + self.floating_count
+
+    def open_channel(self, index: int) -> int:
+        """Begin to receive; return the initial credit, which need not be announced."""
+        account = self.accounts[index]
+        assert not account.is_open
+        share = min(self.idle_floating, self.floating_count // len(self.accounts))
+        account.is_open = True
+        account.idle_exclusive = self.exclusive_count
+        account.idle_floating = share
+        self.idle_floating -= share
+        return account.available
+
+    def data_received(self, index: int, credit_count: int, backlog: int) -> Charge:
+        """Charge a batch of `credit_count` segments to the channel, and reserve for the `backlog` behind it."""
+        account = self.accounts[index]
+        if credit_count > account.granted:
+            raise CreditExceeded(account.granted, credit_count)
+        floating = min(credit_count, account.idle_floating)
+        exclusive = credit_count - floating
+        account.idle_floating -= floating
+        account.idle_exclusive -= exclusive
+        account.held_floating += floating
+        account.held_exclusive += exclusive
+        self.backlog_announced(index, backlog)
+        return Charge(exclusive, floating)
+
+    def backlog_announced(self, index: int, backlog: int) -> None:
+        """Aim at having room for `backlog` segments beside the exclusive ones."""
+        account = self.accounts[index]
+        if not account.is_open:
+            return
+        account.required = backlog + self.exclusive_count
+        if account.is_waiting or account.available >= account.required:
+            return
+        account.is_waiting = True
+        self._waiting.append(index)
+        self._serve_waiting()
+
+    def batch_taken(self, index: int, charge: Charge) -> None:
+        """Free what a batch occupied: the task has taken it."""
+        account = self.accounts[index]
+        account.held_exclusive -= charge.exclusive_count
+        account.held_floating -= charge.floating_count
+        self.idle_floating += charge.floating_count
+        if account.is_open:
+            for _ in range(charge.exclusive_count):
+                self._free_exclusive(index, account)
+        self._serve_waiting()
+
+    def close_channel(self, index: int) -> None:
+        """End the channel: its floating segments serve others, its exclusive ones wait for the gate to close."""
+        account = self.accounts[index]
+        if not account.is_open:
+            return
+        account.is_open = False
+        self.idle_floating += account.idle_floating
+        account.idle_floating = account.idle_exclusive = 0
+        account.required = account.unannounced = 0
+        self._to_announce.pop(index, None)
+        if account.is_waiting:
+            account.is_waiting = False
+            self._waiting.remove(index)
+        self._serve_waiting()
+
+    def take_announcements(self) -> list[tuple[int, int]]:
+        """Return `(channel index, credit)` of everything that became available, and count it as announced."""
+        announcements: list[tuple[int, int]] = []
+        for index in self._to_announce:
+            account = self.accounts[index]
+            if account.unannounced:
+                announcements.append((index, account.unannounced))
+                account.unannounced = 0
+        self._to_announce.clear()
+        return announcements
+
+    def _free_exclusive(self, index: int, account: ReceiverAccount) -> None:
+        account.idle_exclusive += 1
+        if account.available > account.required and account.idle_floating > 0:
+            # The exclusive segment takes the place of a floating one in what the sender knows of.
+            account.idle_floating -= 1
+            self.idle_floating += 1
+        else:
+            self._announce(index, account, 1)
+
+    def _serve_waiting(self) -> None:
+        while self._waiting and self.idle_floating:
+            index = self._waiting[0]
+            account = self.accounts[index]
+            wanted = max(0, account.required - account.available)
+            taken = min(wanted, self.idle_floating)
+            if taken:
+                self.idle_floating -= taken
+                account.idle_floating += taken
+                self._announce(index, account, taken)
+            if taken == wanted:
+                account.is_waiting = False
+                self._waiting.popleft()
+
+    def _announce(self, index: int, account: ReceiverAccount, credit_count: int) -> None:
+        account.unannounced += credit_count
+        self._to_announce[index] = None

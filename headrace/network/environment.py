@@ -1,0 +1,171 @@
+"""ShuffleEnvironment: the data plane of one TaskManager: memory, partitions, gates, transport, ingest.
+
+Source: Flink NettyShuffleEnvironment.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
+from headrace.core.randomness import SeededRandom
+from headrace.core.record_batch import BatchType
+from headrace.core.shuffle_descriptors import (
+    InputGateDescriptor,
+    ResultPartitionDescriptor,
+    TaskManagerLocation,
+)
+from headrace.network.buffer_pool import (
+    BUFFERS_PER_CHANNEL,
+    FLOATING_BUFFERS_PER_GATE,
+    MAX_BUFFERS_PER_CHANNEL,
+    MAX_OVERDRAFT_BUFFERS,
+    SEGMENT_SIZE,
+    BlockingWait,
+    NetworkBufferPool,
+    WaitStrategy,
+    network_memory_bytes,
+    wanted_segment_size,
+)
+from headrace.network.channels import InputChannel, LocalInputChannel, RemoteInputChannel
+from headrace.network.consumer_session import ConsumerSession
+from headrace.network.gate import InputGate
+from headrace.network.partition import ResultPartition
+from headrace.network.partition_manager import ResultPartitionManager
+from headrace.network.peer_session import PeerSession, Session
+from headrace.network.producer_session import ProducerSession
+from headrace.network.receiver import CreditedChannel, GateReceiver
+from headrace.network.retry import PARTITION_REQUEST_TIMEOUT, PartitionRequestRetry, to_ms
+from headrace.network.socket_transport import SocketTransport
+from headrace.network.transport import Link, Transport
+
+
+class ShuffleEnvironment:
+    """One per TaskManager. Its methods may be called by any thread."""
+
+    def __init__(
+        self,
+        *,
+        resource_id: ResourceId,
+        settings: Settings,
+        secret: bytes,
+        bind_host: str,
+        advertised_host: str,
+        clock: Clock,
+        random: SeededRandom,
+        socket_directory: Path | None,
+        metrics: Any | None = None,
+        transport: Transport | None = None,
+        wait: WaitStrategy | None = None,
+    ) -> None:
+        self.resource_id: Final = resource_id
+        self.secret: Final = secret
+        self.random: Final = random
+        self.settings: Final = settings
+        self.clock: Final = clock
+        self.transport: Final[Transport] = transport or SocketTransport(
+            settings, bind_host, advertised_host, socket_directory
+        )
+        self.partitions: Final = ResultPartitionManager(str(resource_id))
+        page_bytes = settings.get_option(SEGMENT_SIZE)
+        memory_bytes = network_memory_bytes(settings, machine_memory_bytes())
+        self.buffer_pool: Final = NetworkBufferPool(memory_bytes, page_bytes)
+        self._wait = wait or BlockingWait()
+        self._request_timeout_ms = to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT))
+
+    @property
+    def name(self) -> str:
+        """See transport.TransportHost."""
+        return str(self.resource_id)
+
+    def start(self) -> TaskManagerLocation:
+        """Begin to accept connections; return where others find this TaskManager. PortInUseError."""
+        return self.transport.start(self)
+
+    def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
+        """Reserve memory and register, so that consumers may connect. InsufficientBuffersError."""
+        count = descriptor.subpartition_count
+        floating = self.settings.get_option(FLOATING_BUFFERS_PER_GATE)
+        pool = self.buffer_pool.create_local_pool(
+            f"result partition {descriptor.partition_id}",
+            required=count + 1,
+            maximum=2 * count + floating,
+            segment_size=wanted_segment_size(count, self.buffer_pool.page_bytes),
+            overdraft_max=self.settings.get_option(MAX_OVERDRAFT_BUFFERS),
+            wait=self._wait,
+        )
+        partition = ResultPartition(
+            descriptor.partition_id,
+            count,
+            pool,
+            self.settings.get_option(MAX_BUFFERS_PER_CHANNEL),
+            self.partitions.forget,
+            self.partitions.record_failure,
+        )
+        self.partitions.register(partition)
+        return partition
+
+    def create_input_gate(
+        self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId, batch_type: BatchType
+    ) -> InputGate:
+        """Reserve memory for the channels of a gate; nothing is requested yet. InsufficientBuffersError."""
+        remote_count = sum(
+            not self._is_local(channel.shuffle.location) for channel in descriptor.channels
+        )
+        receiver = self._create_receiver(consumer, remote_count) if remote_count else None
+        gate = InputGate(batch_type, receiver)
+        channels: list[InputChannel] = []
+        remote: dict[int, CreditedChannel] = {}
+        for index, channel in enumerate(descriptor.channels):
+            retry = PartitionRequestRetry.from_settings(self.settings)
+
+            def notify(index: int = index) -> None:
+                gate.notify(index)
+
+            if self._is_local(channel.shuffle.location):
+                channels.append(
+                    LocalInputChannel(channel, self.partitions, self.transport, retry, notify)
+                )
+            else:
+                assert receiver is not None
+                remote_channel = RemoteInputChannel(channel, len(remote), receiver, retry, notify)
+                remote[len(remote)] = remote_channel
+                channels.append(remote_channel)
+        if receiver is not None:
+            receiver.serve(remote)
+        gate.serve(channels)
+        return gate
+
+    def release_partitions(self, partition_ids: list[ResultPartitionId]) -> None:
+        """Drop partitions whatever their consumers do; unknown ones are passed over."""
+        self.partitions.release(partition_ids)
+
+    def close(self) -> None:
+        """Drop all partitions, close all connections, end the network thread. Idempotent."""
+        self.partitions.release_all()
+        self.transport.close()
+
+    def open_session(self, link: Link, peer_name: str) -> Session:
+        """See transport.TransportHost."""
+        producer = ProducerSession(self.partitions, self.transport, link, self._request_timeout_ms)
+        return PeerSession(link, producer, ConsumerSession(link))
+
+    def _is_local(self, location: TaskManagerLocation) -> bool:
+        return location.resource_id == self.resource_id
+
+    def _create_receiver(self, consumer: ExecutionAttemptId, channel_count: int) -> GateReceiver:
+        exclusive = self.settings.get_option(BUFFERS_PER_CHANNEL)
+        floating = self.settings.get_option(FLOATING_BUFFERS_PER_GATE)
+        reservation = self.buffer_pool.reserve(
+            f"an input gate of {consumer}",
+            exclusive * channel_count + floating,
+            wanted_segment_size(channel_count, self.buffer_pool.page_bytes),
+        )
+        return GateReceiver(self.transport, channel_count, exclusive, floating, reservation)
+
+
+def machine_memory_bytes() -> int:
+    """Return the physical memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

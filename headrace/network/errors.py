@@ -1,0 +1,178 @@
+"""The errors of the exchange: each names the peer, the channel or the option that it is about.
+
+NetworkError
++- ProtocolError                 the peer sent what the protocol does not allow: the connection is closed
+|  +- UnknownFrameError          a frame id or a protocol version that this side does not speak
+|  +- SequenceGapError           a frame was lost, doubled or reordered below us
+|  +- CreditOverspentError       data came without credit
+|  +- CorruptBatchError          the body of a data frame is no Arrow message of the announced schema
++- HandshakeError                the two sides could not agree or did not prove the shared secret
++- ConnectionLostError           the peer or the link is gone
++- PartitionError                about one partition: its producer has to be restarted too
+|  +- PartitionNotFoundError
+|  +- PartitionConnectionError
+|  +- ProducerFailedError
++- InsufficientBuffersError      network memory does not suffice for a task's minimum
++- RecordTooLargeError           one record does not fit what a channel may hold
++- InvalidChannelError           a custom partitioner chose a channel that does not exist
+"""
+
+from headrace.core.errors import ErrorDomain, HeadraceError
+
+
+class NetworkError(HeadraceError):
+    """Base of everything the exchange raises on purpose."""
+
+
+class ProtocolError(NetworkError):
+    """The peer broke the protocol; nothing more is read from it."""
+
+    def __init__(self, peer: str, what: str) -> None:
+        super().__init__(f"protocol violation by {peer}: {what}")
+        self.peer = peer
+
+
+class UnknownFrameError(ProtocolError):
+    """A frame with an id, version or magic number that is not ours."""
+
+
+class SequenceGapError(ProtocolError):
+    """An element of a channel did not carry the number that was next."""
+
+    def __init__(self, peer: str, channel: str, expected: int, received: int) -> None:
+        super().__init__(
+            peer, f"channel {channel} expected element {expected} and received {received}"
+        )
+        self.expected = expected
+        self.received = received
+
+
+class CreditOverspentError(ProtocolError):
+    """Data arrived that was not granted."""
+
+    def __init__(self, peer: str, channel: str, granted: int, spent: int) -> None:
+        super().__init__(
+            peer, f"channel {channel} had {granted} credit(s) and was sent data for {spent}"
+        )
+        self.granted = granted
+        self.spent = spent
+
+
+class CorruptBatchError(ProtocolError):
+    """The bytes of a batch cannot be read with the channel's schema."""
+
+
+class HandshakeError(NetworkError):
+    """The connection was refused before any frame was exchanged."""
+
+    def __init__(self, peer: str, reason: str) -> None:
+        super().__init__(f"no connection with {peer}: {reason}")
+        self.peer = peer
+        self.reason = reason
+
+
+class ConnectionLostError(NetworkError):
+    """An established connection ended; the task manager at its other end may be lost."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, peer: str, reason: str) -> None:
+        super().__init__(
+            f"connection with task manager {peer} was lost ({reason}): its process may have died, see its log"
+        )
+        self.peer = peer
+        self.reason = reason
+
+
+class PartitionError(NetworkError):
+    """A partition cannot be read: restart its producer, not only the consumer."""
+
+    def __init__(self, partition_text: str, message: str) -> None:
+        super().__init__(message)
+        self.partition_text = partition_text
+
+
+class PartitionNotFoundError(PartitionError):
+    """The producer has not registered this partition, or has released it."""
+
+    def __init__(self, partition_text: str, peer: str) -> None:
+        super().__init__(
+            partition_text,
+            f"result partition {partition_text} is not registered on task manager {peer}: "
+            "its producer never started there, or has released it",
+        )
+        self.peer = peer
+
+
+class PartitionConnectionError(PartitionError):
+    """The task manager that holds a partition cannot be reached."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, partition_text: str, peer: str, reason: str) -> None:
+        super().__init__(
+            partition_text,
+            f"cannot connect to task manager {peer} for result partition {partition_text}: {reason}",
+        )
+        self.peer = peer
+        self.reason = reason
+
+
+class ProducerFailedError(PartitionError):
+    """The producer of a partition failed or was cancelled before it had finished."""
+
+    def __init__(self, partition_text: str, cause_text: str) -> None:
+        super().__init__(
+            partition_text,
+            f"the producer of result partition {partition_text} failed: {cause_text}",
+        )
+        self.cause_text = cause_text
+
+
+class InsufficientBuffersError(NetworkError):
+    """A task needs more network memory, at the smallest segment size, than is left."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(
+        self, owner: str, required: int, available: int, total: int, page_bytes: int
+    ) -> None:
+        super().__init__(
+            f"insufficient number of network buffers for {owner}: required {required}, but only {available} of "
+            f"{total} (of {page_bytes} bytes each) are left; raise 'taskmanager.memory.network.max', "
+            "'taskmanager.memory.network.min' or 'taskmanager.memory.network.fraction', or lower the parallelism"
+        )
+        self.owner = owner
+        self.required = required
+        self.available = available
+
+
+class RecordTooLargeError(NetworkError):
+    """One record is larger than everything its channel may hold at once."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"a record of {size_bytes} bytes does not fit the {limit_bytes} bytes that its channel may hold: raise "
+            "'taskmanager.memory.segment-size' or 'taskmanager.network.memory.floating-buffers-per-gate'"
+        )
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class InvalidChannelError(NetworkError):
+    """A custom partitioner returned something that is not the index of a channel."""
+
+    domain, recoverable = ErrorDomain.USER, True
+
+    def __init__(self, key: object, returned: object, channel_count: int) -> None:
+        shown = repr(key)
+        shown = shown if len(shown) <= 120 else shown[:117] + "..."
+        super().__init__(
+            f"the custom partitioner returned {returned!r} for the key {shown}: "
+            f"it must be an integer in [0, {channel_count})"
+        )
+        self.key = key
+        self.returned = returned
+        self.channel_count = channel_count

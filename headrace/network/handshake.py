@@ -1,0 +1,131 @@
+"""The opening of a connection: versions, features and a proof of the shared secret, both ways, before anything else.
+
+    DIALLER  Hello ─────────────►  ACCEPTOR
+             ◄───────── Hello, Proof
+             Proof ─────────────►
+             both: ESTABLISHED
+
+Each proof is an HMAC over the prover's role and both hellos, so that neither can be replayed, reflected or altered.
+Pure: bytes in, bytes to send out; the shell owns socket and timeout.
+"""
+
+import enum
+import hmac
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.core.randomness import SeededRandom
+from headrace.network.errors import HandshakeError, NetworkError
+from headrace.network.wire import (
+    PREFIX,
+    VERSION,
+    Frame,
+    Hello,
+    Proof,
+    decode_header,
+    decode_prefix,
+    encode,
+)
+
+OPENING_BYTES_MAX: Final = 1024
+"""More than this is not read from a peer that has not proved itself."""
+
+
+class Role(enum.Enum):
+    """Which side of the connection this is."""
+
+    DIALLER = b"dialler"
+    ACCEPTOR = b"acceptor"
+
+
+@dataclass(frozen=True)
+class Established:
+    """The peer proved itself. `rest` are bytes that came after its proof; `version` is what both speak."""
+
+    peer_name: str
+    version: int
+    rest: bytes
+
+
+class Handshake:
+    """One side of the opening. Send `opening()` if it is not empty, then feed what arrives to `receive`."""
+
+    def __init__(
+        self, role: Role, name: str, secret: bytes, random: SeededRandom, remote: str
+    ) -> None:
+        self._role = role
+        self._secret = secret
+        self._remote = remote
+        self._own_hello = b"".join(
+            encode(Hello(VERSION, VERSION, 0, random.randbytes(32), name.encode()))
+        )
+        self._peer_hello = b""
+        self._peer: Hello | None = None
+        self._received = bytearray()
+
+    def opening(self) -> bytes:
+        """Bytes to send before anything was received."""
+        return self._own_hello if self._role is Role.DIALLER else b""
+
+    def receive(self, data: bytes) -> tuple[bytes, Established | None]:
+        """Take bytes of the peer; return bytes to send and, at the end, who the peer is. HandshakeError."""
+        self._received += data
+        reply = b""
+        if self._peer is None:
+            frame = self._take(Hello)
+            if not isinstance(frame, Hello):
+                return b"", None
+            self._accept_hello(frame)
+            if self._role is Role.ACCEPTOR:
+                reply = self._own_hello
+            reply += b"".join(encode(Proof(self._digest(self._role))))
+        proof = self._take(Proof)
+        if not isinstance(proof, Proof):
+            return reply, None
+        assert self._peer is not None
+        other = Role.ACCEPTOR if self._role is Role.DIALLER else Role.DIALLER
+        if not hmac.compare_digest(proof.digest, self._digest(other)):
+            raise HandshakeError(self._remote, "it does not know the secret of this cluster")
+        established = Established(bytes(self._peer.body).decode(), VERSION, bytes(self._received))
+        return reply, established
+
+    def _accept_hello(self, hello: Hello) -> None:
+        if not hello.version_min <= VERSION <= hello.version_max:
+            raise HandshakeError(
+                self._remote,
+                f"it speaks protocol versions {hello.version_min} to {hello.version_max}, this side {VERSION}",
+            )
+        self._peer = hello
+        self._peer_hello = b"".join(encode(hello))
+
+    def _digest(self, role: Role) -> bytes:
+        hellos = [self._own_hello, self._peer_hello]
+        if self._role is Role.ACCEPTOR:
+            hellos.reverse()
+        return hmac.digest(self._secret, role.value + b"\0" + hellos[0] + hellos[1], "sha256")
+
+    def _take(self, wanted: type[Frame]) -> Frame | None:
+        """Cut the next frame off, which must be of the class `wanted`; None while it is incomplete."""
+        data = bytes(self._received)
+        if len(data) < PREFIX.size:
+            return None
+        try:
+            cls, header_length, body_length = decode_prefix(data, 0, self._remote)
+        except NetworkError as error:
+            raise HandshakeError(
+                self._remote, f"it does not speak this protocol: {error}"
+            ) from error
+        length = PREFIX.size + header_length + body_length
+        if cls is not wanted or length > OPENING_BYTES_MAX:
+            raise HandshakeError(
+                self._remote,
+                f"it sent a {cls.__name__} frame of {length} bytes before it had proved itself",
+            )
+        if len(data) < length:
+            return None
+        body = data[PREFIX.size + header_length : length]
+        del self._received[:length]
+        try:
+            return decode_header(cls, data, PREFIX.size, header_length, body, self._remote)
+        except NetworkError as error:
+            raise HandshakeError(self._remote, str(error)) from error

@@ -1,0 +1,111 @@
+"""ResultPartition: what one subtask produces along one edge, as one subpartition per consumer.
+
+Released when all its consumers and the task itself have let go of it. Source: Flink PipelinedResultPartition.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headrace.core.elements import EndOfPartition, StreamEvent
+from headrace.core.ids import ResultPartitionId
+from headrace.network.batches import SealedBatch
+from headrace.network.buffer_pool import LocalBufferPool
+from headrace.network.subpartition import PipelinedSubpartition
+
+
+class ResultPartition:
+    """Subpartitions and the pool that bounds them. Written to by one task; closed or failed from any thread."""
+
+    def __init__(
+        self,
+        partition_id: ResultPartitionId,
+        subpartition_count: int,
+        pool: LocalBufferPool,
+        max_queued: int,
+        on_released: Callable[["ResultPartition"], None],
+        on_failed: Callable[["ResultPartition", str], None],
+    ) -> None:
+        self.partition_id: Final = partition_id
+        self.pool: Final = pool
+        self.subpartitions: Final = tuple(
+            PipelinedSubpartition(str(partition_id), index, pool, max_queued, self._let_go)
+            for index in range(subpartition_count)
+        )
+        self.is_finished = False
+        self._on_released = on_released
+        self._on_failed = on_failed
+        # Guards the two fields below: consumers, the task and its canceller may let go in any order.
+        self._lock = threading.Lock()
+        self._user_count = subpartition_count + 1
+        self._is_closed = False
+
+    def broadcast(self, sealed: SealedBatch) -> None:
+        """Give the same batch to every subpartition; it is serialised at most once and occupies its segments once."""
+        lease = self.pool.lease(sealed.size_bytes, references=len(self.subpartitions))
+        if any(subpartition.wants_bytes for subpartition in self.subpartitions):
+            sealed.body()
+        for subpartition in self.subpartitions:
+            subpartition.add_data(sealed, lease)
+
+    def emit(self, index: int, sealed: SealedBatch) -> None:
+        """Give a batch to one subpartition, waiting for segments if need be. CancelTaskException after close."""
+        lease = self.pool.lease(sealed.size_bytes)
+        subpartition = self.subpartitions[index]
+        if subpartition.wants_bytes:
+            # Here, on the task's thread, so that the network thread only moves bytes.
+            sealed.body()
+        subpartition.add_data(sealed, lease)
+
+    def emit_event(self, event: StreamEvent) -> None:
+        """Give an event to every subpartition."""
+        for subpartition in self.subpartitions:
+            subpartition.add_event(event)
+
+    def finish(self) -> None:
+        """Everything was emitted."""
+        if not self.is_finished:
+            self.is_finished = True
+            self.emit_event(EndOfPartition())
+
+    def fail(self, cause: BaseException | None) -> None:
+        """The producer failed (or, without a cause, was cancelled): consumers are told."""
+        text = "it was cancelled" if cause is None else describe_cause(cause)
+        self._on_failed(self, text)
+        for subpartition in self.subpartitions:
+            subpartition.fail(text)
+        self.close()
+
+    def close(self) -> None:
+        """The task is done with it; consumers may still read what was finished. Idempotent."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self.pool.destroy()
+        self._let_go()
+
+    def release(self) -> None:
+        """Nobody will read it any more: drop everything. Idempotent."""
+        self.close()
+        for subpartition in self.subpartitions:
+            subpartition.release()
+
+    def _let_go(self) -> None:
+        with self._lock:
+            self._user_count -= 1
+            assert self._user_count >= 0, f"partition {self.partition_id} was released twice"
+            is_released = self._user_count == 0
+        if is_released:
+            self._on_released(self)
+
+
+def describe_cause(cause: BaseException) -> str:
+    """Return the class and first line of an error: enough for a consumer, whose failure is not the first one."""
+    first_line = str(cause).partition("\n")[0]
+    return f"{type(cause).__name__}: {first_line}" if first_line else type(cause).__name__
+
+
+def queue_lengths(partitions: Sequence[ResultPartition]) -> list[int]:
+    """Return the elements that wait in each subpartition of `partitions`."""
+    return [sub.queued_count for partition in partitions for sub in partition.subpartitions]

@@ -1,0 +1,211 @@
+"""Partitioners: which rows of a batch go to which channel. Order within a channel is the batch's order.
+
+Whole batches are dealt where a batch has at least WHOLE_BATCH_ROWS rows: dealing its rows one by one would divide
+the size of every batch downstream by the number of channels. Smaller batches are dealt row by row, strictly in turn.
+Source: Flink StreamPartitioner and its subclasses.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import cloudpickle
+import numpy as np
+import numpy.typing as npt
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.key_groups import subtasks_of
+from headrace.core.randomness import SeededRandom
+from headrace.core.record_batch import RecordBatch
+from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
+from headrace.network.errors import InvalidChannelError
+
+WHOLE_BATCH_ROWS: Final = ConfigOption(
+    "headrace.network.rebalance-whole-batch-rows", int, 256,
+    "Rebalance, rescale and shuffle give batches of at least so many rows to one channel; 0 deals row by row always.",
+)  # fmt: skip
+
+Selection = list[tuple[int, RecordBatch]]
+"""Channel and the rows for it; a channel occurs at most once."""
+
+
+class ChannelSelector(Protocol):
+    """Deals the rows of one producer subtask."""
+
+    is_broadcast: bool
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """Return the rows of `batch` (num_rows >= 1) by channel. Never asked of a broadcast."""
+        ...
+
+
+class SingleChannelSelector:
+    """FORWARD and GLOBAL: everything to channel 0."""
+
+    is_broadcast = False
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """See ChannelSelector."""
+        return [(0, batch)]
+
+
+class BroadcastSelector:
+    """BROADCAST: everything to every channel."""
+
+    is_broadcast = True
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """See ChannelSelector."""
+        raise AssertionError("a broadcast selects no channel")
+
+
+class RoundRobinSelector:
+    """REBALANCE from a random channel on, RESCALE from channel 0 on: in turn by rows, or by whole batches."""
+
+    is_broadcast = False
+
+    def __init__(self, channel_count: int, last_channel: int, whole_batch_rows: int) -> None:
+        self._channel_count = channel_count
+        self._last_channel = last_channel
+        self._whole_batch_rows = whole_batch_rows
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """See ChannelSelector."""
+        count = self._channel_count
+        if count == 1:
+            return [(0, batch)]
+        first = (self._last_channel + 1) % count
+        if batch.num_rows == 1 or 0 < self._whole_batch_rows <= batch.num_rows:
+            self._last_channel = first
+            return [(first, batch)]
+        self._last_channel = (self._last_channel + batch.num_rows) % count
+        return [
+            (
+                (first + turn) % count,
+                batch.take(np.arange(turn, batch.num_rows, count, dtype=np.int64)),
+            )
+            for turn in range(min(count, batch.num_rows))
+        ]
+
+
+class ShuffleSelector:
+    """SHUFFLE: a channel drawn for each row, or for each whole batch."""
+
+    is_broadcast = False
+
+    def __init__(self, channel_count: int, random: SeededRandom, whole_batch_rows: int) -> None:
+        self._channel_count = channel_count
+        self._random = random
+        self._whole_batch_rows = whole_batch_rows
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """See ChannelSelector."""
+        count = self._channel_count
+        if count == 1 or batch.num_rows == 1 or 0 < self._whole_batch_rows <= batch.num_rows:
+            return [(self._random.randrange(count), batch)]
+        drawn = [self._random.randrange(count) for _ in range(batch.num_rows)]
+        return deal(batch, np.array(drawn, dtype=np.int32), count)
+
+
+class KeyGroupSelector:
+    """HASH: the subtask that owns the key group of the row's key."""
+
+    is_broadcast = False
+
+    def __init__(self, channel_count: int, max_parallelism: int) -> None:
+        self._channel_count = channel_count
+        self._max_parallelism = max_parallelism
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """See ChannelSelector."""
+        assert batch.key_hashes is not None, "a keyed edge carries batches with key hashes"
+        if self._channel_count == 1:
+            return [(0, batch)]
+        channels = subtasks_of(batch.key_hashes, self._channel_count, self._max_parallelism)
+        return deal(batch, channels, self._channel_count)
+
+
+class CustomSelector:
+    """CUSTOM: the user's partitioner, asked with the key of each row and the number of channels."""
+
+    is_broadcast = False
+
+    def __init__(
+        self,
+        channel_count: int,
+        partitioner: Callable[[Any, int], Any],
+        key_selector: Callable[[Any], Any],
+    ) -> None:
+        self._channel_count = channel_count
+        self._partitioner = partitioner
+        self._key_selector = key_selector
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """See ChannelSelector; InvalidChannelError where the user's answer is no channel."""
+        count = self._channel_count
+        channels = [self._channel_of(self._key_selector(row)) for row in batch.rows()]
+        return deal(batch, np.array(channels, dtype=np.int32), count)
+
+    def _channel_of(self, key: Any) -> int:
+        chosen = self._partitioner(key, self._channel_count)
+        if isinstance(chosen, (int, np.integer)) and 0 <= chosen < self._channel_count:
+            return int(chosen)
+        raise InvalidChannelError(key, chosen, self._channel_count)
+
+
+def deal(batch: RecordBatch, channels: npt.NDArray[np.int32], channel_count: int) -> Selection:
+    """Split `batch` by `channels` (shape (num_rows,)): one stable sort, one `take`, then slices without a copy."""
+    first = int(channels[0])
+    if (channels == first).all():
+        return [(first, batch)]
+    # 16-bit numbers are sorted by radix, in linear time.
+    narrow = channels.astype(np.uint16) if channel_count <= 1 << 16 else channels
+    order = np.argsort(narrow, kind="stable")
+    counts: Sequence[int] = np.bincount(channels, minlength=channel_count).tolist()
+    dealt = batch.take(order)
+    selection: Selection = []
+    start = 0
+    for channel, count in enumerate(counts):
+        if count:
+            selection.append((channel, dealt.slice(start, count)))
+            start += count
+    return selection
+
+
+def create_selector(
+    spec: PartitionerSpec,
+    channel_count: int,
+    subtask_index: int,
+    consumer_max_parallelism: int,
+    random: SeededRandom,
+    settings: Settings | None = None,
+) -> ChannelSelector:
+    """Return the selector of one producer subtask. A CUSTOM payload is unpickled here, so call it in the task only."""
+    whole_batch_rows = (settings or Settings()).get_option(WHOLE_BATCH_ROWS)
+    match spec.kind:
+        case PartitionerKind.FORWARD:
+            if channel_count == 1:
+                return SingleChannelSelector()
+            # The consumers were rescaled under a forward edge: rather spread rows than send all to one.
+            return RoundRobinSelector(
+                channel_count, random.randrange(channel_count), whole_batch_rows
+            )
+        case PartitionerKind.GLOBAL:
+            return SingleChannelSelector()
+        case PartitionerKind.BROADCAST:
+            return BroadcastSelector()
+        case PartitionerKind.REBALANCE:
+            return RoundRobinSelector(
+                channel_count, random.randrange(channel_count), whole_batch_rows
+            )
+        case PartitionerKind.RESCALE:
+            return RoundRobinSelector(channel_count, channel_count - 1, whole_batch_rows)
+        case PartitionerKind.SHUFFLE:
+            return ShuffleSelector(channel_count, random, whole_batch_rows)
+        case PartitionerKind.HASH:
+            return KeyGroupSelector(channel_count, consumer_max_parallelism)
+        case PartitionerKind.CUSTOM:
+            partitioner, key_selector = cloudpickle.loads(spec.payload)
+            ask = getattr(partitioner, "partition", partitioner)
+            return CustomSelector(
+                channel_count, ask, getattr(key_selector, "get_key", key_selector)
+            )

@@ -1,0 +1,101 @@
+"""PeerSession: both halves of one connection between two TaskManagers, fed with frames.
+
+A connection is used in both directions, whoever dialled. Nothing here knows of sockets: the same session runs over
+TCP, Unix sockets and the simulation.
+"""
+
+from typing import Protocol
+
+from headrace.network.consumer_session import ConsumerSession
+from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
+from headrace.network.producer_session import ProducerSession
+from headrace.network.transport import Link
+from headrace.network.wire import (
+    NO_CHANNEL,
+    TEXT_BYTES_MAX,
+    AddCredit,
+    Backlog,
+    Body,
+    Cancel,
+    Close,
+    Data,
+    Error,
+    ErrorCode,
+    Event,
+    Frame,
+    PartitionRequest,
+    Schema,
+    encode,
+)
+
+
+class Session(Protocol):
+    """Whoever speaks on an established connection; all calls on the transport's thread."""
+
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
+        """See assembler.BodyCheck."""
+        ...
+
+    def frame_received(self, frame: Frame) -> None:
+        """Take a frame; a NetworkError ends the connection."""
+        ...
+
+    def take_output(self, budget_bytes: int) -> list[Body]:
+        """Return buffers to write; empty when nothing can be sent now."""
+        ...
+
+    def lost(self, error: NetworkError) -> None:
+        """The connection has ended. Called once, also for an end that this side wanted."""
+        ...
+
+
+class PeerSession:
+    """See Session."""
+
+    def __init__(self, link: Link, producer: ProducerSession, consumer: ConsumerSession) -> None:
+        self._link = link
+        self.producer = producer
+        self.consumer = consumer
+
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
+        """See Session."""
+        self.consumer.check_body(cls, frame, body_length)
+
+    def frame_received(self, frame: Frame) -> None:
+        """See Session."""
+        match frame:
+            case Error() if frame.channel == NO_CHANNEL:
+                text = bytes(frame.body).decode(errors="replace")
+                raise ConnectionLostError(self._link.peer, f"it refused to go on: {text}")
+            case Data() | Event() | Schema() | Backlog() | Error():
+                self.consumer.frame_received(frame)
+            case AddCredit():
+                self.producer.credit_added(frame)
+            case PartitionRequest():
+                self.producer.partition_requested(frame)
+            case Cancel():
+                self.producer.channel_cancelled(frame)
+            case Close():
+                raise ConnectionLostError(self._link.peer, "it was shut down")
+            case _:
+                raise ProtocolError(
+                    self._link.peer,
+                    f"a {type(frame).__name__} frame on a connection between task managers",
+                )
+
+    def take_output(self, budget_bytes: int) -> list[Body]:
+        """See Session."""
+        output = self.consumer.take_output()
+        output += self.producer.take_output(budget_bytes)
+        return output
+
+    def lost(self, error: NetworkError) -> None:
+        """See Session."""
+        self.producer.close()
+        self.consumer.close(error)
+
+
+def last_words(error: NetworkError) -> list[Body]:
+    """Return what is sent to a peer whose bytes cannot be accepted, before closing."""
+    text = str(error).encode()[:TEXT_BYTES_MAX]
+    return encode(Error(NO_CHANNEL, ErrorCode.PROTOCOL, text))

@@ -1,0 +1,139 @@
+"""RecordWriter: one subtask's rows, markers and events on their way to one partition.
+
+Rows wait per channel as references and are sealed into one batch when they are enough bytes or rows, when an event
+must not overtake them, or when a flush comes. A batch that is large enough already is sealed as it is.
+Source: Flink RecordWriter, ChannelSelectorRecordWriter, BroadcastRecordWriter.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.clock import Clock
+from headrace.core.config import ConfigOption, Settings, SizeBytes
+from headrace.core.elements import StreamEvent, StreamMarker
+from headrace.core.record_batch import RecordBatch
+from headrace.network.batches import SealedBatch
+from headrace.network.partition import ResultPartition
+from headrace.network.partitioner import ChannelSelector
+from headrace.network.pending_rows import PendingRows
+
+SEAL_BYTES: Final = ConfigOption(
+    "headrace.network.seal-size", SizeBytes, SizeBytes(128 * 1024),
+    "Rows for one channel are handed over as soon as they are so many bytes, whatever the buffer timeout.",
+)  # fmt: skip
+SEAL_ROWS: Final = ConfigOption(
+    "headrace.network.seal-rows", int, 16384,
+    "Rows for one channel are handed over as soon as they are so many, whatever the buffer timeout.",
+)  # fmt: skip
+FLUSH_ALWAYS: Final = 0
+FLUSH_NEVER: Final = -1
+
+
+class RecordWriter:
+    """Writes to all subpartitions of one partition. Called by the task's thread; `close` and `fail` by any.
+
+    `buffer_timeout_ms`: 0 hands over after each call, -1 only full batches, else the task calls `flush_all` after it.
+    """
+
+    def __init__(
+        self,
+        partition: ResultPartition,
+        selector: ChannelSelector,
+        buffer_timeout_ms: int,
+        clock: Clock,
+        settings: Settings | None = None,
+    ) -> None:
+        options = settings or Settings()
+        self.partition: Final = partition
+        self.buffer_timeout_ms: Final = buffer_timeout_ms
+        self.hard_back_pressured_ns = 0
+        self.records_out = 0
+        self.bytes_out = 0
+        self.buffers_out = 0
+        self._selector = selector
+        self._clock = clock
+        self._pool = partition.pool
+        self._seal_bytes = min(options.get_option(SEAL_BYTES), self._pool.segment_size)
+        self._seal_rows = options.get_option(SEAL_ROWS)
+        # A broadcast has one list of rows for all its channels: they are sealed once.
+        pending_count = 1 if selector.is_broadcast else len(partition.subpartitions)
+        self._pending = [PendingRows() for _ in range(pending_count)]
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the next batch will find room; the task should do something else while it does not."""
+        return self._pool.is_available
+
+    def on_available(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, from any thread, as soon as the writer is available; now if it is."""
+        self._pool.on_available(callback)
+
+    def emit(self, batch: RecordBatch) -> None:
+        """Send rows to the channels they belong to; waits only past the overdraft. CancelTaskException after close."""
+        self.records_out += batch.num_rows
+        if self._selector.is_broadcast:
+            self._append(0, batch)
+            return
+        for channel, rows in self._selector.select(batch):
+            self._append(channel, rows)
+
+    def emit_marker(self, marker: StreamMarker) -> None:
+        """Send a watermark or a change of idleness to every channel, behind the rows emitted so far."""
+        for channel, pending in enumerate(self._pending):
+            pending.append_marker(marker)
+            if self.buffer_timeout_ms == FLUSH_ALWAYS or pending.is_crowded:
+                self._seal(channel)
+
+    def emit_event(self, event: StreamEvent) -> None:
+        """Send an event to every channel, behind everything emitted so far."""
+        self.flush_all()
+        self.partition.emit_event(event)
+
+    def flush_all(self) -> None:
+        """Hand over everything that waits."""
+        for channel, pending in enumerate(self._pending):
+            if not pending.is_empty:
+                self._seal(channel)
+
+    def finish(self) -> None:
+        """Hand over what waits and end the partition."""
+        self.flush_all()
+        self.partition.finish()
+
+    def fail(self, cause: BaseException) -> None:
+        """End the partition with an error that its consumers will see. Any thread."""
+        self.partition.fail(cause)
+
+    def close(self) -> None:
+        """Let go of the partition; consumers see a failure where it was not finished. Idempotent, any thread."""
+        if self.partition.is_finished:
+            self.partition.close()
+        else:
+            self.partition.fail(None)
+
+    def _append(self, channel: int, rows: RecordBatch) -> None:
+        pending = self._pending[channel]
+        pending.append(rows)
+        if (
+            pending.size_estimate >= self._seal_bytes
+            or pending.row_count >= self._seal_rows
+            or self.buffer_timeout_ms == FLUSH_ALWAYS
+        ):
+            self._seal(channel)
+
+    def _seal(self, channel: int) -> None:
+        for piece in self._pending[channel].seal().cut(self._pool.segment_size):
+            self.bytes_out += piece.size_bytes
+            self.buffers_out += 1
+            if self._pool.would_block(self._pool.segments_for(piece.size_bytes)):
+                started_ns = self._clock.monotonic_ns()
+                self._hand_over(channel, piece)
+                self.hard_back_pressured_ns += self._clock.monotonic_ns() - started_ns
+            else:
+                self._hand_over(channel, piece)
+
+    def _hand_over(self, channel: int, piece: SealedBatch) -> None:
+        if self._selector.is_broadcast:
+            self.partition.broadcast(piece)
+        else:
+            self.partition.emit(channel, piece)

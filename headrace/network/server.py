@@ -1,0 +1,65 @@
+"""DataServer: where other TaskManagers find this one: a TCP port and a Unix socket beside it."""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from headrace.core.config import ConfigOption
+from headrace.core.errors import PortInUseError
+
+DATA_PORT: Final = ConfigOption(
+    "taskmanager.data.port", int, 0, "Port of a TaskManager's data plane; 0 takes any free one."
+)
+UNIX_PATH_BYTES_MAX: Final = 100
+"""The kernel takes 107 bytes."""
+
+
+def host_id() -> str:
+    """Return a text that is equal for processes that can reach each other's Unix sockets."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        namespace = os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return f"{socket.gethostname()}:{os.getuid()}"
+    return f"{boot}:{namespace}:{os.getuid()}"
+
+
+class DataServer:
+    """Listens; every accepted connection gets a protocol from `factory`. On the network thread."""
+
+    def __init__(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+        self._factory = factory
+        self._servers: list[asyncio.AbstractServer] = []
+        self._unix_path: Path | None = None
+
+    async def listen(self, bind_host: str, port: int, unix_path: Path | None) -> int:
+        """Bind both; return the TCP port. PortInUseError."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(self._factory, bind_host, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortInUseError(bind_host, port, DATA_PORT.key) from error
+            raise
+        self._servers.append(server)
+        if unix_path is not None and len(os.fsencode(unix_path)) <= UNIX_PATH_BYTES_MAX:
+            self._servers.append(await loop.create_unix_server(self._factory, str(unix_path)))
+            os.chmod(unix_path, 0o600)
+            self._unix_path = unix_path
+        return server.sockets[0].getsockname()[1]
+
+    @property
+    def unix_path(self) -> Path | None:
+        """The bound Unix socket, or None where its path would be too long."""
+        return self._unix_path
+
+    async def close(self) -> None:
+        """Accept nobody any more; the connections stay."""
+        for server in self._servers:
+            server.close()
+        if self._unix_path is not None:
+            self._unix_path.unlink(missing_ok=True)

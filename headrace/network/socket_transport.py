@@ -1,0 +1,146 @@
+"""SocketTransport: the exchange between processes: network thread, server, connections.
+
+Sharing a host means sharing a Unix socket, else TCP. Closing waits until what was written has left.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.ids import ResourceId
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.network.client import ConnectionTable, OnError, OnReady
+from headrace.network.connection import SocketConnection
+from headrace.network.errors import NetworkError
+from headrace.network.handshake import Role
+from headrace.network.network_thread import NetworkThread
+from headrace.network.peer_session import Session
+from headrace.network.server import DATA_PORT, DataServer, host_id
+from headrace.network.transport import Cancellable, TransportHost
+
+CONNECT_TIMEOUT: Final = ConfigOption(
+    "taskmanager.network.netty.client.connectTimeoutSec", int, 120,
+    "Seconds to wait for a connection with another TaskManager.",
+)  # fmt: skip
+HANDSHAKE_TIMEOUT: Final = ConfigOption(
+    "headrace.network.handshake-timeout", timedelta, timedelta(seconds=10),
+    "A peer that has not proved by then that it belongs to the cluster is disconnected.",
+)  # fmt: skip
+_CLOSE_TIMEOUT_S: Final = 5.0
+
+
+class SocketTransport:
+    """See Transport."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        bind_host: str,
+        advertised_host: str,
+        socket_directory: Path | None,
+    ) -> None:
+        self._settings = settings
+        self._bind_host = bind_host
+        self._advertised_host = advertised_host
+        self._socket_directory = socket_directory
+        self._handshake_timeout_s = settings.get_option(HANDSHAKE_TIMEOUT).total_seconds()
+        self._connections: set[SocketConnection] = set()
+        self._all_closed: asyncio.Event | None = None
+        self._host: TransportHost | None = None
+        self._thread: NetworkThread | None = None
+        self._server = DataServer(lambda: self._new_connection(Role.ACCEPTOR, "a client", None))
+        self._host_id = host_id()
+        self._table = ConnectionTable(
+            self._host_id,
+            lambda address, name: self._new_connection(Role.DIALLER, address, name),
+            float(settings.get_option(CONNECT_TIMEOUT)),
+        )
+
+    def start(self, host: TransportHost) -> TaskManagerLocation:
+        """See Transport."""
+        self._host = host
+        self._thread = NetworkThread(f"network {host.name}")
+        self._thread.start()
+        unix_path = None
+        if self._socket_directory is not None:
+            unix_path = self._socket_directory / f"{host.random.getrandbits(64):016x}.sock"
+        port = self._settings.get_option(DATA_PORT)
+        try:
+            bound = self._thread.run(self._server.listen(self._bind_host, port, unix_path), 30)
+        except BaseException:
+            self.close()
+            raise
+        path = self._server.unix_path
+        return TaskManagerLocation(
+            ResourceId(host.name),
+            self._advertised_host,
+            bound,
+            None if path is None else str(path),
+            self._host_id,
+        )
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """See Transport."""
+        assert self._thread is not None, "the shuffle environment was not started"
+        self._thread.post(callback)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        """See Transport."""
+        assert self._thread is not None
+        return self._thread.call_later(delay_ms, callback)
+
+    def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
+        """See Transport."""
+        self._table.connect(location, on_ready, on_error)
+
+    def close(self) -> None:
+        """See Transport."""
+        if self._thread is None:
+            return
+        try:
+            self._thread.run(self._close(), _CLOSE_TIMEOUT_S * 2)
+        except RuntimeError:
+            return  # closed before
+        self._thread.stop()
+
+    async def _close(self) -> None:
+        self._table.cancel_dials()
+        await self._server.close()
+        if not self._connections:
+            return
+        self._all_closed = asyncio.Event()
+        for connection in list(self._connections):
+            connection.close()
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._all_closed.wait()
+        except TimeoutError:
+            for connection in list(self._connections):
+                connection.abort()
+
+    def _new_connection(self, role: Role, peer: str, expected_name: str | None) -> SocketConnection:
+        assert self._host is not None
+        connection = SocketConnection(
+            self._host,
+            role,
+            self.post,
+            self._handshake_timeout_s,
+            self._established,
+            self._closed,
+            peer,
+            expected_name,
+        )
+        self._connections.add(connection)
+        return connection
+
+    def _established(self, connection: SocketConnection, name: str, session: Session) -> None:
+        self._table.established(connection, name, session)
+
+    def _closed(self, connection: SocketConnection, error: NetworkError) -> None:
+        self._connections.discard(connection)
+        self._table.closed(connection, error)
+        if self._all_closed is not None and not self._connections:
+            self._all_closed.set()

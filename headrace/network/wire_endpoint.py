@@ -1,0 +1,126 @@
+"""WireEndpoint: one side of one connection, bytes in and bytes out: handshake, then frames to and from a session.
+
+Pure: sockets and the simulation drive the same object.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.network.assembler import FrameAssembler
+from headrace.network.errors import ConnectionLostError, HandshakeError, NetworkError
+from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake, Role
+from headrace.network.peer_session import Session, last_words
+from headrace.network.transport import Link, TransportHost
+from headrace.network.wire import Body, Close, encode
+
+
+class WireEndpoint:
+    """Reads into `buffer()`, then `received(n)`; write what `take_output()` returns whenever it may have changed.
+
+    `expected_name` is who a dialler wants to speak with. A NetworkError from `received` ends the connection: write
+    what `take_output()` still returns, close, and call `lost`.
+    """
+
+    def __init__(
+        self,
+        host: TransportHost,
+        link: Link,
+        role: Role,
+        on_established: Callable[[str, Session], None],
+        expected_name: str | None = None,
+    ) -> None:
+        self._host = host
+        self._link = link
+        self._role = role
+        self._expected_name = expected_name
+        self._on_established = on_established
+        self._handshake: Handshake | None = Handshake(
+            role, host.name, host.secret, host.random, link.peer
+        )
+        self._opening_buffer: Final = bytearray(OPENING_BYTES_MAX)
+        self._assembler: FrameAssembler | None = None
+        self._output: list[Body] = []
+        self.session: Session | None = None
+        opening = self._handshake.opening()
+        if opening:
+            self._output.append(opening)
+
+    @property
+    def is_established(self) -> bool:
+        """Whether the peer has proved itself."""
+        return self.session is not None
+
+    def buffer(self) -> memoryview:
+        """Return where the next bytes go."""
+        if self._assembler is not None:
+            return self._assembler.buffer()
+        return memoryview(self._opening_buffer)
+
+    def received(self, byte_count: int) -> None:
+        """Take the bytes that were written to `buffer()`."""
+        if self._assembler is None:
+            self._open(bytes(self._opening_buffer[:byte_count]))
+            return
+        assert self.session is not None
+        try:
+            for message in self._assembler.received(byte_count):
+                self.session.frame_received(message)
+        except ConnectionLostError:
+            raise
+        except NetworkError as error:
+            self._output += last_words(error)
+            raise
+
+    def take_output(self, budget_bytes: int) -> list[Body]:
+        """Return buffers to write; empty when nothing can be sent now."""
+        if self._output:
+            output, self._output = self._output, []
+            return output
+        if self.session is None:
+            return []
+        return self.session.take_output(budget_bytes)
+
+    def last_output(self) -> list[Body]:
+        """Return what is still to be said after an error."""
+        output, self._output = self._output, []
+        return output
+
+    def farewell(self) -> list[Body]:
+        """Return what is said before leaving on purpose."""
+        return (
+            [*self.last_output(), *encode(Close())] if self.is_established else self.last_output()
+        )
+
+    def lost(self, error: NetworkError) -> None:
+        """The connection has ended."""
+        session, self.session = self.session, None
+        if session is not None:
+            session.lost(error)
+
+    def _open(self, data: bytes) -> None:
+        assert self._handshake is not None
+        reply, established = self._handshake.receive(data)
+        if reply:
+            self._output.append(reply)
+        if established is not None:
+            self._establish(established)
+
+    def _establish(self, established: Established) -> None:
+        name = established.peer_name
+        if self._expected_name is not None and name != self._expected_name:
+            raise HandshakeError(
+                self._link.peer,
+                f"{name} answers where {self._expected_name} was expected: it may have been replaced",
+            )
+        self._handshake = None
+        session = self._host.open_session(self._link, name)
+        self.session = session
+        self._assembler = FrameAssembler(name, session.check_body)
+        self._on_established(name, session)
+        rest = established.rest
+        while rest:
+            room = self._assembler.buffer()
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            self.received(count)
+            rest = rest[count:]
