@@ -1,0 +1,216 @@
+"""ExecutionGraph: every subtask, partition and edge of a job, frozen.
+
+Which subpartition feeds which subtask is a formula over two parallelisms, so nothing of size producers x consumers is
+stored: an edge answers for one subtask at a time.
+Source: Flink ExecutionGraph, EdgeManagerBuildUtil, SchedulingPipelinedRegion.
+"""
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.core.ids import ExecutionVertexId, JobVertexId
+from headrace.graph.job_graph import JobEdge, JobGraph, JobVertex
+
+
+class DistributionPattern(enum.Enum):
+    """Whether a producer's partition reaches all consumers or its neighbours only."""
+
+    ALL_TO_ALL = "ALL_TO_ALL"
+    POINTWISE = "POINTWISE"
+
+
+@dataclass(frozen=True)
+class SubpartitionIndex:
+    """One subpartition of one producer along an edge: what one input channel reads."""
+
+    partition_number: int
+    subpartition_index: int
+
+
+@dataclass(frozen=True)
+class ExecutionEdge:
+    """A JobEdge between `producer_count` and `consumer_count` subtasks.
+
+    Partition p is what producer subtask p writes. Every subpartition is read by exactly one consumer.
+    """
+
+    job_edge: JobEdge
+    producer_count: int
+    consumer_count: int
+
+    @property
+    def pattern(self) -> DistributionPattern:
+        """Pointwise where the partitioner is."""
+        if self.job_edge.partitioner.kind.is_pointwise:
+            return DistributionPattern.POINTWISE
+        return DistributionPattern.ALL_TO_ALL
+
+    def consumers_of(self, partition_number: int) -> range:
+        """Consumer subtasks of one partition; subpartition i is read by the i-th of them."""
+        producers, consumers = self.producer_count, self.consumer_count
+        assert 0 <= partition_number < producers
+        if self.pattern is DistributionPattern.ALL_TO_ALL:
+            return range(consumers)
+        if producers >= consumers:
+            # The consumer whose span of producers holds this one.
+            consumer = ((partition_number + 1) * consumers - 1) // producers
+            return range(consumer, consumer + 1)
+        return range(
+            _ceil_div(partition_number * consumers, producers),
+            _ceil_div((partition_number + 1) * consumers, producers),
+        )
+
+    def subpartition_count(self, partition_number: int) -> int:
+        """How many subpartitions the producer of a partition writes."""
+        return len(self.consumers_of(partition_number))
+
+    def producers_of(self, consumer_index: int) -> range:
+        """Partitions that one consumer subtask reads."""
+        producers, consumers = self.producer_count, self.consumer_count
+        assert 0 <= consumer_index < consumers
+        if self.pattern is DistributionPattern.ALL_TO_ALL:
+            return range(producers)
+        if producers >= consumers:
+            return range(
+                consumer_index * producers // consumers,
+                (consumer_index + 1) * producers // consumers,
+            )
+        partition = consumer_index * producers // consumers
+        return range(partition, partition + 1)
+
+    def inputs_of(self, consumer_index: int) -> tuple[SubpartitionIndex, ...]:
+        """Subpartitions that one consumer subtask reads, one per input channel, by partition number."""
+        return tuple(
+            SubpartitionIndex(partition, consumer_index - self.consumers_of(partition).start)
+            for partition in self.producers_of(consumer_index)
+        )
+
+
+@dataclass(frozen=True)
+class ExecutionVertex:
+    """One subtask of a job vertex."""
+
+    vertex_id: ExecutionVertexId
+    job_vertex: JobVertex
+
+    @property
+    def subtask_index(self) -> int:
+        """From 0."""
+        return self.vertex_id.subtask_index
+
+    @property
+    def task_name_with_subtask(self) -> str:
+        """`name (1/4)`: subtasks are counted from 1 for people."""
+        return f"{self.job_vertex.name} ({self.subtask_index + 1}/{self.job_vertex.parallelism})"
+
+
+@dataclass(frozen=True)
+class PipelinedRegion:
+    """Subtasks that must run together, because records pass between them without being stored."""
+
+    vertices: tuple[ExecutionVertexId, ...]
+
+
+@dataclass(frozen=True)
+class ExecutionGraph:
+    """A job graph with all its subtasks: vertices in topological order, subtasks by index.
+
+    `slots_by_group` says how many slots each slot sharing group needs: the largest parallelism in it.
+    """
+
+    job_graph: JobGraph
+    edges: tuple[ExecutionEdge, ...]
+    regions: tuple[PipelinedRegion, ...]
+
+    def vertices(self) -> Iterator[ExecutionVertex]:
+        """Every subtask of every vertex."""
+        for vertex in self.job_graph.vertices:
+            yield from self.subtasks_of(vertex.vertex_id)
+
+    def subtasks_of(self, vertex_id: JobVertexId) -> tuple[ExecutionVertex, ...]:
+        """Subtasks of one vertex, by index."""
+        vertex = self._job_vertices[vertex_id]
+        return tuple(
+            ExecutionVertex(ExecutionVertexId(vertex_id, index), vertex)
+            for index in range(vertex.parallelism)
+        )
+
+    def vertex(self, vertex_id: ExecutionVertexId) -> ExecutionVertex:
+        """Return one subtask; KeyError if its vertex is unknown, AssertionError if its index is out of range."""
+        job_vertex = self._job_vertices[vertex_id.vertex_id]
+        assert 0 <= vertex_id.subtask_index < job_vertex.parallelism
+        return ExecutionVertex(vertex_id, job_vertex)
+
+    def edges_into(self, vertex_id: JobVertexId) -> tuple[ExecutionEdge, ...]:
+        """Edges that a vertex consumes, by input number: one input gate each."""
+        return self._edges_by_target.get(vertex_id, ())
+
+    def edges_out_of(self, vertex_id: JobVertexId) -> tuple[ExecutionEdge, ...]:
+        """Edges that a vertex produces: one result partition each."""
+        return self._edges_by_source.get(vertex_id, ())
+
+    def region_of(self, vertex_id: ExecutionVertexId) -> PipelinedRegion:
+        """Return the region that a subtask belongs to."""
+        return self._regions_by_vertex[vertex_id]
+
+    @cached_property
+    def slots_by_group(self) -> dict[str, int]:
+        """Slots that each slot sharing group needs."""
+        slots: dict[str, int] = {}
+        for vertex in self.job_graph.vertices:
+            group = vertex.slot_sharing_group
+            slots[group] = max(slots.get(group, 0), vertex.parallelism)
+        return slots
+
+    @property
+    def slots_needed(self) -> int:
+        """Slots that the whole job needs."""
+        return sum(self.slots_by_group.values())
+
+    @cached_property
+    def _job_vertices(self) -> dict[JobVertexId, JobVertex]:
+        return {vertex.vertex_id: vertex for vertex in self.job_graph.vertices}
+
+    @cached_property
+    def _edges_by_target(self) -> dict[JobVertexId, tuple[ExecutionEdge, ...]]:
+        found: dict[JobVertexId, list[ExecutionEdge]] = {}
+        for edge in self.edges:
+            found.setdefault(edge.job_edge.target_vertex_id, []).append(edge)
+        return {
+            target: tuple(sorted(edges, key=lambda edge: edge.job_edge.input_number))
+            for target, edges in found.items()
+        }
+
+    @cached_property
+    def _edges_by_source(self) -> dict[JobVertexId, tuple[ExecutionEdge, ...]]:
+        found: dict[JobVertexId, list[ExecutionEdge]] = {}
+        for edge in self.edges:
+            found.setdefault(edge.job_edge.source_vertex_id, []).append(edge)
+        return {source: tuple(edges) for source, edges in found.items()}
+
+    @cached_property
+    def _regions_by_vertex(self) -> dict[ExecutionVertexId, PipelinedRegion]:
+        return {vertex: region for region in self.regions for vertex in region.vertices}
+
+    def __str__(self) -> str:
+        graph = self.job_graph
+        lines = [
+            f"ExecutionGraph of '{graph.name}' ({graph.job_id}): "
+            f"{sum(vertex.parallelism for vertex in graph.vertices)} subtasks, "
+            f"{self.slots_needed} slots, {len(self.regions)} pipelined regions"
+        ]
+        for vertex in graph.vertices:
+            lines.append(f"  {vertex.name} x {vertex.parallelism}  [{vertex.vertex_id}]")
+            for edge in self.edges_into(vertex.vertex_id):
+                producer = self._job_vertices[edge.job_edge.source_vertex_id]
+                lines.append(
+                    f"      input {edge.job_edge.input_number} <- {producer.name} x {edge.producer_count}, "
+                    f"{edge.job_edge.partitioner.kind.value} {edge.pattern.value}"
+                )
+        return "\n".join(lines)
+
+
+def _ceil_div(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
