@@ -9,9 +9,9 @@ from typing import Final
 
 from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.core.config import ConfigOption, SizeBytes
-from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.errors import CoordinatorBusyError
 from headrace.gateways.job_master import CollectedResults
 
 COLLECT_BUFFER_SIZE: Final = ConfigOption(
@@ -21,10 +21,6 @@ COLLECT_BUFFER_SIZE: Final = ConfigOption(
     "Bytes of collected records that wait for the client before the job is slowed down.",
 )
 _REPLY_SIZE_MAX: Final = 4 << 20
-
-
-class CoordinatorBusyError(HeadraceError):
-    """The coordinator cannot take an event now: send it again a little later."""
 
 
 class CollectCoordinator:

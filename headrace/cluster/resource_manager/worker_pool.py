@@ -159,6 +159,9 @@ class WorkerPool:
                 self._move(worker_id, WorkerState.STARTED, now_ms)
             case WorkerRegistered(worker_id):
                 self._move(worker_id, WorkerState.REGISTERED, now_ms)
+                # Its slots are about to be matched; until then they must not be asked for again.
+                served = self._missing_slot_count - self.limits.slots_per_worker
+                self._missing_slot_count = max(0, served)
             case WorkerTerminated(worker_id, diagnostics):
                 self._terminated(worker_id, diagnostics, now_ms)
             case WorkerLost(worker_id, cause):

@@ -13,13 +13,9 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from headrace.core.errors import HeadraceError
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, ResourceId, SlotId
+from headrace.gateways.errors import SlotOccupiedError
 from headrace.gateways.messages import ResourceProfile, SlotOffer, SlotReport, SlotStatus
-
-
-class SlotOccupiedError(HeadraceError):
-    """The slot belongs to another allocation, or does not exist: the ResourceManager must look again."""
 
 
 class SlotState(enum.Enum):

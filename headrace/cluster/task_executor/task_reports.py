@@ -1,0 +1,136 @@
+"""TaskOutbox: what one task has to tell its JobMaster, in order, until it was told.
+
+State reports and operator events share one queue, so that the JobMaster never hears FINISHED before the last event.
+Each is sent until it is acknowledged: a lost reply costs a repetition, which the JobMaster recognises. The queue is
+bounded: a task thread that runs ahead of the JobMaster waits, which is back pressure.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.core.elements import CancelTaskException
+from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.gateways.errors import CoordinatorBusyError
+from headrace.gateways.job_master import JobMasterGateway
+from headrace.gateways.messages import ExecutionReport
+from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RecipientUnreachableError
+
+CAPACITY: Final = 16
+RETRY_MS: Final = 500.0
+BUSY_RETRY_MS: Final = 20.0
+
+
+@dataclass(frozen=True)
+class OperatorEvent:
+    """One event of an operator; numbered per operator and attempt, from 0."""
+
+    operator_id: OperatorId
+    sequence_number: int
+    payload: bytes
+
+
+OutboxEntry = ExecutionReport | OperatorEvent
+
+
+class TaskOutbox:
+    """One attempt's queue. Everything runs on the control thread, except `await_room` and `close_for_task`.
+
+    `drain` is a coroutine that the owner starts when `put` returns True and that ends when the queue is empty.
+    """
+
+    def __init__(self, attempt_id: ExecutionAttemptId) -> None:
+        self.attempt_id: Final = attempt_id
+        self._entries: deque[OutboxEntry] = deque()
+        self._next_sequence: dict[OperatorId, int] = {}
+        self._is_draining = False
+        self._is_closed = False
+        # The only state that the task's thread shares: how many more events it may hand over.
+        self._room = threading.Condition()
+        self._room_count = CAPACITY
+
+    def await_room(self, *, may_block: bool) -> None:
+        """Called by the task before it hands over an event: waits for room. CancelTaskException once closed."""
+        with self._room:
+            while may_block and self._room_count <= 0 and not self._is_closed:
+                self._room.wait()
+            if self._is_closed:
+                raise CancelTaskException("nobody takes the task's events any more")
+            self._room_count -= 1
+
+    def put_event(self, operator_id: OperatorId, payload: bytes) -> bool:
+        """Queue an event; True where `drain` has to be started."""
+        sequence_number = self._next_sequence.get(operator_id, 0)
+        self._next_sequence[operator_id] = sequence_number + 1
+        return self._put(OperatorEvent(operator_id, sequence_number, payload))
+
+    def put_report(self, report: ExecutionReport) -> bool:
+        """Queue a state report; True where `drain` has to be started."""
+        return self._put(report)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything was told."""
+        return not self._entries
+
+    def close(self) -> None:
+        """Nobody listens any more: drop what waits and let the task go on, into its cancellation."""
+        with self._room:
+            self._is_closed = True
+            self._room.notify_all()
+        self._entries.clear()
+
+    async def drain(
+        self, gateway: JobMasterGateway, pause: Callable[[float], Awaitable[None]]
+    ) -> None:
+        """Tell everything, in order. What the JobMaster refuses for good is raised, with its entry still queued.
+
+        `pause(ms)` waits on the owner's clock. Silence and busy coordinators are met with repetition.
+        """
+        try:
+            while self._entries and not self._is_closed:
+                entry = self._entries[0]
+                try:
+                    await self._send(gateway, entry)
+                except (AskTimeoutError, RecipientUnreachableError, MailboxFullError):
+                    await pause(RETRY_MS)
+                    continue
+                except CoordinatorBusyError:
+                    await pause(BUSY_RETRY_MS)
+                    continue
+                self._told(entry)
+        finally:
+            self._is_draining = False
+
+    def skip(self) -> None:
+        """Forget the first entry: it was refused for good."""
+        if self._entries:
+            self._told(self._entries[0])
+
+    async def _send(self, gateway: JobMasterGateway, entry: OutboxEntry) -> None:
+        if isinstance(entry, ExecutionReport):
+            await gateway.update_task_execution_state(entry)
+        else:
+            await gateway.send_operator_event_to_coordinator(
+                self.attempt_id, entry.operator_id, entry.sequence_number, entry.payload
+            )
+
+    def _put(self, entry: OutboxEntry) -> bool:
+        if self._is_closed:
+            return False
+        self._entries.append(entry)
+        if self._is_draining:
+            return False
+        self._is_draining = True
+        return True
+
+    def _told(self, entry: OutboxEntry) -> None:
+        # `close` may have emptied the queue while the answer was on its way.
+        if self._entries and self._entries[0] is entry:
+            self._entries.popleft()
+        if isinstance(entry, OperatorEvent):
+            with self._room:
+                self._room_count += 1
+                self._room.notify()

@@ -1,0 +1,60 @@
+"""Errors that endpoints answer with, known to both sides so that they arrive as what they are.
+
+HeadraceError
++- DuplicateJobSubmissionError    the Dispatcher has a job of this id
++- UnknownJobError                the Dispatcher has none
++- TaskSubmissionError            a TaskManager does not take a task
++- SlotOccupiedError              a TaskManager does not give a slot
++- StaleLeaderError               a TaskManager is asked by somebody who does not lead any more
++- UnknownAttemptError            the JobMaster knows no such attempt (any more)
++- CoordinatorBusyError           an operator's coordinator is full for the moment
+"""
+
+from headrace.core.errors import ErrorDomain, HeadraceError
+
+
+class DuplicateJobSubmissionError(HeadraceError):
+    """A job of this id runs, or has run, on the cluster."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, job_id: str, status: str) -> None:
+        super().__init__(f"job {job_id} was submitted before and is {status}")
+        self.job_id = job_id
+        self.status = status
+
+
+class UnknownJobError(HeadraceError):
+    """The cluster knows no job of this id: it never ran here, or was forgotten since."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"there is no job {job_id} on this cluster")
+        self.job_id = job_id
+
+
+class TaskSubmissionError(HeadraceError):
+    """A TaskManager does not take a task: its slot is gone, or the sender does not lead the job."""
+
+
+class SlotOccupiedError(HeadraceError):
+    """The slot belongs to another allocation, or does not exist: the ResourceManager must look again."""
+
+
+class StaleLeaderError(HeadraceError):
+    """The request came from a leader that this TaskManager does not follow."""
+
+
+class UnknownAttemptError(HeadraceError):
+    """The JobMaster knows no such attempt, or it has ended there: the task must stop."""
+
+    recoverable = False
+
+    def __init__(self, attempt_id: str) -> None:
+        super().__init__(f"the JobMaster does not run attempt {attempt_id} (any more)")
+        self.attempt_id = attempt_id
+
+
+class CoordinatorBusyError(HeadraceError):
+    """The coordinator cannot take an event now: send the same one again a little later."""

@@ -1,0 +1,146 @@
+"""WorkerPool: how many workers are asked for, given up and counted as failures."""
+
+import itertools
+from dataclasses import replace
+
+from headrace.cluster.resource_manager.worker_pool import (
+    AskWhetherReleasable,
+    IdleReleaseAgreed,
+    PoolLimits,
+    ReleaseWorker,
+    RequestWorker,
+    SlotsMissing,
+    TimePassed,
+    WorkerLost,
+    WorkerPool,
+    WorkerRegistered,
+    WorkerStarted,
+    WorkerTerminated,
+)
+from headrace.core.ids import ResourceId
+
+ON_DEMAND = PoolLimits(
+    slots_per_worker=1,
+    fixed_count=None,
+    max_count=None,
+    registration_timeout_ms=300_000,
+    idle_timeout_ms=30_000,
+    max_failures_per_minute=2,
+    retry_interval_ms=3_000,
+)
+W1, W2, W3 = (ResourceId(f"w-{number}") for number in (1, 2, 3))
+
+
+def new_pool(limits: PoolLimits = ON_DEMAND) -> WorkerPool:
+    numbers = itertools.count(1)
+    return WorkerPool(limits, lambda: ResourceId(f"w-{next(numbers)}"))
+
+
+def missing(slot_count: int, *idle: ResourceId) -> SlotsMissing:
+    return SlotsMissing(slot_count, idle)
+
+
+def test_missing_slots_become_workers_once() -> None:
+    pool = new_pool()
+    assert pool.handle(missing(2), 0) == [RequestWorker(W1), RequestWorker(W2)]
+    assert pool.handle(missing(2), 1) == []
+
+
+def test_slots_of_one_worker_serve_several_needs() -> None:
+    pool = new_pool(replace(ON_DEMAND, slots_per_worker=4))
+    assert pool.handle(missing(5), 0) == [RequestWorker(W1), RequestWorker(W2)]
+
+
+def test_no_more_workers_are_asked_for_than_the_host_can_run() -> None:
+    pool = new_pool(replace(ON_DEMAND, max_count=1))
+    assert pool.handle(missing(3), 0) == [RequestWorker(W1)]
+    assert "no more than 1 worker" in pool.describe_pending(1000)
+
+
+def test_workers_without_a_place_are_given_up_first_when_the_need_shrinks() -> None:
+    pool = new_pool()
+    pool.handle(missing(2), 0)
+    pool.handle(WorkerStarted(W1), 1)
+    assert pool.handle(missing(1), 2) == [ReleaseWorker(W2, "no longer needed")]
+    assert pool.refusal_of(W2) == "TaskManager w-2 was given up before (no longer needed)"
+
+
+def test_a_worker_that_dies_before_it_registers_is_replaced() -> None:
+    pool = new_pool()
+    pool.handle(missing(1), 0)
+    assert pool.handle(WorkerTerminated(W1, "no memory"), 1) == [RequestWorker(W2)]
+    assert pool.refusal_of(W1) is not None
+    assert "w-1: no memory" in pool.describe_pending(1)
+
+
+def test_too_many_failures_hold_new_requests_back_for_a_while() -> None:
+    pool = new_pool()
+    pool.handle(missing(1), 0)
+    for time_ms, worker in ((1, W1), (2, W2), (3, W3)):
+        last = pool.handle(WorkerTerminated(worker, "gone"), time_ms)
+    assert last == []
+    assert pool.next_check_ms() == 3_003
+    assert pool.handle(TimePassed(), 3_002) == []
+    assert pool.handle(TimePassed(), 3_003) == [RequestWorker(ResourceId("w-4"))]
+
+
+def test_a_started_worker_that_does_not_register_in_time_is_replaced() -> None:
+    pool = new_pool()
+    pool.handle(missing(1), 0)
+    pool.handle(WorkerStarted(W1), 10)
+    assert pool.next_check_ms() == 300_010
+    released, requested = pool.handle(TimePassed(), 300_010)
+    assert isinstance(released, ReleaseWorker) and released.worker_id == W1
+    assert requested == RequestWorker(W2)
+
+
+def test_an_idle_worker_is_released_after_the_timeout_and_its_consent() -> None:
+    pool = new_pool()
+    pool.handle(missing(1), 0)
+    pool.handle(WorkerRegistered(W1), 0)
+    pool.handle(missing(0, W1), 100)
+    assert pool.handle(TimePassed(), 30_099) == []
+    assert pool.handle(TimePassed(), 30_100) == [AskWhetherReleasable(W1)]
+    assert pool.handle(IdleReleaseAgreed(W1), 30_101) == [
+        ReleaseWorker(W1, "idle: no job has a slot here")
+    ]
+
+
+def test_a_worker_that_got_a_job_meanwhile_is_not_released() -> None:
+    pool = new_pool()
+    pool.handle(missing(1), 0)
+    pool.handle(WorkerRegistered(W1), 0)
+    pool.handle(missing(0, W1), 0)
+    pool.handle(TimePassed(), 30_000)
+    pool.handle(missing(0), 30_001)
+    assert pool.handle(IdleReleaseAgreed(W1), 30_002) == []
+
+
+def test_a_fixed_pool_asks_for_all_at_once_replaces_the_dead_and_releases_nobody() -> None:
+    pool = new_pool(replace(ON_DEMAND, fixed_count=2))
+    assert pool.handle(TimePassed(), 0) == [RequestWorker(W1), RequestWorker(W2)]
+    pool.handle(WorkerRegistered(W1), 1)
+    pool.handle(missing(0, W1), 2)
+    assert pool.handle(TimePassed(), 90_000) == []
+    assert pool.handle(WorkerTerminated(W1, "killed"), 90_001) == [RequestWorker(W3)]
+
+
+def test_a_lost_task_manager_is_released_at_the_host_and_refused_afterwards() -> None:
+    pool = new_pool()
+    pool.handle(missing(1), 0)
+    pool.handle(WorkerRegistered(W1), 0)
+    lost = pool.handle(WorkerLost(W1, "heartbeat timeout"), 1)
+    assert lost == [ReleaseWorker(W1, "heartbeat timeout")]
+    assert pool.handle(missing(1), 1) == [RequestWorker(W2)]
+    assert "heartbeat timeout" in str(pool.refusal_of(W1))
+
+
+def test_a_registering_worker_is_not_asked_for_again_before_its_slots_are_matched() -> None:
+    pool = new_pool()
+    pool.handle(missing(1), 0)
+    assert pool.handle(WorkerRegistered(W1), 1) == []
+    assert pool.handle(missing(0), 2) == []
+
+
+def test_strangers_may_not_register() -> None:
+    assert "never asked for" in str(new_pool().refusal_of(W1))
