@@ -6,6 +6,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.operator_types import OperatorTypes
+from headrace.functions.processing_time import ProcessingTimeService
 
 
 class SubtaskContext(Protocol):
@@ -31,6 +32,8 @@ class SubtaskContext(Protocol):
     def settings(self) -> Settings: ...
     @property
     def clock(self) -> Clock: ...
+    @property
+    def timers(self) -> ProcessingTimeService: ...
     @property
     def ingest(self) -> Any: ...
     @property

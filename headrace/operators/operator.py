@@ -15,8 +15,21 @@ from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import RecordBatch
+from headrace.functions.processing_time import ProcessingTimeService, ScheduledTimer
 from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
+
+__all__ = [
+    "InputStatus",
+    "OneInputOperator",
+    "Operator",
+    "OperatorContext",
+    "Output",
+    "ProcessingTimeService",
+    "ScheduledTimer",
+    "SourceOperator",
+    "TwoInputOperator",
+]
 
 
 class Output(Protocol):
@@ -36,26 +49,6 @@ class Output(Protocol):
 
     def emit_status(self, is_idle: bool) -> None:
         """Announce idleness or activity; watermarks are swallowed while idle."""
-        ...
-
-
-class ScheduledTimer(Protocol):
-    """A processing-time timer that may be cancelled."""
-
-    def cancel(self) -> None:
-        """Make sure the callback does not run; no effect once it has."""
-        ...
-
-
-class ProcessingTimeService(Protocol):
-    """Calls back on the mailbox thread, between batches, at or after a wall-clock time."""
-
-    def now_ms(self) -> int:
-        """Current processing time, epoch ms."""
-        ...
-
-    def schedule(self, time_ms: int, callback: Callable[[int], None]) -> ScheduledTimer:
-        """Run `callback(time_ms)` as a mail once `now_ms() >= time_ms`; never after the task finished."""
         ...
 
 
