@@ -1,0 +1,73 @@
+"""Messages between two processes, and their encoding: a closed msgpack schema, nothing is ever unpickled.
+
+Arguments and results are nested as raw bytes: they are decoded by the contract of their method, and only after the
+endpoint has accepted the call. Tags are the wire ids and never change their meaning.
+"""
+
+from typing import Final
+
+import msgspec
+
+from headrace.rpc.error_codec import RemoteFailure
+
+PROTOCOL_VERSION: Final = 1
+"""Raised with every change of the messages; sides with different versions refuse each other in the handshake."""
+
+
+class Connect(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Dialler → acceptor: is there an endpoint of this name that offers this gateway? Answered with nil."""
+
+    call_id: int
+    endpoint_name: str
+    gateway: str
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Dialler → acceptor: an invocation. `call_id` 0 is a tell. `token` is the fencing token's 16 bytes."""
+
+    call_id: int
+    endpoint_name: str
+    gateway: str
+    method: str
+    token: bytes | None
+    arguments: msgspec.Raw
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Acceptor → dialler: the result of call `call_id`."""
+
+    call_id: int
+    value: msgspec.Raw
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Acceptor → dialler: call `call_id` failed."""
+
+    call_id: int
+    failure: RemoteFailure
+
+
+Request = Connect | Call
+Response = Answer | Failure
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_REQUESTS: Final = msgspec.msgpack.Decoder(Request)
+_RESPONSES: Final = msgspec.msgpack.Decoder(Response)
+
+NIL: Final = msgspec.Raw(_ENCODER.encode(None))
+"""An encoded None."""
+
+
+def encode(message: Request | Response) -> bytes:
+    """One message as bytes."""
+    return _ENCODER.encode(message)
+
+
+def decode_request(data: bytes | memoryview) -> Request:
+    """Decode a request; msgspec.MsgspecError for anything else."""
+    return _REQUESTS.decode(data)
+
+
+def decode_response(data: bytes | memoryview) -> Response:
+    """Decode a response; msgspec.MsgspecError for anything else."""
+    return _RESPONSES.decode(data)

@@ -1,0 +1,171 @@
+"""What a gateway Protocol says, made ready for the wire: its methods with codecs for arguments and replies.
+
+`async def` is an ask, a plain `def … -> None` a tell. Annotations are the schema: an argument or a reply can only be
+what its declared type allows, so a gateway that would hand out a live object cannot even be declared.
+"""
+
+import functools
+import inspect
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from headrace.rpc.errors import GatewayDefinitionError, SerializationError
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+@dataclass(frozen=True, eq=False)
+class MethodContract:
+    """One method: how to bind, encode and decode a call of it and its reply."""
+
+    gateway_name: str
+    name: str
+    is_ask: bool
+    signature: inspect.Signature
+    parameter_names: tuple[str, ...]
+    argument_decoder: msgspec.msgpack.Decoder[Any]
+    reply_decoder: msgspec.msgpack.Decoder[Any]
+
+    @property
+    def full_name(self) -> str:
+        """`Gateway.method`, for people."""
+        return f"{self.gateway_name.rpartition('.')[2]}.{self.name}"
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Arguments in the order of the parameters, defaults filled in; TypeError as Python raises it."""
+        if not kwargs and len(args) == len(self.parameter_names):
+            return args
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return tuple(bound.arguments[name] for name in self.parameter_names)
+
+    def encode_arguments(self, arguments: tuple[Any, ...]) -> bytes:
+        """Encode bound arguments; SerializationError names the one that cannot be."""
+        try:
+            return _ENCODER.encode(arguments)
+        except Exception:
+            for name, value in zip(self.parameter_names, arguments, strict=True):
+                self._encode(f"argument '{name}'", value)
+            raise
+
+    def decode_arguments(self, encoded: bytes | msgspec.Raw) -> tuple[Any, ...]:
+        """Decode arguments; SerializationError unless they are of the declared types."""
+        try:
+            return self.argument_decoder.decode(encoded)
+        except msgspec.MsgspecError as error:
+            raise SerializationError(
+                self.full_name, f"arguments {list(self.parameter_names)}", str(error)
+            ) from error
+
+    def encode_reply(self, value: object) -> bytes:
+        """Encode a result; SerializationError where it cannot be."""
+        return self._encode("result", value)
+
+    def decode_reply(self, encoded: bytes | msgspec.Raw) -> Any:
+        """Decode a result; SerializationError unless it is of the declared type."""
+        try:
+            return self.reply_decoder.decode(encoded)
+        except msgspec.MsgspecError as error:
+            raise SerializationError(self.full_name, "result", str(error)) from error
+
+    def _encode(self, what: str, value: object) -> bytes:
+        try:
+            return _ENCODER.encode(value)
+        except Exception as error:
+            raise SerializationError(
+                self.full_name, f"{what} ({type(value).__name__})", str(error)
+            ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class GatewayContract:
+    """All methods of one gateway. `name` is the qualified name of the Protocol."""
+
+    name: str
+    methods: Mapping[str, MethodContract]
+
+
+@functools.cache
+def gateway_contract(gateway_type: type) -> GatewayContract:
+    """Derive the contract of a Protocol class; GatewayDefinitionError says what cannot travel."""
+    if not is_gateway(gateway_type):
+        raise GatewayDefinitionError(f"{gateway_type!r} is not a Protocol class")
+    name = f"{gateway_type.__module__}.{gateway_type.__qualname__}"
+    methods = {
+        function.__name__: _method_contract(name, function)
+        for _, function in inspect.getmembers(gateway_type, inspect.isfunction)
+        if not function.__name__.startswith("_")
+    }
+    return GatewayContract(name, methods)
+
+
+def is_gateway(candidate: type) -> bool:
+    """Whether a class is itself a Protocol with methods, as opposed to a class that implements one."""
+    return bool(candidate.__dict__.get("_is_protocol", False)) and any(
+        inspect.isfunction(member) and not name.startswith("_")
+        for name, member in inspect.getmembers(candidate)
+    )
+
+
+def _method_contract(gateway_name: str, function: types.FunctionType) -> MethodContract:
+    hints = get_type_hints(function)
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())[1:]
+    where = f"{gateway_name}.{function.__name__}"
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise GatewayDefinitionError(f"{where}: *args and **kwargs cannot be typed")
+        if parameter.name not in hints:
+            raise GatewayDefinitionError(f"{where}: parameter '{parameter.name}' has no type")
+        _check_type(f"{where}: parameter '{parameter.name}'", hints[parameter.name])
+    reply_type = hints.get("return", Any)
+    is_ask = inspect.iscoroutinefunction(function)
+    if not is_ask and reply_type is not type(None):
+        raise GatewayDefinitionError(
+            f"{where}: a plain method is a tell and must return None; use `async def` for an answer"
+        )
+    _check_type(f"{where}: reply", reply_type)
+    argument_types = tuple(hints[parameter.name] for parameter in parameters)
+    return MethodContract(
+        gateway_name=gateway_name,
+        name=function.__name__,
+        is_ask=is_ask,
+        signature=signature.replace(parameters=parameters),
+        parameter_names=tuple(parameter.name for parameter in parameters),
+        argument_decoder=msgspec.msgpack.Decoder(
+            types.GenericAlias(tuple, argument_types or ((),))
+        ),
+        reply_decoder=msgspec.msgpack.Decoder(reply_type),
+    )
+
+
+def _check_type(where: str, declared: Any) -> None:
+    """Refuse types outside the closed schema: `Any`, arbitrary classes, live gateways."""
+    try:
+        described = msgspec.inspect.type_info(declared)
+    except TypeError as error:
+        raise GatewayDefinitionError(f"{where}: {error}") from error
+    seen: set[int] = set()
+    pending: list[object] = [described]
+    while pending:
+        part = pending.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        match part:
+            case msgspec.inspect.CustomType(cls=cls):
+                raise GatewayDefinitionError(f"{where}: a {cls.__name__} cannot travel")
+            case msgspec.inspect.AnyType():
+                raise GatewayDefinitionError(f"{where}: Any says nothing; declare the type")
+            case msgspec.inspect.Type():
+                pending.extend(getattr(part, name) for name in part.__struct_fields__)
+            case msgspec.inspect.Field():
+                pending.append(part.type)
+            case tuple():
+                pending.extend(part)
+            case _:
+                pass

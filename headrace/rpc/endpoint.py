@@ -1,0 +1,179 @@
+"""RpcEndpoint: the base of everything that is called, with one main thread and one mailbox.
+
+A subclass implements its gateway Protocol; handlers have the names of the Protocol's methods and run on the main
+thread in the order in which calls came. An `async def` handler gives the thread away at each `await`: whatever it read
+before may be stale afterwards. Source: Flink RpcEndpoint, PekkoRpcActor; Hewitt, Bishop, Steiger 1973.
+"""
+
+import asyncio
+import concurrent.futures
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, TypeVar
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import FencingToken
+from headrace.rpc.errors import FencingTokenError
+from headrace.rpc.main_thread import is_on_loop
+from headrace.rpc.server import EndpointState
+from headrace.rpc.service import Cancellable, RpcService
+
+T = TypeVar("T")
+G = TypeVar("G")
+
+_LOG = logging.getLogger(__name__)
+
+
+class RpcEndpoint:
+    """An actor. The constructor announces it at `rpc_service`; calls are served after `start`.
+
+    `gateway_types` names gateways that are implemented without being inherited from.
+    """
+
+    gateway_types: ClassVar[tuple[type, ...]] = ()
+
+    def __init__(self, rpc_service: RpcService, endpoint_name: str) -> None:
+        self.rpc_service = rpc_service
+        self.endpoint_name = endpoint_name
+        self._scheduled: set[_ScheduledAction] = set()
+        self._server = rpc_service.start_server(self)
+        self.address = self._server.address
+
+    @property
+    def clock(self) -> Clock:
+        """The process's clock."""
+        return self.rpc_service.clock
+
+    @property
+    def settings(self) -> Settings:
+        """The process's settings."""
+        return self.rpc_service.settings
+
+    @property
+    def state(self) -> EndpointState:
+        """Where the endpoint stands in its life."""
+        return self._server.state
+
+    @property
+    def queue_length(self) -> int:
+        """How many messages wait for the main thread."""
+        return self._server.queue_length
+
+    @property
+    def termination(self) -> asyncio.Future[None]:
+        """Completes when the endpoint has ended; fails with what ended it, if something did."""
+        return self._server.termination
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to serve, after `on_start`; from any thread."""
+        self._server.start()
+
+    async def on_start(self) -> None:
+        """Override: runs first. No message is served before it ends, so it must not wait for one."""
+
+    async def on_stop(self) -> None:
+        """Override: runs last. Messages are still served while it waits."""
+
+    def close_async(self) -> asyncio.Future[None]:
+        """Begin to terminate and return `termination`; idempotent, from any thread, also from a handler."""
+        return self._server.close()
+
+    async def close(self) -> None:
+        """Terminate and wait for it; idempotent. When it returns, no handler and no spawned task runs any more.
+
+        From a handler or a spawned task use `close_async`: they are cancelled before the endpoint has ended.
+        """
+        await asyncio.shield(self.close_async())
+
+    def on_fatal_error(self, error: BaseException) -> None:
+        """Override: a spawned task failed. By default the endpoint terminates with that error."""
+        self._server.close(error)
+
+    # -- main thread ---------------------------------------------------------------------------------------------
+
+    def run_async(self, action: Callable[[], None]) -> None:
+        """Run `action` on the main thread, in order with messages; from any thread. Its error is logged."""
+        self._server.run_async(action)
+
+    def call_async(self, action: Callable[[], T]) -> concurrent.futures.Future[T]:
+        """Run `action` as `run_async` does and return a future of its result (`asyncio.wrap_future` awaits it)."""
+        return self._server.call_async(action)
+
+    def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> Cancellable:
+        """Queue `action` after `delay_ms`; from any thread. It never runs after `close` has begun."""
+        scheduled = _ScheduledAction(self, action)
+        if self._server.is_closing:
+            _LOG.warning("%s is closing and schedules nothing any more", self.address)
+            scheduled.cancel()
+        else:
+            self._scheduled.add(scheduled)
+            scheduled.arm(delay_ms)
+        return scheduled
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run `coroutine` as a task of this endpoint: cancelled on close, its error goes to `on_fatal_error`."""
+        return self._server.spawn(coroutine, name)
+
+    def validate_main_thread(self) -> None:
+        """AssertionError unless called on the main thread."""
+        assert is_on_loop(self.rpc_service.loop), (
+            f"{self.address} was touched outside its main thread: use run_async"
+        )
+
+    def self_gateway(self, gateway_type: type[G]) -> G:
+        """A gateway to this endpoint itself, for wiring inside the process."""
+        return self.rpc_service.gateway(self.address, gateway_type, self.own_token())
+
+    # -- for the server side -------------------------------------------------------------------------------------
+
+    def own_token(self) -> FencingToken | None:
+        """The leader session of a fenced endpoint."""
+        return None
+
+    def check_fencing(self, method: str, token: bytes | None) -> None:
+        """FencingTokenError unless a call that carries `token` may reach a handler."""
+        if token is not None:
+            raise FencingTokenError(self.address, method, None, token.hex())
+
+    def cancel_scheduled(self) -> None:
+        """Forget delayed actions, for good."""
+        for scheduled in tuple(self._scheduled):
+            scheduled.cancel()
+
+    def forget_scheduled(self, scheduled: "_ScheduledAction") -> None:
+        """Drop an action that ran or was cancelled."""
+        self._scheduled.discard(scheduled)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.address})"
+
+
+class _ScheduledAction:
+    """Waits on the service's timer, then queues; checks again when its turn comes."""
+
+    def __init__(self, endpoint: RpcEndpoint, action: Callable[[], None]) -> None:
+        self._endpoint = endpoint
+        self._action: Callable[[], None] | None = action
+        self._timer: Cancellable | None = None
+
+    def arm(self, delay_ms: float) -> None:
+        self._timer = self._endpoint.rpc_service.schedule(delay_ms, self._due)
+
+    def cancel(self) -> None:
+        """The action will not run, unless it runs already."""
+        self._action = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._endpoint.forget_scheduled(self)
+
+    def _due(self) -> None:
+        self._endpoint.run_async(self._run)
+
+    def _run(self) -> None:
+        action, self._action = self._action, None
+        self._endpoint.forget_scheduled(self)
+        if action is not None:
+            action()

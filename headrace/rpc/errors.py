@@ -1,0 +1,171 @@
+"""Errors of calls between endpoints. Every fact is a plain value, so that each of them travels.
+
+RpcError
++- RpcConnectionError             an endpoint cannot be connected to
+|  +- HandshakeError              the peer is there, but wrong version, secret or gateway
++- AskTimeoutError                no answer in time; the effect may have happened
++- RecipientUnreachableError      the endpoint or its process is gone
++- EndpointNotStartedError        it exists and was not started yet
++- EndpointStartError             its on_start failed
++- MailboxFullError               too many calls wait at it
++- FencingTokenError              the call belongs to another leader session
++- UnknownMethodError             the endpoint does not offer it
++- OversizeRequestError           refused before sending
++- OversizeReplyError             computed, too large to send
++- SerializationError             an argument or a reply does not fit its declared type
++- GatewayDefinitionError         a Protocol cannot serve as a gateway
+"""
+
+from headrace.core.errors import HeadraceError
+
+
+class RpcError(HeadraceError):
+    """A call between endpoints failed for a reason that is not the handler's."""
+
+
+class RpcConnectionError(RpcError):
+    """No endpoint could be connected to under an address."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"could not connect to rpc endpoint under address {address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class HandshakeError(RpcConnectionError):
+    """The peer answers, and is not one to talk to: version, secret or gateway differ."""
+
+    recoverable = False
+
+
+class AskTimeoutError(RpcError):
+    """No answer came in time. Whether the call had an effect is not known: repeat only idempotent calls."""
+
+    def __init__(self, method: str, target: str, timeout_ms: float, load: str = "") -> None:
+        super().__init__(
+            f"call of {method} on {target} was not answered within {timeout_ms:g} ms"
+            + (f" ({load})" if load else "")
+            + "; raise 'pekko.ask.timeout' if the target is only slow"
+        )
+        self.method = method
+        self.target = target
+        self.timeout_ms = timeout_ms
+
+
+class RecipientUnreachableError(RpcError):
+    """The endpoint, its process or the connection to it is gone."""
+
+    def __init__(self, target: str, method: str, reason: str) -> None:
+        super().__init__(f"call of {method} could not reach {target}: {reason}")
+        self.target = target
+        self.method = method
+        self.reason = reason
+
+
+class EndpointNotStartedError(RpcError):
+    """The endpoint exists, but `start` was not called yet; the call was dropped."""
+
+    def __init__(self, target: str, method: str) -> None:
+        super().__init__(f"call of {method} on {target} was dropped: the endpoint is not started")
+        self.target = target
+        self.method = method
+
+
+class EndpointStartError(RpcError):
+    """`on_start` failed; the endpoint terminated itself. The cause is chained."""
+
+    recoverable = False
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(f"endpoint {target} could not start: {reason}")
+        self.target = target
+
+
+class MailboxFullError(RpcError):
+    """As many calls wait at the endpoint as `headrace.rpc.mailbox-capacity` allows."""
+
+    def __init__(self, target: str, method: str, capacity: int) -> None:
+        super().__init__(
+            f"call of {method} on {target} was refused: {capacity} calls wait there already "
+            "(headrace.rpc.mailbox-capacity)"
+        )
+        self.target = target
+        self.method = method
+        self.capacity = capacity
+
+
+class FencingTokenError(RpcError):
+    """The call carries the session of another leader, or none. `expected` and `actual` are hex texts."""
+
+    def __init__(self, target: str, method: str, expected: str | None, actual: str | None) -> None:
+        super().__init__(
+            f"call of {method} on {target} was refused: it carries "
+            + (f"fencing token {actual}" if actual else "no fencing token")
+            + (f", the endpoint has {expected}" if expected else ", the endpoint has none")
+        )
+        self.target = target
+        self.method = method
+        self.expected = expected
+        self.actual = actual
+
+
+class UnknownMethodError(RpcError):
+    """The endpoint does not offer this method of this gateway."""
+
+    recoverable = False
+
+    def __init__(self, target: str, gateway: str, method: str) -> None:
+        super().__init__(f"{target} does not offer {method} of gateway {gateway}")
+        self.target = target
+        self.gateway = gateway
+        self.method = method
+
+
+class OversizeRequestError(RpcError):
+    """A request is larger than a message may be; it was not sent."""
+
+    recoverable = False
+
+    def __init__(self, method: str, size_bytes: int, limit_bytes: int, option_key: str) -> None:
+        super().__init__(
+            f"request of {method} has {size_bytes} bytes, a message may have {limit_bytes}: raise "
+            f"'{option_key}', or make the captured data smaller"
+        )
+        self.method = method
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+        self.option_key = option_key
+
+
+class OversizeReplyError(RpcError):
+    """The result of a method is larger than a message may be. The method did run."""
+
+    recoverable = False
+
+    def __init__(self, method: str, size_bytes: int, limit_bytes: int, option_key: str) -> None:
+        super().__init__(
+            f"result of {method} has {size_bytes} bytes, a message may have {limit_bytes}: raise "
+            f"'{option_key}', or ask for less at once"
+        )
+        self.method = method
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+        self.option_key = option_key
+
+
+class SerializationError(RpcError):
+    """An argument or a reply cannot be encoded, or does not decode to its declared type."""
+
+    recoverable = False
+
+    def __init__(self, method: str, what: str, reason: str) -> None:
+        super().__init__(f"{what} of {method} does not fit the gateway's types: {reason}")
+        self.method = method
+        self.what = what
+        self.reason = reason
+
+
+class GatewayDefinitionError(RpcError):
+    """A Protocol cannot serve as a gateway, or an endpoint does not implement the one it names."""
+
+    recoverable = False

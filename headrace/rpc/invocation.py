@@ -1,0 +1,103 @@
+"""An invocation on its way through a mailbox, and where its outcome goes."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from headrace.rpc.contract import MethodContract
+from headrace.rpc.error_codec import decode_error, encode_error
+from headrace.rpc.errors import OversizeReplyError
+from headrace.rpc.options import FRAME_SIZE
+
+_LOG = logging.getLogger(__name__)
+
+
+class ReplyPort(Protocol):
+    """Takes the outcome of one invocation, once. Neither method raises."""
+
+    def succeed(self, method: MethodContract, value: object) -> None:
+        """The handler returned `value`."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """The handler failed, or was never reached."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Invocation:
+    """A call as it arrives at an endpoint.
+
+    `arguments` are the caller's own objects for a local call, else encoded: they are decoded only when the endpoint
+    has accepted the call. `reply` is None for a tell.
+    """
+
+    gateway: str
+    method: str
+    token: bytes | None
+    arguments: tuple[Any, ...] | msgspec.Raw
+    reply: ReplyPort | None
+
+    @property
+    def full_name(self) -> str:
+        """`Gateway.method`, for people."""
+        return f"{self.gateway.rpartition('.')[2]}.{self.method}"
+
+    def fail(self, error: BaseException, target: str) -> None:
+        """Hand `error` to the asker; of a tell it is logged, for nobody else will hear of it."""
+        if self.reply is not None:
+            self.reply.fail(error)
+        elif isinstance(error, Exception):
+            _LOG.warning("%s on %s failed: %s", self.full_name, target, error, exc_info=error)
+
+
+class FutureReply:
+    """Outcome of a local call, by reference."""
+
+    def __init__(self, future: asyncio.Future[Any]) -> None:
+        self._future = future
+
+    def succeed(self, method: MethodContract, value: object) -> None:
+        """Hand over the object itself."""
+        if not self._future.done():
+            self._future.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over the exception itself."""
+        if not self._future.done():
+            self._future.set_exception(error)
+
+
+class SerializedFutureReply:
+    """Outcome of a local call that is encoded and decoded as if it came from another process."""
+
+    def __init__(self, future: asyncio.Future[Any], origin: str, limit_bytes: int) -> None:
+        self._future = future
+        self._origin = origin
+        self._limit_bytes = limit_bytes
+
+    def succeed(self, method: MethodContract, value: object) -> None:
+        """Hand over a copy of the result, or the error that it cannot travel."""
+        if self._future.done():
+            return
+        try:
+            encoded = encode_bounded_reply(method, value, self._limit_bytes)
+            self._future.set_result(method.decode_reply(encoded))
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over a rebuilt exception."""
+        if not self._future.done():
+            self._future.set_exception(decode_error(encode_error(error), self._origin))
+
+
+def encode_bounded_reply(method: MethodContract, value: object, limit_bytes: int) -> bytes:
+    """Encode a result; OversizeReplyError past `limit_bytes`."""
+    encoded = method.encode_reply(value)
+    if len(encoded) > limit_bytes:
+        raise OversizeReplyError(method.full_name, len(encoded), limit_bytes, FRAME_SIZE.key)
+    return encoded

@@ -1,0 +1,219 @@
+"""An in-process network: several RpcServices on one event loop, with a policy that decides the fate of each message.
+
+Messages are encoded and decoded as over TCP, so that a simulation finds what could not travel. Without a policy every
+message arrives, in order.
+"""
+
+import asyncio
+import enum
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.randomness import SeededRandom
+from headrace.rpc import codec
+from headrace.rpc.service import Respond, Route, RpcService
+
+_LOG = logging.getLogger(__name__)
+
+
+class MessageKind(enum.Enum):
+    """What a message of the loopback network is."""
+
+    CONNECT = "CONNECT"
+    ASK = "ASK"
+    TELL = "TELL"
+    REPLY = "REPLY"
+
+
+@dataclass(frozen=True)
+class LoopbackMessage:
+    """What a policy sees of a message. A reply names the endpoint and method that it answers."""
+
+    source: str
+    target: str
+    kind: MessageKind
+    endpoint_name: str
+    method: str
+    size_bytes: int
+
+
+class DeliveryPolicy(Protocol):
+    """Decides what becomes of each message."""
+
+    def decide(self, message: LoopbackMessage) -> Sequence[float]:
+        """Delays in ms of the copies that arrive: `()` loses it, `(0,)` delivers it, `(0, 5)` doubles it."""
+        ...
+
+
+class ReliableDelivery:
+    """Every message arrives at once, in order."""
+
+    def decide(self, message: LoopbackMessage) -> Sequence[float]:
+        """One copy, now."""
+        return (0.0,)
+
+
+class LoopbackNetwork:
+    """Connects the services it creates. `loop` defaults to the running one."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: SeededRandom,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        policy: DeliveryPolicy | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self._clock = clock
+        self._random = random
+        self._loop = loop
+        self._settings = settings or Settings()
+        self.policy: DeliveryPolicy = policy or ReliableDelivery()
+        self._services: dict[str, LoopbackRpcService] = {}
+
+    @property
+    def services(self) -> Mapping[str, "LoopbackRpcService"]:
+        """Services that are alive, by name."""
+        return self._services
+
+    def create_service(self, name: str, settings: Settings | None = None) -> "LoopbackRpcService":
+        """A process called `name`; the name is free again once that process has ended."""
+        assert name not in self._services, f"a service named {name} is there already"
+        service = LoopbackRpcService(
+            name,
+            self,
+            settings or self._settings,
+            self._clock,
+            self._random,
+            self._loop or asyncio.get_running_loop(),
+        )
+        self._services[name] = service
+        return service
+
+    def kill(self, name: str) -> None:
+        """End a process on the spot. Its peers' connections break, as when a kernel closes them."""
+        self._services[name].abort()
+
+    def transmit(self, message: LoopbackMessage, deliver: Callable[[], None]) -> None:
+        """Deliver as the policy decides."""
+        loop = self._loop or asyncio.get_running_loop()
+        for delay_ms in self.policy.decide(message):
+            if delay_ms <= 0:
+                loop.call_soon(deliver)
+            else:
+                loop.call_later(delay_ms / 1000, deliver)
+
+    def remove(self, name: str) -> None:
+        """A service has ended: whoever waits for its answers learns that soon."""
+        if self._services.pop(name, None) is None:
+            return
+        for other in tuple(self._services.values()):
+            other.loop.call_soon(other.connection_lost, name, "the connection was closed")
+
+
+class LoopbackRpcService(RpcService):
+    """A process of a LoopbackNetwork."""
+
+    scheme = "headrace.loopback"
+
+    def __init__(
+        self,
+        name: str,
+        network: LoopbackNetwork,
+        settings: Settings,
+        clock: Clock,
+        random: SeededRandom,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(settings, clock, random, loop)
+        self._name = name
+        self._network = network
+
+    @property
+    def address(self) -> str:
+        """The process's name."""
+        return self._name
+
+    def connection_lost(self, authority: str, reason: str) -> None:
+        """The peer is gone: fail what is outstanding."""
+        self._outstanding.fail_route(_LoopbackRoute(self, authority), reason)
+
+    def receive(self, frame: bytes, respond: Respond) -> None:
+        """A request has arrived."""
+        if not self.is_stopped:
+            self._receive_request(codec.decode_request(frame), respond)
+
+    def receive_response(self, frame: bytes) -> None:
+        """A response has arrived."""
+        if not self.is_stopped:
+            self._outstanding.complete(codec.decode_response(frame))
+
+    @property
+    def network(self) -> LoopbackNetwork:
+        """The network it belongs to."""
+        return self._network
+
+    def _route(self, authority: str) -> Route:
+        return _LoopbackRoute(self, authority)
+
+    def _close_routes(self) -> None:
+        self._network.remove(self._name)
+        self._outstanding.fail_all("the RpcService here is stopped")
+
+
+@dataclass(frozen=True)
+class _LoopbackRoute:
+    """The way from one service to another; nothing has to be opened."""
+
+    source: LoopbackRpcService
+    authority: str
+
+    def send(self, request: codec.Request, frame: bytes) -> None:
+        if self.source.is_stopped:
+            return
+        message = _describe(self.source.address, self.authority, request, len(frame))
+        self.source.network.transmit(message, functools.partial(self._arrive, message, frame))
+
+    def _arrive(self, message: LoopbackMessage, frame: bytes) -> None:
+        target = self.source.network.services.get(self.authority)
+        if target is None:
+            self.source.connection_lost(self.authority, f"no process listens at {self.authority}")
+            return
+        target.receive(frame, functools.partial(self._answer, target, message))
+
+    def _answer(
+        self,
+        target: LoopbackRpcService,
+        request: LoopbackMessage,
+        _: codec.Response,
+        frame: bytes,
+    ) -> None:
+        if target.is_stopped:
+            return
+        reply = LoopbackMessage(
+            self.authority,
+            self.source.address,
+            MessageKind.REPLY,
+            request.endpoint_name,
+            request.method,
+            len(frame),
+        )
+        target.network.transmit(reply, functools.partial(self.source.receive_response, frame))
+
+
+_CONNECT_METHOD: Final = "connect"
+
+
+def _describe(source: str, target: str, request: codec.Request, size_bytes: int) -> LoopbackMessage:
+    if isinstance(request, codec.Connect):
+        kind, method = MessageKind.CONNECT, _CONNECT_METHOD
+    else:
+        kind = MessageKind.ASK if request.call_id else MessageKind.TELL
+        method = request.method
+    return LoopbackMessage(source, target, kind, request.endpoint_name, method, size_bytes)

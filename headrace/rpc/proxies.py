@@ -1,0 +1,129 @@
+"""Gateway proxies: objects that look like the gateway's Protocol and turn each call into a message.
+
+An ask returns a coroutine and is sent when that is first awaited (or made a task); a tell is sent at once.
+"""
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar, cast
+
+from headrace.core.ids import FencingToken
+from headrace.rpc.address import RpcAddress
+from headrace.rpc.contract import MethodContract, gateway_contract
+
+G = TypeVar("G")
+
+
+class Caller(Protocol):
+    """What a proxy needs of the RpcService."""
+
+    async def ask(
+        self,
+        target: RpcAddress,
+        method: MethodContract,
+        arguments: tuple[Any, ...],
+        token: bytes | None,
+        timeout_ms: float | None,
+    ) -> Any:
+        """Call and return the result."""
+        ...
+
+    def tell(
+        self,
+        target: RpcAddress,
+        method: MethodContract,
+        arguments: tuple[Any, ...],
+        token: bytes | None,
+    ) -> None:
+        """Call without a reply."""
+        ...
+
+
+class GatewayProxy:
+    """Base of the proxy classes made by `create_proxy`."""
+
+    __slots__ = ("_caller", "_target", "_timeout_ms", "_token")
+
+    def __init__(
+        self,
+        caller: Caller,
+        target: RpcAddress,
+        token: FencingToken | None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        self._caller = caller
+        self._target = target
+        self._token = token
+        self._timeout_ms = timeout_ms
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._target})"
+
+    @classmethod
+    def copy_with_timeout(cls, proxy: "GatewayProxy", timeout_ms: float) -> "GatewayProxy":
+        """The same target with another timeout."""
+        return cls(proxy._caller, proxy._target, proxy._token, timeout_ms)
+
+    @staticmethod
+    def address_of(proxy: "GatewayProxy") -> str:
+        """Address of the target."""
+        return str(proxy._target)
+
+
+def create_proxy(
+    gateway_type: type[G], caller: Caller, target: RpcAddress, token: FencingToken | None
+) -> G:
+    """A gateway whose calls go to `target`."""
+    return cast(G, _proxy_class(gateway_type)(caller, target, token))
+
+
+def with_timeout(gateway: G, timeout_ms: float) -> G:
+    """The same gateway, whose asks wait `timeout_ms` instead of `pekko.ask.timeout`."""
+    proxy = _as_proxy(gateway)
+    return cast(G, type(proxy).copy_with_timeout(proxy, timeout_ms))
+
+
+def gateway_address(gateway: object) -> str:
+    """The address that a gateway's calls go to."""
+    return GatewayProxy.address_of(_as_proxy(gateway))
+
+
+def _as_proxy(gateway: object) -> GatewayProxy:
+    assert isinstance(gateway, GatewayProxy), f"{gateway!r} did not come from an RpcService"
+    return gateway
+
+
+@functools.cache
+def _proxy_class(gateway_type: type) -> type[GatewayProxy]:
+    members: dict[str, Any] = {"__slots__": (), "__doc__": f"Calls of {gateway_type.__name__}."}
+    for name, method in gateway_contract(gateway_type).methods.items():
+        members[name] = _asking(method) if method.is_ask else _telling(method)
+    return type(f"{gateway_type.__name__}Proxy", (GatewayProxy,), members)
+
+
+def _asking(method: MethodContract) -> Callable[..., Coroutine[Any, Any, Any]]:
+    def ask(self: Any, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        return self._caller.ask(
+            self._target, method, method.bind(args, kwargs), _token_bytes(self), self._timeout_ms
+        )
+
+    return _named(ask, method)
+
+
+def _telling(method: MethodContract) -> Callable[..., None]:
+    def tell(self: Any, *args: Any, **kwargs: Any) -> None:
+        self._caller.tell(self._target, method, method.bind(args, kwargs), _token_bytes(self))
+
+    return _named(tell, method)
+
+
+def _token_bytes(proxy: Any) -> bytes | None:
+    token: FencingToken | None = proxy._token
+    return None if token is None else token.value
+
+
+def _named(function: Any, method: MethodContract) -> Any:
+    function.__name__ = method.name
+    function.__qualname__ = method.full_name
+    function.__signature__ = method.signature
+    return function

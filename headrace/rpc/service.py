@@ -1,0 +1,419 @@
+"""RpcService: owns the endpoints of a process and every way to reach those of others.
+
+Calls within the process go by reference; calls to others are encoded by their contract and travel over a route that a
+subclass provides (TCP, or the in-process network of the simulation). Source: Flink RpcService, PekkoRpcService.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Hashable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+import msgspec
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import FencingToken
+from headrace.core.randomness import SeededRandom
+from headrace.core.threads import spawn
+from headrace.rpc import codec
+from headrace.rpc.address import RpcAddress, parse_address
+from headrace.rpc.contract import MethodContract, gateway_contract
+from headrace.rpc.error_codec import encode_error
+from headrace.rpc.errors import (
+    AskTimeoutError,
+    HandshakeError,
+    OversizeReplyError,
+    OversizeRequestError,
+    RecipientUnreachableError,
+    RpcConnectionError,
+    RpcError,
+)
+from headrace.rpc.invocation import FutureReply, Invocation, SerializedFutureReply
+from headrace.rpc.main_thread import is_on_loop
+from headrace.rpc.options import (
+    ASK_TIMEOUT,
+    FORCE_INVOCATION_SERIALIZATION,
+    FRAME_SIZE,
+    LOOKUP_TIMEOUT,
+    SERVICES_SHUTDOWN_TIMEOUT,
+    duration_ms,
+)
+from headrace.rpc.outstanding import OutstandingAsks
+from headrace.rpc.proxies import create_proxy
+from headrace.rpc.server import EndpointServer
+
+if TYPE_CHECKING:
+    from headrace.rpc.endpoint import RpcEndpoint
+
+G = TypeVar("G")
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+
+class Cancellable(Protocol):
+    """Something that was scheduled."""
+
+    def cancel(self) -> None:
+        """It will not happen, unless it has."""
+        ...
+
+
+class Route(Hashable, Protocol):
+    """A way to one other process. Equal routes lose their outstanding asks together."""
+
+    def send(self, request: codec.Request, frame: bytes) -> None:
+        """Send a request; never raises. When the way is lost, the service is told."""
+        ...
+
+
+Respond = Callable[[codec.Response, bytes], None]
+"""Sends a response (and its encoded form) back to where the request came from; never raises."""
+
+
+class RpcService(ABC):
+    """One per process. Used on its loop only, but for `schedule` and tells, which may come from any thread."""
+
+    scheme: ClassVar[str]
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        random: SeededRandom,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.random = random
+        self.loop = loop
+        self.is_stopped = False
+        self.on_fatal_error: Callable[[BaseException], None] | None = None
+        self._servers: dict[str, EndpointServer] = {}
+        self._name_counters: dict[str, int] = {}
+        self._outstanding = OutstandingAsks()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._ask_timeout_ms = duration_ms(settings, ASK_TIMEOUT)
+        self._lookup_timeout_ms = duration_ms(settings, LOOKUP_TIMEOUT)
+        self._shutdown_timeout_ms = duration_ms(settings, SERVICES_SHUTDOWN_TIMEOUT)
+        self._frame_size = int(settings.get_option(FRAME_SIZE))
+        self._is_serialization_forced = settings.get_option(FORCE_INVOCATION_SERIALIZATION)
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """`host:port`, or the process's name in a loopback network."""
+
+    @abstractmethod
+    def _route(self, authority: str) -> Route:
+        """The way to another process; it may still have to be opened."""
+
+    # -- endpoints -----------------------------------------------------------------------------------------------
+
+    def create_endpoint_name(self, prefix: str) -> str:
+        """`<prefix>_<n>`, never the same twice: an endpoint that comes later must not inherit messages."""
+        number = self._name_counters.get(prefix, 0)
+        self._name_counters[prefix] = number + 1
+        return f"{prefix}_{number}"
+
+    def start_server(self, endpoint: "RpcEndpoint") -> EndpointServer:
+        """Announce an endpoint; its constructor calls this."""
+        assert not self.is_stopped, "the RpcService is stopped"
+        name = endpoint.endpoint_name
+        assert name not in self._servers, f"an endpoint named {name} is there already"
+        address = str(RpcAddress(self.scheme, self.address, name))
+        server = EndpointServer(endpoint, self, address)
+        self._servers[name] = server
+        return server
+
+    def endpoint_terminated(self, endpoint: "RpcEndpoint") -> None:
+        """An endpoint has ended; calls find nobody from now on."""
+        self._servers.pop(endpoint.endpoint_name, None)
+
+    # -- connecting ----------------------------------------------------------------------------------------------
+
+    async def connect(
+        self, address: str, gateway_type: type[G], fencing_token: FencingToken | None = None
+    ) -> G:
+        """A gateway to the endpoint at `address`, after asking it whether it is there and offers that gateway.
+
+        RpcConnectionError where nobody answers, HandshakeError where somebody does who is not the right one.
+        Nothing watches the connection afterwards: that is the business of heartbeats.
+        """
+        target = parse_address(address)
+        contract = gateway_contract(gateway_type)
+        try:
+            if target.authority == self.address:
+                self._check_offers(target.endpoint_name, contract.name)
+            else:
+                await self._ask_remote(
+                    target,
+                    "connect",
+                    lambda call_id: codec.Connect(call_id, target.endpoint_name, contract.name),
+                    self._lookup_timeout_ms,
+                )
+        except HandshakeError:
+            raise
+        except RpcError as error:
+            if isinstance(error.__cause__, HandshakeError):
+                raise error.__cause__ from None
+            raise RpcConnectionError(address, str(error)) from error
+        return create_proxy(gateway_type, self, target, fencing_token)
+
+    def gateway(
+        self, address: str, gateway_type: type[G], fencing_token: FencingToken | None = None
+    ) -> G:
+        """A gateway without asking first: for endpoints of this process."""
+        return create_proxy(gateway_type, self, parse_address(address), fencing_token)
+
+    def _check_offers(self, endpoint_name: str, gateway: str) -> None:
+        address = str(RpcAddress(self.scheme, self.address, endpoint_name))
+        server = self._servers.get(endpoint_name)
+        if server is None:
+            raise RecipientUnreachableError(address, "connect", "there is no such endpoint")
+        if gateway not in server.gateways:
+            raise HandshakeError(address, f"the endpoint does not offer gateway {gateway}")
+
+    # -- calling -------------------------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        target: RpcAddress,
+        method: MethodContract,
+        arguments: tuple[Any, ...],
+        token: bytes | None,
+        timeout_ms: float | None,
+    ) -> Any:
+        """Call and wait for the result, or for the error of the handler, the way or the clock."""
+        assert is_on_loop(self.loop), f"{method.full_name} was awaited on a foreign event loop"
+        timeout_ms = self._ask_timeout_ms if timeout_ms is None else timeout_ms
+        if target.authority == self.address:
+            return await self._ask_local(target, method, arguments, token, timeout_ms)
+        encoded = msgspec.Raw(method.encode_arguments(arguments))
+        value = await self._ask_remote(
+            target,
+            method.full_name,
+            lambda call_id: codec.Call(
+                call_id, target.endpoint_name, method.gateway_name, method.name, token, encoded
+            ),
+            timeout_ms,
+        )
+        return method.decode_reply(value)
+
+    def tell(
+        self,
+        target: RpcAddress,
+        method: MethodContract,
+        arguments: tuple[Any, ...],
+        token: bytes | None,
+    ) -> None:
+        """Call without a reply; from any thread. What cannot be sent raises here, what is lost is logged there."""
+        is_local = target.authority == self.address
+        if is_local and not self._is_serialization_forced:
+            self._deliver_local(
+                target, Invocation(method.gateway_name, method.name, token, arguments, None)
+            )
+            return
+        encoded = msgspec.Raw(method.encode_arguments(arguments))
+        call = codec.Call(0, target.endpoint_name, method.gateway_name, method.name, token, encoded)
+        frame = self._encode_request(call, method.full_name)
+        if is_local:
+            self._deliver_local(
+                target, Invocation(method.gateway_name, method.name, token, encoded, None)
+            )
+        elif is_on_loop(self.loop):
+            self._route(target.authority).send(call, frame)
+        else:
+            self.loop.call_soon_threadsafe(lambda: self._route(target.authority).send(call, frame))
+
+    async def _ask_local(
+        self,
+        target: RpcAddress,
+        method: MethodContract,
+        arguments: tuple[Any, ...],
+        token: bytes | None,
+        timeout_ms: float,
+    ) -> Any:
+        future: asyncio.Future[Any] = self.loop.create_future()
+        if self._is_serialization_forced:
+            encoded = msgspec.Raw(method.encode_arguments(arguments))
+            call = codec.Call(
+                1, target.endpoint_name, method.gateway_name, method.name, token, encoded
+            )
+            self._encode_request(call, method.full_name)
+            reply = SerializedFutureReply(future, str(target), self._frame_size)
+            invocation = Invocation(method.gateway_name, method.name, token, encoded, reply)
+        else:
+            reply = FutureReply(future)
+            invocation = Invocation(method.gateway_name, method.name, token, arguments, reply)
+        self._deliver_local(target, invocation)
+        return await self._await_reply(future, method.full_name, target, timeout_ms)
+
+    def _deliver_local(self, target: RpcAddress, invocation: Invocation) -> None:
+        server = self._servers.get(target.endpoint_name)
+        if server is None:
+            invocation.fail(
+                RecipientUnreachableError(
+                    str(target), invocation.full_name, "there is no such endpoint"
+                ),
+                str(target),
+            )
+        else:
+            server.deliver(invocation)
+
+    async def _ask_remote(
+        self,
+        target: RpcAddress,
+        method: str,
+        make_request: Callable[[int], codec.Request],
+        timeout_ms: float,
+    ) -> msgspec.Raw:
+        if self.is_stopped:
+            raise RecipientUnreachableError(str(target), method, "the RpcService here is stopped")
+        route = self._route(target.authority)
+        future: asyncio.Future[Any] = self.loop.create_future()
+        call_id = self._outstanding.open(future, route, str(target), method)
+        try:
+            request = make_request(call_id)
+            route.send(request, self._encode_request(request, method))
+            return await self._await_reply(future, method, target, timeout_ms)
+        finally:
+            self._outstanding.forget(call_id)
+
+    async def _await_reply(
+        self, future: asyncio.Future[Any], method: str, target: RpcAddress, timeout_ms: float
+    ) -> Any:
+        def expire() -> None:
+            if not future.done():
+                server = self._servers.get(target.endpoint_name)
+                is_local = target.authority == self.address
+                load = server.load if is_local and server is not None else ""
+                future.set_exception(AskTimeoutError(method, str(target), timeout_ms, load))
+
+        timer = self.loop.call_later(timeout_ms / 1000, expire)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+
+    def _encode_request(self, request: codec.Request, method: str) -> bytes:
+        frame = codec.encode(request)
+        if len(frame) > self._frame_size:
+            raise OversizeRequestError(method, len(frame), self._frame_size, FRAME_SIZE.key)
+        return frame
+
+    # -- being called --------------------------------------------------------------------------------------------
+
+    def _receive_request(self, request: codec.Request, respond: Respond) -> None:
+        """A request of another process has arrived."""
+        if isinstance(request, codec.Connect):
+            reply = _RemoteReply(request.call_id, "connect", respond, self._frame_size)
+            try:
+                self._check_offers(request.endpoint_name, request.gateway)
+            except RpcError as error:
+                reply.fail(error)
+            else:
+                reply.send(codec.Answer(request.call_id, codec.NIL))
+            return
+        target = RpcAddress(self.scheme, self.address, request.endpoint_name)
+        port = None
+        if request.call_id:
+            port = _RemoteReply(request.call_id, request.method, respond, self._frame_size)
+        self._deliver_local(
+            target,
+            Invocation(request.gateway, request.method, request.token, request.arguments, port),
+        )
+
+    # -- time, tasks, end ----------------------------------------------------------------------------------------
+
+    def schedule(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        """Run `callback` on the loop after `delay_ms`; from any thread."""
+        if is_on_loop(self.loop):
+            return self.loop.call_later(delay_ms / 1000, callback)
+        timer = _ForeignTimer(self.loop, callback)
+        self.loop.call_soon_threadsafe(timer.arm, delay_ms)
+        return timer
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run `coroutine` as a task of the service itself."""
+        return spawn(coroutine, self.loop, name, self._tasks)
+
+    def fatal_error(self, error: BaseException) -> None:
+        """An error after which this process must not go on: whoever owns it decides how it ends."""
+        _LOG.critical("fatal error in the process at %s", self.address, exc_info=error)
+        if self.on_fatal_error is not None:
+            self.on_fatal_error(error)
+        else:
+            raise error
+
+    async def stop(self) -> None:
+        """Terminate all endpoints, then every connection; idempotent."""
+        if self.is_stopped:
+            return
+        terminations = [server.close() for server in tuple(self._servers.values())]
+        if terminations:
+            _, late = await asyncio.wait(terminations, timeout=self._shutdown_timeout_ms / 1000)
+            if late:
+                _LOG.error("%d endpoints at %s did not end in time", len(late), self.address)
+        self.abort()
+
+    def abort(self) -> None:
+        """End on the spot: endpoints without `on_stop`, connections without farewell."""
+        self.is_stopped = True
+        for server in tuple(self._servers.values()):
+            server.abort()
+        self._close_routes()
+
+    @abstractmethod
+    def _close_routes(self) -> None:
+        """Drop every connection; outstanding asks fail."""
+
+
+class _RemoteReply:
+    """Encodes an outcome and sends it back, or the error that it cannot be."""
+
+    def __init__(self, call_id: int, method: str, respond: Respond, limit_bytes: int) -> None:
+        self._call_id = call_id
+        self._method = method
+        self._respond = respond
+        self._limit_bytes = limit_bytes
+
+    def succeed(self, method: MethodContract, value: object) -> None:
+        try:
+            self.send(codec.Answer(self._call_id, msgspec.Raw(method.encode_reply(value))))
+        except RpcError as error:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        failure = encode_error(error)
+        try:
+            self.send(codec.Failure(self._call_id, failure))
+        except OversizeReplyError as too_large:
+            self.send(codec.Failure(self._call_id, encode_error(too_large)))
+
+    def send(self, response: codec.Response) -> None:
+        frame = codec.encode(response)
+        if len(frame) > self._limit_bytes:
+            raise OversizeReplyError(self._method, len(frame), self._limit_bytes, FRAME_SIZE.key)
+        self._respond(response, frame)
+
+
+class _ForeignTimer:
+    """A timer that another thread set."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+        self._loop = loop
+        self._callback: Callable[[], None] | None = callback
+
+    def arm(self, delay_ms: float) -> None:
+        self._loop.call_later(delay_ms / 1000, self._fire)
+
+    def cancel(self) -> None:
+        self._callback = None
+
+    def _fire(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
