@@ -32,6 +32,7 @@ from headrace.network.buffer_pool import (
 from headrace.network.channels import InputChannel, LocalInputChannel, RemoteInputChannel
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.gate import InputGate
+from headrace.network.ingest import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
 from headrace.network.partition import ResultPartition
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.peer_session import PeerSession, Session
@@ -74,6 +75,9 @@ class ShuffleEnvironment:
         self.buffer_pool: Final = NetworkBufferPool(memory_bytes, page_bytes)
         self._wait = wait or BlockingWait()
         self._request_timeout_ms = to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT))
+        self.ingest: Final = IngestServer(
+            self.transport, settings.get_option(INGEST_CREDIT), self._request_timeout_ms
+        )
 
     @property
     def name(self) -> str:
@@ -149,6 +153,8 @@ class ShuffleEnvironment:
 
     def open_session(self, link: Link, peer_name: str) -> Session:
         """See transport.TransportHost."""
+        if peer_name == INGEST_NAME:
+            return IngestSession(link, self.ingest)
         producer = ProducerSession(self.partitions, self.transport, link, self._request_timeout_ms)
         return PeerSession(link, producer, ConsumerSession(link))
 

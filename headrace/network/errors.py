@@ -176,3 +176,12 @@ class InvalidChannelError(NetworkError):
         self.key = key
         self.returned = returned
         self.channel_count = channel_count
+
+
+class IngestRefusedError(NetworkError):
+    """A source subtask does not take what is pushed to it: it is gone, or a newer attempt took over."""
+
+    def __init__(self, peer: str, reason: str) -> None:
+        super().__init__(f"task manager {peer} refused the pushed partition: {reason}")
+        self.peer = peer
+        self.reason = reason

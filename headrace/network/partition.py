@@ -35,10 +35,11 @@ class ResultPartition:
         self.is_finished = False
         self._on_released = on_released
         self._on_failed = on_failed
-        # Guards the two fields below: consumers, the task and its canceller may let go in any order.
+        # Guards the fields below: consumers, the task and its canceller may let go in any order.
         self._lock = threading.Lock()
         self._user_count = subpartition_count + 1
         self._is_closed = False
+        self._is_failed = False
 
     def broadcast(self, sealed: SealedBatch) -> None:
         """Give the same batch to every subpartition; it is serialised at most once and occupies its segments once."""
@@ -69,7 +70,11 @@ class ResultPartition:
             self.emit_event(EndOfPartition())
 
     def fail(self, cause: BaseException | None) -> None:
-        """The producer failed (or, without a cause, was cancelled): consumers are told."""
+        """The producer failed (or, without a cause, was cancelled): consumers are told. The first cause counts."""
+        with self._lock:
+            if self._is_failed or self._is_closed:
+                return
+            self._is_failed = True
         text = "it was cancelled" if cause is None else describe_cause(cause)
         self._on_failed(self, text)
         for subpartition in self.subpartitions:

@@ -1,0 +1,221 @@
+"""SimulatedTransport: TaskManagers of one process and one thread, whose bytes travel as long as the simulation says.
+
+The same endpoints, frames and sessions as over sockets; only the carrier differs. Order is kept per direction of a
+connection. Give every ShuffleEnvironment of the simulation one `for_task_manager(...)` of the same network, and
+NeverWait as its wait strategy.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.ids import ResourceId
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.network.client import OnError, OnReady
+from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.handshake import Role
+from headrace.network.peer_session import PeerSession, Session
+from headrace.network.transport import Cancellable, TransportHost
+from headrace.network.wire_endpoint import WireEndpoint
+
+Schedule = Callable[[float, Callable[[], None]], Cancellable]
+"""Run a callback after so many milliseconds of virtual time."""
+Delay = Callable[[str, str], float]
+"""Milliseconds that bytes take from one TaskManager to another."""
+
+_WRITE_BUDGET_BYTES: Final = 1 << 20
+
+
+def _no_delay(source: str, target: str) -> float:
+    return 0.0
+
+
+class SimulatedNetwork:
+    """The TaskManagers that can reach each other."""
+
+    def __init__(self, schedule: Schedule, delay_ms: Delay = _no_delay) -> None:
+        self.schedule: Final = schedule
+        self.delay_ms: Final = delay_ms
+        self.transports: Final[dict[str, SimulatedTransport]] = {}
+
+    def create_transport(self) -> "SimulatedTransport":
+        """Return the transport of one more TaskManager."""
+        return SimulatedTransport(self)
+
+    def kill(self, name: str) -> None:
+        """Let a TaskManager vanish: nothing it sends arrives any more, and its peers notice."""
+        transport = self.transports.pop(name, None)
+        if transport is not None:
+            transport.vanish()
+
+
+class SimulatedTransport:
+    """See Transport. Everything runs on the simulation's thread."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self._network = network
+        self._host: TransportHost | None = None
+        self._connections: list[_SimulatedConnection] = []
+        self._sessions: dict[str, PeerSession] = {}
+        self._waiting: dict[str, list[tuple[OnReady, OnError]]] = {}
+
+    @property
+    def host(self) -> TransportHost:
+        """The environment it serves."""
+        assert self._host is not None
+        return self._host
+
+    def start(self, host: TransportHost) -> TaskManagerLocation:
+        """See Transport."""
+        self._host = host
+        self._network.transports[host.name] = self
+        return TaskManagerLocation(ResourceId(host.name), host.name, 0, None, "simulation")
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """See Transport."""
+        self._network.schedule(0, callback)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        """See Transport."""
+        return self._network.schedule(delay_ms, callback)
+
+    def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
+        """See Transport."""
+        name = str(location.resource_id)
+        session = self._sessions.get(name)
+        if session is not None:
+            on_ready(session)
+            return
+        peer = self._network.transports.get(name)
+        if peer is None:
+            on_error("there is no such task manager")
+            return
+        waiting = self._waiting.setdefault(name, [])
+        waiting.append((on_ready, on_error))
+        if len(waiting) == 1:
+            near = _SimulatedConnection(self._network, self, name, Role.DIALLER)
+            far = _SimulatedConnection(self._network, peer, self.host.name, Role.ACCEPTOR)
+            near.other, far.other = far, near
+            self._connections.append(near)
+            peer._connections.append(far)
+            near.wake()
+
+    def close(self) -> None:
+        """See Transport."""
+        self._network.transports.pop(self.host.name, None)
+        for connection in list(self._connections):
+            connection.close()
+
+    def vanish(self) -> None:
+        """See SimulatedNetwork.kill."""
+        for connection in list(self._connections):
+            connection.cut()
+
+    def established(self, name: str, session: Session) -> None:
+        """A connection can be used."""
+        if isinstance(session, PeerSession):
+            self._sessions.setdefault(name, session)
+            for on_ready, _ in self._waiting.pop(name, []):
+                on_ready(session)
+
+    def ended(self, connection: "_SimulatedConnection", error: NetworkError) -> None:
+        """A connection is gone."""
+        self._connections.remove(connection)
+        for name, session in list(self._sessions.items()):
+            if session is connection.last_session:
+                del self._sessions[name]
+        for _, on_error in self._waiting.pop(connection.peer, []):
+            on_error(str(error))
+
+
+class _SimulatedConnection:
+    """One side of a connection. See Link."""
+
+    def __init__(
+        self, network: SimulatedNetwork, transport: SimulatedTransport, peer: str, role: Role
+    ) -> None:
+        self._network = network
+        self._transport = transport
+        self._peer = peer
+        self._is_wake_pending = False
+        self._is_ended = False
+        # What is on its way here. Each arrival takes the oldest: delays may differ, the order may not.
+        self._inbox: deque[Callable[[], None]] = deque()
+        self.other: _SimulatedConnection | None = None
+        self.last_session: Session | None = None
+        self._endpoint = WireEndpoint(transport.host, self, role, self._established, None)
+
+    @property
+    def peer(self) -> str:
+        """See Link."""
+        return self._peer
+
+    def wake(self) -> None:
+        """See Link."""
+        if not self._is_wake_pending:
+            self._is_wake_pending = True
+            self._network.schedule(0, self._flush)
+
+    def close(self) -> None:
+        """Leave on purpose."""
+        if not self._is_ended:
+            self._send(b"".join(bytes(part) for part in self._endpoint.farewell()))
+            self._end(ConnectionLostError(self._peer, "closed by this side"))
+
+    def cut(self) -> None:
+        """End both sides: this one now, the other when it can have noticed."""
+        if not self._is_ended:
+            other = self.other
+            self._end(ConnectionLostError(self._peer, "this side vanished"))
+            if other is not None:
+                other._later(lambda: other._end(ConnectionLostError(other.peer, "it vanished")))
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes of the other side."""
+        if self._is_ended:
+            return
+        view = memoryview(data)
+        try:
+            while view and not self._is_ended:
+                room = self._endpoint.buffer()
+                count = min(len(room), len(view))
+                room[:count] = view[:count]
+                self._endpoint.received(count)
+                view = view[count:]
+        except NetworkError as error:
+            self._send(b"".join(bytes(part) for part in self._endpoint.last_output()))
+            self._end(error)
+            return
+        self._flush()
+
+    def _flush(self) -> None:
+        self._is_wake_pending = False
+        while not self._is_ended:
+            output = self._endpoint.take_output(_WRITE_BUDGET_BYTES)
+            if not output:
+                return
+            self._send(b"".join(bytes(part) for part in output))
+
+    def _send(self, data: bytes) -> None:
+        other = self.other
+        if data and other is not None:
+            other._later(lambda: other.receive(data))
+
+    def _later(self, callback: Callable[[], None]) -> None:
+        """Run what comes from the peer after the delay of this direction."""
+        self._inbox.append(callback)
+        delay_ms = self._network.delay_ms(self._peer, self._transport.host.name)
+        self._network.schedule(delay_ms, self._arrive)
+
+    def _arrive(self) -> None:
+        self._inbox.popleft()()
+
+    def _established(self, name: str, session: Session) -> None:
+        self.last_session = session
+        self._transport.established(name, session)
+
+    def _end(self, error: NetworkError) -> None:
+        if not self._is_ended:
+            self._is_ended = True
+            self._endpoint.lost(error)
+            self._transport.ended(self, error)

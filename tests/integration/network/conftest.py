@@ -1,0 +1,46 @@
+"""Environments over real sockets, and the proof that nothing is left when they are closed."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.network.environment import ShuffleEnvironment
+from tests.unit.network.exchange import environment
+
+Starter = Callable[..., ShuffleEnvironment]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
+    """Wait for what another thread is about to do."""
+    changed = threading.Event()
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        changed.wait(0.002)
+
+
+@pytest.fixture
+def start() -> Iterator[Starter]:
+    """Starts environments and closes them; every segment, partition and thread has to be back afterwards."""
+    threads_before = set(threading.enumerate())
+    environments: list[ShuffleEnvironment] = []
+
+    def start_environment(
+        name: str, socket_directory: Path | None = None, **options: Any
+    ) -> ShuffleEnvironment:
+        started = environment(name, socket_directory, **options)
+        environments.append(started)
+        return started
+
+    yield start_environment
+    for started in environments:
+        started.close()
+    for started in environments:
+        pool = started.buffer_pool
+        assert pool.idle_pages == pool.total_pages, f"{started.name} keeps segments"
+        assert started.partitions.partition_count == 0, f"{started.name} keeps partitions"
+    assert set(threading.enumerate()) <= threads_before

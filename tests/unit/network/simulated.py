@@ -1,0 +1,104 @@
+"""A virtual clock and a cluster of simulated TaskManagers for the tests of the exchange."""
+
+import heapq
+from collections.abc import Callable
+
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.ids import ResourceId
+from headrace.core.randomness import SeededRandom
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.network.buffer_pool import NeverWait
+from headrace.network.environment import ShuffleEnvironment
+from headrace.network.simulated_transport import Delay, SimulatedNetwork
+from tests.unit.network.exchange import SECRET
+
+
+class _Call:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class VirtualLoop:
+    """Runs scheduled calls in the order of virtual time."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self._calls: list[tuple[int, int, _Call]] = []
+        self._count = 0
+
+    def schedule(self, delay_ms: float, callback: Callable[[], None]) -> _Call:
+        self._count += 1
+        call = _Call(callback)
+        due_ns = self.clock.monotonic_ns() + int(delay_ms * 1_000_000)
+        heapq.heappush(self._calls, (due_ns, self._count, call))
+        return call
+
+    def step(self) -> bool:
+        """Run the next call; False if there is none."""
+        while self._calls:
+            due_ns, _, call = heapq.heappop(self._calls)
+            if call.callback is not None:
+                self.clock.advance_ms(max(0, due_ns - self.clock.monotonic_ns()) / 1_000_000)
+                call.callback()
+                return True
+        return False
+
+    def run_until(self, condition: Callable[[], bool], steps: int = 100_000) -> None:
+        for _ in range(steps):
+            if condition():
+                return
+            assert self.step(), "nothing is left to happen"
+        raise AssertionError("no progress")
+
+    def run_for(self, duration_ms: float) -> None:
+        end_ns = self.clock.monotonic_ns() + duration_ms * 1_000_000
+        while self._calls and self._calls[0][0] <= end_ns:
+            self.step()
+
+    def run_all(self) -> None:
+        while self.step():
+            pass
+
+
+class SimulatedCluster:
+    """TaskManagers by name, on one virtual loop."""
+
+    def __init__(self, delay_ms: Delay = lambda source, target: 1.0) -> None:
+        self.loop = VirtualLoop()
+        self.network = SimulatedNetwork(self.loop.schedule, delay_ms)
+        self.environments: list[ShuffleEnvironment] = []
+
+    def start(
+        self, name: str, secret: bytes = SECRET, **options: str
+    ) -> tuple[ShuffleEnvironment, TaskManagerLocation]:
+        settings = Settings(
+            {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
+        )
+        environment = ShuffleEnvironment(
+            resource_id=ResourceId(name),
+            settings=settings,
+            secret=secret,
+            bind_host="",
+            advertised_host="",
+            clock=self.loop.clock,
+            random=SeededRandom(name),
+            socket_directory=None,
+            transport=self.network.create_transport(),
+            wait=NeverWait(),
+        )
+        self.environments.append(environment)
+        return environment, environment.start()
+
+    def assert_nothing_leaks(self) -> None:
+        """Every segment is back, and no partition, reader or channel is left."""
+        self.loop.run_all()
+        for environment in self.environments:
+            pool = environment.buffer_pool
+            assert pool.idle_pages == pool.total_pages, f"{environment.name} keeps segments"
+            assert environment.partitions.partition_count == 0, (
+                f"{environment.name} keeps partitions"
+            )
