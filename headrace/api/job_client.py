@@ -10,7 +10,7 @@ from headrace.core.errors import JobCancelledError, JobExecutionError, ProgramEr
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import DispatcherGateway, JobResult
-from headrace.gateways.job_master import CollectedResults
+from headrace.gateways.job_master import CollectedResults, JobDetails
 
 T = TypeVar("T")
 
@@ -34,6 +34,10 @@ class JobClient:
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         """The job's status now."""
         return self._ask(self._dispatcher.request_job_status(self._job_id))
+
+    def get_job_details(self) -> CompletableFuture[JobDetails]:
+        """The job with its vertices, subtasks and metrics now."""
+        return self._ask(self._dispatcher.request_job_details(self._job_id))
 
     def cancel(self) -> CompletableFuture[None]:
         """Cancel the job; done when the cluster has taken the request."""

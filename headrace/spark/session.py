@@ -18,12 +18,13 @@ from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headrace.api.executors import default_settings
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.spark.checklist import refuse_contradictions
 from headrace.spark.java_runtime import ensure_java
 from headrace.spark.jvm import jvm_gateway
-from headrace.spark.session_configuration import plan_session
+from headrace.spark.session_configuration import given_master, plan_session
 
 _LOG: Final = logging.getLogger(__name__)
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
@@ -38,11 +39,15 @@ class SparkStartError(HostError):
 
 @dataclass
 class HostSession:
-    """A session and whether it is ours to stop. `scratch` is what it may leave on disk, None where borrowed."""
+    """A session and whether it is ours to stop.
+
+    `scratch` is where it leaves files, None where borrowed. `is_embedded`: a `local[n]` whose size we chose.
+    """
 
     spark: SparkSession
     is_borrowed: bool
     scratch: Path | None = None
+    is_embedded: bool = False
     _is_stopped: bool = False
 
     @property
@@ -88,6 +93,17 @@ def host_session(settings: Settings) -> HostSession:
         return _Current.session
 
 
+def planned_or_running_master(settings: Settings) -> str | None:
+    """The master of the session that jobs would run on, or None where an embedded one would be made for us alone."""
+    created = _Current.session
+    if created is not None and _is_alive(created.spark):
+        return None if created.is_embedded else created.context.master
+    active = _active_session()
+    if active is not None:
+        return active.sparkContext.master
+    return given_master(settings, os.environ, _submitted_configuration()) or None
+
+
 def refuse_and_describe(conf: Mapping[str, str]) -> tuple[str, ...]:
     """Raise ChecklistError for a configuration that contradicts us; return the texts of the warnings."""
     return tuple(str(finding) for finding in refuse_contradictions(conf))
@@ -112,6 +128,7 @@ def _is_alive(spark: SparkSession) -> bool:
 
 def _create(settings: Settings) -> HostSession:
     ensure_java()
+    submitted = _submitted_configuration()
     scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
     plan = plan_session(
         settings,
@@ -120,7 +137,7 @@ def _create(settings: Settings) -> HostSession:
         python=sys.executable,
         scratch=scratch,
         log_configuration=_LOG_CONFIGURATION if _LOG_CONFIGURATION.is_file() else None,
-        submitted=_submitted_configuration(),
+        submitted=submitted,
     )
     try:
         _log_warnings(refuse_and_describe(plan.conf))
@@ -133,7 +150,12 @@ def _create(settings: Settings) -> HostSession:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-    session = HostSession(spark, is_borrowed=False, scratch=scratch)
+    session = HostSession(
+        spark,
+        is_borrowed=False,
+        scratch=scratch,
+        is_embedded=not given_master(settings, os.environ, submitted),
+    )
     # Whichever of the two processes ends in order removes the directory, should the other be killed.
     jvm_gateway(
         spark.sparkContext
@@ -200,8 +222,10 @@ def _log_warnings(warnings: tuple[str, ...]) -> None:
 def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     """Return the program's SparkSession, created with what streaming jobs need where there is none yet.
 
+    `settings` add to those of the command line; `spark.*` keys among them are Spark's own.
+
     Example:
         >>> spark = spark_session()  # doctest: +SKIP
         >>> flights = spark.read.csv("flights.csv", header=True)  # doctest: +SKIP
     """
-    return host_session(Settings(settings)).spark
+    return host_session(Settings({**(settings or {}), **default_settings()})).spark

@@ -66,14 +66,26 @@ def plan_session(
     )
 
 
+def given_master(
+    settings: Settings, environ: Mapping[str, str], submitted: Mapping[str, str]
+) -> str:
+    """The master that the user named, by option, by spark-submit or by Spark's own variable; else empty."""
+    given = {**submitted, **_given_by_user(settings)}
+    return given.get("spark.master") or _master_of_arguments(environ)
+
+
 def local_master(settings: Settings, cpu_count: int) -> str:
     """Return `local[n]`: n = slots for TaskManagers, plus spare ones for Spark's own jobs."""
+    slots = embedded_slot_count(settings, cpu_count)
+    return f"local[{slots + max(1, settings.get_option(SPARE_SLOT_COUNT))}]"
+
+
+def embedded_slot_count(settings: Settings, cpu_count: int) -> int:
+    """How many TaskManagers an embedded session has room for."""
     slots = settings.get_option(SLOT_COUNT)
     if slots <= 0:
         slots = settings.get_option(PARALLELISM)
-    if slots <= 0:
-        slots = cpu_count
-    return f"local[{slots + max(1, settings.get_option(SPARE_SLOT_COUNT))}]"
+    return slots if slots > 0 else cpu_count
 
 
 def _given_by_user(settings: Settings) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Turns Spark's errors into the one line that a person needs, with the rest below it."""
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 
@@ -15,18 +15,23 @@ _LOST_TASK: Final = re.compile(
 
 
 def root_message(error: BaseException) -> str:
-    """Return the text of `error`, for an error of the JVM that of its innermost cause, first line first."""
+    """Return the text of `error`, for an error of the JVM what Spark says of it, with the cause in its first line."""
     if not isinstance(error, Py4JJavaError):
-        return f"{type(error).__name__}: {error}"
+        return tidy(f"{type(error).__name__}: {error}")
     try:
         java_error = error.java_exception
-        while java_error.getCause() is not None:
+        # A future wraps what happened; below Spark's own exception come only details such as an end of file.
+        while java_error.getCause() is not None and _is_wrapper(java_error):
             java_error = java_error.getCause()
         text = java_error.getMessage() or java_error.toString()
     except Exception:
         # The JVM may die while it is asked.
         text = str(error)
     return tidy(str(text))
+
+
+def _is_wrapper(java_error: Any) -> bool:
+    return str(java_error.getClass().getName()).startswith("java.util.concurrent.")
 
 
 def tidy(text: str) -> str:

@@ -1,0 +1,59 @@
+"""How a failure is shown: the line that names the cause first, the user's own frames, and the rest on demand."""
+
+import os
+import traceback
+from pathlib import Path
+from typing import Final
+
+import click
+
+from headrace.core.errors import HeadraceError
+
+EXIT_FAILED: Final = 1
+EXIT_INTERRUPTED: Final = 130
+
+DETAILS_VARIABLE: Final = "HEADRACE_DETAILS"
+"""Set to 1 to see whole tracebacks."""
+
+_PACKAGE: Final = str(Path(__file__).resolve().parents[1])
+
+
+def report_failure(error: BaseException) -> int:
+    """Print `error` to standard error and return the exit code."""
+    first, *rest = describe(error, wants_details=os.environ.get(DETAILS_VARIABLE) == "1")
+    click.secho(f"error: {first}", fg="red", bold=True, err=True)
+    for line in rest:
+        click.echo(line, err=True)
+    return EXIT_FAILED
+
+
+def describe(error: BaseException, *, wants_details: bool) -> list[str]:
+    """Return the lines to show: first the one that names the cause.
+
+    Of our own errors that is their first line, and what follows explains it; of others the class, the text and where
+    in the user's program it was raised.
+    """
+    whole = traceback.format_exception(error)
+    if isinstance(error, HeadraceError):
+        first, *rest = str(error).split("\n")
+        lines = [first, *(line for line in rest if line.strip())]
+        return lines + "".join(whole).splitlines() if wants_details else lines
+    name = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frames = user_frames(error)
+    lines = [f"{name} ({frames[-1]})" if frames else name]
+    if wants_details:
+        return lines + "".join(whole).splitlines()
+    if frames:
+        lines += ["in the program:", *(f"  {frame}" for frame in frames)]
+    return [*lines, f"({DETAILS_VARIABLE}=1 shows the whole traceback)"]
+
+
+def user_frames(error: BaseException) -> list[str]:
+    """Return `file, line n, in function` of the frames that are neither ours nor of an installed package."""
+    found: list[str] = []
+    for frame in traceback.extract_tb(error.__traceback__):
+        name = frame.filename
+        if name.startswith((_PACKAGE, "<frozen")) or "site-packages" in name or "runpy" in name:
+            continue
+        found.append(f"{name}, line {frame.lineno}, in {frame.name}")
+    return found

@@ -1,0 +1,145 @@
+"""What the live display shows of a job, computed from two snapshots of its details. Pure."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
+from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+
+_LATE_RECORDS: Final = "numLateRecordsDropped"
+
+
+@dataclass(frozen=True)
+class VertexView:
+    """One line: counts and rates are sums over subtasks, shares are averages in [0, 1], the watermark is the least."""
+
+    name: str
+    state: str
+    parallelism: int
+    records_in: int
+    records_out: int
+    records_per_second: float
+    watermark_ms: int | None
+    busy: float
+    back_pressured: float
+    late_records: int
+
+
+@dataclass(frozen=True)
+class JobView:
+    """The whole display at one moment."""
+
+    name: str
+    status: str
+    elapsed_s: float
+    vertices: tuple[VertexView, ...]
+    explanation: str
+
+
+def view_of(
+    details: JobDetails, previous: JobDetails | None, interval_s: float, elapsed_s: float
+) -> JobView:
+    """Return the view of `details`; rates are over `interval_s`, since `previous` (None: the first snapshot)."""
+    before = {} if previous is None else {vertex.vertex_id: vertex for vertex in previous.vertices}
+    return JobView(
+        details.name,
+        details.status.name,
+        elapsed_s,
+        tuple(
+            _vertex_view(vertex, before.get(vertex.vertex_id), interval_s)
+            for vertex in details.vertices
+        ),
+        details.explanation,
+    )
+
+
+def _vertex_view(
+    vertex: VertexDetails, before: VertexDetails | None, interval_s: float
+) -> VertexView:
+    handled = _handled(vertex)
+    rate = 0.0
+    if before is not None and interval_s > 0:
+        rate = max(0.0, (handled - _handled(before)) / interval_s)
+    states = [subtask.state.name for subtask in vertex.subtasks]
+    return VertexView(
+        vertex.name,
+        states[0] if len(set(states)) == 1 else "/".join(sorted(set(states))),
+        vertex.parallelism,
+        int(_sum(vertex, "numRecordsIn")),
+        int(_sum(vertex, "numRecordsOut")),
+        rate,
+        _least_watermark(vertex.subtasks),
+        _share(vertex, "busyTimeMsPerSecond"),
+        _share(vertex, "backPressuredTimeMsPerSecond"),
+        int(sum(_late(subtask) for subtask in vertex.subtasks)),
+    )
+
+
+def _handled(vertex: VertexDetails) -> float:
+    """Records taken, or for a source, which takes none, records given."""
+    return max(_sum(vertex, "numRecordsIn"), _sum(vertex, "numRecordsOut"))
+
+
+def _sum(vertex: VertexDetails, metric: str) -> float:
+    return sum(subtask.metrics.get(metric, 0.0) for subtask in vertex.subtasks)
+
+
+def _share(vertex: VertexDetails, metric: str) -> float:
+    values = [subtask.metrics.get(metric, 0.0) for subtask in vertex.subtasks]
+    return min(1.0, sum(values) / len(values) / 1000.0) if values else 0.0
+
+
+def _late(subtask: SubtaskDetails) -> float:
+    return sum(value for name, value in subtask.metrics.items() if name.endswith(_LATE_RECORDS))
+
+
+def _least_watermark(subtasks: tuple[SubtaskDetails, ...]) -> int | None:
+    found = [
+        watermark
+        for watermark in (_watermark(subtask) for subtask in subtasks)
+        if watermark is not None
+    ]
+    return min(found) if len(found) == len(subtasks) and found else None
+
+
+def _watermark(subtask: SubtaskDetails) -> int | None:
+    for name in ("currentInputWatermark", "currentOutputWatermark"):
+        value = subtask.metrics.get(name)
+        if value is not None and value > MIN_TIMESTAMP:
+            return int(value)
+    return None
+
+
+def watermark_text(watermark_ms: int | None) -> str:
+    """Return `2013-03-01 07:15`, `end` after the last one, `-` before the first."""
+    if watermark_ms is None:
+        return "-"
+    # Metrics are floats: the largest watermark comes back a little smaller or larger.
+    if watermark_ms >= MAX_WATERMARK - 1024:
+        return "end"
+    return datetime.fromtimestamp(watermark_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def rate_text(records_per_second: float) -> str:
+    """Return a rate people can read: `950`, `12.3 k`, `1.20 M`."""
+    if records_per_second >= 1e6:
+        return f"{records_per_second / 1e6:.2f} M"
+    if records_per_second >= 1e4:
+        return f"{records_per_second / 1e3:.1f} k"
+    return f"{records_per_second:.0f}"
+
+
+def plain_line(view: JobView) -> str:
+    """Return one line for logs and pipes."""
+    parts = [
+        f"{shorten(vertex.name, 28)} {rate_text(vertex.records_per_second)}/s wm {watermark_text(vertex.watermark_ms)} "
+        f"busy {vertex.busy:.0%} bp {vertex.back_pressured:.0%}"
+        for vertex in view.vertices
+    ]
+    return f"[{view.elapsed_s:6.1f} s] {view.status}: " + " | ".join(parts)
+
+
+def shorten(text: str, length: int) -> str:
+    """Cut `text` to `length` characters, with an ellipsis where something is missing."""
+    return text if len(text) <= length else text[: length - 1] + "…"

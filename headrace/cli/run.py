@@ -1,0 +1,159 @@
+"""`headrace run program.py`: run a program in this process, on a Spark application of its own (application mode)."""
+
+import runpy
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+
+from headrace.api.executors import (
+    PipelineExecutor,
+    create_executor,
+    set_active_executor,
+    set_default_settings,
+)
+from headrace.cli.failures import EXIT_INTERRUPTED, report_failure
+from headrace.cli.progress import ProgressDisplay, WatchedExecutor
+from headrace.core.config import Settings
+from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
+
+
+class _KeyValue(click.ParamType[tuple[str, str]]):
+    """`key=value`."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            self.fail(f"'{value}' is not of the form key=value", param, ctx)
+        return key.strip(), text.strip()
+
+
+_HELP: Final = """\
+Run PROGRAM with its ARGUMENTS.
+
+The program is plain Python; its jobs run on Spark, and its prints appear here.
+
+\b
+Examples:
+  headrace run departures.py
+  headrace run -p 2 --progress departures.py --year 2013
+  headrace run --master 'local-cluster[2,2,2048]' departures.py
+"""
+
+
+@click.command(
+    help=_HELP, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Spark master: local[n], local-cluster[…], spark://…, yarn, k8s://…",
+)
+@click.option(
+    "-p",
+    "--parallelism",
+    type=click.IntRange(min=1),
+    help="Default parallelism of the program's operators.",
+)
+@click.option(
+    "-D",
+    "definitions",
+    type=_KeyValue(),
+    multiple=True,
+    help="A setting; spark.* keys are Spark's own.",
+)
+@click.option(
+    "--python-files",
+    metavar="PATHS",
+    help="Modules, packages or archives for the workers, comma-separated.",
+)
+@click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Show the job while it runs (default: on a terminal).",
+)
+@click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(
+    master: str | None,
+    parallelism: int | None,
+    definitions: tuple[tuple[str, str], ...],
+    python_files: str | None,
+    progress: bool | None,
+    program: Path,
+    arguments: tuple[str, ...],
+) -> int:
+    """Run a program; the help text is `_HELP`."""
+    settings = run_settings(master, parallelism, dict(definitions), python_files)
+    set_default_settings(settings)
+    # The program's own modules lie beside it; on the workers they need --python-files.
+    executor = create_executor(Settings(settings))
+    display = ProgressDisplay.choose(progress)
+    set_active_executor(executor if display is None else WatchedExecutor(executor, display))
+    try:
+        with _program_environment(program, arguments):
+            runpy.run_path(str(program), run_name="__main__")
+        return 0
+    except SystemExit as ended:
+        return _exit_code(ended)
+    except KeyboardInterrupt:
+        click.echo("interrupted: the job is cancelled", err=True)
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        return report_failure(error)
+    finally:
+        _close(executor)
+
+
+def run_settings(
+    master: str | None,
+    parallelism: int | None,
+    definitions: dict[str, str],
+    python_files: str | None,
+) -> dict[str, str]:
+    """Return the settings that the options stand for; an option wins over a `-D` of the same meaning."""
+    settings = dict(definitions)
+    if master is not None:
+        settings["headrace.spark.master"] = master
+    if parallelism is not None:
+        settings[PARALLELISM.key] = str(parallelism)
+    if python_files is not None:
+        settings[PYTHON_FILES.key] = python_files
+    return settings
+
+
+@contextmanager
+def _program_environment(program: Path, arguments: tuple[str, ...]) -> Generator[None, None, None]:
+    """`sys.argv` and the import path as `python program.py` would have them."""
+    previous_argv, previous_path = sys.argv, list(sys.path)
+    sys.argv = [str(program), *arguments]
+    sys.path.insert(0, str(program.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = previous_argv, previous_path
+
+
+def _exit_code(ended: SystemExit) -> int:
+    if ended.code is None or isinstance(ended.code, int):
+        return ended.code or 0
+    click.echo(str(ended.code), err=True)
+    return 1
+
+
+def _close(executor: PipelineExecutor) -> None:
+    """End the cluster; a second Ctrl-C during this does not leave it half ended."""
+    set_active_executor(None)
+    while True:
+        try:
+            executor.close()
+            return
+        except KeyboardInterrupt:
+            click.echo("still stopping", err=True)

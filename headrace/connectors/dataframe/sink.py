@@ -1,0 +1,151 @@
+"""DataFrameSink: results written by any Spark writer, once, when the whole job has finished.
+
+Each subtask stages Parquet files beside the target; the coordinator in the driver reads the complete ones as a
+DataFrame and writes that to the target. A job that fails leaves neither output nor staged files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from headrace.connectors.dataframe.messages import SINK_COORDINATOR, FilesStaged, SinkPayload
+from headrace.core.errors import ProgramError
+from headrace.core.randomness import system_random
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.arrow_types import data_schema
+from headrace.core.types.type_info import PickledBytesTypeInfo
+from headrace.functions.sink import Sink, SinkWriter
+from headrace.functions.subtask_context import SubtaskContext
+
+MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
+ROW_GROUP_ROW_COUNT: Final = 65_536
+"""Rows that a writer holds before it writes them as one row group."""
+
+
+@dataclass(frozen=True)
+class DataFrameSink(Sink):
+    """Writes records to `path` in one of Spark's formats, as `df.write.format(…).mode(…).options(…).save(path)`.
+
+    Records must have columns: rows, tuples, dataclasses or basic types, not undeclared objects.
+
+    Example:
+        >>> sink = DataFrameSink("out/hours", mode="overwrite", options={"compression": "zstd"})
+        >>> sink.format
+        'parquet'
+    """
+
+    path: str | Path
+    format: str = "parquet"
+    mode: str = "errorifexists"
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    staging_name: str = field(default_factory=lambda: f"{system_random().getrandbits(64):016x}")
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ProgramError(
+                f"DataFrameSink cannot write in mode '{self.mode}': there are {', '.join(MODES)}"
+            )
+
+    @property
+    def target(self) -> str:
+        """The path as Spark is given it: a URI, or an absolute path."""
+        text = str(self.path)
+        return text if "://" in text else str(Path(text).absolute())
+
+    @property
+    def staging_directory(self) -> str:
+        """Beside the target, so that it lies on the same store, under a name that Spark's readers pass over."""
+        parent, _, name = self.target.rstrip("/").rpartition("/")
+        return f"{parent}/.{name}.staging-{self.staging_name}"
+
+    def create_writer(self, context: SubtaskContext) -> SinkWriter:
+        return StagingWriter(self.staging_directory, context)
+
+    def coordinator(self) -> tuple[str, bytes]:
+        payload = SinkPayload(
+            self.target,
+            self.format,
+            self.mode,
+            {key: str(value) for key, value in self.options.items()},
+            self.staging_directory,
+        )
+        return SINK_COORDINATOR, msgspec.msgpack.encode(payload)
+
+
+class StagingWriter(SinkWriter):
+    """Writes one Parquet file per subtask and attempt; tells the coordinator of it when it is complete."""
+
+    def __init__(self, staging_directory: str, context: SubtaskContext) -> None:
+        value_type = context.types.inputs[0].value_type
+        if isinstance(value_type, PickledBytesTypeInfo):
+            raise ProgramError(
+                f"sink '{context.operator_name}' needs records with columns; give the stream before it a type, "
+                "for example map(f, output_type=Types.ROW_NAMED([...], [...]))"
+            )
+        self._context = context
+        self._schema = data_schema(value_type)
+        self._filesystem, directory = filesystem_of(staging_directory)
+        self._filesystem.create_dir(directory, recursive=True)
+        name = f"part-{context.subtask_index:05d}-{context.attempt_number}.parquet"
+        self._path = f"{directory}/{name}"
+        self._reported_path = f"{staging_directory}/{name}"
+        self._writer: Any = None
+        self._held: list[pa.RecordBatch] = []
+        self._held_row_count = 0
+        self._row_count = 0
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        self._held.append(batch.columns())
+        self._held_row_count += batch.num_rows
+        if self._held_row_count >= ROW_GROUP_ROW_COUNT:
+            self._write_held()
+
+    def flush(self, end_of_input: bool) -> None:
+        if not end_of_input:
+            return
+        # A subtask without rows writes an empty file: somebody has to tell Spark the schema.
+        self._write_held()
+        self._close_file()
+        staged = FilesStaged(
+            self._context.subtask_index,
+            self._context.attempt_number,
+            (self._reported_path,),
+            self._row_count,
+        )
+        self._context.send_event(msgspec.msgpack.encode(staged))
+
+    def close(self) -> None:
+        self._held.clear()
+        self._close_file()
+
+    def _write_held(self) -> None:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._path, self._schema, filesystem=self._filesystem, compression="zstd"
+            )
+        table = pa.Table.from_batches(
+            [batch.select(self._schema.names).cast(self._schema) for batch in self._held],
+            schema=self._schema,
+        )
+        self._writer.write_table(table)
+        self._row_count += self._held_row_count
+        self._held.clear()
+        self._held_row_count = 0
+
+    def _close_file(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+
+def filesystem_of(location: str) -> tuple[pafs.FileSystem, str]:
+    """Return the file system of a URI or absolute path, and the path in it."""
+    if "://" in location:
+        return pafs.FileSystem.from_uri(location)
+    return pafs.LocalFileSystem(), location

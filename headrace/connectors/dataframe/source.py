@@ -1,0 +1,154 @@
+"""DataFrameSource: a bounded DataFrame, pushed into source subtasks by the Spark tasks that compute it.
+
+The Spark job starts when all subtasks are ready. Spark partition i is a split of subtask i modulo parallelism; every
+split is known from the start, so a partition that Spark computes late holds the watermark until its rows have come.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.connectors.dataframe.messages import (
+    SOURCE_COORDINATOR,
+    PartitionsAnnounced,
+    SourcePayload,
+)
+from headrace.connectors.dataframe.partition_progress import PartitionProgress
+from headrace.core.errors import RecordTypeError
+from headrace.core.record_batch import RecordBatch, Timestamps
+from headrace.core.types.arrow_types import data_schema
+from headrace.core.types.type_info import TypeInformation
+from headrace.functions.source import Boundedness, InputStatus, Source, SourceReader
+from headrace.functions.subtask_context import SubtaskContext
+
+_ANNOUNCEMENT: Final = msgspec.msgpack.Decoder(PartitionsAnnounced)
+
+
+@dataclass(frozen=True)
+class DataFrameSource(Source):
+    """The rows of a DataFrame that the driver knows as `dataframe_id`. `event_time_column`: whose time rows get."""
+
+    dataframe_id: str
+    row_type: TypeInformation
+    event_time_column: str | None = None
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self.row_type
+
+    def create_reader(self, context: SubtaskContext) -> SourceReader:
+        return DataFrameReader(self, context)
+
+    def coordinator(self) -> tuple[str, bytes]:
+        return SOURCE_COORDINATOR, msgspec.msgpack.encode(SourcePayload(self.dataframe_id))
+
+
+class DataFrameReader(SourceReader):
+    """Takes what Spark's tasks push through the TaskManager's ingest door."""
+
+    def __init__(self, source: DataFrameSource, context: SubtaskContext) -> None:
+        self._context = context
+        self._event_time_column = source.event_time_column
+        self._batch_type = context.types.output
+        self._schema = data_schema(self._batch_type.value_type)
+        self._receiver: Any = None
+        # None until the coordinator has said how many there are.
+        self._partitions: dict[int, PartitionProgress] | None = None
+        self._holds_watermark = False
+
+    def start(self) -> None:
+        context = self._context
+        attempt_id = context.attempt_id
+        assert attempt_id is not None
+        self._receiver = context.ingest.register(
+            attempt_id.job_id,
+            context.operator_id,
+            context.subtask_index,
+            attempt_id,
+            context.wake,
+        )
+
+    def handle_event(self, payload: bytes) -> None:
+        count = _ANNOUNCEMENT.decode(payload).partition_count
+        mine = range(self._context.subtask_index, count, self._context.parallelism)
+        self._partitions = {partition: PartitionProgress(partition) for partition in mine}
+        self._context.wake()
+
+    def poll_next(self, output: Any) -> InputStatus:
+        """Emit at most one batch. `output` also takes splits, which hold the watermark back."""
+        if self._partitions is None:
+            return InputStatus.NOTHING_AVAILABLE
+        if not self._holds_watermark:
+            self._holds_watermark = True
+            for partition in self._partitions:
+                output.add_split(_split_id(partition))
+        if all(progress.is_finished for progress in self._partitions.values()):
+            return InputStatus.END_OF_INPUT
+        received = self._receiver.poll()
+        if received is None:
+            return InputStatus.NOTHING_AVAILABLE
+        progress = self._partitions[received.partition]
+        if hasattr(received, "batch"):
+            skipped = progress.rows_to_skip(
+                received.attempt, received.row_offset, received.batch.num_rows
+            )
+            if skipped < received.batch.num_rows:
+                output.emit(
+                    self._rows(received.batch.slice(skipped)), _split_id(received.partition)
+                )
+        else:
+            progress.end(received.row_count)
+            output.release_split(_split_id(received.partition))
+        return InputStatus.MORE_AVAILABLE
+
+    def close(self) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.close()
+
+    def _rows(self, received: pa.RecordBatch) -> RecordBatch:
+        columns = conform(received, self._schema)
+        batch = RecordBatch.of_columns(self._batch_type, columns)
+        if self._event_time_column is None:
+            return batch
+        return batch.with_timestamps(event_times(columns, self._event_time_column))
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return `batch` with exactly the columns of `schema`, cast where Spark chose another Arrow type."""
+    if batch.schema == schema:
+        return batch
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def event_times(columns: pa.RecordBatch, name: str) -> Timestamps:
+    """Return epoch milliseconds of the column `name` (a timestamp, a date, or milliseconds as an integer)."""
+    column = columns.column(name)
+    if column.null_count > 0:
+        row = int(pc.index(column.is_null(), True).as_py())
+        shown = {key: value[0] for key, value in columns.slice(row, 1).to_pydict().items()}
+        raise RecordTypeError(
+            shown, str(column.type), f"column '{name}' gives the event time and is null"
+        )
+    if pa.types.is_integer(column.type):
+        milliseconds = column.cast(pa.int64())
+    else:
+        zone = column.type.tz if pa.types.is_timestamp(column.type) else None
+        milliseconds = column.cast(pa.timestamp("ms", zone), safe=False).cast(pa.int64())
+    return np.asarray(milliseconds.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _split_id(partition: int) -> str:
+    return f"partition-{partition}"

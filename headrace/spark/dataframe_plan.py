@@ -1,0 +1,77 @@
+"""Plans the Spark job that pushes a DataFrame: fixed batches, partitions known beforehand, no pandas needed."""
+
+import importlib.util
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.util import PythonEvalType
+
+ArrowBody = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+PINNED_SETTINGS: Final[Mapping[str, str]] = {
+    # Re-planning at run time would merge partitions after they were announced.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+}
+
+_planning: Final = threading.Lock()
+
+
+@dataclass(frozen=True)
+class PushPlan:
+    """A planned job: `partition_count` is final; `run` executes it and returns when it has ended."""
+
+    partition_count: int
+    java_frame: Any
+
+    def run(self) -> None:
+        """Run the job; raises what Spark raises."""
+        self.java_frame.collectToPython()
+
+
+def plan_push(df: DataFrame, body: ArrowBody, result_schema: str) -> PushPlan:
+    """Plan `df.mapInArrow(body)` under the pinned settings; they are the session's again afterwards.
+
+    Planning alone reads the settings, so other queries of the session see them for milliseconds only.
+    """
+    spark = df.sparkSession
+    with _planning, _pinned(spark):
+        java_frame = _map_in_arrow(df, body, result_schema)
+        partition_count = int(java_frame.queryExecution().toRdd().getNumPartitions())
+    return PushPlan(partition_count, java_frame)
+
+
+def _map_in_arrow(df: DataFrame, body: ArrowBody, result_schema: str) -> Any:
+    if importlib.util.find_spec("pandas") is not None:
+        return getattr(df.mapInArrow(body, result_schema), "_jdf")  # noqa: B009
+    # Spark's Python wrapper asks for pandas, though nothing on this way uses it: make the function without it.
+    from pyspark.sql.udf import UserDefinedFunction
+
+    function = UserDefinedFunction(
+        body,  # pyright: ignore[reportArgumentType]
+        returnType=result_schema,  # pyright: ignore[reportArgumentType]
+        evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
+    )
+    column: Any = function(*[df[name] for name in df.columns])
+    java_frame: Any = getattr(df, "_jdf")  # noqa: B009
+    return java_frame.mapInArrow(column._jc, False, None)
+
+
+@contextmanager
+def _pinned(spark: SparkSession) -> Generator[None, None, None]:
+    before = {key: spark.conf.get(key, None) for key in PINNED_SETTINGS}
+    for key, value in PINNED_SETTINGS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)

@@ -1,0 +1,101 @@
+"""SparkExecutor: runs jobs on a Headrace cluster inside the program's Spark application, started at the first job."""
+
+import asyncio
+import os
+import threading
+from typing import Final
+
+from headrace.api.job_client import JobClient
+from headrace.core.config import Settings
+from headrace.core.errors import HostError
+from headrace.gateways.dispatcher import DispatcherGateway
+from headrace.graph.job_graph import JobGraph
+from headrace.spark.checklist import parse_master
+from headrace.spark.host import SparkHost
+from headrace.spark.options import SLOT_COUNT
+from headrace.spark.session import planned_or_running_master
+from headrace.spark.session_configuration import embedded_slot_count
+
+_SUBMIT_TIMEOUT_S: Final = 60.0
+
+
+class NotEnoughSlotsError(HostError):
+    """The job needs more TaskManagers than the Spark application can ever run."""
+
+    def __init__(self, needed: int, available: int, master: str) -> None:
+        super().__init__(
+            f"the job needs {needed} slot(s) and Spark's master {master} has room for {available}, with one kept free "
+            f"for Spark's own jobs: lower the parallelism, or start with --master 'local[{needed + 2}]'"
+        )
+        self.needed, self.available = needed, available
+
+
+class SparkExecutor:
+    """See PipelineExecutor. Made by name `spark`; thread-safe."""
+
+    name: Final = "spark"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = (
+            threading.Lock()
+        )  # two threads of a program may submit their first jobs at once
+        self._host: SparkHost | None = None
+        self._is_closed = False
+
+    def submit(self, job_graph: JobGraph) -> JobClient:
+        """Submit a job, starting Spark and the cluster if need be; returns once the Dispatcher has taken it."""
+        host = self._started_host()
+        needed, available = required_slot_count(job_graph), host.slot_count
+        if available is not None and needed > available and host.is_fixed:
+            raise NotEnoughSlotsError(needed, available, host.master)
+        handle = host.handle
+        dispatcher: DispatcherGateway = handle.dispatcher
+        asyncio.run_coroutine_threadsafe(dispatcher.submit_job(job_graph), handle.loop).result(
+            _SUBMIT_TIMEOUT_S
+        )
+        return JobClient(job_graph.job_id, dispatcher, handle.loop)
+
+    def default_parallelism(self) -> int:
+        """Slots for TaskManagers: on this machine one per processor, on a cluster all but one of its slots."""
+        master = planned_or_running_master(self._settings)
+        if master is None:
+            return embedded_slot_count(self._settings, os.cpu_count() or 1)
+        kind = parse_master(master, os.cpu_count() or 1)
+        if self._settings.get_option(SLOT_COUNT) > 0:
+            return self._settings.get_option(SLOT_COUNT)
+        if kind.thread_count is not None:
+            return max(1, kind.thread_count - 1)
+        available = self._started_host().slot_count
+        return max(1, available if available is not None else 1)
+
+    def close(self) -> None:
+        """Cancel jobs, stop TaskManagers, and stop Spark if it was started here. Idempotent."""
+        with self._lock:
+            self._is_closed = True
+            host, self._host = self._host, None
+        if host is not None:
+            host.close()
+
+    def _started_host(self) -> SparkHost:
+        with self._lock:
+            if self._is_closed:
+                raise HostError("the Spark executor has been closed")
+            if self._host is None:
+                host = SparkHost(self._settings)
+                try:
+                    host.start()
+                except BaseException:
+                    host.close()
+                    raise
+                self._host = host
+            return self._host
+
+
+def required_slot_count(job_graph: JobGraph) -> int:
+    """How many slots the job occupies: per slot sharing group the largest parallelism in it."""
+    largest: dict[str, int] = {}
+    for vertex in job_graph.vertices:
+        group = vertex.slot_sharing_group
+        largest[group] = max(largest.get(group, 0), vertex.parallelism)
+    return sum(largest.values())

@@ -1,0 +1,156 @@
+"""SparkHost: the control plane in the driver's process, and TaskManagers in the workers of its Spark application."""
+
+import functools
+import logging
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import Final
+
+from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.task_executor.runner import TaskManagerConfiguration
+from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
+from headrace.core.errors import HostError
+from headrace.core.ids import ResourceId
+from headrace.core.randomness import secret_token, system_random
+from headrace.spark.checklist import MasterKind, parse_master
+from headrace.spark.dataframe_commit import sink_coordinator_factory
+from headrace.spark.dataframes import source_coordinator_factory
+from headrace.spark.jvm import registered_executor_count
+from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
+from headrace.spark.python_files import python_files, ship
+from headrace.spark.resource_driver import SparkResourceDriver
+from headrace.spark.session import HostSession, host_session
+from headrace.spark.session_configuration import LOOPBACK
+from headrace.spark.worker import WorkerSpec, run_worker
+from headrace.spark.worker_jobs import SparkWorkerJobs, WorkerBody
+from headrace.spark.worker_output import OutputPipe
+
+_LOG: Final = logging.getLogger(__name__)
+_ANY_ADDRESS: Final = "0.0.0.0"
+_POLL_S: Final = 0.1
+
+
+class NoExecutorError(HostError):
+    """Spark's cluster gave this application nothing to run on."""
+
+    def __init__(self, master: str, timeout_s: float) -> None:
+        super().__init__(
+            f"no Spark executor registered within {timeout_s:g} s at master {master} "
+            "(headrace.spark.executor-timeout): is the cluster up, and has it free cores and memory?"
+        )
+
+
+class SparkHost:
+    """One Headrace cluster inside one Spark application. Made once per process; `close` ends it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._clock = SystemClock()
+        self.session: HostSession = host_session(settings)
+        conf = dict(self.session.context.getConf().getAll())
+        self.master = conf["spark.master"]
+        self._kind: MasterKind = parse_master(self.master, os.cpu_count() or 1)
+        self._driver_host = LOOPBACK if self._kind.is_local else conf["spark.driver.host"]
+        self._bind_host = LOOPBACK if self._kind.is_local else _ANY_ADDRESS
+        self._secret = secret_token()
+        self._scratch = tempfile.TemporaryDirectory(
+            prefix="headrace-host-", ignore_cleanup_errors=True
+        )
+        self._output: OutputPipe | None = None
+        self._handle: ClusterHandle | None = None
+        self._driver: SparkResourceDriver | None = None
+
+    @property
+    def handle(self) -> ClusterHandle:
+        """The running cluster."""
+        assert self._handle is not None, "the host has not been started"
+        return self._handle
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the number of slots cannot change: everything runs on this machine."""
+        return self._kind.is_local
+
+    @property
+    def slot_count(self) -> int | None:
+        """TaskManagers that the application has room for now, or None where executors come on demand."""
+        assert self._driver is not None
+        return self._driver.max_worker_count
+
+    def start(self) -> None:
+        """Start the control plane; TaskManagers come when a job needs them."""
+        self._wait_for_executors()
+        files = python_files(self._settings)
+        ship(self.session.context, files, Path(self._scratch.name))
+        if self._kind.is_local:
+            self._output = OutputPipe(Path(self._scratch.name) / "output")
+        jobs = SparkWorkerJobs(
+            self.session.context,
+            self._body_of,
+            honours_profiles=not self._kind.is_single_process,
+        )
+        stop_grace_ms = self._settings.get_option(STOP_GRACE).total_seconds() * 1000
+        self._driver = SparkResourceDriver(jobs, self._clock, stop_grace_ms=stop_grace_ms)
+        entrypoint = ClusterEntrypoint(
+            self._settings,
+            self._driver,
+            {
+                SOURCE_COORDINATOR: source_coordinator_factory(self._secret),
+                SINK_COORDINATOR: sink_coordinator_factory(lambda: self.session.spark),
+            },
+            self._secret,
+            self._bind_host,
+            self._driver_host,
+            self._clock,
+            system_random(),
+        )
+        self._handle = entrypoint.start()
+        if self._kind.is_single_process:
+            _LOG.debug("resource profiles are ignored on %s", self.master)
+
+    def close(self) -> None:
+        """End jobs, TaskManagers and control plane, then the session if it is ours. Idempotent."""
+        handle, self._handle = self._handle, None
+        try:
+            if handle is not None:
+                handle.close()
+        finally:
+            if self._output is not None:
+                self._output.close()
+            self._scratch.cleanup()
+            self.session.stop()
+
+    def _wait_for_executors(self) -> None:
+        """Wait until the application can run something; how much is asked again whenever it matters."""
+        if self._kind.is_single_process:
+            return
+        wanted = self._kind.executor_count or 1
+        timeout_s = self._settings.get_option(EXECUTOR_TIMEOUT).total_seconds()
+        deadline_ns = self._clock.monotonic_ns() + int(timeout_s * 1e9)
+        while registered_executor_count(self.session.context) < wanted:
+            if self._clock.monotonic_ns() > deadline_ns:
+                raise NoExecutorError(self.master, timeout_s)
+            threading.Event().wait(_POLL_S)
+
+    def _body_of(self, worker_id: ResourceId) -> WorkerBody:
+        handle = self.handle
+        configuration = TaskManagerConfiguration(
+            resource_id=worker_id,
+            resource_manager_address=handle.resource_manager_address,
+            resource_manager_id=handle.resource_manager_id,
+            secret=self._secret,
+            settings=self._settings.to_dict(),
+            bind_host=self._bind_host,
+            advertised_host=LOOPBACK if self._kind.is_local else "",
+        )
+        spec = WorkerSpec(
+            configuration,
+            self._driver_host,
+            logging.WARNING,
+            str(self._output.path) if self._output is not None else "",
+        )
+        return functools.partial(run_worker, spec)

@@ -1,0 +1,90 @@
+"""The body of a TaskManager's Spark task: a TaskExecutor on the main thread, and watches that end the process.
+
+The forked process is Spark's; SIGHUP keeps its default action, because that is how Spark ends its workers when an
+executor goes. The task returns normally after a graceful stop; Spark then throws the process away, because its
+input was not read.
+"""
+
+import logging
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from pyspark import TaskContext
+
+from headrace.cluster.task_executor.runner import TaskManagerConfiguration, run_task_manager
+from headrace.spark.worker_output import redirect_standard_output
+from headrace.spark.worker_process import (
+    own_streams,
+    routable_address,
+    scratch_directory,
+    socket_directory,
+)
+from headrace.spark.worker_watch import (
+    ParentWatch,
+    connected_stream_descriptors,
+    die_with_parent,
+)
+
+
+@dataclass(frozen=True)
+class WorkerSpec:
+    """What the closure carries. `configuration` lacks what only the worker knows: addresses and directories.
+
+    `output_pipe` is where lines of standard output go, or empty where they stay with the executor.
+    """
+
+    configuration: TaskManagerConfiguration
+    driver_host: str
+    log_level: int
+    output_pipe: str = ""
+
+
+@dataclass
+class _ProcessUse:
+    """A process hosts one TaskManager in its life: threads and modules of another one would be in the way."""
+
+    is_used: bool = field(default=False)
+
+
+_process: _ProcessUse = _ProcessUse()
+
+
+def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
+    """Run a TaskManager until it is stopped; the one result is the reason of its end. `rows` is left unread."""
+    parent_pid = os.getppid()
+    descriptors = connected_stream_descriptors()
+    task_context = TaskContext.get()
+    if task_context is not None and task_context.attemptNumber() > 0:
+        # What to restart is the ResourceManager's to decide; it asks for a new worker with a new id.
+        return iter(["rerun refused"])
+    if _process.is_used:
+        raise RuntimeError("this Python process has hosted a TaskManager before")
+    _process.is_used = True
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if not die_with_parent(parent_pid):
+        return iter(["its parent process was gone before it began"])
+    watch = ParentWatch(parent_pid, descriptors)
+    try:
+        return iter([_host_task_manager(spec)])
+    finally:
+        watch.stop()
+
+
+def _host_task_manager(spec: WorkerSpec) -> str:
+    with (
+        own_streams(spec.log_level),
+        redirect_standard_output(spec.output_pipe),
+        scratch_directory(os.environ) as scratch,
+    ):
+        configuration = replace(
+            spec.configuration,
+            advertised_host=spec.configuration.advertised_host
+            or routable_address(spec.driver_host),
+            socket_directory=socket_directory(scratch),
+        )
+        logging.getLogger(__name__).debug(
+            "TaskManager in process %d, scratch %s", os.getpid(), scratch
+        )
+        return run_task_manager(configuration)

@@ -1,0 +1,93 @@
+"""What a TaskManager's process is given by Spark and gives back: address, scratch directory, output streams."""
+
+import contextlib
+import logging
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Final, TextIO
+
+LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
+"""Where Spark names the scratch directories of an executor, separated by commas."""
+
+_SCRATCH: Final = re.compile(r"headrace-tm-(\d+)\Z")
+# What `sockaddr_un` holds, less the terminating zero, less room for the sockets' own names.
+_SOCKET_DIRECTORY_LENGTH_MAX: Final = 70
+
+
+def routable_address(driver_host: str) -> str:
+    """Return the address of this host that `driver_host` is reached from.
+
+    Asks the routing table through a datagram socket, which sends nothing: names of hosts often do not resolve on
+    other ones.
+    """
+    family, kind, _, _, target = socket.getaddrinfo(driver_host, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0])
+
+
+@contextlib.contextmanager
+def scratch_directory(environ: Mapping[str, str]) -> Generator[Path, None, None]:
+    """Make a directory of this process alone, below what Spark gives its executor, and remove it at the end.
+
+    Directories of processes that were killed on this executor are swept first: nobody else can.
+    """
+    listed = environ.get(LOCAL_DIRECTORIES_VARIABLE, "").split(",")[0]
+    root = Path(listed) if listed and Path(listed).is_dir() else Path(tempfile.gettempdir())
+    sweep(root)
+    own = root / f"headrace-tm-{os.getpid()}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    try:
+        yield own
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def sweep(root: Path) -> None:
+    """Remove what TaskManagers whose process has ended left below `root`."""
+    for entry in root.iterdir():
+        match = _SCRATCH.match(entry.name)
+        if match is not None and not _is_running(int(match.group(1))):
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def socket_directory(scratch: Path) -> Path | None:
+    """Return where Unix sockets may be made: `scratch` where their paths stay short enough, else None (TCP only)."""
+    return scratch if len(os.fsencode(scratch)) <= _SOCKET_DIRECTORY_LENGTH_MAX else None
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@contextlib.contextmanager
+def own_streams(log_level: int) -> Generator[TextIO, None, None]:
+    """Write logs to the process's real standard error, whatever Spark has put in the place of `sys.stderr`."""
+    stream = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
+    )
+    logger = logging.getLogger("headrace")
+    logger.addHandler(handler)
+    logger.setLevel(log_level)
+    logger.propagate = False
+    try:
+        yield stream
+    finally:
+        logger.removeHandler(handler)
+        with contextlib.suppress(ValueError, OSError):
+            sys.stdout.flush()
+        stream.close()

@@ -1,0 +1,115 @@
+"""What the Spark tests know of processes, ports and files: to end one for good, and to see that nothing is left."""
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK_VARIABLE = "HEADRACE_TEST_MARK"
+"""Put into the environment of everything a test starts; children inherit it, so leftovers are found by it."""
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    command: str
+
+    @property
+    def is_jvm(self) -> bool:
+        return "org.apache.spark" in self.command and "bin/java" in self.command.split("\0", 1)[0]
+
+    @property
+    def is_daemon_or_worker(self) -> bool:
+        return "pyspark.daemon" in self.command
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def marked_processes(mark: str) -> list[Process]:
+    """Living processes (no zombies) whose environment carries `mark`."""
+    return [one for one in _all_processes() if _carries(one.pid, mark)]
+
+
+def children_of(pid: int) -> list[Process]:
+    return [one for one in _all_processes() if _status(one.pid).get("PPid") == str(pid)]
+
+
+def _all_processes() -> Iterator[Process]:
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        pid = int(entry.name)
+        if command and not _status(pid).get("State", "Z").startswith("Z"):
+            yield Process(pid, command)
+
+
+def _carries(pid: int, mark: str) -> bool:
+    try:
+        return f"{MARK_VARIABLE}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def _status(pid: int) -> dict[str, str]:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return {}
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+def listening_ports_of(pids: set[int]) -> set[int]:
+    """TCP ports on which one of `pids` listens."""
+    inodes: dict[str, int] = {}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A":
+                inodes[fields[9]] = int(fields[1].rsplit(":", 1)[1], 16)
+    found: set[int] = set()
+    for pid in pids:
+        try:
+            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+        except OSError:
+            continue
+        for descriptor in descriptors:
+            try:
+                target = os.readlink(descriptor)
+            except OSError:
+                continue
+            if target.startswith("socket:[") and target[8:-1] in inodes:
+                found.add(inodes[target[8:-1]])
+    return found
+
+
+def listening_ports() -> set[int]:
+    """Every TCP port of this host on which somebody listens."""
+    found: set[int] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A":
+                found.add(int(fields[1].rsplit(":", 1)[1], 16))
+    return found
+
+
+def wait_until(what: Callable[[], bool], timeout_s: float, said: str) -> None:
+    """Poll until `what` holds; AssertionError with `said` after `timeout_s`."""
+    end = time.monotonic() + timeout_s
+    while not what():
+        assert time.monotonic() < end, f"not within {timeout_s} s: {said}"
+        time.sleep(0.05)
+
+
+def temporary_files() -> set[str]:
+    """Names in the temporary directory that Spark or Headrace may have made."""
+    prefixes = ("headrace", "spark-", "blockmgr-", "artifacts-", "libzstd", "liblz4", "pyspark")
+    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith(prefixes)}

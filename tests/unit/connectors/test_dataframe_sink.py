@@ -1,0 +1,96 @@
+"""The DataFrame sink: staged files beside the target, reported once complete; only the newest attempt counts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.connectors.dataframe.messages import FilesStaged
+from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.core.errors import ProgramError
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.types.type_info import Types
+from headrace.spark.dataframe_commit import StagedFiles
+
+ROWS = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.DOUBLE()])
+
+
+@dataclass
+class Context:
+    types: OperatorTypes
+    send_event: Callable[[bytes], None]
+    subtask_index: int = 1
+    attempt_number: int = 0
+    operator_name: str = "results"
+    settings: Any = None
+
+
+def context_of(events: list[bytes], value_type: Any = ROWS) -> Any:
+    types = OperatorTypes((BatchType(value_type),), BatchType(value_type))
+    return Context(types, events.append)
+
+
+def test_rows_are_staged_as_parquet_and_reported_at_the_end(tmp_path: Path) -> None:
+    sink, events = DataFrameSink(tmp_path / "out"), list[bytes]()
+    writer = sink.create_writer(context_of(events))
+    writer.write_batch(RecordBatch.of_rows(BatchType(ROWS), [("JFK", 1.5), ("LGA", None)]))
+    writer.flush(end_of_input=True)
+    (staged,) = [msgspec.msgpack.decode(event, type=FilesStaged) for event in events]
+    assert (staged.subtask_index, staged.row_count) == (1, 2)
+    assert pq.read_table(staged.paths[0]).to_pydict() == {
+        "origin": ["JFK", "LGA"],
+        "delay": [1.5, None],
+    }
+    assert Path(staged.paths[0]).parent.parent == tmp_path
+
+
+def test_a_subtask_without_rows_stages_an_empty_file_with_the_schema(tmp_path: Path) -> None:
+    events: list[bytes] = []
+    writer = DataFrameSink(tmp_path / "out").create_writer(context_of(events))
+    writer.flush(end_of_input=True)
+    staged = msgspec.msgpack.decode(events[0], type=FilesStaged)
+    table = pq.read_table(staged.paths[0])
+    assert (table.num_rows, table.schema.names) == (0, ["origin", "delay"])
+
+
+def test_nothing_is_reported_before_the_end_of_input(tmp_path: Path) -> None:
+    events: list[bytes] = []
+    writer = DataFrameSink(tmp_path / "out").create_writer(context_of(events))
+    writer.flush(end_of_input=False)
+    writer.close()
+    assert events == []
+
+
+def test_undeclared_objects_are_refused_with_a_way_out(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="needs records with columns"):
+        DataFrameSink(tmp_path / "out").create_writer(context_of([], Types.PICKLED_BYTE_ARRAY()))
+
+
+def test_an_unknown_mode_is_refused_while_the_program_is_built() -> None:
+    with pytest.raises(ProgramError, match="cannot write in mode 'upsert'"):
+        DataFrameSink("out", mode="upsert")
+
+
+def test_two_sinks_for_one_path_stage_apart() -> None:
+    assert DataFrameSink("out").staging_directory != DataFrameSink("out").staging_directory
+
+
+def test_staged_files_of_an_older_attempt_are_passed_over() -> None:
+    staged = StagedFiles(parallelism=2)
+    staged.add(FilesStaged(0, 1, ("new",), 1))
+    staged.add(FilesStaged(0, 0, ("old",), 1))
+    assert staged.missing == (1,)
+    staged.add(FilesStaged(1, 0, ("other",), 1))
+    assert staged.paths == ("new", "other")
+
+
+def test_a_failed_subtask_s_files_are_forgotten() -> None:
+    staged = StagedFiles(parallelism=1)
+    staged.add(FilesStaged(0, 0, ("a",), 1))
+    staged.forget(0)
+    assert staged.missing == (0,)

@@ -1,0 +1,161 @@
+"""The reader of a DataFrame source: waits for the announcement, holds the watermark, ends with its partitions."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from headrace.connectors.dataframe.messages import PartitionsAnnounced
+from headrace.connectors.dataframe.source import DataFrameSource, conform, event_times
+from headrace.core.errors import RecordTypeError
+from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId, OperatorId
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.types.type_info import Types
+from headrace.functions.source import InputStatus, SourceReader
+from headrace.network.ingest import IngestedBatch, IngestedEnd
+
+ROWS = Types.ROW_NAMED(["id", "at"], [Types.LONG(), Types.LONG()])
+SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.int64())])
+
+
+@dataclass
+class ScriptedDoor:
+    """An ingest door whose receiver returns what the test puts in."""
+
+    received: deque[Any] = field(default_factory=deque)
+    registered: list[Any] = field(default_factory=list)
+    is_closed: bool = False
+
+    def register(self, *arguments: Any) -> "ScriptedDoor":
+        self.registered.append(arguments)
+        return self
+
+    def poll(self) -> Any:
+        return self.received.popleft() if self.received else None
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+ATTEMPT = ExecutionAttemptId(JobId(b"j" * 16), ExecutionVertexId(JobVertexId(b"v" * 16), 0), 0)
+OPERATOR = OperatorId(b"o" * 16)
+TYPES = OperatorTypes((), BatchType(ROWS))
+
+
+@dataclass
+class Context:
+    ingest: ScriptedDoor
+    subtask_index: int = 0
+    parallelism: int = 2
+    operator_id: OperatorId = OPERATOR
+    operator_name: str = "flights"
+    attempt_number: int = 0
+    types: OperatorTypes = TYPES
+    settings: Any = None
+    clock: Any = None
+    attempt_id: ExecutionAttemptId = ATTEMPT
+    wake: Callable[[], None] = lambda: None
+    send_event: Callable[[bytes], None] = lambda payload: None
+
+
+@dataclass
+class Output:
+    emitted: list[tuple[RecordBatch, str]] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
+
+    def emit(self, batch: RecordBatch, split_id: str = "") -> None:
+        self.emitted.append((batch, split_id))
+
+    def add_split(self, split_id: str) -> None:
+        self.splits.append(split_id)
+
+    def release_split(self, split_id: str) -> None:
+        self.splits.remove(split_id)
+
+
+def reader_of(context: Context, event_time: str | None = None) -> SourceReader:
+    reader = DataFrameSource("dataframe-1", ROWS, event_time).create_reader(context)
+    reader.start()
+    return reader
+
+
+def announce(reader: SourceReader, count: int) -> None:
+    reader.handle_event(msgspec.msgpack.encode(PartitionsAnnounced(count)))
+
+
+def batch(ids: list[int], offset: int, partition: int = 0, attempt: int = 0) -> IngestedBatch:
+    data = pa.RecordBatch.from_pydict({"id": ids, "at": [10 * i for i in ids]}, schema=SCHEMA)
+    return IngestedBatch(partition, attempt, offset, data)
+
+
+def test_nothing_is_taken_before_the_partitions_are_announced() -> None:
+    door = ScriptedDoor(deque([batch([1], 0)]))
+    reader = reader_of(Context(door))
+    assert reader.poll_next(Output()) is InputStatus.NOTHING_AVAILABLE
+    assert len(door.received) == 1
+
+
+def test_every_partition_of_the_subtask_holds_the_watermark_from_the_start() -> None:
+    reader, output = reader_of(Context(ScriptedDoor(), subtask_index=1)), Output()
+    announce(reader, 5)
+    assert reader.poll_next(output) is InputStatus.NOTHING_AVAILABLE
+    assert output.splits == ["partition-1", "partition-3"]
+
+
+def test_a_subtask_without_partitions_ends_at_once() -> None:
+    reader = reader_of(Context(ScriptedDoor(), subtask_index=1))
+    announce(reader, 1)
+    assert reader.poll_next(Output()) is InputStatus.END_OF_INPUT
+
+
+def test_rows_that_came_before_are_not_emitted_again_and_the_end_releases_the_split() -> None:
+    door = ScriptedDoor(
+        deque([batch([1, 2], 0), batch([1, 2, 3], 0, attempt=1), IngestedEnd(0, 3)])
+    )
+    reader, output = reader_of(Context(door)), Output()
+    announce(reader, 1)
+    assert [reader.poll_next(output) for _ in range(3)] == [InputStatus.MORE_AVAILABLE] * 3
+    ids = [i for one, _ in output.emitted for i in one.columns().column("id").to_pylist()]
+    assert ids == [1, 2, 3]
+    assert output.splits == []
+    assert reader.poll_next(output) is InputStatus.END_OF_INPUT
+
+
+def test_rows_get_the_time_of_the_named_column() -> None:
+    reader, output = reader_of(Context(ScriptedDoor(deque([batch([1, 2], 0)]))), "at"), Output()
+    announce(reader, 1)
+    reader.poll_next(output)
+    timestamps = output.emitted[0][0].timestamps
+    assert timestamps is not None
+    assert timestamps.tolist() == [10, 20]
+
+
+def test_event_time_is_read_from_timestamps_of_any_unit_and_zone() -> None:
+    at = datetime(2013, 3, 10, 7, 30, 0, 250_999, tzinfo=UTC)
+    for arrow_type in (pa.timestamp("us", "UTC"), pa.timestamp("us", "America/New_York")):
+        columns = pa.RecordBatch.from_arrays([pa.array([at], arrow_type)], names=["t"])
+        assert event_times(columns, "t").tolist() == [int(at.timestamp() * 1000)]
+
+
+def test_a_row_without_event_time_is_shown() -> None:
+    columns = pa.RecordBatch.from_pydict({"id": [1, 2], "t": [5, None]})
+    with pytest.raises(RecordTypeError, match=r"\{'id': 2, 't': None\}.*'t' gives the event time"):
+        event_times(columns, "t")
+
+
+def test_columns_that_spark_gave_another_arrow_type_are_cast() -> None:
+    large = pa.RecordBatch.from_arrays([pa.array(["x"], pa.large_string())], names=["s"])
+    assert conform(large, pa.schema([("s", pa.string())])).schema.field("s").type == pa.string()
+
+
+def test_closing_the_reader_closes_the_door() -> None:
+    door = ScriptedDoor()
+    reader = reader_of(Context(door))
+    reader.close()
+    assert door.is_closed

@@ -1,0 +1,81 @@
+"""How a session that Headrace creates is set up: what the user said wins, the rest is what TaskManagers need."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.core.config import Settings
+from headrace.spark.session_configuration import SessionPlan, plan_session
+
+
+def plan(
+    settings: dict[str, str] | None = None,
+    environ: dict[str, str] | None = None,
+    submitted: dict[str, str] | None = None,
+) -> SessionPlan:
+    return plan_session(
+        Settings(settings),
+        environ or {},
+        cpu_count=4,
+        python="/venv/bin/python",
+        scratch=Path("/scratch"),
+        log_configuration=Path("/log.properties"),
+        submitted=submitted or {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "master"),
+    [
+        ({}, "local[6]"),
+        ({"parallelism.default": "3"}, "local[5]"),
+        ({"parallelism.default": "3", "headrace.spark.slots": "8"}, "local[10]"),
+        ({"headrace.spark.spare-slots": "1"}, "local[5]"),
+        ({"headrace.spark.master": "spark://host:7077"}, "spark://host:7077"),
+        ({"spark.master": "local[9]"}, "local[9]"),
+    ],
+)
+def test_the_embedded_master_has_room_for_taskmanagers_and_spark_s_own_jobs(
+    settings: dict[str, str], master: str
+) -> None:
+    assert plan(settings).conf["spark.master"] == master
+
+
+def test_what_spark_submit_set_wins_over_our_defaults() -> None:
+    conf = plan(submitted={"spark.master": "spark://h:1", "spark.ui.enabled": "true"}).conf
+    assert conf["spark.master"] == "spark://h:1"
+    assert conf["spark.ui.enabled"] == "true"
+    assert "spark.driver.host" not in conf
+
+
+def test_settings_of_the_command_line_win_over_spark_submit() -> None:
+    conf = plan({"spark.ui.enabled": "false"}, submitted={"spark.ui.enabled": "true"}).conf
+    assert conf["spark.ui.enabled"] == "false"
+
+
+@pytest.mark.parametrize("arguments", ["--master local[7] pyspark-shell", "--master=local[7] x"])
+def test_a_master_in_spark_s_own_variable_is_obeyed(arguments: str) -> None:
+    assert plan(environ={"PYSPARK_SUBMIT_ARGS": arguments}).conf["spark.master"] == "local[7]"
+
+
+def test_a_local_master_is_bound_to_loopback_and_workers_run_this_interpreter() -> None:
+    made = plan()
+    assert made.conf["spark.driver.host"] == "127.0.0.1"
+    assert made.environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert made.environment["PYSPARK_PYTHON"] == "/venv/bin/python"
+
+
+def test_an_interpreter_that_the_user_named_is_kept() -> None:
+    made = plan(environ={"PYSPARK_PYTHON": "/other/python"})
+    assert "PYSPARK_PYTHON" not in made.environment
+
+
+def test_the_jvm_s_temporary_files_lie_in_the_scratch_directory() -> None:
+    conf = plan({"spark.driver.extraJavaOptions": "-Xss4m"}).conf
+    assert conf["spark.driver.extraJavaOptions"].startswith("-Xss4m -Djava.io.tmpdir=/scratch")
+    assert conf["spark.local.dir"] == "/scratch"
+
+
+def test_executors_of_a_cluster_keep_theirs_in_their_working_directory() -> None:
+    conf = plan({"spark.master": "local-cluster[2,2,1024]"}).conf
+    assert "-Djava.io.tmpdir=." in conf["spark.executor.extraJavaOptions"]
