@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-import headrace
+from headrace import __version__
 from headrace.cli.failures import EXIT_INTERRUPTED, report_failure
 
 COMMANDS: Final = {"run": "headrace.cli.run:run"}
@@ -53,7 +53,7 @@ class _Commands(click.Group):
     help=_HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-@click.version_option(headrace.__version__, prog_name="headrace")
+@click.version_option(__version__, prog_name="headrace")
 def cli() -> None:
     """The group of all commands."""
 
