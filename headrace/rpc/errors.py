@@ -12,6 +12,7 @@ RpcError
 +- UnknownMethodError             the endpoint does not offer it
 +- OversizeRequestError           refused before sending
 +- OversizeReplyError             computed, too large to send
++- OversizeFrameError             a peer sent more than this side announced to take
 +- SerializationError             an argument or a reply does not fit its declared type
 +- GatewayDefinitionError         a Protocol cannot serve as a gateway
 """
@@ -151,6 +152,20 @@ class OversizeReplyError(RpcError):
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
         self.option_key = option_key
+
+
+class OversizeFrameError(RpcError):
+    """A peer sent a larger frame than this side takes; the stream cannot be trusted any further."""
+
+    recoverable = False
+
+    def __init__(self, remote: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"{remote} sent a message of {size_bytes} bytes, {limit_bytes} are taken ('pekko.framesize')"
+        )
+        self.remote = remote
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
 
 
 class SerializationError(RpcError):

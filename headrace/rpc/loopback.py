@@ -147,7 +147,7 @@ class LoopbackRpcService(RpcService):
     def receive(self, frame: bytes, respond: Respond) -> None:
         """A request has arrived."""
         if not self.is_stopped:
-            self._receive_request(codec.decode_request(frame), respond)
+            self._receive_request(codec.decode_request(frame), respond, self._frame_size)
 
     def receive_response(self, frame: bytes) -> None:
         """A response has arrived."""

@@ -48,18 +48,24 @@ class OutstandingAsks:
         else:
             ask.future.set_exception(decode_error(response.failure, ask.target))
 
+    def fail(self, call_id: int, error: Exception) -> None:
+        """One ask failed here, before it was sent."""
+        ask = self._asks.pop(call_id, None)
+        if ask is not None and not ask.future.done():
+            ask.future.set_exception(error)
+
     def fail_route(self, route: Hashable, reason: str, cause: BaseException | None = None) -> None:
         """The connection is gone: everybody who waits for an answer over it hears so now."""
         for call_id, ask in tuple(self._asks.items()):
             if ask.route == route:
-                self._fail(call_id, ask, reason, cause)
+                self._break_off(call_id, ask, reason, cause)
 
     def fail_all(self, reason: str) -> None:
         """The process stops: nobody will hear an answer."""
         for call_id, ask in tuple(self._asks.items()):
-            self._fail(call_id, ask, reason, None)
+            self._break_off(call_id, ask, reason, None)
 
-    def _fail(self, call_id: int, ask: _Ask, reason: str, cause: BaseException | None) -> None:
+    def _break_off(self, call_id: int, ask: _Ask, reason: str, cause: BaseException | None) -> None:
         del self._asks[call_id]
         if not ask.future.done():
             error = RecipientUnreachableError(ask.target, ask.method, reason)

@@ -111,7 +111,9 @@ class EndpointServer:
         text = f"{self.queue_length} messages wait there"
         if self.watch.slowest_ns >= 1_000_000:
             slowest_ms = self.watch.slowest_ns // 1_000_000
-            text += f", its slowest handler so far is {self.watch.slowest_name} with {slowest_ms} ms"
+            text += (
+                f", its slowest handler so far is {self.watch.slowest_name} with {slowest_ms} ms"
+            )
         return text
 
     # -- calls ---------------------------------------------------------------------------------------------------

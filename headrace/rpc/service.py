@@ -306,10 +306,10 @@ class RpcService(ABC):
 
     # -- being called --------------------------------------------------------------------------------------------
 
-    def _receive_request(self, request: codec.Request, respond: Respond) -> None:
-        """A request of another process has arrived."""
+    def _receive_request(self, request: codec.Request, respond: Respond, limit_bytes: int) -> None:
+        """A request of another process has arrived; it takes responses up to `limit_bytes`."""
         if isinstance(request, codec.Connect):
-            reply = _RemoteReply(request.call_id, "connect", respond, self._frame_size)
+            reply = _RemoteReply(request.call_id, "connect", respond, limit_bytes)
             try:
                 self._check_offers(request.endpoint_name, request.gateway)
             except RpcError as error:
@@ -320,7 +320,7 @@ class RpcService(ABC):
         target = RpcAddress(self.scheme, self.address, request.endpoint_name)
         port = None
         if request.call_id:
-            port = _RemoteReply(request.call_id, request.method, respond, self._frame_size)
+            port = _RemoteReply(request.call_id, request.method, respond, limit_bytes)
         self._deliver_local(
             target,
             Invocation(request.gateway, request.method, request.token, request.arguments, port),

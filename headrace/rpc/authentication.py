@@ -1,0 +1,101 @@
+"""The opening of a TCP connection: both sides prove that they know the cluster's secret before anything is decoded.
+
+    DIALLER   Hello ──────────►            ◄────────── Hello   ACCEPTOR
+              ◄───────────────────────────────────────  Proof
+              Proof ───────────────────────────────────►
+              framed requests ─────────►   ◄──── framed responses
+
+Everything here has a fixed size, so that a stranger can make this side hold 74 bytes and no more. A proof is an HMAC
+over the prover's role and both hellos: it cannot be replayed, reflected or used with an altered hello. It does not
+hide or protect what follows; that takes TLS. Pure: bytes in, bytes out; the shell owns socket and timeout.
+"""
+
+import enum
+import hmac
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.core.randomness import SeededRandom
+from headrace.rpc.codec import PROTOCOL_VERSION
+from headrace.rpc.errors import HandshakeError
+
+SECRET_SIZE: Final = 32
+_MAGIC: Final = b"HRPC"
+_HELLO: Final = struct.Struct("!4sHI32s")
+"""Magic, protocol version, largest frame this side takes, nonce."""
+_PROOF_SIZE: Final = 32
+
+
+class Role(enum.Enum):
+    """Which side of the connection this is."""
+
+    DIALLER = b"rpc dialler"
+    ACCEPTOR = b"rpc acceptor"
+
+
+@dataclass(frozen=True)
+class Proven:
+    """The peer knows the secret. `rest` are framed bytes that came after its proof."""
+
+    frame_size_max: int
+    rest: bytes
+
+
+class Authentication:
+    """One side of the opening. Send `hello`, then feed what arrives to `receive`."""
+
+    def __init__(
+        self, role: Role, secret: bytes, frame_size_max: int, random: SeededRandom, remote: str
+    ) -> None:
+        assert len(secret) == SECRET_SIZE, f"the secret has {SECRET_SIZE} bytes"
+        self._role = role
+        self._secret = secret
+        self._remote = remote
+        self.hello = _HELLO.pack(_MAGIC, PROTOCOL_VERSION, frame_size_max, random.randbytes(32))
+        self._peer_hello = b""
+        self._peer_frame_size = 0
+        self._received = bytearray()
+
+    def receive(self, data: bytes) -> tuple[bytes, Proven | None]:
+        """Take bytes of the peer; return bytes to send and, at the end, the proof's result. HandshakeError."""
+        self._received += data
+        reply = b""
+        if not self._peer_hello:
+            # A stranger is recognised by its first bytes, however slowly they drip.
+            if not _MAGIC.startswith(bytes(self._received[: len(_MAGIC)])):
+                raise self._error("it does not speak this protocol")
+            if len(self._received) < _HELLO.size:
+                return b"", None
+            self._accept_hello(self._take(_HELLO.size))
+            if self._role is Role.ACCEPTOR:
+                reply = self._digest(self._role)
+        if len(self._received) < _PROOF_SIZE:
+            return reply, None
+        other = Role.ACCEPTOR if self._role is Role.DIALLER else Role.DIALLER
+        if not hmac.compare_digest(self._take(_PROOF_SIZE), self._digest(other)):
+            raise self._error("it does not know the secret of this cluster")
+        if self._role is Role.DIALLER:
+            reply = self._digest(self._role)
+        return reply, Proven(self._peer_frame_size, bytes(self._received))
+
+    def _accept_hello(self, hello: bytes) -> None:
+        _, version, frame_size, _ = _HELLO.unpack(hello)
+        if version != PROTOCOL_VERSION:
+            raise self._error(f"it speaks protocol version {version}, this side {PROTOCOL_VERSION}")
+        self._peer_hello = hello
+        self._peer_frame_size = frame_size
+
+    def _digest(self, role: Role) -> bytes:
+        hellos = [self.hello, self._peer_hello]
+        if self._role is Role.ACCEPTOR:
+            hellos.reverse()
+        return hmac.digest(self._secret, role.value + b"\0" + hellos[0] + hellos[1], "sha256")
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
+
+    def _error(self, reason: str) -> HandshakeError:
+        return HandshakeError(self._remote, reason)

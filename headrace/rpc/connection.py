@@ -1,0 +1,163 @@
+"""One TCP connection between two processes: authentication first, then frames. Used by both sides."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Final, cast
+
+from headrace.rpc.authentication import Authentication
+from headrace.rpc.errors import HandshakeError, RpcError
+from headrace.rpc.frames import LENGTH, FrameAssembler
+
+_LOG = logging.getLogger(__name__)
+
+_CONCAT_SIZE_MAX: Final = 64 * 1024
+
+
+class RpcConnection(asyncio.Protocol):
+    """Owns the transport of one connection.
+
+    `on_frame` gets every frame of a proven peer. `established` completes when the peer has proved itself, or fails
+    with HandshakeError; `on_lost` is called once, at the end, with the reason and the error if there was one.
+    """
+
+    def __init__(
+        self,
+        authentication: Authentication,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        remote: str,
+        frame_size: int,
+        send_buffer_size: int,
+        proof_timeout_ms: float,
+        on_frame: Callable[["RpcConnection", bytes], None],
+        on_lost: Callable[["RpcConnection", str, BaseException | None], None],
+    ) -> None:
+        self._authentication = authentication
+        self._loop = loop
+        self.remote = remote
+        self._assembler = FrameAssembler(frame_size, remote)
+        self._frame_size = frame_size
+        self._send_buffer_size = send_buffer_size
+        self._proof_timeout_ms = proof_timeout_ms
+        self._on_frame = on_frame
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._proof_timer: asyncio.TimerHandle | None = None
+        self._error: BaseException | None = None
+        self.established: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.is_proven = False
+        self.limit_bytes = frame_size
+        """Largest frame that both sides take; known once the peer has proved itself."""
+
+    # -- asyncio.Protocol ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open: say hello, and expect the same within the timeout."""
+        self._transport = cast(asyncio.Transport, transport)
+        _tune(transport.get_extra_info("socket"), self._proof_timeout_ms)
+        self._proof_timer = self._loop.call_later(
+            self._proof_timeout_ms / 1000, self._proof_timed_out
+        )
+        self._transport.write(self._authentication.hello)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the peer."""
+        if self._error is not None:
+            return
+        try:
+            if not self.is_proven:
+                data = self._authenticate(data)
+            for frame in self._assembler.feed(data):
+                self._on_frame(self, frame)
+        except RpcError as error:
+            self.fail(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed, by whichever side."""
+        self._stop_proof_timer()
+        error = self._error or exc
+        reason = str(error) if error is not None else "the peer closed the connection"
+        if not self.established.done():
+            self.established.set_exception(
+                error
+                if isinstance(error, HandshakeError)
+                else HandshakeError(self.remote, f"{reason} before it had proved itself")
+            )
+            self.established.exception()  # of an accepted connection nobody asks
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._on_lost(self, reason, error)
+
+    # -- use -----------------------------------------------------------------------------------------------------
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame; a peer that does not read what it is sent loses the connection."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        prefix = LENGTH.pack(len(frame))
+        if len(frame) <= _CONCAT_SIZE_MAX:
+            transport.write(prefix + frame)
+        else:
+            transport.writelines((prefix, frame))
+        unsent = transport.get_write_buffer_size()
+        if unsent > self._send_buffer_size:
+            self.fail(
+                RpcError(
+                    f"{self.remote} does not read: {unsent} bytes are unsent "
+                    "('headrace.rpc.send-buffer-size')"
+                )
+            )
+
+    def fail(self, error: BaseException) -> None:
+        """Drop the connection at once because of `error`."""
+        if self._error is None:
+            self._error = error
+            _LOG.warning("connection with %s dropped: %s", self.remote, error)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Send what is buffered, then close."""
+        if self._transport is not None:
+            self._transport.close()
+
+    # -- authentication ------------------------------------------------------------------------------------------
+
+    def _authenticate(self, data: bytes) -> bytes:
+        reply, proven = self._authentication.receive(data)
+        assert self._transport is not None
+        if reply:
+            self._transport.write(reply)
+        if proven is None:
+            return b""
+        self._stop_proof_timer()
+        self.is_proven = True
+        self.limit_bytes = min(self._frame_size, proven.frame_size_max)
+        self.established.set_result(None)
+        return proven.rest
+
+    def _proof_timed_out(self) -> None:
+        self.fail(
+            HandshakeError(
+                self.remote, f"it did not prove itself within {self._proof_timeout_ms:g} ms"
+            )
+        )
+
+    def _stop_proof_timer(self) -> None:
+        if self._proof_timer is not None:
+            self._proof_timer.cancel()
+            self._proof_timer = None
+
+
+def _tune(sock: socket.socket | None, timeout_ms: float) -> None:
+    """Let the kernel notice a host that is gone: unacknowledged bytes break the connection after the timeout."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    user_timeout = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if user_timeout is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, user_timeout, int(timeout_ms))

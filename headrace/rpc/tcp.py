@@ -1,0 +1,311 @@
+"""RpcService over TCP: one listening port, and one dialled connection per remote process, shared by all gateways.
+
+A connection that is lost fails every ask that waits on it at once; the next call dials again. Requests travel on the
+connection of the side that asks, responses come back on the same one.
+"""
+
+import asyncio
+import errno
+import functools
+import logging
+import ssl
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from headrace.core.clock import Clock
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.randomness import SeededRandom
+from headrace.rpc import codec
+from headrace.rpc.authentication import Authentication, Role
+from headrace.rpc.connection import RpcConnection
+from headrace.rpc.errors import HandshakeError, OversizeRequestError, RpcError
+from headrace.rpc.options import (
+    FRAME_SIZE,
+    SEND_BUFFER_SIZE,
+    TASK_MANAGER_RPC_PORT,
+    TCP_TIMEOUT,
+    duration_ms,
+)
+from headrace.rpc.service import Route, RpcService
+
+_LOG = logging.getLogger(__name__)
+
+_STRANGERS_MAX = 256
+"""How many accepted connections may be unproven at a time; the oldest goes first."""
+_FAREWELL_MS = 1000
+"""How long a stopping service waits for its connections to send what they hold."""
+
+
+class TcpRpcService(RpcService):
+    """A process on the network. Construct it on its loop, then `await start()`.
+
+    `secret` are the 32 bytes that the processes of one cluster share. With `server_ssl` and `client_ssl` all
+    connections are TLS; without them everything but the proof of the secret is readable on the wire.
+    """
+
+    scheme = "headrace.tcp"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        bind_host: str,
+        secret: bytes,
+        clock: Clock,
+        random: SeededRandom,
+        port_option: ConfigOption[str] = TASK_MANAGER_RPC_PORT,
+        advertised_host: str | None = None,
+        server_ssl: ssl.SSLContext | None = None,
+        client_ssl: ssl.SSLContext | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(settings, clock, random, loop or asyncio.get_running_loop())
+        self._bind_host = bind_host
+        self._advertised_host = advertised_host or bind_host
+        self._port_option = port_option
+        self._secret = secret
+        self._server_ssl = server_ssl
+        self._client_ssl = client_ssl
+        self._send_buffer_size = int(settings.get_option(SEND_BUFFER_SIZE))
+        self.tcp_timeout_ms = duration_ms(settings, TCP_TIMEOUT)
+        self._server: asyncio.Server | None = None
+        self._port = 0
+        self._links: dict[str, TcpLink] = {}
+        self._accepted: dict[RpcConnection, None] = {}
+
+    @property
+    def address(self) -> str:
+        """`host:port` under which others reach this process."""
+        assert self._port, "start() comes first"
+        return join_host_port(self._advertised_host, self._port)
+
+    # -- listening -----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen on the first free port that the option allows; PortInUseError where none is."""
+        text = self.settings.get_option(self._port_option)
+        port = 0
+        for port in parse_ports(self._port_option.key, text):
+            try:
+                self._server = await self.loop.create_server(
+                    self._accept, self._bind_host, port, ssl=self._server_ssl
+                )
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                self._port = self._server.sockets[0].getsockname()[1]
+                return
+        raise PortInUseError(self._bind_host, port, self._port_option.key)
+
+    def _accept(self) -> RpcConnection:
+        strangers = [connection for connection in self._accepted if not connection.is_proven]
+        if len(strangers) >= _STRANGERS_MAX:
+            strangers[0].fail(HandshakeError(strangers[0].remote, "too many wait unproven"))
+        connection = self.create_connection(Role.ACCEPTOR, "a dialler", self._request_arrived)
+        self._accepted[connection] = None
+        return connection
+
+    def _request_arrived(self, connection: RpcConnection, frame: bytes) -> None:
+        try:
+            request = codec.decode_request(frame)
+        except msgspec.MsgspecError as error:
+            connection.fail(RpcError(f"{connection.remote} sent what is no request: {error}"))
+            return
+        respond = functools.partial(_respond, connection)
+        self._receive_request(request, respond, connection.limit_bytes)
+
+    # -- dialling ------------------------------------------------------------------------------------------------
+
+    def _route(self, authority: str) -> Route:
+        link = self._links.get(authority)
+        if link is None:
+            link = self._links[authority] = TcpLink(self, authority)
+            link.open()
+        return link
+
+    async def dial(self, link: "TcpLink", authority: str) -> RpcConnection:
+        """Open and prove a connection; OSError, TimeoutError or HandshakeError."""
+        host, port = split_host_port(authority)
+        connection = self.create_connection(Role.DIALLER, authority, link.frame_arrived)
+        async with asyncio.timeout(self.tcp_timeout_ms / 1000):
+            await self.loop.create_connection(lambda: connection, host, port, ssl=self._client_ssl)
+            try:
+                await connection.established
+            except asyncio.CancelledError:
+                connection.close()
+                raise
+        return connection
+
+    def response_arrived(self, response: codec.Response) -> None:
+        """A link has read a response."""
+        self._outstanding.complete(response)
+
+    def refuse(self, call_id: int, error: RpcError) -> None:
+        """A link cannot send this request."""
+        self._outstanding.fail(call_id, error)
+
+    def link_lost(self, link: "TcpLink", reason: str, cause: BaseException | None) -> None:
+        """A link has ended; the next call makes a new one."""
+        if self._links.get(link.authority) is link:
+            del self._links[link.authority]
+        self._outstanding.fail_route(link, reason, cause)
+
+    # -- both ----------------------------------------------------------------------------------------------------
+
+    def create_connection(self, role: Role, remote: str, on_frame: Any) -> RpcConnection:
+        """The protocol object of one connection."""
+        return RpcConnection(
+            Authentication(role, self._secret, self._frame_size, self.random, remote),
+            loop=self.loop,
+            remote=remote,
+            frame_size=self._frame_size,
+            send_buffer_size=self._send_buffer_size,
+            proof_timeout_ms=self.tcp_timeout_ms,
+            on_frame=on_frame,
+            on_lost=self._connection_lost,
+        )
+
+    def _connection_lost(
+        self, connection: RpcConnection, reason: str, error: BaseException | None
+    ) -> None:
+        self._accepted.pop(connection, None)
+        for link in tuple(self._links.values()):
+            link.connection_lost(connection, reason, error)
+
+    async def stop(self) -> None:
+        """Terminate all endpoints, send what is still buffered, close every connection and the port."""
+        connections = [*self._accepted, *(link.connection for link in self._links.values())]
+        await super().stop()
+        waiting = [connection.closed for connection in connections if connection is not None]
+        waiting = [closed for closed in waiting if not closed.done()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=_FAREWELL_MS / 1000)
+        for connection in connections:
+            if connection is not None and not connection.closed.done():
+                connection.fail(RpcError("the RpcService stopped"))
+
+    def _close_routes(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._accepted):
+            connection.close()
+        for link in tuple(self._links.values()):
+            link.close()
+        self._outstanding.fail_all("the RpcService here is stopped")
+
+
+class TcpLink:
+    """The way to one other process: requests wait here while the connection is being opened."""
+
+    def __init__(self, service: TcpRpcService, authority: str) -> None:
+        self._service = service
+        self.authority = authority
+        self.connection: RpcConnection | None = None
+        self._waiting: list[tuple[codec.Request, bytes]] = []
+        self._is_lost = False
+
+    def open(self) -> None:
+        """Begin to dial."""
+        self._service.spawn(self._open(), f"dial {self.authority}")
+
+    def send(self, request: codec.Request, frame: bytes) -> None:
+        """Send a request now or when the connection is open."""
+        connection = self.connection
+        if connection is None:
+            self._waiting.append((request, frame))
+        elif len(frame) > connection.limit_bytes:
+            self._refuse(request, len(frame), connection.limit_bytes)
+        else:
+            connection.send(frame)
+
+    def close(self) -> None:
+        """The service stops."""
+        if self.connection is not None:
+            self.connection.close()
+        self._lose("the RpcService here is stopped", None)
+
+    def frame_arrived(self, connection: RpcConnection, frame: bytes) -> None:
+        """A response of the peer."""
+        try:
+            response = codec.decode_response(frame)
+        except msgspec.MsgspecError as error:
+            connection.fail(RpcError(f"{self.authority} sent what is no response: {error}"))
+        else:
+            self._service.response_arrived(response)
+
+    def connection_lost(
+        self, connection: RpcConnection, reason: str, error: BaseException | None
+    ) -> None:
+        """Some connection of the service has ended."""
+        if connection is self.connection:
+            self._lose(reason, error)
+
+    async def _open(self) -> None:
+        try:
+            connection = await self._service.dial(self, self.authority)
+        except TimeoutError as error:
+            self._lose(f"no connection within {self._service.tcp_timeout_ms:g} ms", error)
+        except (OSError, RpcError) as error:
+            self._lose(str(error), error)
+        else:
+            if self._is_lost or connection.closed.done():
+                connection.close()
+                self._lose("the connection was closed at once", None)
+                return
+            self.connection = connection
+            waiting, self._waiting = self._waiting, []
+            for request, frame in waiting:
+                self.send(request, frame)
+
+    def _lose(self, reason: str, cause: BaseException | None) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
+        tells = [request for request, _ in self._waiting if not request.call_id]
+        if tells:
+            _LOG.warning("%d tells to %s are lost: %s", len(tells), self.authority, reason)
+        self._waiting.clear()
+        self._service.link_lost(self, reason, cause)
+
+    def _refuse(self, request: codec.Request, size_bytes: int, limit_bytes: int) -> None:
+        method = request.method if isinstance(request, codec.Call) else "connect"
+        error = OversizeRequestError(method, size_bytes, limit_bytes, FRAME_SIZE.key)
+        if request.call_id:
+            self._service.refuse(request.call_id, error)
+        else:
+            _LOG.error("tell to %s is lost: %s", self.authority, error)
+
+
+def _respond(connection: RpcConnection, _: codec.Response, frame: bytes) -> None:
+    connection.send(frame)
+
+
+def join_host_port(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_host_port(authority: str) -> tuple[str, int]:
+    """Host and port of an authority; OSError where it is none, as for a host that cannot be resolved."""
+    host, _, port = authority.rpartition(":")
+    if not host or not port.isdigit():
+        raise OSError(f"'{authority}' is not of the form host:port")
+    return host.strip("[]"), int(port)
+
+
+def parse_ports(key: str, text: str) -> Iterator[int]:
+    """Ports of `6123`, `50100-50200` or `6123,50100-50200`; ConfigurationError names `key`."""
+    ranges: list[range] = []
+    for part in text.split(","):
+        first, separator, last = part.strip().partition("-")
+        try:
+            ranges.append(range(int(first), int(last if separator else first) + 1))
+        except ValueError:
+            raise ConfigurationError(key, text, "this is not a port, range or list") from None
+        if not ranges[-1] or ranges[-1][0] < 0 or ranges[-1][-1] > 65535:
+            raise ConfigurationError(key, text, "ports lie between 0 and 65535")
+    return (port for ports in ranges for port in ports)
