@@ -116,7 +116,7 @@ class ResultCollector:
                 continue
             for result in results:
                 if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
-                    self._add_side(result[0].tag_id, result[1], timestamp)
+                    self.add_side(result[0].tag_id, result[1], timestamp)
                 else:
                     append(result)
                     append_timestamp(timestamp)
@@ -128,10 +128,16 @@ class ResultCollector:
             return
         for result in results:
             if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
-                self._add_side(result[0].tag_id, result[1], timestamp)
+                self.add_side(result[0].tag_id, result[1], timestamp)
             else:
                 self._rows.append(result)
                 self._timestamps.append(timestamp)
+
+    def add_side(self, tag_id: str, value: Any, timestamp: int) -> None:
+        """Take one result of a side output."""
+        rows, timestamps = self._sides.setdefault(tag_id, ([], []))
+        rows.append(value)
+        timestamps.append(timestamp)
 
     @property
     def row_count(self) -> int:
@@ -150,11 +156,6 @@ class ResultCollector:
                 self._emitter.emit_side(
                     tag_id, rows, _as_timestamps(timestamps, has_timestamps), output
                 )
-
-    def _add_side(self, tag_id: str, value: Any, timestamp: int) -> None:
-        rows, timestamps = self._sides.setdefault(tag_id, ([], []))
-        rows.append(value)
-        timestamps.append(timestamp)
 
 
 def _as_timestamps(timestamps: list[int], has_timestamps: bool) -> Timestamps | None:

@@ -17,7 +17,7 @@ from headrace.operators.contexts import (
     KeyedTimerService,
     RecordContext,
 )
-from headrace.operators.emission import FLUSH_ROWS, ResultCollector
+from headrace.operators.emission import ResultCollector
 from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.operator import (
     OneInputOperator,
@@ -25,10 +25,9 @@ from headrace.operators.operator import (
     Output,
     TwoInputOperator,
 )
-from headrace.operators.timers import InternalTimerService
+from headrace.operators.timed_operator import TimedOperator
 from headrace.operators.user_code import user_error
-from headrace.state.backend import NO_KEY, EntryScope
-from headrace.state.heap import HeapKeyedStateBackend
+from headrace.state.backend import EntryScope
 
 ElementFunction = Callable[[Any, Any], Any]
 """process_element: (value, context) -> iterable or None."""
@@ -60,31 +59,15 @@ class _PlainOperator(_ProcessingOperator):
         self._open_function(None)
 
 
-class _KeyedOperator(_ProcessingOperator):
-    """With keys: a state backend and timers, fired by watermarks and by the clock."""
+class _KeyedOperator(_ProcessingOperator, TimedOperator):
+    """With keys: keyed state, and timers that call `on_timer`."""
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        backend = HeapKeyedStateBackend()
-        self._scope = backend.key_scope
-        self._timers = InternalTimerService(
-            backend,
-            context.timers,
-            self._on_event_time,
-            self._on_processing_time,
-            self._after_clock,
-        )
         timer_service = KeyedTimerService(self._timers)
-        self._record_context = KeyedRecordContext(timer_service, backend.key_scope)
-        self._firing_context = FiringContext(timer_service, backend.key_scope)
-        self._collector = ResultCollector(context.types, context.operator_name)
-        self._open_function(backend)
-
-    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
-        self._timers.advance_watermark(timestamp_ms)
-        self._scope.entry = NO_KEY
-        self._collector.flush(output)
-        super().process_watermark(timestamp_ms, output)
+        self._record_context = KeyedRecordContext(timer_service, self._scope)
+        self._firing_context = FiringContext(timer_service, self._scope)
+        self._open_function(self._backend)
 
     def _on_event_time(self, time_ms: int, key: Any, namespace: Any) -> None:
         self._fire(TimeDomain.EVENT_TIME, time_ms, time_ms)
@@ -96,17 +79,8 @@ class _KeyedOperator(_ProcessingOperator):
         context = self._firing_context
         context.domain = domain
         context.current_timestamp = time_ms
-        collector = self._collector
-        try:
-            collector.add(self._function.on_timer(time_ms, context), result_timestamp)
-        except Exception as error:
-            raise user_error(error, self.context.operator_name) from error
-        if collector.row_count >= FLUSH_ROWS:
-            collector.flush(self.context.output)
-
-    def _after_clock(self) -> None:
-        self._scope.entry = NO_KEY
-        self._collector.flush(self.context.output)
+        self._collector.add(self._function.on_timer(time_ms, context), result_timestamp)
+        self._flush_if_full()
 
 
 class ProcessOperator(_PlainOperator, OneInputOperator):

@@ -26,8 +26,10 @@ from headrace.operators.record import (
     FlatMapOperator,
     MapOperator,
 )
+from headrace.operators.reduce import ReduceOperator, RollingAggregationOperator
 from headrace.operators.sinks import CollectOperator, PrintOperator, SinkWriterOperator
 from headrace.operators.sources import SourceReaderOperator, TimestampsAndWatermarksOperator
+from headrace.operators.windowing.window_operator import WindowOperator
 
 _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.MapSpec.kind: MapOperator,
@@ -46,6 +48,9 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.CoFlatMapSpec.kind: CoFlatMapOperator,
     specs.CoProcessSpec.kind: CoProcessOperator,
     specs.KeyedCoProcessSpec.kind: KeyedCoProcessOperator,
+    specs.ReduceSpec.kind: ReduceOperator,
+    specs.RollingAggregationSpec.kind: RollingAggregationOperator,
+    specs.WindowSpec.kind: WindowOperator,
     specs.SourceSpec.kind: SourceReaderOperator,
     specs.SinkSpec.kind: SinkWriterOperator,
     specs.PrintSinkSpec.kind: PrintOperator,

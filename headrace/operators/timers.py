@@ -100,15 +100,15 @@ class InternalTimerService:
         clock: ProcessingTimeService,
         on_event_time: TimerCallback,
         on_processing_time: TimerCallback,
-        after_processing_time: Callable[[], None],
+        on_wake_up: Callable[[Callable[[], None]], None] = lambda run: run(),
     ) -> None:
-        """`after_processing_time`: called once after each run of processing-time timers, to emit what they made."""
+        """`on_wake_up`: called with each run of processing-time timers; it calls the run, and may catch and emit."""
         self._scope = backend.key_scope
         self._set_current_key = backend.set_current_key
         self._clock = clock
         self._fire_event = self._with_key(on_event_time)
         self._fire_processing = self._with_key(on_processing_time)
-        self._after_processing_time = after_processing_time
+        self._on_wake_up = on_wake_up
         self._event_timers = TimerQueue()
         self._processing_timers = TimerQueue()
         self._wake_up: ScheduledTimer | None = None
@@ -161,13 +161,12 @@ class InternalTimerService:
             self._wake_up_ms = head_ms
             is_past = head_ms < self._clock.now_ms()
             self._wake_up = self._clock.schedule(
-                head_ms if is_past else head_ms + 1, self._on_wake_up
+                head_ms if is_past else head_ms + 1, lambda _: self._on_wake_up(self._fire_due)
             )
 
-    def _on_wake_up(self, _time_ms: int) -> None:
+    def _fire_due(self) -> None:
         self._wake_up = None
         # Everything whose millisecond is over: a late wake-up catches up at once.
         limit_ms = max(self._wake_up_ms, self._clock.now_ms() - 1)
         self._processing_timers.fire_until(limit_ms, self._fire_processing)
-        self._after_processing_time()
         self._schedule_wake_up()

@@ -4,7 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.core.elements import CancelTaskException
-from headrace.core.errors import HeadraceError, RecordTypeError, UserCodeError, wrap_user_error
+from headrace.core.errors import (
+    ErrorDomain,
+    HeadraceError,
+    RecordTypeError,
+    UserCodeError,
+    wrap_user_error,
+)
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.record import Function
 from headrace.functions.runtime_context import RuntimeContext
@@ -18,8 +24,13 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
 
 
 def user_error(error: BaseException, operator_name: str) -> BaseException:
-    """Return what to raise for an exception that left user code; cancellation passes unchanged."""
+    """Return what to raise for an exception that left user code.
+
+    Cancellation, and errors of the tree that are not the user's, come from outputs and pass unchanged.
+    """
     if isinstance(error, CancelTaskException):
+        return error
+    if isinstance(error, HeadraceError) and error.domain is not ErrorDomain.USER:
         return error
     return wrap_user_error(error, operator_name)
 

@@ -19,9 +19,7 @@ class _Service:
         self.backend = HeapKeyedStateBackend()
         self.clock = ManualTimers(ManualClock(start_ms))
         self.fired: list[tuple[str, int, Any, Any]] = []
-        self.timers = InternalTimerService(
-            self.backend, self.clock, self._on_event, self._on_clock, lambda: None
-        )
+        self.timers = InternalTimerService(self.backend, self.clock, self._on_event, self._on_clock)
 
     def _on_event(self, time_ms: int, key: Any, namespace: Any) -> None:
         assert self.backend.key_scope.entry == key

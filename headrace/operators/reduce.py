@@ -1,0 +1,105 @@
+"""Running reduce and rolling aggregations on keyed streams: one result per record, the fold of its key so far.
+
+Source: Flink StreamGroupedReduceOperator, SumAggregator, ComparableAggregator.
+"""
+
+import copy
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.rows import Row
+from headrace.functions.specs import ReduceSpec, RollingAggregationSpec
+from headrace.functions.state import ReducingStateDescriptor
+from headrace.operators.emission import RowEmitter
+from headrace.operators.function_operator import FunctionOperator
+from headrace.operators.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.user_code import method_of, user_error
+from headrace.state.backend import NO_KEY
+from headrace.state.heap import HeapKeyedStateBackend
+
+Reduce = Callable[[Any, Any], Any]
+
+
+class ReduceOperator(FunctionOperator, OneInputOperator):
+    """Emits the running result for every record; a key's first record passes through unchanged."""
+
+    def __init__(self, spec: ReduceSpec) -> None:
+        super().__init__(spec)
+        self._reduce: Reduce = method_of(spec.function, "reduce")
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._backend = HeapKeyedStateBackend()
+        value_type = context.types.inputs[0].value_type
+        descriptor = ReducingStateDescriptor("_reduce_state", self._reduce, value_type)
+        self._state: Any = self._backend.get_state(descriptor, self._backend.key_scope)
+        self._emitter = RowEmitter(context.types, context.operator_name)
+        self._open_function(self._backend)
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        scope, add, get = self._backend.key_scope, self._state.add, self._state.get
+        rows: list[Any] = []
+        try:
+            for key, value in zip(batch.keys(), batch.rows(), strict=True):
+                scope.entry = key
+                add(value)
+                rows.append(get())
+        except Exception as error:
+            raise user_error(error, self.context.operator_name) from error
+        scope.entry = NO_KEY
+        self._emitter.emit(rows, batch.timestamps, output)
+
+
+class RollingAggregationOperator(ReduceOperator):
+    """sum, min, max, min_by and max_by of a field of rows and tuples, or of the record itself where it is a number."""
+
+    def __init__(self, spec: RollingAggregationSpec) -> None:
+        super().__init__(ReduceSpec(rolling_reduce(spec.aggregation, spec.position)))
+
+
+def rolling_reduce(aggregation: str, position: int | str) -> Reduce:
+    """Return the reduce function of an aggregation.
+
+    sum, min and max keep the other fields of the first record; min_by and max_by give the earliest record that holds
+    the extreme.
+    """
+    if aggregation == "sum":
+        return lambda old, new: _with_field(
+            old, position, _field(old, position) + _field(new, position)
+        )
+    is_better = operator.lt if aggregation.startswith("min") else operator.gt
+    if aggregation.endswith("_by"):
+        return lambda old, new: (
+            new if is_better(_field(new, position), _field(old, position)) else old
+        )
+
+    def keep_extreme(old: Any, new: Any) -> Any:
+        candidate = _field(new, position)
+        return (
+            _with_field(old, position, candidate)
+            if is_better(candidate, _field(old, position))
+            else old
+        )
+
+    return keep_extreme
+
+
+def _is_composite(value: Any) -> bool:
+    return isinstance(value, Row | tuple | list)
+
+
+def _field(value: Any, position: int | str) -> Any:
+    return value[position] if _is_composite(value) else value
+
+
+def _with_field(value: Any, position: int | str, field: Any) -> Any:
+    if not _is_composite(value):
+        return field
+    if isinstance(value, tuple):
+        assert isinstance(position, int)
+        return (*value[:position], field, *value[position + 1 :])
+    changed = copy.copy(value)
+    changed[position] = field
+    return changed

@@ -1,0 +1,59 @@
+"""TimedOperator: an operator with keyed state and timers, whose results are gathered and emitted in batches."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from headrace.operators.emission import FLUSH_ROWS, ResultCollector
+from headrace.operators.operator import Operator, OperatorContext, Output
+from headrace.operators.timers import InternalTimerService
+from headrace.operators.user_code import user_error
+from headrace.state.backend import NO_KEY
+from headrace.state.heap import HeapKeyedStateBackend
+
+
+class TimedOperator(Operator):
+    """Base: a backend, a timer service that fires into `_on_event_time` and `_on_processing_time`, a collector."""
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._backend = HeapKeyedStateBackend()
+        self._scope = self._backend.key_scope
+        self._collector = ResultCollector(context.types, context.operator_name)
+        self._timers = InternalTimerService(
+            self._backend,
+            context.timers,
+            self._on_event_time,
+            self._on_processing_time,
+            self._on_wake_up,
+        )
+
+    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        try:
+            self._timers.advance_watermark(timestamp_ms)
+        except Exception as error:
+            raise user_error(error, self.context.operator_name) from error
+        self._scope.entry = NO_KEY
+        self._collector.flush(output)
+        super().process_watermark(timestamp_ms, output)
+
+    @abstractmethod
+    def _on_event_time(self, time_ms: int, key: Any, namespace: Any) -> None:
+        """An event-time timer of `key` (current) and `namespace` is due."""
+
+    @abstractmethod
+    def _on_processing_time(self, time_ms: int, key: Any, namespace: Any) -> None:
+        """A processing-time timer of `key` (current) and `namespace` is due."""
+
+    def _on_wake_up(self, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except Exception as error:
+            raise user_error(error, self.context.operator_name) from error
+        self._scope.entry = NO_KEY
+        self._collector.flush(self.context.output)
+
+    def _flush_if_full(self) -> None:
+        """Emit early in a long run of timers, so that a jump of the watermark needs no memory for all its results."""
+        if self._collector.row_count >= FLUSH_ROWS:
+            self._collector.flush(self.context.output)

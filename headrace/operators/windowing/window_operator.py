@@ -1,0 +1,235 @@
+"""WindowOperator: any assigner, trigger and window function, one record at a time.
+
+Source: Flink WindowOperator; the order of steps is its, for records, timers and merges.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from headrace.core.elements import MAX_WATERMARK
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.type_info import PickledBytesTypeInfo
+from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
+from headrace.functions.process import TimeDomain
+from headrace.functions.specs import WindowSpec
+from headrace.functions.state import MapStateDescriptor
+from headrace.functions.triggers import Trigger, TriggerResult
+from headrace.functions.window_functions import ProcessAllWindowFunction, ProcessWindowFunction
+from headrace.functions.windows import Window
+from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
+from headrace.operators.emission import timestamps_of
+from headrace.operators.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.runtime_context import OperatorRuntimeContext
+from headrace.operators.timed_operator import TimedOperator
+from headrace.operators.user_code import close_function, open_function, user_error
+from headrace.operators.windowing.contents import contents_descriptor, window_call
+from headrace.operators.windowing.contexts import (
+    AssignerContext,
+    WindowFunctionContext,
+    WindowTriggerContext,
+)
+from headrace.operators.windowing.merging import MergingWindows
+from headrace.state.backend import NO_KEY
+
+_WHOLE_STREAM = 0
+"""The key of windows over a stream without keys."""
+
+
+class WindowOperator(TimedOperator, OneInputOperator):
+    """Groups records by key and window, and hands groups to the function when the trigger says so.
+
+    Contents, trigger state and the function's state are kept per (key, window) until the window's cleanup time.
+    """
+
+    _merging: MergingWindows | None = None
+    _is_function_open = False
+
+    def __init__(self, spec: WindowSpec) -> None:
+        self._spec = spec
+        self._assigner: WindowAssigner[Any, Any] = spec.assigner
+        self._trigger: Trigger[Any, Any] = spec.trigger or spec.assigner.get_default_trigger(None)
+        self._is_event_time = self._assigner.is_event_time()
+        self._lateness_ms = spec.allowed_lateness_ms
+        self._late_tag_id = spec.late_tag_id
+        self._call = window_call(spec)
+        self._clears = isinstance(
+            spec.window_function, ProcessWindowFunction | ProcessAllWindowFunction
+        )
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        backend = self._backend
+        self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
+        self._contents_descriptor = contents_descriptor(self._spec)
+        self._contents: Any = backend.get_state(self._contents_descriptor, backend.window_scope)
+        assigner = self._assigner
+        is_merging = isinstance(assigner, MergingWindowAssigner)
+        if isinstance(assigner, MergingWindowAssigner):
+            pickled = PickledBytesTypeInfo()
+            descriptor = MapStateDescriptor("merging-window-set", pickled, pickled)
+            mapping: Any = backend.get_state(descriptor, backend.key_scope)
+            self._merging = MergingWindows(assigner, mapping)
+        runtime_context = OperatorRuntimeContext(context, backend)
+        self._assigner_context = AssignerContext(self._timers, runtime_context)
+        self._trigger_context = WindowTriggerContext(backend, self._timers, context.metrics)
+        self._function_context = WindowFunctionContext(backend, self._timers, is_merging)
+        self._is_function_open = True
+        for function in self._spec.user_functions():
+            open_function(function, runtime_context, context.operator_name)
+
+    def close(self) -> None:
+        if self._is_function_open:
+            self._is_function_open = False
+            for function in self._spec.user_functions():
+                close_function(function, self.context.operator_name)
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        keys = batch.keys() if self._spec.is_keyed else [_WHOLE_STREAM] * batch.num_rows
+        process = self._process_record if self._merging is None else self._process_merging
+        scope = self._scope
+        try:
+            for key, value, timestamp in zip(keys, batch.rows(), timestamps_of(batch), strict=True):
+                scope.entry = key
+                process(value, timestamp)
+        except Exception as error:
+            raise user_error(error, self.context.operator_name) from error
+        scope.entry = NO_KEY
+        self._collector.flush(output)
+
+    def _process_record(self, value: Any, timestamp: int) -> None:
+        is_skipped = True
+        for window in self._assigner.assign_windows(value, timestamp, self._assigner_context):
+            if not self._is_late(window):
+                is_skipped = False
+                self._add(value, timestamp, window, window)
+        if is_skipped:
+            self._skip(value, timestamp)
+
+    def _process_merging(self, value: Any, timestamp: int) -> None:
+        assert self._merging is not None
+        is_skipped = True
+        for assigned in self._assigner.assign_windows(value, timestamp, self._assigner_context):
+            window = self._merging.add(assigned, self._on_merge)
+            if self._is_late(window):
+                self._merging.retire(window)
+                continue
+            is_skipped = False
+            state_window = self._merging.state_window(window)
+            assert state_window is not None
+            self._add(value, timestamp, window, state_window)
+        if is_skipped:
+            self._skip(value, timestamp)
+
+    def _add(self, value: Any, timestamp: int, window: Window, state_window: Window) -> None:
+        self._backend.set_current_namespace(state_window)
+        self._contents.add(value)
+        trigger_context = self._trigger_context
+        trigger_context.window = window
+        result = self._trigger.on_element(value, timestamp, window, trigger_context)
+        if result is not TriggerResult.CONTINUE:
+            self._obey(result, window, state_window)
+        self._register_cleanup(window)
+
+    def _skip(self, value: Any, timestamp: int) -> None:
+        """Note a record that no window took, if it is late; between sliding windows it may just belong nowhere."""
+        if (
+            not self._is_event_time
+            or timestamp + self._lateness_ms > self._timers.current_watermark_ms
+        ):
+            return
+        if self._late_tag_id is None:
+            self._late_count.inc()
+        else:
+            self._collector.add_side(self._late_tag_id, value, timestamp)
+
+    def _on_merge(
+        self,
+        window: Window,
+        merged: Collection[Window],
+        state_window: Window,
+        sources: Sequence[Window],
+    ) -> None:
+        assert not self._is_late(window), (
+            "a live window ends after the watermark, so does what it grows into"
+        )
+        context = self._trigger_context
+        context.window, context.merged = window, merged
+        self._trigger.on_merge(window, context)
+        for old in merged:
+            context.window = old
+            self._trigger.clear(old, context)
+            self._delete_cleanup(old)
+        self._backend.merge_namespaces(self._contents_descriptor, state_window, sources)
+
+    def _on_event_time(self, time_ms: int, key: Any, namespace: Any) -> None:
+        self._on_timer(time_ms, namespace, is_event_time=True)
+
+    def _on_processing_time(self, time_ms: int, key: Any, namespace: Any) -> None:
+        self._on_timer(time_ms, namespace, is_event_time=False)
+
+    def _on_timer(self, time_ms: int, window: Window, *, is_event_time: bool) -> None:
+        state_window: Window | None = window
+        if self._merging is not None:
+            state_window = self._merging.state_window(window)
+            if state_window is None:
+                return  # the window became part of another one
+        context = self._trigger_context
+        context.window = window
+        ask = self._trigger.on_event_time if is_event_time else self._trigger.on_processing_time
+        result = ask(time_ms, window, context)
+        if result is not TriggerResult.CONTINUE:
+            self._obey(result, window, state_window)
+        if is_event_time == self._is_event_time and time_ms == self._cleanup_time_ms(window):
+            self._clear(window, state_window)
+        self._flush_if_full()
+
+    def _obey(self, result: TriggerResult, window: Window, state_window: Window) -> None:
+        self._backend.set_current_namespace(state_window)
+        if result.is_fire():
+            contents = self._contents.get()
+            if contents is not None:
+                self._emit(window, contents)
+        if result.is_purge():
+            self._backend.set_current_namespace(state_window)
+            self._contents.clear()
+
+    def _emit(self, window: Window, contents: Any) -> None:
+        elements = contents if self._spec.incremental is None else [contents]
+        self._function_context.current_window = window
+        self._backend.set_current_namespace(window)
+        results = self._call(self._scope.entry, window, elements, self._function_context)
+        self._collector.add(results, window.max_timestamp())
+
+    def _clear(self, window: Window, state_window: Window) -> None:
+        """Drop all that is kept for a window whose time has come."""
+        self._backend.set_current_namespace(state_window)
+        self._contents.clear()
+        self._trigger.clear(window, self._trigger_context)
+        if self._clears:
+            self._function_context.current_window = window
+            self._backend.set_current_namespace(window)
+            self._spec.window_function.clear(self._function_context)
+        if self._merging is not None:
+            self._merging.retire(window)
+
+    def _is_late(self, window: Window) -> bool:
+        return (
+            self._is_event_time
+            and self._cleanup_time_ms(window) <= self._timers.current_watermark_ms
+        )
+
+    def _cleanup_time_ms(self, window: Window) -> int:
+        lateness_ms = self._lateness_ms if self._is_event_time else 0
+        return min(window.max_timestamp() + lateness_ms, MAX_WATERMARK)
+
+    def _register_cleanup(self, window: Window) -> None:
+        cleanup_time_ms = self._cleanup_time_ms(window)
+        if cleanup_time_ms < MAX_WATERMARK:
+            self._timers.register(self._time_domain, cleanup_time_ms, window)
+
+    def _delete_cleanup(self, window: Window) -> None:
+        self._timers.delete(self._time_domain, self._cleanup_time_ms(window), window)
+
+    @property
+    def _time_domain(self) -> TimeDomain:
+        return TimeDomain.EVENT_TIME if self._is_event_time else TimeDomain.PROCESSING_TIME
