@@ -1,21 +1,17 @@
 """StreamExecutionEnvironment: where a program begins. It makes streams, keeps settings and runs the job."""
 
-import os
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any
 
-from headrace.api import python_dependencies
-from headrace.api.checkpoint_config import SAVEPOINT_DIRECTORY, CheckpointConfig, CheckpointingMode
+from headrace.api.call_site import call_site
 from headrace.api.collected_records import CloseableIterator
 from headrace.api.data_stream import DataStream
 from headrace.api.dataframe_bridges import dataframe_source
-from headrace.api.execution_config import ExecutionConfig
-from headrace.api.executors import active_executor, default_settings, executor_for
+from headrace.api.environment_settings import EnvironmentSettings
+from headrace.api.executors import executor_for
 from headrace.api.function_checks import check_name, resolve_type
 from headrace.api.job_client import JobClient
 from headrace.api.job_execution_result import JobExecutionResult
-from headrace.api.program_settings import ProgramSettings, configuration_values
 from headrace.api.stream_graph_generator import GraphDefaults, generate_stream_graph
 from headrace.api.transformations import (
     OperatorTransformation,
@@ -34,21 +30,14 @@ from headrace.functions.collection_source import CollectionSource
 from headrace.functions.source import Boundedness, Source
 from headrace.functions.specs import CollectSinkSpec, SourceSpec
 from headrace.functions.watermarks import WatermarkStrategy
-from headrace.graph.chaining import CHAIN_DIFFERENT_MAX_PARALLELISM, OPERATOR_CHAINING
 from headrace.graph.job_graph_generator import (
-    RUNTIME_MODE,
-    RuntimeExecutionMode,
     check_program,
     check_stream_graph,
     generate_job_graph,
 )
 from headrace.graph.operator_ids import operator_ids
 from headrace.graph.pipeline_options import (
-    BUFFER_TIMEOUT,
-    BUFFER_TIMEOUT_ENABLED,
     DEFAULT_JOB_NAME,
-    MAX_PARALLELISM,
-    PARALLELISM,
     PIPELINE_NAME,
 )
 from headrace.graph.plan_json import plan_json
@@ -57,7 +46,7 @@ from headrace.graph.stream_graph import NodeRole, StreamGraph
 _CANCEL_TIMEOUT_S = 10.0
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(EnvironmentSettings):
     """Makes streams and runs them as one job.
 
     Example:
@@ -68,11 +57,8 @@ class StreamExecutionEnvironment:
         JobGraph 'Flink Streaming Job': 2 vertices, 1 edge
     """
 
-    _default_local_parallelism: ClassVar[int | None] = None
-
     def __init__(self, configuration: object = None) -> None:
-        given = {} if configuration is None else configuration_values(configuration)
-        self._settings = ProgramSettings(given, command_line=default_settings())
+        super().__init__(configuration)
         self._operators: list[OperatorTransformation] = []
         self._last_id = 0
 
@@ -80,137 +66,6 @@ class StreamExecutionEnvironment:
     def get_execution_environment(configuration: object = None) -> "StreamExecutionEnvironment":
         """Make an environment; a Configuration (or a mapping) gives settings, the command line's win."""
         return StreamExecutionEnvironment(configuration)
-
-    # -- settings
-
-    def get_config(self) -> ExecutionConfig:
-        """Return a live view of the execution settings."""
-        return ExecutionConfig(self._settings)
-
-    def get_checkpoint_config(self) -> CheckpointConfig:
-        """Return a live view of the checkpoint settings."""
-        return CheckpointConfig(self._settings)
-
-    def configure(self, configuration: object) -> None:
-        """Take over the settings of a Configuration or a mapping."""
-        self._settings.merge(configuration_values(configuration))
-
-    def set_parallelism(self, parallelism: int) -> "StreamExecutionEnvironment":
-        """Set the parallelism of operators that are made from now on and set none themselves."""
-        self.get_config().set_parallelism(parallelism)
-        return self
-
-    def get_parallelism(self) -> int:
-        """That value, or what the executor offers where none was set."""
-        return self._parallelism_set() or self._default_parallelism()
-
-    def set_max_parallelism(self, max_parallelism: int) -> "StreamExecutionEnvironment":
-        """Set the number of key groups, 1..32768: the upper bound for rescaling."""
-        self.get_config().set_max_parallelism(max_parallelism)
-        return self
-
-    def get_max_parallelism(self) -> int:
-        """-1 where it is derived from the parallelism."""
-        return self._settings.get(MAX_PARALLELISM)
-
-    def set_runtime_mode(
-        self, execution_mode: RuntimeExecutionMode
-    ) -> "StreamExecutionEnvironment":
-        """Choose STREAMING, BATCH or AUTOMATIC."""
-        self._settings.set(RUNTIME_MODE, execution_mode.name)
-        return self
-
-    def set_buffer_timeout(self, timeout_millis: int) -> "StreamExecutionEnvironment":
-        """Bound the wait before partly filled buffers are sent; 0: after every record, -1: only full ones."""
-        if timeout_millis < -1:
-            raise ValueError(
-                f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
-            )
-        self._settings.set(BUFFER_TIMEOUT, timedelta(milliseconds=timeout_millis))
-        return self
-
-    def get_buffer_timeout(self) -> int:
-        """Milliseconds; -1 where only full buffers are sent."""
-        if not self._settings.get(BUFFER_TIMEOUT_ENABLED):
-            return -1
-        return self._settings.get(BUFFER_TIMEOUT) // timedelta(milliseconds=1)
-
-    def disable_operator_chaining(self) -> "StreamExecutionEnvironment":
-        """Make every operator a vertex of its own."""
-        self._settings.set(OPERATOR_CHAINING, False)
-        return self
-
-    def is_chaining_enabled(self) -> bool:
-        return self._settings.get(OPERATOR_CHAINING)
-
-    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
-        return self._settings.get(CHAIN_DIFFERENT_MAX_PARALLELISM)
-
-    def enable_checkpointing(
-        self, interval: int, mode: CheckpointingMode | None = None
-    ) -> "StreamExecutionEnvironment":
-        """Keep the settings; a job that asks for checkpoints is refused, because they are not there yet."""
-        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
-        config.set_checkpointing_mode(mode or CheckpointingMode.EXACTLY_ONCE)
-        return self
-
-    def get_checkpoint_interval(self) -> int:
-        """Milliseconds, -1 where checkpointing is off."""
-        return self.get_checkpoint_config().get_checkpoint_interval()
-
-    def get_checkpointing_mode(self) -> CheckpointingMode:
-        """AT_LEAST_ONCE while checkpointing is off, as in Flink."""
-        config = self.get_checkpoint_config()
-        if not config.is_checkpointing_enabled():
-            return CheckpointingMode.AT_LEAST_ONCE
-        return config.get_checkpointing_mode()
-
-    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """Newer name of `get_checkpointing_mode`."""
-        return self.get_checkpointing_mode()
-
-    def is_unaligned_checkpoints_enabled(self) -> bool:
-        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
-
-    def is_force_unaligned_checkpoints(self) -> bool:
-        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
-
-    def set_default_savepoint_directory(self, directory: str) -> "StreamExecutionEnvironment":
-        self._settings.set(SAVEPOINT_DIRECTORY, directory)
-        return self
-
-    def get_default_savepoint_directory(self) -> str | None:
-        return self._settings.get(SAVEPOINT_DIRECTORY) or None
-
-    def get_default_local_parallelism(self) -> int:
-        """The machine's CPU count until set."""
-        return StreamExecutionEnvironment._default_local_parallelism or os.cpu_count() or 1
-
-    def set_default_local_parallelism(self, parallelism: int) -> None:
-        """For environments that no executor has told its number of slots."""
-        StreamExecutionEnvironment._default_local_parallelism = parallelism
-
-    def add_python_file(self, file_path: str) -> None:
-        """Put a module, a package folder or an archive on the import path here and on the workers."""
-        python_dependencies.add_python_file(self._settings, file_path)
-
-    def set_python_requirements(
-        self, requirements_file_path: str, requirements_cache_dir: str | None = None
-    ) -> None:
-        """Name a requirements file for the workers, with a folder of packages for installing offline."""
-        python_dependencies.set_python_requirements(
-            self._settings, requirements_file_path, requirements_cache_dir
-        )
-
-    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Add an archive that is unpacked into the workers' working folder."""
-        python_dependencies.add_python_archive(self._settings, archive_path, target_dir)
-
-    def set_python_executable(self, python_exec: str) -> None:
-        """Choose the workers' interpreter."""
-        from headrace.graph.pipeline_options import PYTHON_EXECUTABLE
-
-        self._settings.set(PYTHON_EXECUTABLE, python_exec)
 
     # -- sources
 
@@ -367,6 +222,7 @@ class StreamExecutionEnvironment:
             parallelism=(None if like is not None else self._parallelism_set())
             if is_parallel
             else 1,
+            location=call_site(),
             **properties,
         )
         if inputs:
@@ -399,19 +255,6 @@ class StreamExecutionEnvironment:
                 "run this job without them"
             )
         return self._settings.to_settings()
-
-    def _parallelism_set(self) -> int | None:
-        parallelism = self._settings.get(PARALLELISM)
-        return parallelism if parallelism > 0 else None
-
-    def _default_parallelism(self) -> int:
-        parallelism = self._parallelism_set()
-        if parallelism is not None:
-            return parallelism
-        executor = active_executor()
-        if executor is not None:
-            return executor.default_parallelism()
-        return self.get_default_local_parallelism()
 
     def _cancel(self, client: JobClient) -> None:
         """Cancel after Ctrl-C and wait a bounded time, so that nothing is left running."""

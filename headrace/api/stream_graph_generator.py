@@ -104,6 +104,7 @@ def _node(
         description=operator.description,
         is_function=operator.is_function,
         is_bounded=operator.is_bounded,
+        location=operator.location,
     )
 
 

@@ -21,6 +21,7 @@ class OperatorTransformation:
     `parallelism` None takes that of `parallelism_like`, if set, and otherwise the default, when the graph is made. An
     operator that is not `is_parallel` has parallelism 1 for good.
     `slot_sharing_group` and `buffer_timeout_ms` None are inherited from the inputs and from the environment.
+    `location` is the user's file and line that made it.
     """
 
     transformation_id: int
@@ -41,6 +42,7 @@ class OperatorTransformation:
     uid_hash: str | None = None
     description: str = ""
     buffer_timeout_ms: int | None = None
+    location: str = ""
     side_outputs: dict[str, BatchType] = field(default_factory=dict[str, BatchType])
 
     def set_parallelism(self, parallelism: int) -> None:

@@ -3,8 +3,15 @@
 Re-exports of `api`, `functions`, `core` and `connectors`; no code of its own.
 """
 
+from headrace.common.completable_future import CompletableFuture
 from headrace.common.config_options import ConfigOption, ConfigOptions
 from headrace.common.configuration import Configuration
+from headrace.common.execution_config import ExecutionConfig
+from headrace.common.job_client import JobClient
+from headrace.common.job_execution_result import JobExecutionResult
+from headrace.common.job_id import JobID
+from headrace.common.job_status import JobStatus
+from headrace.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from headrace.common.serialization import (
     ByteArraySchema,
     DeserializationSchema,
@@ -19,6 +26,14 @@ from headrace.common.types import Row, RowKind
 from headrace.common.watermark_strategy import WatermarkStrategy
 
 __all__ = [
+    "CompletableFuture",
+    "ExecutionConfig",
+    "JobClient",
+    "JobExecutionResult",
+    "JobID",
+    "JobStatus",
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
     "Configuration",
     "ConfigOption",
     "ConfigOptions",

@@ -2,3 +2,93 @@
 
 Re-exports of `api`, `functions`, `core` and `connectors`; no code of its own.
 """
+
+from headrace.api.checkpoint_config import (
+    CheckpointConfig,
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+)
+from headrace.api.collected_records import CloseableIterator
+from headrace.api.connected_streams import ConnectedStreams
+from headrace.api.data_stream import DataStream
+from headrace.api.data_stream_sink import DataStreamSink
+from headrace.api.environment import StreamExecutionEnvironment
+from headrace.api.execution_mode import RuntimeExecutionMode
+from headrace.api.keyed_stream import KeyedStream
+from headrace.api.memory_size import MemorySize
+from headrace.api.windowed_stream import AllWindowedStream, WindowedStream
+from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
+from headrace.functions.process import (
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    OutputTag,
+    ProcessFunction,
+    TimeDomain,
+    TimerService,
+)
+from headrace.functions.record import (
+    AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ReduceFunction,
+)
+from headrace.functions.runtime_context import RuntimeContext
+from headrace.functions.triggers import Trigger, TriggerResult
+from headrace.functions.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from headrace.functions.windows import CountWindow, GlobalWindow, TimeWindow, Window
+
+__all__ = [
+    "CheckpointConfig",
+    "CheckpointingMode",
+    "ExternalizedCheckpointRetention",
+    "CloseableIterator",
+    "ConnectedStreams",
+    "DataStream",
+    "DataStreamSink",
+    "StreamExecutionEnvironment",
+    "RuntimeExecutionMode",
+    "KeyedStream",
+    "MemorySize",
+    "WindowedStream",
+    "AllWindowedStream",
+    "WindowAssigner",
+    "MergingWindowAssigner",
+    "ProcessFunction",
+    "KeyedProcessFunction",
+    "CoProcessFunction",
+    "KeyedCoProcessFunction",
+    "OutputTag",
+    "TimeDomain",
+    "TimerService",
+    "MapFunction",
+    "CoMapFunction",
+    "FlatMapFunction",
+    "CoFlatMapFunction",
+    "ReduceFunction",
+    "FilterFunction",
+    "AggregateFunction",
+    "KeySelector",
+    "Partitioner",
+    "RuntimeContext",
+    "Trigger",
+    "TriggerResult",
+    "WindowFunction",
+    "AllWindowFunction",
+    "ProcessWindowFunction",
+    "ProcessAllWindowFunction",
+    "Window",
+    "TimeWindow",
+    "CountWindow",
+    "GlobalWindow",
+]

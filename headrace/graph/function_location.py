@@ -2,11 +2,16 @@
 
 import functools
 import inspect
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FunctionType, MethodType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import cloudpickle
+
+_OWN_PACKAGE: Final = str(Path(__file__).resolve().parents[1]) + "/"
+_STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib") + "/"
 
 
 def pickling_failure(value: object) -> Exception | None:
@@ -34,6 +39,28 @@ def location_of(function: object) -> str:
         return f"{code.co_filename}, line {code.co_firstlineno}"
     user_class = code_holder if inspect.isclass(code_holder) else type(code_holder)
     return _class_location(user_class)
+
+
+def user_location_of(functions: Sequence[object], call_site: str) -> str:
+    """Return where the first function that the user wrote is defined; `call_site` where there is none.
+
+    Functions of libraries, such as `len` or a connector's source, say nothing about the program.
+    """
+    for function in functions:
+        location = location_of(function)
+        file, _, line = location.rpartition(", line ")
+        if file and line.isdigit() and not _is_library(file):
+            return location
+    return call_site
+
+
+def _is_library(file: str) -> bool:
+    name = file.replace("\\", "/")
+    return (
+        name.startswith(_OWN_PACKAGE)
+        or name.startswith(_STANDARD_LIBRARY)
+        or "/site-packages/" in name
+    )
 
 
 def _underlying(function: object) -> object:

@@ -7,7 +7,7 @@ Source: Flink StreamingJobGraphGenerator.
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import cloudpickle
 
@@ -17,7 +17,11 @@ from headrace.core.ids import IntermediateDataSetId, JobId, JobVertexId, Operato
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.chaining import ChainingRules, is_chainable
-from headrace.graph.function_location import culprit_of, location_of, pickling_failure
+from headrace.graph.function_location import (
+    culprit_of,
+    pickling_failure,
+    user_location_of,
+)
 from headrace.graph.job_graph import (
     ChainEdge,
     ChainedOperator,
@@ -201,12 +205,13 @@ def _chained_operator(node: StreamNode, ids: dict[int, OperatorId]) -> ChainedOp
         operator_id=ids[node.node_id],
         name=node.display_name,
         kind=node.spec.kind,
-        payload=_pickle(node.spec, node.display_name, node.spec.user_functions()),
-        types_payload=_pickle(node.types, node.display_name, ()),
+        payload=_pickle(node.spec, node, node.display_name, node.spec.user_functions()),
+        types_payload=_pickle(node.types, node, node.display_name, ()),
         uid=node.uid,
         description=node.description,
         coordinator=coordinator,
         coordinator_payload=coordinator_payload,
+        location=user_location_of(node.spec.user_functions(), node.location),
     )
 
 
@@ -253,27 +258,30 @@ def _data_set_id(
 def _partitioner_spec(graph: StreamGraph, edge: StreamEdge) -> PartitionerSpec:
     if edge.partitioning.custom is None:
         return PartitionerSpec(edge.partitioning.kind)
-    name = graph.node(edge.source_id).display_name
-    custom = edge.partitioning.custom
-    payload = _pickle(custom, f"{name} (partition_custom)", custom)
+    node, custom = graph.node(edge.source_id), edge.partitioning.custom
+    payload = _pickle(custom, node, f"{node.display_name} (partition_custom)", custom)
     return PartitionerSpec(edge.partitioning.kind, payload)
 
 
-def _pickle(value: object, operator_name: str, functions: Sequence[Any]) -> bytes:
+def _pickle(
+    value: object, node: StreamNode, operator_name: str, functions: Sequence[object]
+) -> bytes:
     try:
         payload: bytes = cloudpickle.dumps(value)
     except Exception as error:  # pickling runs user code: __reduce__, __getstate__
-        raise _not_picklable(error, operator_name, functions) from error
+        call_site = node.location or "unknown location"
+        raise _not_picklable(error, operator_name, functions, call_site) from error
     return payload
 
 
 def _not_picklable(
-    error: Exception, operator_name: str, functions: Sequence[Any]
+    error: Exception, operator_name: str, functions: Sequence[object], call_site: str
 ) -> FunctionNotPicklableError:
     for function in functions:
         failure = pickling_failure(function)
         if failure is not None:
             culprit = culprit_of(function)
             reason = f"{failure} (captured {culprit})" if culprit else str(failure)
-            return FunctionNotPicklableError(operator_name, location_of(function), reason)
-    return FunctionNotPicklableError(operator_name, "unknown location", str(error))
+            location = user_location_of([function], call_site)
+            return FunctionNotPicklableError(operator_name, location, reason)
+    return FunctionNotPicklableError(operator_name, call_site, str(error))

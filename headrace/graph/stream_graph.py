@@ -48,8 +48,8 @@ class StreamNode:
     """One operator as the program described it.
 
     `max_parallelism` is None until the job graph decides. `is_function` marks operators around user functions that
-    plans may show merged with their neighbours. `is_bounded` says whether a source ends; others take it from their
-    inputs.
+    plans may show merged with their neighbours. `is_bounded` is False for a source without an end. `location` is the
+    user's file and line where the operator was made.
     """
 
     node_id: int
@@ -66,6 +66,7 @@ class StreamNode:
     description: str = ""
     is_function: bool = False
     is_bounded: bool = True
+    location: str = ""
 
     @property
     def display_name(self) -> str:

@@ -1,0 +1,166 @@
+"""EnvironmentSettings: what a program may set on its environment, kept as options."""
+
+import os
+from datetime import timedelta
+from typing import ClassVar, Self
+
+from headrace.api import python_dependencies
+from headrace.api.checkpoint_config import SAVEPOINT_DIRECTORY, CheckpointConfig, CheckpointingMode
+from headrace.api.execution_config import ExecutionConfig
+from headrace.api.executors import active_executor, default_settings
+from headrace.api.program_settings import ProgramSettings, configuration_values
+from headrace.graph.chaining import CHAIN_DIFFERENT_MAX_PARALLELISM, OPERATOR_CHAINING
+from headrace.graph.job_graph_generator import RUNTIME_MODE, RuntimeExecutionMode
+from headrace.graph.pipeline_options import (
+    BUFFER_TIMEOUT,
+    BUFFER_TIMEOUT_ENABLED,
+    MAX_PARALLELISM,
+    PARALLELISM,
+    PYTHON_EXECUTABLE,
+)
+
+
+class EnvironmentSettings:
+    """The settings half of StreamExecutionEnvironment. Setters return the environment."""
+
+    _default_local_parallelism: ClassVar[int | None] = None
+
+    def __init__(self, configuration: object = None) -> None:
+        given = {} if configuration is None else configuration_values(configuration)
+        self._settings = ProgramSettings(given, command_line=default_settings())
+
+    def get_config(self) -> ExecutionConfig:
+        """Return a live view of the execution settings."""
+        return ExecutionConfig(self._settings)
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """Return a live view of the checkpoint settings."""
+        return CheckpointConfig(self._settings)
+
+    def configure(self, configuration: object) -> None:
+        """Take over the settings of a Configuration or a mapping."""
+        self._settings.merge(configuration_values(configuration))
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Set the parallelism of operators that are made from now on and set none themselves."""
+        self.get_config().set_parallelism(parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        """That value, or what the executor offers where none was set."""
+        return self._default_parallelism()
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Set the number of key groups, 1..32768: the upper bound for rescaling."""
+        self.get_config().set_max_parallelism(max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """-1 where it is derived from the parallelism."""
+        return self._settings.get(MAX_PARALLELISM)
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
+        """Choose STREAMING, BATCH or AUTOMATIC."""
+        self._settings.set(RUNTIME_MODE, execution_mode.name)
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Bound the wait before partly filled buffers are sent; 0: after every record, -1: only full ones."""
+        if timeout_millis < -1:
+            raise ValueError(
+                f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
+            )
+        self._settings.set(BUFFER_TIMEOUT, timedelta(milliseconds=timeout_millis))
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        """Milliseconds; -1 where only full buffers are sent."""
+        if not self._settings.get(BUFFER_TIMEOUT_ENABLED):
+            return -1
+        return self._settings.get(BUFFER_TIMEOUT) // timedelta(milliseconds=1)
+
+    def disable_operator_chaining(self) -> Self:
+        """Make every operator a vertex of its own."""
+        self._settings.set(OPERATOR_CHAINING, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        return self._settings.get(OPERATOR_CHAINING)
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        return self._settings.get(CHAIN_DIFFERENT_MAX_PARALLELISM)
+
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> Self:
+        """Keep the settings; a job that asks for checkpoints is refused, because they are not there yet."""
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
+        config.set_checkpointing_mode(mode or CheckpointingMode.EXACTLY_ONCE)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """Milliseconds, -1 where checkpointing is off."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """AT_LEAST_ONCE while checkpointing is off, as in Flink."""
+        config = self.get_checkpoint_config()
+        if not config.is_checkpointing_enabled():
+            return CheckpointingMode.AT_LEAST_ONCE
+        return config.get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Newer name of `get_checkpointing_mode`."""
+        return self.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def set_default_savepoint_directory(self, directory: str) -> Self:
+        self._settings.set(SAVEPOINT_DIRECTORY, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        return self._settings.get(SAVEPOINT_DIRECTORY) or None
+
+    def get_default_local_parallelism(self) -> int:
+        """The machine's CPU count until set."""
+        return EnvironmentSettings._default_local_parallelism or os.cpu_count() or 1
+
+    def set_default_local_parallelism(self, parallelism: int) -> None:
+        """For environments that no executor has told its number of slots."""
+        EnvironmentSettings._default_local_parallelism = parallelism
+
+    def add_python_file(self, file_path: str) -> None:
+        """Put a module, a package folder or an archive on the import path here and on the workers."""
+        python_dependencies.add_python_file(self._settings, file_path)
+
+    def set_python_requirements(
+        self, requirements_file_path: str, requirements_cache_dir: str | None = None
+    ) -> None:
+        """Name a requirements file for the workers, with a folder of packages for installing offline."""
+        python_dependencies.set_python_requirements(
+            self._settings, requirements_file_path, requirements_cache_dir
+        )
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Add an archive that is unpacked into the workers' working folder."""
+        python_dependencies.add_python_archive(self._settings, archive_path, target_dir)
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Choose the workers' interpreter."""
+        self._settings.set(PYTHON_EXECUTABLE, python_exec)
+
+    def _parallelism_set(self) -> int | None:
+        parallelism = self._settings.get(PARALLELISM)
+        return parallelism if parallelism > 0 else None
+
+    def _default_parallelism(self) -> int:
+        parallelism = self._parallelism_set()
+        if parallelism is not None:
+            return parallelism
+        executor = active_executor()
+        if executor is not None:
+            return executor.default_parallelism()
+        return self.get_default_local_parallelism()

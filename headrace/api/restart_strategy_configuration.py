@@ -1,0 +1,87 @@
+"""Restart strategies as values: kept for programs that name them; the option `restart-strategy.type` decides."""
+
+from dataclasses import dataclass
+
+
+class RestartStrategyConfiguration:
+    """Base: what should happen after a failure."""
+
+    def get_description(self) -> str:
+        """Say it in words."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """The first failure ends the job."""
+
+    def get_description(self) -> str:
+        return "Restart deactivated."
+
+
+@dataclass(frozen=True)
+class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """What the cluster is set to."""
+
+    def get_description(self) -> str:
+        return "Cluster level default restart strategy"
+
+
+@dataclass(frozen=True)
+class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """So many attempts, `delay_between_attempts` ms apart."""
+
+    restart_attempts: int
+    delay_between_attempts: int
+
+    def get_description(self) -> str:
+        return (
+            f"Restart with fixed delay ({self.delay_between_attempts} ms). "
+            f"#{self.restart_attempts} restart attempts."
+        )
+
+
+@dataclass(frozen=True)
+class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
+    """At most `failure_rate` failures within `failure_interval` ms, `delay_interval` ms apart."""
+
+    failure_rate: int
+    failure_interval: int
+    delay_interval: int
+
+    def get_description(self) -> str:
+        return (
+            f"Failure rate restart with maximum of {self.failure_rate} failures within interval "
+            f"{self.failure_interval} ms and fixed delay {self.delay_interval} ms."
+        )
+
+
+class RestartStrategies:
+    """Makes them.
+
+    Example:
+        >>> RestartStrategies.fixed_delay_restart(3, 1000).get_description()
+        'Restart with fixed delay (1000 ms). #3 restart attempts.'
+    """
+
+    @staticmethod
+    def no_restart() -> NoRestartStrategyConfiguration:
+        return NoRestartStrategyConfiguration()
+
+    @staticmethod
+    def fall_back_restart() -> FallbackRestartStrategyConfiguration:
+        return FallbackRestartStrategyConfiguration()
+
+    @staticmethod
+    def fixed_delay_restart(
+        restart_attempts: int, delay_between_attempts: int
+    ) -> FixedDelayRestartStrategyConfiguration:
+        return FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
+
+    @staticmethod
+    def failure_rate_restart(
+        failure_rate: int, failure_interval: int, delay_interval: int
+    ) -> FailureRateRestartStrategyConfiguration:
+        return FailureRateRestartStrategyConfiguration(
+            failure_rate, failure_interval, delay_interval
+        )

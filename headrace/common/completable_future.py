@@ -1,0 +1,7 @@
+"""PyFlink's `common.completable_future`: re-exports."""
+
+from headrace.api.completable_future import CompletableFuture
+
+__all__ = [
+    "CompletableFuture",
+]

@@ -1,0 +1,7 @@
+"""PyFlink's `common.execution_config`: re-exports."""
+
+from headrace.api.execution_config import ExecutionConfig
+
+__all__ = [
+    "ExecutionConfig",
+]

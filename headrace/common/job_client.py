@@ -1,0 +1,7 @@
+"""PyFlink's `common.job_client`: re-exports."""
+
+from headrace.api.job_client import JobClient
+
+__all__ = [
+    "JobClient",
+]

@@ -1,0 +1,19 @@
+"""PyFlink's `common.restart_strategy`: re-exports."""
+
+from headrace.api.restart_strategy_configuration import (
+    FailureRateRestartStrategyConfiguration,
+    FallbackRestartStrategyConfiguration,
+    FixedDelayRestartStrategyConfiguration,
+    NoRestartStrategyConfiguration,
+    RestartStrategies,
+    RestartStrategyConfiguration,
+)
+
+__all__ = [
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
+    "NoRestartStrategyConfiguration",
+    "FallbackRestartStrategyConfiguration",
+    "FixedDelayRestartStrategyConfiguration",
+    "FailureRateRestartStrategyConfiguration",
+]

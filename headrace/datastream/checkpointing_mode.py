@@ -1,0 +1,7 @@
+"""PyFlink's `datastream.checkpointing_mode`: re-exports."""
+
+from headrace.api.checkpoint_config import CheckpointingMode
+
+__all__ = [
+    "CheckpointingMode",
+]

@@ -1,0 +1,10 @@
+"""PyFlink's `datastream.connectors.base`: re-exports."""
+
+from headrace.functions.sink import DeliveryGuarantee, Sink
+from headrace.functions.source import Source
+
+__all__ = [
+    "Sink",
+    "DeliveryGuarantee",
+    "Source",
+]

@@ -1,0 +1,15 @@
+"""PyFlink's `datastream.connectors.file_system`: re-exports."""
+
+from headrace.connectors.files.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
+from headrace.connectors.files.sink import FileSink
+from headrace.connectors.files.source import FileSource, FileSourceBuilder, StreamFormat
+
+__all__ = [
+    "BucketAssigner",
+    "RollingPolicy",
+    "OutputFileConfig",
+    "FileSink",
+    "FileSource",
+    "FileSourceBuilder",
+    "StreamFormat",
+]

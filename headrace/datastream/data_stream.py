@@ -1,0 +1,18 @@
+"""PyFlink's `datastream.data_stream`: re-exports."""
+
+from headrace.api.collected_records import CloseableIterator
+from headrace.api.connected_streams import ConnectedStreams
+from headrace.api.data_stream import DataStream
+from headrace.api.data_stream_sink import DataStreamSink
+from headrace.api.keyed_stream import KeyedStream
+from headrace.api.windowed_stream import AllWindowedStream, WindowedStream
+
+__all__ = [
+    "CloseableIterator",
+    "ConnectedStreams",
+    "DataStream",
+    "DataStreamSink",
+    "KeyedStream",
+    "WindowedStream",
+    "AllWindowedStream",
+]

@@ -1,0 +1,7 @@
+"""PyFlink's `datastream.externalized_checkpoint_retention`: re-exports."""
+
+from headrace.api.checkpoint_config import ExternalizedCheckpointRetention
+
+__all__ = [
+    "ExternalizedCheckpointRetention",
+]

@@ -1,0 +1,58 @@
+"""PyFlink's `datastream.functions`: re-exports."""
+
+from headrace.functions.process import (
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    TimerService,
+)
+from headrace.functions.record import (
+    AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeySelector,
+    MapFunction,
+    NullByteKeySelector,
+    Partitioner,
+    ReduceFunction,
+)
+from headrace.functions.runtime_context import KeyedStateStore, RuntimeContext
+from headrace.functions.window_functions import (
+    AllWindowFunction,
+    PassThroughAllWindowFunction,
+    PassThroughWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+
+__all__ = [
+    "ProcessFunction",
+    "KeyedProcessFunction",
+    "CoProcessFunction",
+    "KeyedCoProcessFunction",
+    "TimerService",
+    "Function",
+    "MapFunction",
+    "CoMapFunction",
+    "FlatMapFunction",
+    "CoFlatMapFunction",
+    "ReduceFunction",
+    "FilterFunction",
+    "AggregateFunction",
+    "KeySelector",
+    "NullByteKeySelector",
+    "Partitioner",
+    "RuntimeContext",
+    "KeyedStateStore",
+    "WindowFunction",
+    "AllWindowFunction",
+    "ProcessWindowFunction",
+    "ProcessAllWindowFunction",
+    "PassThroughWindowFunction",
+    "PassThroughAllWindowFunction",
+]
