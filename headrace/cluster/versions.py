@@ -7,7 +7,7 @@ import cloudpickle
 import msgspec
 import pyarrow as pa
 
-import headrace
+from headrace import __version__
 from headrace.core.errors import VersionMismatchError
 
 
@@ -15,7 +15,7 @@ def software_versions() -> dict[str, str]:
     """Versions of this process, by name; Python's with its micro number."""
     return {
         "python": platform.python_version(),
-        "headrace": headrace.__version__,
+        "headrace": __version__,
         "pyarrow": pa.__version__,
         "cloudpickle": cloudpickle.__version__,
         "msgspec": msgspec.__version__,
