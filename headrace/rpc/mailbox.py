@@ -95,5 +95,9 @@ class Mailbox:
                 return
             if self._unstarted_task_count and not self._queue[0].starts_task:
                 return  # task_begun continues
-            self._queue.popleft().run()
+            try:
+                self._queue.popleft().run()
+            except BaseException:
+                self._schedule_drain()  # a fatal error is the owner's affair; the rest of the mail is not lost
+                raise
         self._schedule_drain()

@@ -9,25 +9,25 @@ itself talks to others. TERMINATED answers every asker that it is gone and runs 
 import asyncio
 import concurrent.futures
 import enum
+import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
 from headrace.core.threads import spawn
-from headrace.rpc.contract import MethodContract, gateway_contract, is_gateway
 from headrace.rpc.errors import (
     EndpointNotStartedError,
     EndpointStartError,
-    GatewayDefinitionError,
     MailboxFullError,
     RecipientUnreachableError,
     UnknownMethodError,
 )
+from headrace.rpc.handlers import Handler, collect_handlers
 from headrace.rpc.invocation import Invocation
+from headrace.rpc.mail import ActionMail, CallMail, ControlMail, InvocationMail, MailTask
 from headrace.rpc.mailbox import Mailbox
 from headrace.rpc.main_thread import HandlerWatch
 from headrace.rpc.options import (
@@ -66,13 +66,6 @@ ENDPOINT_TRANSITIONS: Final[Mapping[EndpointState, frozenset[EndpointState]]] = 
 }
 
 
-@dataclass(frozen=True, eq=False)
-class _Handler:
-    contract: MethodContract
-    function: Callable[..., Any]
-    is_async: bool
-
-
 class EndpointServer:
     """Everything about one endpoint that is not its own logic. Lives on the loop of `service`."""
 
@@ -92,13 +85,22 @@ class EndpointServer:
         )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing: asyncio.Task[None] | None = None
-        self._handlers: dict[tuple[str, str], _Handler] = {}
-        self.gateways: frozenset[str] = self._collect_handlers()
+        self._handlers = collect_handlers(endpoint, endpoint.gateway_types)
+
+    @property
+    def gateways(self) -> frozenset[str]:
+        """Qualified names of the gateways it offers."""
+        return self._handlers.gateways
 
     @property
     def queue_length(self) -> int:
         """How many pieces of mail wait."""
         return len(self._mailbox)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether handlers and actions may run."""
+        return self.state not in (EndpointState.STOPPED, EndpointState.TERMINATED)
 
     @property
     def is_closing(self) -> bool:
@@ -125,13 +127,13 @@ class EndpointServer:
                 MailboxFullError(self.address, invocation.full_name, self._capacity), self.address
             )
             return
-        handler = self._handlers.get((invocation.gateway, invocation.method))
-        self._mailbox.put(_InvocationMail(self, invocation, handler))
+        handler = self._handlers.find(invocation.gateway, invocation.method)
+        self._mailbox.put(InvocationMail(self, invocation, handler))
 
-    def invoke(self, invocation: Invocation, handler: _Handler | None) -> None:
+    def invoke(self, invocation: Invocation, handler: Handler | None) -> None:
         """Run a call on the main thread: check state and fencing, decode, call the handler."""
         try:
-            if self.state in (EndpointState.STOPPED, EndpointState.TERMINATED):
+            if not self.is_serving:
                 raise EndpointNotStartedError(self.address, invocation.full_name)
             self._endpoint.check_fencing(invocation.full_name, invocation.token)
             if handler is None:
@@ -146,20 +148,20 @@ class EndpointServer:
             invocation.fail(error, self.address)
         else:
             if inspect.isawaitable(result):
-                self._start_task(
-                    self._finish(invocation, handler, result), invocation.full_name, is_mail=True
+                self.start_mail_task(
+                    result,
+                    invocation.full_name,
+                    functools.partial(self._finish, invocation, handler),
+                    functools.partial(self.refuse, invocation),
                 )
             elif invocation.reply is not None:
                 invocation.reply.succeed(handler.contract, result)
 
     async def _finish(
-        self, invocation: Invocation, handler: _Handler, result: Awaitable[Any]
+        self, invocation: Invocation, handler: Handler, result: Awaitable[Any]
     ) -> None:
         try:
             value = await self.watch.awaiting(invocation.full_name, result)
-        except asyncio.CancelledError:
-            self.refuse(invocation)
-            raise
         except MemoryError as error:
             self._service.fatal_error(error)
         except Exception as error:
@@ -181,11 +183,11 @@ class EndpointServer:
 
     def run_async(self, action: Callable[[], None]) -> None:
         """Queue `action`; from any thread."""
-        self._mailbox.put(_ActionMail(self, action))
+        self._mailbox.put(ActionMail(self, action))
 
     def run_action(self, action: Callable[[], None]) -> None:
         """Run a queued action; its error is logged."""
-        if self.state in (EndpointState.STOPPED, EndpointState.TERMINATED):
+        if not self.is_serving:
             return
         name = getattr(action, "__qualname__", repr(action))
         try:
@@ -198,7 +200,7 @@ class EndpointServer:
     def call_async(self, action: Callable[[], Any]) -> concurrent.futures.Future[Any]:
         """Queue `action` and return a future of its result; from any thread."""
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self._mailbox.put(_CallMail(self, action, future))
+        self._mailbox.put(CallMail(self, action, future))
         return future
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
@@ -206,21 +208,22 @@ class EndpointServer:
         if self.state is EndpointState.TERMINATED:
             coroutine.close()
             raise RecipientUnreachableError(self.address, name, "the endpoint has terminated")
-        task = self._start_task(coroutine, name, is_mail=False)
+        task = spawn(coroutine, self._loop, f"{self.address} {name}", self._tasks)
         task.add_done_callback(self._spawned_task_ended)
         return task
 
-    def start_mail_task(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
-        """Run the rest of a piece of mail as a task."""
-        self._start_task(coroutine, name, is_mail=True)
-
-    def _start_task(
-        self, coroutine: Coroutine[Any, Any, T], name: str, *, is_mail: bool
-    ) -> asyncio.Task[T]:
-        if is_mail:
-            self._mailbox.task_announced()
-            coroutine = _Begun(self._mailbox, coroutine).run()
-        return spawn(coroutine, self._loop, f"{self.address} {name}", self._tasks)
+    def start_mail_task(
+        self,
+        result: Awaitable[Any],
+        name: str,
+        finish: Callable[[Awaitable[Any]], Coroutine[Any, Any, None]],
+        on_cancelled: Callable[[], None],
+    ) -> None:
+        """Run the rest of a piece of mail as a task; later mail waits for its first step, not for its end."""
+        self._mailbox.task_announced()
+        mail_task = MailTask(result, finish, self._mailbox.task_begun, on_cancelled)
+        task = spawn(mail_task.run(), self._loop, f"{self.address} {name}", self._tasks)
+        task.add_done_callback(mail_task.ended)
 
     def _spawned_task_ended(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
@@ -234,11 +237,11 @@ class EndpointServer:
 
     def start(self) -> None:
         """Queue the start; a second one is ignored."""
-        self._mailbox.put(_ControlMail(self._begin_start, starts_task=True))
+        self._mailbox.put(ControlMail(self._begin_start, starts_task=True))
 
     def close(self, cause: BaseException | None = None) -> asyncio.Future[None]:
         """Queue the termination, once; the future completes when nothing of the endpoint runs any more."""
-        self._mailbox.put(_ControlMail(lambda: self._begin_close(cause), starts_task=False))
+        self._mailbox.put(ControlMail(lambda: self._begin_close(cause), starts_task=False))
         return self.termination
 
     def abort(self) -> None:
@@ -257,7 +260,7 @@ class EndpointServer:
             return
         self._change_state(EndpointState.STARTING)
         self._mailbox.hold()
-        self._start_task(self._run_on_start(), "on_start", is_mail=False)
+        spawn(self._run_on_start(), self._loop, f"{self.address} on_start", self._tasks)
 
     async def _run_on_start(self) -> None:
         try:
@@ -321,124 +324,3 @@ class EndpointServer:
     def _change_state(self, following: EndpointState) -> None:
         assert following in ENDPOINT_TRANSITIONS[self.state], f"{self.state} -> {following}"
         self.state = following
-
-    # -- handlers ------------------------------------------------------------------------------------------------
-
-    def _collect_handlers(self) -> frozenset[str]:
-        declared = getattr(self._endpoint, "gateway_types", ())
-        types = [cls for cls in type(self._endpoint).__mro__ if is_gateway(cls)]
-        names: set[str] = set()
-        for gateway_type in (*types, *declared):
-            contract = gateway_contract(gateway_type)
-            names.add(contract.name)
-            for name, method in contract.methods.items():
-                function = getattr(self._endpoint, name, None)
-                if function is None or getattr(type(self._endpoint), name, None) is getattr(
-                    gateway_type, name
-                ):
-                    raise GatewayDefinitionError(
-                        f"{type(self._endpoint).__name__} does not implement {method.full_name}"
-                    )
-                is_async = inspect.iscoroutinefunction(function)
-                self._handlers[contract.name, name] = _Handler(
-                    method, cast("Callable[..., Any]", function), is_async
-                )
-        return frozenset(names)
-
-
-class _Begun:
-    """Tells the mailbox that a task has had its first step, then runs it."""
-
-    def __init__(self, mailbox: Mailbox, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._mailbox = mailbox
-        self._coroutine = coroutine
-
-    async def run(self) -> Any:
-        self._mailbox.task_begun()
-        return await self._coroutine
-
-
-class _InvocationMail:
-    def __init__(
-        self, server: EndpointServer, invocation: Invocation, handler: _Handler | None
-    ) -> None:
-        self._server = server
-        self._invocation = invocation
-        self._handler = handler
-        self.starts_task = handler is not None and handler.is_async
-
-    def run(self) -> None:
-        self._server.invoke(self._invocation, self._handler)
-
-    def refuse(self) -> None:
-        self._server.refuse(self._invocation)
-
-
-class _ActionMail:
-    starts_task = False
-
-    def __init__(self, server: EndpointServer, action: Callable[[], None]) -> None:
-        self._server = server
-        self._action = action
-
-    def run(self) -> None:
-        self._server.run_action(self._action)
-
-    def refuse(self) -> None:
-        _LOG.debug("%s has terminated and drops an action", self._server.address)
-
-
-class _CallMail:
-    def __init__(
-        self,
-        server: EndpointServer,
-        action: Callable[[], Any],
-        future: concurrent.futures.Future[Any],
-    ) -> None:
-        self._server = server
-        self._action = action
-        self._future = future
-        self.starts_task = inspect.iscoroutinefunction(action)
-
-    def run(self) -> None:
-        if not self._future.set_running_or_notify_cancel():
-            return
-        name = getattr(self._action, "__qualname__", repr(self._action))
-        try:
-            result = self._server.watch.call(name, self._action)
-        except Exception as error:
-            self._future.set_exception(error)
-            return
-        if inspect.isawaitable(result):
-            self._server.start_mail_task(self._finish(result), name)
-        else:
-            self._future.set_result(result)
-
-    async def _finish(self, result: Awaitable[Any]) -> None:
-        try:
-            value = await result
-        except asyncio.CancelledError:
-            self._future.set_exception(self._gone())
-            raise
-        except Exception as error:
-            self._future.set_exception(error)
-        else:
-            self._future.set_result(value)
-
-    def refuse(self) -> None:
-        if self._future.set_running_or_notify_cancel():
-            self._future.set_exception(self._gone())
-
-    def _gone(self) -> RecipientUnreachableError:
-        return RecipientUnreachableError(
-            self._server.address, "call_async", "the endpoint has terminated"
-        )
-
-
-class _ControlMail:
-    def __init__(self, run: Callable[[], None], *, starts_task: bool) -> None:
-        self.run = run
-        self.starts_task = starts_task
-
-    def refuse(self) -> None:
-        pass

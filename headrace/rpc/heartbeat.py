@@ -1,0 +1,246 @@
+"""Heartbeats: who has been silent for too long, or cannot be reached at all, counts as lost. Exactly once.
+
+Of each pair one side asks (HeartbeatSender) and the other answers (HeartbeatReceiver); an answer tells the sender and a
+request tells the receiver that the other lives. Both run on their endpoint's main thread, so a blocked main thread
+looks like a dead peer. Source: Flink HeartbeatManagerImpl, HeartbeatManagerSenderImpl.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from headrace.core.ids import ResourceId
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import RecipientUnreachableError
+from headrace.rpc.heartbeat_monitor import (
+    ArmTimer,
+    HeartbeatAction,
+    HeartbeatMonitor,
+    HeartbeatReceived,
+    HeartbeatTimings,
+    MonitoringCanceled,
+    MonitorState,
+    NotifyLost,
+    PeerUnreachable,
+    TimerFired,
+)
+from headrace.rpc.service import Cancellable
+
+P = TypeVar("P")
+
+_LOG = logging.getLogger(__name__)
+
+_OUTSTANDING_MAX = 8
+"""Requests that may wait for an answer of one target at a time."""
+
+
+@dataclass(frozen=True)
+class HeartbeatLoss:
+    """Why a peer counts as lost: TIMEOUT or UNREACHABLE, and a sentence for people."""
+
+    state: MonitorState
+    text: str
+
+
+class _Watched:
+    """One monitored peer: the monitor, its timer, and what to tell when it is lost."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        timings: HeartbeatTimings,
+        resource_id: ResourceId,
+        on_lost: Callable[[ResourceId, HeartbeatLoss], None],
+    ) -> None:
+        self._endpoint = endpoint
+        self._timings = timings
+        self._resource_id = resource_id
+        self._on_lost = on_lost
+        self._monitor = HeartbeatMonitor(timings, endpoint.clock.monotonic_ns())
+        self._timer: Cancellable | None = None
+        self._perform(self._monitor.start())
+
+    @property
+    def is_running(self) -> bool:
+        return self._monitor.state is MonitorState.RUNNING
+
+    def sign_of_life(self) -> None:
+        self._perform(self._monitor.handle(HeartbeatReceived(self._endpoint.clock.monotonic_ns())))
+
+    def unreachable(self) -> None:
+        self._perform(self._monitor.handle(PeerUnreachable()))
+
+    def cancel(self) -> None:
+        self._perform(self._monitor.handle(MonitoringCanceled()))
+        self._cancel_timer()
+
+    def _perform(self, actions: list[HeartbeatAction]) -> None:
+        for action in actions:
+            match action:
+                case ArmTimer(delay_ms):
+                    self._timer = self._endpoint.schedule_run_async(delay_ms, self._timer_fired)
+                case NotifyLost(state):
+                    self._cancel_timer()
+                    self._on_lost(self._resource_id, HeartbeatLoss(state, self._explain(state)))
+
+    def _timer_fired(self) -> None:
+        self._perform(self._monitor.handle(TimerFired(self._endpoint.clock.monotonic_ns())))
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _explain(self, state: MonitorState) -> str:
+        if state is MonitorState.UNREACHABLE:
+            return (
+                f"{self._resource_id} could not be reached by "
+                f"{self._timings.rpc_failure_threshold} heartbeats in a row"
+            )
+        silent_ns = self._endpoint.clock.monotonic_ns() - self._monitor.last_sign_ns
+        return (
+            f"no heartbeat of {self._resource_id} for {silent_ns // 1_000_000} ms "
+            "('heartbeat.timeout')"
+        )
+
+
+class HeartbeatReceiver:
+    """The side that is asked. Its handler of the request calls `request_received`."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        on_lost: Callable[[ResourceId, HeartbeatLoss], None],
+        timings: HeartbeatTimings | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._timings = timings or HeartbeatTimings.from_settings(endpoint.settings)
+        self._on_lost = on_lost
+        self._watched: dict[ResourceId, _Watched] = {}
+
+    def monitor_target(self, resource_id: ResourceId) -> None:
+        """Expect requests of a peer from now on; a second call begins anew."""
+        self.unmonitor_target(resource_id)
+        self._watched[resource_id] = _Watched(
+            self._endpoint, self._timings, resource_id, self._lost
+        )
+
+    def unmonitor_target(self, resource_id: ResourceId) -> None:
+        """Forget a peer; unknown ones are fine."""
+        watched = self._watched.pop(resource_id, None)
+        if watched is not None:
+            watched.cancel()
+
+    def request_received(self, resource_id: ResourceId) -> bool:
+        """A request of a peer has come; False if it is not monitored."""
+        watched = self._watched.get(resource_id)
+        if watched is None:
+            return False
+        watched.sign_of_life()
+        return True
+
+    def stop(self) -> None:
+        """Forget everybody."""
+        for resource_id in tuple(self._watched):
+            self.unmonitor_target(resource_id)
+
+    def _lost(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
+        self._watched.pop(resource_id, None)
+        self._on_lost(resource_id, loss)
+
+
+class HeartbeatSender(Generic[P]):
+    """The side that asks, every `heartbeat.interval`, each monitored peer; `on_payload` gets the answers."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        on_lost: Callable[[ResourceId, HeartbeatLoss], None],
+        on_payload: Callable[[ResourceId, P], None],
+        timings: HeartbeatTimings | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._timings = timings or HeartbeatTimings.from_settings(endpoint.settings)
+        self._on_lost = on_lost
+        self._on_payload = on_payload
+        self._targets: dict[ResourceId, _Target[P]] = {}
+
+    def monitor_target(self, resource_id: ResourceId, request: Callable[[], Awaitable[P]]) -> None:
+        """Ask a peer from now on, the first time at once. `request()` calls its gateway and returns the payload."""
+        self.unmonitor_target(resource_id)
+        watched = _Watched(self._endpoint, self._timings, resource_id, self._lost)
+        target = _Target(
+            self._endpoint, resource_id, request, watched, self._timings.interval_ms, self._answered
+        )
+        self._targets[resource_id] = target
+        target.beat()
+
+    def unmonitor_target(self, resource_id: ResourceId) -> None:
+        """Forget a peer; unknown ones are fine. Answers that still come are dropped."""
+        target = self._targets.pop(resource_id, None)
+        if target is not None:
+            target.cancel()
+
+    def stop(self) -> None:
+        """Forget everybody."""
+        for resource_id in tuple(self._targets):
+            self.unmonitor_target(resource_id)
+
+    def _answered(self, target: "_Target[P]", payload: P) -> None:
+        if self._targets.get(target.resource_id) is target:
+            self._on_payload(target.resource_id, payload)
+
+    def _lost(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
+        self.unmonitor_target(resource_id)
+        self._on_lost(resource_id, loss)
+
+
+class _Target(Generic[P]):
+    """One peer that is asked at intervals."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        resource_id: ResourceId,
+        request: Callable[[], Awaitable[P]],
+        watched: _Watched,
+        interval_ms: float,
+        on_answer: "Callable[[_Target[P], P], None]",
+    ) -> None:
+        self._endpoint = endpoint
+        self.resource_id = resource_id
+        self._request = request
+        self._watched = watched
+        self._interval_ms = interval_ms
+        self._on_answer = on_answer
+        self._next: Cancellable | None = None
+        self._outstanding_count = 0
+
+    def beat(self) -> None:
+        """Send one request and plan the next."""
+        self._next = self._endpoint.schedule_run_async(self._interval_ms, self.beat)
+        if self._outstanding_count < _OUTSTANDING_MAX:
+            self._outstanding_count += 1
+            self._endpoint.spawn(self._ask(), f"heartbeat of {self.resource_id}")
+
+    def cancel(self) -> None:
+        self._watched.cancel()
+        if self._next is not None:
+            self._next.cancel()
+
+    async def _ask(self) -> None:
+        try:
+            payload = await self._request()
+        except RecipientUnreachableError as error:
+            _LOG.debug("heartbeat of %s: %s", self.resource_id, error)
+            self._watched.unreachable()
+        except Exception as error:
+            # A timeout or an error of the handler is no proof of death; silence will be.
+            _LOG.debug("heartbeat of %s: %s: %s", self.resource_id, type(error).__name__, error)
+        else:
+            if self._watched.is_running:
+                self._watched.sign_of_life()
+                self._on_answer(self, payload)
+        finally:
+            self._outstanding_count -= 1

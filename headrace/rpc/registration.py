@@ -1,0 +1,296 @@
+"""Registering at another endpoint until it answers for good: the retry engine of every registration in the cluster.
+
+| what happens                     | what follows                                                         |
+| -------------------------------- | -------------------------------------------------------------------- |
+| the target cannot be connected   | wait `error-delay`, connect again                                    |
+| an attempt times out             | the next attempt at once, with twice the timeout up to `max-timeout` |
+| an attempt fails otherwise       | wait `error-delay`, begin again with `initial-timeout`               |
+| the target refuses (for now)     | wait `refused-registration-delay`, begin again                       |
+| the target rejects (for good)    | stop, tell the owner                                                 |
+| the target accepts               | stop, hand gateway and response to the owner                         |
+
+Retries are unbounded; whoever must give up has a timer of its own. Source: Flink RetryingRegistration,
+RegisteredRpcConnection.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
+
+from headrace.core.config import Settings
+from headrace.core.ids import FencingToken
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import AskTimeoutError, RpcError
+from headrace.rpc.options import (
+    REGISTRATION_ERROR_DELAY,
+    REGISTRATION_INITIAL_TIMEOUT,
+    REGISTRATION_MAX_TIMEOUT,
+    REGISTRATION_REFUSED_DELAY,
+    duration_ms,
+)
+from headrace.rpc.proxies import with_timeout
+
+G = TypeVar("G")
+R = TypeVar("R")
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RegistrationTimings:
+    """The four `cluster.registration.*` options, in milliseconds."""
+
+    initial_timeout_ms: float = 100
+    max_timeout_ms: float = 30_000
+    error_delay_ms: float = 10_000
+    refused_delay_ms: float = 30_000
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """Read the options."""
+        return cls(
+            duration_ms(settings, REGISTRATION_INITIAL_TIMEOUT),
+            duration_ms(settings, REGISTRATION_MAX_TIMEOUT),
+            duration_ms(settings, REGISTRATION_ERROR_DELAY),
+            duration_ms(settings, REGISTRATION_REFUSED_DELAY),
+        )
+
+
+# -- events and actions of the policy ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Connected:
+    """The target answered the handshake."""
+
+
+@dataclass(frozen=True)
+class ConnectFailed:
+    """The target could not be connected to."""
+
+
+@dataclass(frozen=True)
+class AttemptTimedOut:
+    """No answer to a registration in time."""
+
+
+@dataclass(frozen=True)
+class AttemptFailed:
+    """A registration failed with any other error."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The target's answer: not now."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The target's answer: never."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The target's answer: welcome."""
+
+
+RegistrationEvent = (
+    Connected | ConnectFailed | AttemptTimedOut | AttemptFailed | Refused | Rejected | Accepted
+)
+
+
+@dataclass(frozen=True)
+class Connect:
+    """After `delay_ms`, connect to the target."""
+
+    delay_ms: float = 0
+
+
+@dataclass(frozen=True)
+class Register:
+    """After `delay_ms`, send registration number `attempt` (from 1) and wait `timeout_ms` for the answer."""
+
+    attempt: int
+    timeout_ms: float
+    delay_ms: float = 0
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Nothing more to do."""
+
+
+RegistrationAction = Connect | Register | Stop
+
+
+class RegistrationPolicy:
+    """Decides what follows what; begins with `Connect()`."""
+
+    def __init__(self, timings: RegistrationTimings) -> None:
+        self._timings = timings
+        self._current = Register(1, timings.initial_timeout_ms)
+
+    def handle(self, event: RegistrationEvent) -> RegistrationAction:
+        """Return what to do next."""
+        timings = self._timings
+        match event:
+            case ConnectFailed():
+                return Connect(timings.error_delay_ms)
+            case Connected():
+                return self._begin(0)
+            case AttemptFailed():
+                return self._begin(timings.error_delay_ms)
+            case Refused():
+                return self._begin(timings.refused_delay_ms)
+            case AttemptTimedOut():
+                timeout_ms = min(2 * self._current.timeout_ms, timings.max_timeout_ms)
+                self._current = Register(self._current.attempt + 1, timeout_ms)
+                return self._current
+            case Rejected() | Accepted():
+                return Stop()
+
+    def _begin(self, delay_ms: float) -> Register:
+        timeout_ms = min(self._timings.initial_timeout_ms, self._timings.max_timeout_ms)
+        self._current = Register(1, timeout_ms, delay_ms)
+        return self._current
+
+
+# -- shell -------------------------------------------------------------------------------------------------------
+
+
+class RetryingRegistration(Generic[G, R]):
+    """The connection of `endpoint` to one target leader, registered and renewed on demand.
+
+    `register(gateway)` sends one registration. `interpret(response)` says what the answer means: Refused, Rejected,
+    or None for accepted. `on_success(gateway, response)` and `on_rejected(reason)` run on the endpoint's main thread,
+    at most once per `start` or `try_reconnect`, and never after `close`. A new leader means a new object.
+    """
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        *,
+        target_address: str,
+        gateway_type: type[G],
+        fencing_token: FencingToken | None,
+        register: Callable[[G], Awaitable[R]],
+        interpret: Callable[[R], Refused | Rejected | None],
+        on_success: Callable[[G, R], None],
+        on_rejected: Callable[[str], None],
+        timings: RegistrationTimings | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self.target_address = target_address
+        self._gateway_type = gateway_type
+        self.fencing_token = fencing_token
+        self._register = register
+        self._interpret = interpret
+        self._on_success = on_success
+        self._on_rejected = on_rejected
+        self._timings = timings or RegistrationTimings.from_settings(endpoint.settings)
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.gateway: G | None = None
+        """The target, while registered there."""
+        self.last_failure = ""
+        """Why the newest attempt failed; for the error of whoever gives up waiting."""
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the target has accepted and nobody has asked for a new registration since."""
+        return self.gateway is not None
+
+    def start(self) -> None:
+        """Begin; once."""
+        assert self._task is None and not self._is_closed, "start() comes once"
+        self._begin()
+
+    def try_reconnect(self) -> None:
+        """Register anew, because the connection was lost. An attempt that is under way is forgotten."""
+        if not self._is_closed:
+            self._cancel()
+            self._begin()
+
+    def close(self) -> None:
+        """Forget the target; idempotent. No callback comes any more."""
+        self._is_closed = True
+        self._cancel()
+
+    def _begin(self) -> None:
+        self._task = self._endpoint.spawn(self._run(), f"registration at {self.target_address}")
+
+    def _cancel(self) -> None:
+        self.gateway = None
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        policy = RegistrationPolicy(self._timings)
+        action: RegistrationAction = Connect()
+        gateway: G | None = None
+        response: R | None = None
+        event: RegistrationEvent = ConnectFailed()
+        while not isinstance(action, Stop):
+            if action.delay_ms:
+                await asyncio.sleep(action.delay_ms / 1000)
+            if isinstance(action, Connect):
+                gateway, event = await self._connect()
+            else:
+                assert gateway is not None
+                response, event = await self._attempt(gateway, action)
+            action = policy.handle(event)
+            self._log(event, action)
+        if isinstance(event, Rejected):
+            self._on_rejected(event.reason)
+        else:
+            assert gateway is not None
+            self.gateway = gateway
+            self._on_success(gateway, response)  # pyright: ignore[reportArgumentType] - R of the accepting answer
+
+    async def _connect(self) -> tuple[G | None, RegistrationEvent]:
+        try:
+            gateway = await self._endpoint.rpc_service.connect(
+                self.target_address, self._gateway_type, self.fencing_token
+            )
+        except RpcError as error:
+            self.last_failure = str(error)
+            return None, ConnectFailed()
+        return gateway, Connected()
+
+    async def _attempt(self, gateway: G, attempt: Register) -> tuple[R | None, RegistrationEvent]:
+        try:
+            response = await self._register(with_timeout(gateway, attempt.timeout_ms))
+        except AskTimeoutError as error:
+            self.last_failure = str(error)
+            # A timeout of a call that the target's handler made travels too; that is an error of the attempt.
+            is_own = error.target == self.target_address and error.timeout_ms == attempt.timeout_ms
+            return None, AttemptTimedOut() if is_own else AttemptFailed()
+        except Exception as error:
+            self.last_failure = f"{type(error).__name__}: {error}"
+            return None, AttemptFailed()
+        answer = self._interpret(response)
+        if answer is not None:
+            self.last_failure = answer.reason
+            return response, answer
+        self.last_failure = ""
+        return response, Accepted()
+
+    def _log(self, event: RegistrationEvent, action: RegistrationAction) -> None:
+        match event, action:
+            case AttemptTimedOut(), _:
+                _LOG.debug("registration at %s: %s", self.target_address, self.last_failure)
+            case ConnectFailed() | AttemptFailed() | Refused(), (Connect() | Register()):
+                _LOG.warning(
+                    "registration at %s failed, next try in %g ms: %s",
+                    self.target_address,
+                    action.delay_ms,
+                    self.last_failure,
+                )
+            case _:
+                pass
