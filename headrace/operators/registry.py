@@ -29,6 +29,7 @@ from headrace.operators.record import (
 from headrace.operators.reduce import ReduceOperator, RollingAggregationOperator
 from headrace.operators.sinks import CollectOperator, PrintOperator, SinkWriterOperator
 from headrace.operators.sources import SourceReaderOperator, TimestampsAndWatermarksOperator
+from headrace.operators.windowing.aggregate_operator import WindowAggregateOperator
 from headrace.operators.windowing.window_operator import WindowOperator
 
 _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
@@ -51,6 +52,7 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.ReduceSpec.kind: ReduceOperator,
     specs.RollingAggregationSpec.kind: RollingAggregationOperator,
     specs.WindowSpec.kind: WindowOperator,
+    specs.WindowAggregateSpec.kind: WindowAggregateOperator,
     specs.SourceSpec.kind: SourceReaderOperator,
     specs.SinkSpec.kind: SinkWriterOperator,
     specs.PrintSinkSpec.kind: PrintOperator,

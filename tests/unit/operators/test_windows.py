@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.elements import MAX_WATERMARK
@@ -153,6 +153,7 @@ def _by_watermark(elements: list[Any]) -> list[Any]:
     return ordered
 
 
+@settings(max_examples=40)
 @given(STEPS, st.integers(1, 12), st.integers(-5, 5), st.sampled_from([0, 0, 7]))
 def test_tumbling_windows_are_those_of_the_model(
     steps: Any, size: int, offset: int, lateness: int
@@ -162,6 +163,7 @@ def test_tumbling_windows_are_those_of_the_model(
     _check_against(model, TumblingEventTimeWindows(size, offset), lateness, steps)
 
 
+@settings(max_examples=40)
 @given(STEPS, st.integers(1, 12), st.integers(1, 6), st.sampled_from([0, 0, 7]))
 def test_sliding_windows_are_those_of_the_model(
     steps: Any, size: int, slide: int, lateness: int
@@ -170,6 +172,7 @@ def test_sliding_windows_are_those_of_the_model(
     _check_against(model, SlidingEventTimeWindows(size, slide, 0), lateness, steps)
 
 
+@settings(max_examples=40)
 @given(STEPS, st.integers(1, 12), st.sampled_from([0, 0, 7]))
 def test_sessions_are_those_of_the_model(steps: Any, gap: int, lateness: int) -> None:
     _check_against(SessionModel(gap, lateness), EventTimeSessionWindows(gap), lateness, steps)

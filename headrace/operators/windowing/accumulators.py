@@ -1,0 +1,244 @@
+"""Accumulators of the built-in aggregates: one numpy column per aggregate, one entry per slot.
+
+Rows are folded into their slots in row order (`ufunc.at` is unbuffered), so that a floating sum is the same however
+rows were cut into batches. Nulls are not seen: the caller leaves them out and counts values per slot.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.operators.windowing.slots import SlotIndexes, WindowStarts
+
+Values = npt.NDArray[Any]
+Counts = npt.NDArray[np.int64]
+
+
+class Accumulator(Protocol):
+    """One aggregate of one column."""
+
+    def grow(self, capacity: int) -> None:
+        """Make room for slots 0..capacity-1."""
+        ...
+
+    def reset(self, slots: SlotIndexes, starts: Sequence[int]) -> None:
+        """Forget what `slots`, those of the windows at `starts`, hold."""
+        ...
+
+    def update(
+        self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
+    ) -> None:
+        """Fold values, all of shape (rows,), into their slots; `counts`: values that each slot had before."""
+        ...
+
+    def result(self, starts: Sequence[int], slots: SlotIndexes, counts: Counts) -> Values:
+        """Return the result of each slot, of the windows at `starts`; `counts` of its values, shape (slots,).
+
+        Where a count is 0 the result does not matter: it becomes null.
+        """
+        ...
+
+
+class ColumnAccumulator:
+    """Base: one array that begins with `initial`."""
+
+    def __init__(self, dtype: npt.DTypeLike, initial: Any) -> None:
+        self._initial = initial
+        self._held: Values = np.full(0, initial, dtype=dtype)
+
+    def grow(self, capacity: int) -> None:
+        more = capacity - len(self._held)
+        if more > 0:
+            tail = np.full(more, self._initial, dtype=self._held.dtype)
+            self._held = np.concatenate([self._held, tail])
+
+    def reset(self, slots: SlotIndexes, starts: Sequence[int]) -> None:
+        self._held[slots] = self._initial
+
+    def result(self, starts: Sequence[int], slots: SlotIndexes, counts: Counts) -> Values:
+        return self._held[slots]
+
+
+class FoldAccumulator(ColumnAccumulator):
+    """sum, min, max of numbers: a binary ufunc."""
+
+    def __init__(self, fold: np.ufunc, dtype: npt.DTypeLike, initial: Any) -> None:
+        super().__init__(dtype, initial)
+        self._fold = fold
+
+    def update(
+        self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
+    ) -> None:
+        with np.errstate(
+            invalid="ignore", over="ignore"
+        ):  # NaN and infinity are values like others
+            self._fold.at(self._held, slots, values.astype(self._held.dtype, copy=False))
+
+
+class MeanAccumulator(FoldAccumulator):
+    """Sum divided by count."""
+
+    def result(self, starts: Sequence[int], slots: SlotIndexes, counts: Counts) -> Values:
+        means: Values = self._held[slots] / np.maximum(counts, 1)
+        return means
+
+
+class ExtremeObjectAccumulator(ColumnAccumulator):
+    """min and max of values that are no numbers to numpy: texts, decimals."""
+
+    def __init__(self, takes_smaller: bool) -> None:
+        super().__init__(object, None)
+        self._takes_smaller = takes_smaller
+
+    def update(
+        self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
+    ) -> None:
+        held: Any = self._held
+        takes_smaller = self._takes_smaller
+        for slot, value in zip(slots.tolist(), values, strict=True):
+            best = held[slot]
+            if best is None or (value < best if takes_smaller else value > best):
+                held[slot] = value
+
+
+class LastAccumulator(ColumnAccumulator):
+    """The value of the row that came last."""
+
+    def update(
+        self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
+    ) -> None:
+        # Of several assignments to one slot numpy keeps the last.
+        self._held[slots] = values
+
+
+class FirstAccumulator(ColumnAccumulator):
+    """The value of the row that came first."""
+
+    def update(
+        self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
+    ) -> None:
+        is_first = counts[slots] == 0
+        self._held[slots[is_first][::-1]] = values[is_first][::-1]
+
+
+class QuantileAccumulator:
+    """The exact quantile: keeps every value until its window goes, in chunks per window.
+
+    Between neighbours it is interpolated linearly with the weights and the order of operations of Spark's
+    `percentile`, so that results are equal to the last bit.
+    """
+
+    def __init__(self, quantile: float) -> None:
+        self._quantile = quantile
+        self._chunks: dict[int, list[tuple[SlotIndexes, Values]]] = {}
+
+    def grow(self, capacity: int) -> None:
+        pass
+
+    def reset(self, slots: SlotIndexes, starts: Sequence[int]) -> None:
+        for start in starts:
+            self._chunks.pop(start, None)
+
+    def update(
+        self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
+    ) -> None:
+        order = np.argsort(starts, kind="stable")
+        ordered = starts[order]
+        begins = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+        values = values.astype(np.float64, copy=False)
+        for rows in np.split(order, begins[1:]):
+            chunks = self._chunks.setdefault(int(starts[rows[0]]), [])
+            chunks.append((slots[rows], values[rows]))
+
+    def result(self, starts: Sequence[int], slots: SlotIndexes, counts: Counts) -> Values:
+        chunks = [chunk for start in starts for chunk in self._chunks.get(start, ())]
+        results = np.zeros(len(slots), dtype=np.float64)
+        filled = counts > 0
+        if not chunks or not filled.any():
+            return results
+        all_slots = np.concatenate([chunk[0] for chunk in chunks])
+        all_values = np.concatenate([chunk[1] for chunk in chunks])
+        order = np.lexsort((all_values, all_slots))
+        sorted_values = all_values[order]
+        begins = np.searchsorted(all_slots[order], slots[filled])
+        positions = (counts[filled] - 1) * self._quantile
+        lower, higher = np.floor(positions), np.ceil(positions)
+        low = sorted_values[begins + lower.astype(np.int64)]
+        high = sorted_values[begins + higher.astype(np.int64)]
+        between = (higher - positions) * low + (positions - lower) * high
+        results[filled] = np.where((lower == higher) | (low == high), low, between)
+        return results
+
+
+def create_accumulator(
+    function: str, parameter: float | None, arrow_type: pa.DataType
+) -> Accumulator:
+    """Return the accumulator of an aggregate over values that `numpy_values` made of a column of `arrow_type`."""
+    dtype = _numpy_type(arrow_type)
+    is_float, is_object = dtype.kind == "f", dtype.kind == "O"
+    match function:
+        case "sum":
+            return FoldAccumulator(np.add, np.float64 if is_float else np.int64, 0)
+        case "mean":
+            return MeanAccumulator(np.add, np.float64 if is_float else np.int64, 0)
+        case "min" | "max" if is_object:
+            return ExtremeObjectAccumulator(function == "min")
+        case "min" if is_float:
+            # NaN is larger than every number, as in Spark.
+            return FoldAccumulator(np.fmin, dtype, np.nan)
+        case "max" if is_float:
+            return FoldAccumulator(np.maximum, dtype, -np.inf)
+        case "min":
+            return FoldAccumulator(np.minimum, dtype, np.iinfo(dtype).max)
+        case "max":
+            return FoldAccumulator(np.maximum, dtype, np.iinfo(dtype).min)
+        case "first":
+            return FirstAccumulator(dtype, None if is_object else 0)
+        case "last":
+            return LastAccumulator(dtype, None if is_object else 0)
+        case "quantile":
+            assert parameter is not None
+            return QuantileAccumulator(parameter)
+        case _:
+            raise AssertionError(f"no aggregate function {function}")
+
+
+def numpy_values(array: pa.Array) -> Values:
+    """Return a column without nulls as numbers, or as objects where numpy has no number for them."""
+    arrow_type = array.type
+    if pa.types.is_boolean(arrow_type):
+        return array.to_numpy(zero_copy_only=False).astype(np.int8)
+    if _numpy_type(arrow_type).kind == "O":
+        values = np.empty(len(array), dtype=object)
+        values[:] = array.to_pylist()
+        return values
+    if pa.types.is_temporal(arrow_type):
+        array = array.view(pa.int32() if arrow_type.bit_width == 32 else pa.int64())
+    return array.to_numpy()
+
+
+def arrow_values(
+    values: Values, is_null: npt.NDArray[np.bool_], source: pa.DataType, target: pa.DataType
+) -> pa.Array:
+    """Return results as a column of `target`; `source` is the type that `numpy_values` read them from."""
+    if values.dtype.kind == "O":
+        held = [None if null else value for value, null in zip(values, is_null, strict=True)]
+        return pa.array(held, type=source).cast(target)
+    array = pa.array(values, mask=is_null)
+    if pa.types.is_temporal(source) and pa.types.is_temporal(target):
+        array = array.view(source)
+    return array.cast(target)
+
+
+def _numpy_type(arrow_type: pa.DataType) -> np.dtype[Any]:
+    types = pa.types
+    if types.is_boolean(arrow_type):
+        return np.dtype(np.int8)
+    if types.is_integer(arrow_type) or types.is_floating(arrow_type):
+        return np.dtype(arrow_type.to_pandas_dtype())
+    if types.is_temporal(arrow_type) and not types.is_interval(arrow_type):
+        return np.dtype(np.int32 if arrow_type.bit_width == 32 else np.int64)
+    return np.dtype(object)
