@@ -1,5 +1,6 @@
 """Single-task Spark jobs as the resource driver uses them, with a body that only waits."""
 
+import asyncio
 import os
 import queue
 import time
@@ -10,11 +11,10 @@ import pytest
 from pyspark import SparkContext
 
 from headrace.core.clock import SystemClock
-from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
 from headrace.spark.resource_driver import SparkResourceDriver
-from headrace.spark.session import host_session
+from headrace.spark.session import HostSession
 from headrace.spark.worker_jobs import SparkWorkerJobs, ThreadedJob, WorkerBody
 from tests.spark.processes import wait_until
 
@@ -54,10 +54,8 @@ def waiting_body(directory: Path, worker_id: ResourceId) -> WorkerBody:
 
 
 @pytest.fixture(scope="module")
-def context() -> Iterator[SparkContext]:
-    session = host_session(Settings({"headrace.spark.master": "local[4]"}))
-    yield session.context
-    session.stop()
+def context(session: HostSession) -> SparkContext:
+    return session.context
 
 
 @pytest.fixture
@@ -69,8 +67,6 @@ def driver(context: SparkContext, tmp_path: Path) -> Iterator[tuple[SparkResourc
     reports = Reports()
     made.initialize(reports)
     yield made, reports
-    import asyncio
-
     asyncio.run(made.close())
 
 

@@ -1,0 +1,369 @@
+"""A DataFrame pushed by real Spark tasks into source subtasks of this process, and a result committed by Spark."""
+
+import asyncio
+import importlib.util
+import os
+import queue
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.connectors.dataframe.messages import SinkPayload
+from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.connectors.dataframe.source import DataFrameSource
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
+from headrace.core.errors import ProgramError
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    ExecutionVertexId,
+    JobId,
+    JobVertexId,
+    OperatorId,
+    ResourceId,
+)
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.randomness import secret_token, system_random
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.types.type_info import Types
+from headrace.functions.source import InputStatus, SourceReader
+from headrace.network.environment import ShuffleEnvironment
+from headrace.spark.dataframe_commit import SinkCommitError, SinkCoordinator
+from headrace.spark.dataframes import dataframe_source, source_coordinator_factory
+from headrace.spark.session import HostSession
+from tests.spark.processes import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+JOB = JobId(b"j" * 16)
+OPERATOR = OperatorId(b"o" * 16)
+SECRET = secret_token()
+
+
+def attempt(subtask_index: int, number: int = 0) -> ExecutionAttemptId:
+    return ExecutionAttemptId(JOB, ExecutionVertexId(JobVertexId(b"v" * 16), subtask_index), number)
+
+
+@dataclass
+class ReaderContext:
+    """What a reader sees of its subtask."""
+
+    subtask_index: int
+    parallelism: int
+    types: OperatorTypes
+    ingest: Any
+    operator_id: OperatorId = OPERATOR
+    operator_name: str = "rows"
+    attempt_number: int = 0
+    settings: Any = None
+    clock: Any = None
+    wake: Callable[[], None] = lambda: None
+    send_event: Callable[[bytes], None] = lambda payload: None
+
+    @property
+    def attempt_id(self) -> ExecutionAttemptId:
+        return attempt(self.subtask_index, self.attempt_number)
+
+
+@dataclass
+class Collected:
+    """A source output that keeps what is emitted."""
+
+    batches: list[RecordBatch] = field(default_factory=list)
+
+    def emit(self, batch: RecordBatch, split_id: str = "") -> None:
+        self.batches.append(batch)
+
+    def add_split(self, split_id: str) -> None:
+        pass
+
+    def release_split(self, split_id: str) -> None:
+        pass
+
+
+class Pipe:
+    """Two source subtasks on one TaskManager's door, and their coordinator; all turned by the test's thread."""
+
+    def __init__(
+        self, df: DataFrame, *, event_time: str | None = None, parallelism: int = 2
+    ) -> None:
+        source, row_type = dataframe_source(df, event_time_column=event_time)
+        self.source: DataFrameSource = source
+        self.types = OperatorTypes((), BatchType(row_type))
+        self.shuffle = ShuffleEnvironment(
+            resource_id=ResourceId("tm-1"),
+            settings=Settings(),
+            secret=SECRET,
+            bind_host="127.0.0.1",
+            advertised_host="127.0.0.1",
+            clock=SystemClock(),
+            random=system_random(),
+            socket_directory=None,
+        )
+        self.location: TaskManagerLocation = self.shuffle.start()
+        self.readers: list[SourceReader] = []
+        self.outputs = [Collected() for _ in range(parallelism)]
+        self.posted: queue.Queue[Callable[[], None]] = queue.Queue()
+        self.failures: list[BaseException] = []
+        self.parallelism = parallelism
+        name, payload = source.coordinator()
+        assert name == "dataframe-source"
+        context = CoordinatorContext(
+            JOB,
+            OPERATOR,
+            "rows",
+            parallelism,
+            Settings(),
+            lambda index, event: self.readers[index].handle_event(event),
+            self.posted.put,
+            self.failures.append,
+        )
+        self.coordinator: Any = source_coordinator_factory(SECRET)(context, payload)
+        self.start_readers(0)
+
+    def start_readers(self, number: int) -> None:
+        self.readers = []
+        for index in range(self.parallelism):
+            context = ReaderContext(
+                index, self.parallelism, self.types, self.shuffle.ingest, attempt_number=number
+            )
+            reader = self.source.create_reader(context)  # pyright: ignore
+            reader.start()
+            self.readers.append(reader)
+        for index in range(self.parallelism):
+            self.coordinator.subtask_ready(attempt(index, number), self.location)
+
+    def turn(self) -> bool:
+        """One round of the mailbox; True once every reader has ended."""
+        while not self.posted.empty():
+            self.posted.get()()
+        statuses = [
+            reader.poll_next(output)
+            for reader, output in zip(self.readers, self.outputs, strict=True)
+        ]
+        return all(status is InputStatus.END_OF_INPUT for status in statuses)
+
+    def run(self, timeout_s: float = 60) -> None:
+        end = time.monotonic() + timeout_s
+        while not self.turn():
+            assert not self.failures, self.failures
+            assert time.monotonic() < end, "the DataFrame did not come through"
+            if self.posted.empty():
+                time.sleep(0.001)
+
+    def rows(self, index: int) -> list[Any]:
+        return [row for batch in self.outputs[index].batches for row in batch.rows()]
+
+    def close(self) -> None:
+        asyncio.run(self.coordinator.close())
+        for reader in self.readers:
+            reader.close()
+        self.shuffle.close()
+
+
+@pytest.fixture
+def spark(session: HostSession) -> SparkSession:
+    return session.spark
+
+
+@pytest.fixture
+def pipes() -> Iterator[list[Pipe]]:
+    made: list[Pipe] = []
+    yield made
+    for one in made:
+        one.close()
+
+
+def test_every_row_comes_once_and_partition_i_goes_to_subtask_i(
+    spark: SparkSession, pipes: list[Pipe]
+) -> None:
+    df = spark.range(0, 50_000, numPartitions=5).withColumn("partition", F.spark_partition_id())
+    pipe = Pipe(df)
+    pipes.append(pipe)
+    pipe.run()
+    assert {row["partition"] for row in pipe.rows(0)} == {0, 2, 4}
+    assert {row["partition"] for row in pipe.rows(1)} == {1, 3}
+    assert sorted(row["id"] for index in (0, 1) for row in pipe.rows(index)) == list(range(50_000))
+    assert max(batch.num_rows for output in pipe.outputs for batch in output.batches) <= 8192
+
+
+def test_typed_columns_nulls_and_event_time_come_through(
+    spark: SparkSession, pipes: list[Pipe]
+) -> None:
+    df = spark.createDataFrame(
+        [("EWR", 1.5, 1_000), ("JFK", None, 2_500)], "origin string, delay double, at long"
+    ).withColumn("at", F.timestamp_millis("at"))
+    pipe = Pipe(df.coalesce(1), event_time="at", parallelism=1)
+    pipes.append(pipe)
+    pipe.run()
+    assert [(row["origin"], row["delay"]) for row in pipe.rows(0)] == [("EWR", 1.5), ("JFK", None)]
+    (batch,) = pipe.outputs[0].batches
+    assert batch.timestamps is not None
+    assert batch.timestamps.tolist() == [1_000, 2_500]
+
+
+def test_a_re_planned_shuffle_keeps_the_announced_partitions(
+    spark: SparkSession, pipes: list[Pipe]
+) -> None:
+    # Re-planning would merge these small partitions into one.
+    df = spark.range(1000).repartition(7, "id")
+    pipe = Pipe(df)
+    pipes.append(pipe)
+    pipe.run()
+    assert sorted(row["id"] for index in (0, 1) for row in pipe.rows(index)) == list(range(1000))
+    assert spark.conf.get("spark.sql.adaptive.enabled") == "true"
+
+
+def test_new_attempts_get_every_row_again_from_a_new_spark_job(
+    spark: SparkSession, pipes: list[Pipe]
+) -> None:
+    pipe = Pipe(spark.range(0, 200_000, numPartitions=2))
+    pipes.append(pipe)
+    wait_until(lambda: pipe.turn() or bool(pipe.outputs[0].batches), 60, "the first rows")
+    for index in (0, 1):
+        pipe.coordinator.subtask_failed(attempt(index))
+    for reader in pipe.readers:
+        reader.close()
+    pipe.outputs = [Collected(), Collected()]
+    pipe.start_readers(1)
+    pipe.run()
+    assert sum(len(pipe.rows(index)) for index in (0, 1)) == 200_000
+    assert pipe.failures == []
+
+
+def test_a_dataframe_that_cannot_be_computed_fails_the_job_with_its_cause_first(
+    spark: SparkSession, pipes: list[Pipe]
+) -> None:
+    broken = spark.range(10).select(F.raise_error(F.lit("no such flight")).cast("long").alias("id"))
+    pipe = Pipe(broken)
+    pipes.append(pipe)
+    wait_until(lambda: pipe.turn() or bool(pipe.failures), 60, "the failure is reported")
+    first_line = str(pipe.failures[0]).split("\n", 1)[0]
+    assert "no such flight" in first_line
+    assert "operator 'rows'" in first_line
+
+
+def test_closing_the_coordinator_cancels_the_spark_job(
+    spark: SparkSession, pipes: list[Pipe]
+) -> None:
+    pipe = Pipe(spark.range(0, 50_000_000, numPartitions=2))
+    pipes.append(pipe)
+    wait_until(lambda: pipe.turn() or bool(pipe.outputs[0].batches), 60, "the first rows")
+    tracker = spark.sparkContext.statusTracker()
+    assert len(tracker.getActiveJobsIds()) == 1
+    asyncio.run(pipe.coordinator.close())
+    wait_until(lambda: not tracker.getActiveJobsIds(), 20, "the Spark job is cancelled")
+    assert pipe.failures == []
+
+
+def test_an_unknown_event_time_column_is_refused_at_once(spark: SparkSession) -> None:
+    with pytest.raises(ProgramError, match="no column 'when' for the event time; it has: id"):
+        dataframe_source(spark.range(3), event_time_column="when")
+
+
+def test_a_column_without_a_counterpart_is_named(spark: SparkSession) -> None:
+    df = spark.sql("select INTERVAL '1' DAY as pause")
+    with pytest.raises(ProgramError, match="column 'pause'"):
+        dataframe_source(df)
+
+
+def test_without_pandas_the_push_is_planned_all_the_same(
+    spark: SparkSession, pipes: list[Pipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pandas" else found(name)
+    )
+    pipe = Pipe(spark.range(0, 1000, numPartitions=2))
+    pipes.append(pipe)
+    pipe.run()
+    assert sum(len(pipe.rows(index)) for index in (0, 1)) == 1000
+
+
+# The sink's side.
+
+
+def committed(
+    spark: SparkSession, sink: DataFrameSink, rows: list[list[tuple[Any, ...]]], ddl_type: Any
+) -> SinkCoordinator:
+    """A coordinator to which one writer per list of `rows` has reported."""
+    types = OperatorTypes((BatchType(ddl_type),), BatchType(ddl_type))
+    _, payload = sink.coordinator()
+    context = CoordinatorContext(
+        JOB,
+        OPERATOR,
+        "results",
+        len(rows),
+        Settings(),
+        lambda *_: None,
+        lambda _: None,
+        lambda _: None,
+    )
+    coordinator = SinkCoordinator(
+        context, msgspec.msgpack.decode(payload, type=SinkPayload), lambda: spark
+    )
+    coordinator.start()
+    for index, mine in enumerate(rows):
+        reports: list[bytes] = []
+        writer_context: Any = ReaderContext(
+            index, len(rows), types, None, send_event=reports.append
+        )
+        writer = sink.create_writer(writer_context)
+        if mine:
+            writer.write_batch(RecordBatch.of_rows(types.inputs[0], mine))
+        writer.flush(end_of_input=True)
+        writer.close()
+        for report in reports:
+            coordinator.handle_event(attempt(index), report)
+    return coordinator
+
+
+async def finish(coordinator: SinkCoordinator) -> None:
+    try:
+        await coordinator.job_finishing()
+    finally:
+        await coordinator.close()
+
+
+def test_staged_rows_are_committed_by_spark_and_nothing_is_left_beside_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    row_type = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.DOUBLE()])
+    sink = DataFrameSink(tmp_path / "out", mode="overwrite")
+    asyncio.run(finish(committed(spark, sink, [[("EWR", 1.0)], []], row_type)))
+    read = spark.read.parquet(str(tmp_path / "out"))
+    assert [tuple(row) for row in read.collect()] == [("EWR", 1.0)]
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_job_that_fails_leaves_neither_output_nor_staged_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = DataFrameSink(tmp_path / "out")
+    coordinator = committed(spark, sink, [[(1,)]], Types.ROW_NAMED(["id"], [Types.LONG()]))
+    asyncio.run(coordinator.close())
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_write_that_spark_refuses_fails_the_job_and_names_sink_and_target(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").touch()
+    sink = DataFrameSink(tmp_path / "out", mode="error")
+    coordinator = committed(spark, sink, [[(1,)]], Types.ROW_NAMED(["id"], [Types.LONG()]))
+    with pytest.raises(SinkCommitError) as caught:
+        asyncio.run(finish(coordinator))
+    first_line = str(caught.value).split("\n", 1)[0]
+    assert "already exists" in first_line
+    assert "sink 'results'" in first_line
+    assert os.listdir(tmp_path) == ["out"]
