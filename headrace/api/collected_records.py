@@ -32,6 +32,7 @@ class CloseableIterator:
         self._batch_type = batch_type
         self._offset = 0
         self._rows: deque[Any] = deque()
+        self._has_all = False  # the cluster has nothing that is not in _rows
         self._has_ended = False
         self._pause = threading.Event()  # never set: a wait that Ctrl-C interrupts
 
@@ -75,7 +76,9 @@ class CloseableIterator:
         while not self._rows:
             if self._has_ended:
                 raise StopIteration
-            if not self._fetch():
+            if self._has_all:
+                self._end()
+            elif not self._fetch():
                 self._pause.wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return self._rows.popleft()
@@ -101,14 +104,16 @@ class CloseableIterator:
         except HeadraceError:
             # The job may have failed before it had a coordinator: its own error says more than ours.
             if self._client.get_job_status().result().is_terminal_state():
-                self._has_ended = True
-                self._client.get_job_execution_result().result()
+                self._end()
             raise
         self._take_over(results)
-        if results.is_finished:
-            self._has_ended = True
-            self._client.get_job_execution_result().result()
+        self._has_all = results.is_finished
         return bool(results.batches) or results.is_finished
+
+    def _end(self) -> None:
+        """Wait for the job's end; raises what ended it, unless it finished."""
+        self._has_ended = True
+        self._client.get_job_execution_result().result()
 
     def _take_over(self, results: CollectedResults) -> None:
         for batch in results.batches[max(0, self._offset - results.offset) :]:

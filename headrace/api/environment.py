@@ -225,7 +225,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             location=call_site(),
             **properties,
         )
-        if inputs:
+        # Sources and key_by do nothing that anybody would see, so they run only where somebody reads them.
+        if inputs and like is None:
             self._operators.append(operator)
         return operator
 

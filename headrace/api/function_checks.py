@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headrace.core.types.arrow_mapping import type_info_from_schema
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
-from headrace.functions.record import KeySelector, Partitioner
+from headrace.functions.record import Function, KeySelector, Partitioner
 
 
 def check_function(function: object, function_class: type, allow_callable: bool = True) -> None:
@@ -18,8 +18,7 @@ def check_function(function: object, function_class: type, allow_callable: bool 
     article = "an" if name[0] in "AEIOU" else "a"
     if not allow_callable:
         raise TypeError(f"The input must be {article} {name}, but is {_what(function)}")
-    # A class object is callable, but calling it makes an instance: its user forgot the brackets.
-    if not callable(function) or isinstance(function, type):
+    if not _is_plain_callable(function):
         raise TypeError(
             f"The input must be {article} {name} or a callable function, but is {_what(function)}"
         )
@@ -34,9 +33,7 @@ def check_co_function(function: object, *function_classes: type) -> None:
 
 def check_key_selector(selector: object) -> None:
     """Raise TypeError unless `selector` extracts keys."""
-    if not isinstance(selector, KeySelector) and (
-        not callable(selector) or isinstance(selector, type)
-    ):
+    if not isinstance(selector, KeySelector) and not _is_plain_callable(selector):
         raise TypeError(
             "Parameter key_selector should be type of KeySelector or a callable function, "
             f"but is {_what(selector)}"
@@ -45,9 +42,7 @@ def check_key_selector(selector: object) -> None:
 
 def check_partitioner(partitioner: object) -> None:
     """Raise TypeError unless `partitioner` chooses subtasks."""
-    if not isinstance(partitioner, Partitioner) and (
-        not callable(partitioner) or isinstance(partitioner, type)
-    ):
+    if not isinstance(partitioner, Partitioner) and not _is_plain_callable(partitioner):
         raise TypeError(
             "Parameter partitioner should be type of Partitioner or a callable function, "
             f"but is {_what(partitioner)}"
@@ -98,6 +93,12 @@ def class_name_of(function: Any) -> str:
     return (
         getattr(function, "__name__", name) if callable(function) and name == "function" else name
     )
+
+
+def _is_plain_callable(function: object) -> bool:
+    # `str` and `bool` are fine to call, but whoever passes a function class forgot the brackets.
+    is_function_class = isinstance(function, type) and issubclass(function, Function)
+    return callable(function) and not is_function_class
 
 
 def _what(value: object) -> str:

@@ -1,0 +1,61 @@
+"""An executor that keeps what is submitted, and ways to look at it."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cloudpickle
+
+from headrace.api.executors import set_active_executor
+from headrace.core.operator_types import OperatorTypes
+from headrace.graph.job_graph import ChainedOperator, JobGraph
+
+
+class RecordingExecutor:
+    name = "recording"
+
+    def __init__(self, parallelism: int = 4) -> None:
+        self.submitted: list[JobGraph] = []
+        self.client: Any = None
+        self._parallelism = parallelism
+
+    def submit(self, job_graph: JobGraph) -> Any:
+        self.submitted.append(job_graph)
+        return self.client
+
+    def default_parallelism(self) -> int:
+        return self._parallelism
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def last(self) -> JobGraph:
+        return self.submitted[-1]
+
+
+@contextmanager
+def recording(parallelism: int = 4) -> Iterator[RecordingExecutor]:
+    executor = RecordingExecutor(parallelism)
+    set_active_executor(executor)
+    try:
+        yield executor
+    finally:
+        set_active_executor(None)
+
+
+def operators(graph: JobGraph) -> dict[str, ChainedOperator]:
+    return {one.name: one for vertex in graph.vertices for one in vertex.operators}
+
+
+def spec_of(graph: JobGraph, name: str) -> Any:
+    return cloudpickle.loads(operators(graph)[name].payload)
+
+
+def types_of(graph: JobGraph, name: str) -> OperatorTypes:
+    return cloudpickle.loads(operators(graph)[name].types_payload)
+
+
+def plan_nodes(plan: str) -> list[dict[str, Any]]:
+    return json.loads(plan)["nodes"]

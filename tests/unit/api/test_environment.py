@@ -1,0 +1,229 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.api.executors import set_default_settings
+from headrace.common import Configuration
+from headrace.core.errors import ProgramError, RecordTypeError
+from headrace.datastream import CheckpointingMode, RuntimeExecutionMode
+from headrace.datastream.connectors import Source
+from tests.unit.api.recording import RecordingExecutor, plan_nodes, recording, types_of
+
+
+def fresh(configuration: object = None) -> StreamExecutionEnvironment:
+    return StreamExecutionEnvironment.get_execution_environment(configuration)
+
+
+def test_defaults_are_flinks() -> None:
+    env = fresh()
+    assert env.get_max_parallelism() == -1
+    assert env.get_buffer_timeout() == 100
+    assert env.is_chaining_enabled()
+    assert env.is_chaining_of_operators_with_different_max_parallelism_enabled()
+    assert env.get_checkpoint_interval() == -1
+    assert env.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
+    assert env.get_default_savepoint_directory() is None
+    assert not env.is_unaligned_checkpoints_enabled()
+
+
+def test_setters_return_the_environment_and_take_effect() -> None:
+    env = fresh()
+    assert env.set_parallelism(3).set_max_parallelism(12).set_buffer_timeout(-1) is env
+    assert env.disable_operator_chaining().enable_checkpointing(300000) is env
+    assert (env.get_parallelism(), env.get_max_parallelism(), env.get_buffer_timeout()) == (
+        3,
+        12,
+        -1,
+    )
+    assert not env.is_chaining_enabled()
+    assert env.get_checkpoint_interval() == 300000
+    assert env.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
+    assert env.get_checkpointing_consistency_mode() is CheckpointingMode.EXACTLY_ONCE
+    assert (
+        env.set_default_savepoint_directory("file:///sp").get_default_savepoint_directory()
+        == "file:///sp"
+    )
+
+
+def test_a_configuration_is_read_in_old_and_new_spellings() -> None:
+    env = fresh()
+    configuration = Configuration()
+    configuration.set_string("pipeline.operator-chaining", "false")
+    configuration.set_string("execution.buffer-timeout", "1 min")
+    configuration.set_string("execution.checkpointing.timeout", "12000")
+    env.configure(configuration)
+    assert not env.is_chaining_enabled()
+    assert env.get_buffer_timeout() == 60000
+    assert env.get_checkpoint_config().get_checkpoint_timeout() == 12000
+
+
+def test_setters_win_over_the_command_line_which_wins_over_configurations() -> None:
+    set_default_settings({"parallelism.default": "5", "pipeline.name": "from command line"})
+    try:
+        env = fresh({"parallelism.default": 2, "pipeline.max-parallelism": 64})
+        assert (env.get_parallelism(), env.get_max_parallelism()) == (5, 64)
+        env.configure({"parallelism.default": "3"})
+        assert env.get_parallelism() == 5
+        assert env.set_parallelism(4).get_parallelism() == 4
+    finally:
+        set_default_settings({})
+
+
+def test_wrong_values_are_refused() -> None:
+    env = fresh()
+    with pytest.raises(ValueError, match="parallelism must be at least 1"):
+        env.set_parallelism(0)
+    with pytest.raises(ValueError, match=r"within 1\.\.32768"):
+        env.set_max_parallelism(40000)
+    with pytest.raises(ValueError, match="buffer timeout"):
+        env.set_buffer_timeout(-2)
+
+
+def test_config_objects_are_live_views() -> None:
+    env = fresh()
+    env.get_config().set_auto_watermark_interval(50).set_parallelism(7)
+    assert env.get_config().get_auto_watermark_interval() == 50
+    assert env.get_parallelism() == 7
+    env.get_checkpoint_config().set_checkpoint_interval(1000)
+    assert env.get_checkpoint_interval() == 1000
+
+
+def test_the_executor_decides_the_parallelism_that_nobody_set() -> None:
+    with recording(parallelism=6) as executor:
+        env = fresh()
+        env.from_collection([1]).map(lambda n: n).print()
+        assert env.get_parallelism() == 6
+        env.execute_async()
+        assert [vertex.parallelism for vertex in executor.last.vertices] == [1, 6]
+
+
+def test_parallelism_is_taken_when_an_operator_is_made(env: StreamExecutionEnvironment) -> None:
+    stream = env.from_collection([1]).map(lambda n: n).name("before")
+    env.set_parallelism(3)
+    stream.map(lambda n: n).name("after").print()
+    shown = {one["type"]: one["parallelism"] for one in plan_nodes(env.get_execution_plan())}
+    assert (shown["before"], shown["after"]) == (2, 3)
+
+
+def test_job_names_fall_back(env: StreamExecutionEnvironment, executor: RecordingExecutor) -> None:
+    names: list[str] = []
+    for given, configured in (("given", ""), (None, "configured"), (None, "")):
+        env.configure({"pipeline.name": configured})
+        env.from_collection([1]).print()
+        env.execute_async(given)
+        names.append(executor.last.name)
+    assert names == ["given", "configured", "Flink Streaming Job"]
+
+
+def test_an_environment_can_be_used_for_another_job(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    env.from_collection([1]).print()
+    env.execute_async()
+    with pytest.raises(
+        ProgramError, match=r"No operators defined in streaming topology\. Cannot execute\."
+    ):
+        env.execute_async()
+    env.from_collection([1]).map(lambda n: n).print()
+    env.execute_async()
+    assert [len(graph.vertices) for graph in executor.submitted] == [2, 2]
+    assert executor.submitted[0].job_id != executor.submitted[1].job_id
+
+
+def test_a_plan_does_not_clear_the_operators(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    env.from_collection([1]).print()
+    assert env.get_execution_plan() == env.get_execution_plan()
+    env.execute_async()
+    assert len(executor.submitted) == 1
+
+
+def test_checkpointing_is_refused_plainly(env: StreamExecutionEnvironment) -> None:
+    env.enable_checkpointing(1000)
+    env.from_collection([1]).print()
+    with pytest.raises(ProgramError, match="checkpoints are not there yet"):
+        env.execute_async()
+
+
+def test_batch_mode_is_refused_plainly(env: StreamExecutionEnvironment) -> None:
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.from_collection([1]).print()
+    with pytest.raises(ProgramError, match="BATCH mode, which is not there yet"):
+        env.execute_async()
+
+
+def test_settings_travel_with_the_job(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    env.configure({"some.key": "7"})
+    env.get_config().set_global_job_parameters({"region": "north", "limit": 3})
+    env.from_collection([1]).print()
+    env.execute_async()
+    assert executor.last.settings["some.key"] == "7"
+    assert executor.last.settings["pipeline.global-job-parameters.limit"] == "3"
+    assert env.get_config().get_global_job_parameters() == {"region": "north", "limit": "3"}
+
+
+def test_a_value_that_does_not_fit_its_type_raises_where_the_collection_is_made(
+    env: StreamExecutionEnvironment,
+) -> None:
+    with pytest.raises(RecordTypeError, match="does not fit its declared type"):
+        env.from_collection(["a"], Types.INT())
+
+
+def test_from_source_checks_its_arguments(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(TypeError, match="from_source needs a Source"):
+        env.from_source("src", WatermarkStrategy.no_watermarks(), "name")  # type: ignore[arg-type]
+    assert Source is not None
+
+
+def test_from_dataframe_says_which_bridges_there_are(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(ProgramError, match=r"does not know DataFrames of type builtins\.dict"):
+        env.from_dataframe({})
+
+
+def test_python_files_are_importable_here_and_kept_for_workers(
+    env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.path", ["first"])
+    module = tmp_path / "my_functions_for_a_test.py"
+    module.write_text("ANSWER = 42\n", encoding="utf-8")
+    env.add_python_file(str(module))
+    env.set_python_requirements("requirements.txt", "cache")
+    env.add_python_archive("data.zip", "data")
+    import sys
+
+    settings = env.get_stream_graph().settings
+    assert sys.path[0] == str(tmp_path)
+    assert settings["python.files"] == str(module)
+    assert settings["python.requirements"] == "requirements.txt#cache"
+    assert settings["python.archives"] == "data.zip#data"
+    with pytest.raises(ProgramError, match="does not exist"):
+        env.add_python_file("missing.py")
+
+
+def test_a_collect_sink_is_not_parallel_and_is_the_graphs_own(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    executor.client = object()
+    env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()])).key_by(
+        lambda pair: pair[0], Types.STRING()
+    ).execute_and_collect()
+    sink = next(one for one in executor.last.vertices if "Collect" in one.name)
+    assert sink.parallelism == 1
+    # A keyed stream is collected as rows of key and value.
+    collected: Any = types_of(executor.last, "Sink: Collect").inputs[0].value_type
+    assert str(collected) == "RowTypeInfo(String, TupleTypeInfo(String, Integer))"
+
+
+def test_a_failed_submission_leaves_no_collect_sink_behind(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    stream = env.from_collection([1])
+    env.enable_checkpointing(1000)
+    with pytest.raises(ProgramError):
+        stream.execute_and_collect()
+    assert env.get_stream_graph().nodes == ()

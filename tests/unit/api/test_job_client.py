@@ -1,0 +1,245 @@
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace import StreamExecutionEnvironment, Types
+from headrace.api.collected_records import CloseableIterator
+from headrace.api.job_client import JobClient
+from headrace.core.errors import JobCancelledError, JobExecutionError, ProgramError, RemoteError
+from headrace.core.ids import JobId, OperatorId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.threads import start_thread
+from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.job_master import CollectedResults
+from headrace.gateways.messages import Acknowledge, ErrorInfo
+from tests.unit.api.recording import RecordingExecutor
+
+JOB_ID = JobId(bytes(16))
+SINK_ID = OperatorId(bytes(16))
+INT = BatchType(Types.INT())
+
+
+class ScriptedDispatcher:
+    """Answers like a Dispatcher with one job; `pages` are the collected results, by fetch."""
+
+    def __init__(self) -> None:
+        self.status = JobStatus.RUNNING
+        self.end_status = JobStatus.FINISHED
+        self.failure: ErrorInfo | None = None
+        self.pages: list[CollectedResults | Exception] = []
+        self.offsets: list[int] = []
+        self.cancel_count = 0
+        self.thread_names: set[str] = set()
+
+    async def request_job_status(self, job_id: JobId) -> JobStatus:
+        self.thread_names.add(threading.current_thread().name)
+        return self.status
+
+    async def cancel_job(self, job_id: JobId) -> Acknowledge:
+        self.cancel_count += 1
+        self.status = self.end_status = JobStatus.CANCELED
+        return Acknowledge()
+
+    async def request_job_result(self, job_id: JobId) -> JobResult:
+        self.status = self.end_status
+        return JobResult(job_id, "job", self.end_status, 42, {"lines": 3.0}, self.failure)
+
+    async def fetch_collected_results(
+        self, job_id: JobId, operator_id: OperatorId, offset: int, max_batch_count: int
+    ) -> CollectedResults:
+        self.offsets.append(offset)
+        page = self.pages.pop(0)
+        if isinstance(page, Exception):
+            raise page
+        return page
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    one = asyncio.new_event_loop()
+    thread = start_thread("control", one.run_forever)
+    yield one
+    one.call_soon_threadsafe(one.stop)
+    thread.join()
+    one.close()
+
+
+@pytest.fixture
+def dispatcher() -> ScriptedDispatcher:
+    return ScriptedDispatcher()
+
+
+@pytest.fixture
+def client(dispatcher: ScriptedDispatcher, loop: asyncio.AbstractEventLoop) -> JobClient:
+    return JobClient(JOB_ID, dispatcher, loop)  # type: ignore[arg-type]
+
+
+def page(offset: int, *batches: list[int], is_finished: bool = False) -> CollectedResults:
+    return CollectedResults(offset, tuple(ipc(batch) for batch in batches), is_finished)
+
+
+def ipc(values: list[int]) -> bytes:
+    columns = RecordBatch.of_rows(INT, values).columns()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, columns.schema) as writer:
+        writer.write_batch(columns)
+    return sink.getvalue().to_pybytes()
+
+
+def test_answers_come_from_the_control_thread(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    assert client.get_job_id() == JOB_ID
+    assert client.get_job_status().result() is JobStatus.RUNNING
+    assert dispatcher.thread_names == {"control"}
+
+
+def test_the_result_of_a_finished_job_prints_three_lines(client: JobClient) -> None:
+    result = client.get_job_execution_result().result()
+    assert str(result) == (
+        f"Program execution finished\nJob with JobID {'0' * 32} has finished.\nJob Runtime: 42 ms\n"
+    )
+    assert result.get_net_runtime() == 42
+    assert result.get_all_accumulator_results() == {"lines": 3.0}
+    assert result.get_accumulator_result("unknown") is None
+    assert client.get_accumulators().result() == {"lines": 3.0}
+
+
+def test_a_failed_job_raises_with_the_users_text_first(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    dispatcher.end_status = JobStatus.FAILED
+    text = "ValueError: no such airport (in operator 'Map', program.py, line 7)"
+    dispatcher.failure = ErrorInfo("UserCodeError", text, "USER", True, "Traceback: ...")
+    future = client.get_job_execution_result()
+    error = future.exception()
+    assert isinstance(error, JobExecutionError)
+    assert str(error).splitlines()[0] == text
+    assert "Traceback: ..." in str(error)
+    with pytest.raises(JobExecutionError):
+        future.result()
+
+
+def test_a_cancelled_job_raises_as_cancelled(client: JobClient) -> None:
+    assert client.cancel().result() is None
+    with pytest.raises(JobCancelledError):
+        client.get_job_execution_result().result()
+
+
+def test_answers_can_be_awaited(client: JobClient) -> None:
+    async def ask() -> Any:
+        return await client.get_job_execution_result()
+
+    assert asyncio.run(ask()).get_net_runtime() == 42
+
+
+def test_savepoints_are_refused_plainly(client: JobClient) -> None:
+    with pytest.raises(ProgramError, match="savepoints are not there yet"):
+        client.trigger_savepoint()
+    with pytest.raises(ProgramError, match="savepoints are not there yet"):
+        client.stop_with_savepoint(True)
+
+
+def test_execute_waits_for_the_result(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor, client: JobClient
+) -> None:
+    executor.client = client
+    env.from_collection([1]).print()
+    assert env.execute("job").get_job_id() == JOB_ID
+
+
+def test_ctrl_c_cancels_the_job(
+    env: StreamExecutionEnvironment,
+    executor: RecordingExecutor,
+    client: JobClient,
+    dispatcher: ScriptedDispatcher,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    executor.client = client
+    answer = client.get_job_execution_result
+
+    def interrupted() -> Any:
+        monkeypatch.setattr(client, "get_job_execution_result", answer)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(client, "get_job_execution_result", interrupted)
+    env.from_collection([1]).print()
+    with pytest.raises(KeyboardInterrupt):
+        env.execute()
+    assert dispatcher.cancel_count == 1
+
+
+# -- collected records
+
+
+def test_records_come_in_order_until_the_job_has_finished(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    dispatcher.pages = [page(0), page(0, [1, 2]), page(1, [3], [4]), page(3, is_finished=True)]
+    assert list(CloseableIterator(client, SINK_ID, INT)) == [1, 2, 3, 4]
+    assert dispatcher.offsets == [0, 0, 1, 3]
+
+
+def test_batches_that_were_seen_already_are_passed_over(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    dispatcher.pages = [page(0, [1]), page(0, [1], [2], is_finished=True)]
+    assert list(CloseableIterator(client, SINK_ID, INT)) == [1, 2]
+
+
+def test_a_limit_takes_the_first_records_and_ends_the_job(
+    env: StreamExecutionEnvironment,
+    executor: RecordingExecutor,
+    client: JobClient,
+    dispatcher: ScriptedDispatcher,
+) -> None:
+    executor.client = client
+    dispatcher.pages = [page(0, [1, 2], [3, 4])]
+    numbers = env.from_collection([1, 2, 3, 4], Types.INT())
+    assert numbers.execute_and_collect(limit=3) == [1, 2, 3]
+    assert dispatcher.cancel_count == 1
+
+
+def test_a_limit_beyond_the_end_gives_what_there_is(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    dispatcher.pages = [page(0, [1], is_finished=True)]
+    with CloseableIterator(client, SINK_ID, INT) as records:
+        assert records.take(5) == [1]
+    assert dispatcher.cancel_count == 0
+
+
+def test_closing_ends_a_running_job_once(client: JobClient, dispatcher: ScriptedDispatcher) -> None:
+    records = CloseableIterator(client, SINK_ID, INT)
+    records.close()
+    records.close()
+    assert dispatcher.cancel_count == 1
+    assert list(records) == []
+
+
+def test_a_job_that_fails_raises_after_the_records_it_made(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    dispatcher.pages = [page(0, [1], is_finished=True)]
+    dispatcher.end_status = JobStatus.FAILED
+    dispatcher.failure = ErrorInfo("UserCodeError", "boom", "USER", True)
+    records = CloseableIterator(client, SINK_ID, INT)
+    assert records.next() == 1
+    with pytest.raises(JobExecutionError, match="boom"):
+        records.next()
+    assert list(records) == []
+
+
+def test_the_jobs_own_error_is_raised_where_its_results_are_gone(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    dispatcher.pages = [RemoteError("UnknownJobError", "no such job")]
+    dispatcher.status = dispatcher.end_status = JobStatus.FAILED
+    dispatcher.failure = ErrorInfo("UserCodeError", "boom", "USER", True)
+    with pytest.raises(JobExecutionError, match="boom"):
+        CloseableIterator(client, SINK_ID, INT).next()
