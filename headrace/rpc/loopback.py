@@ -76,6 +76,7 @@ class LoopbackNetwork:
         self._settings = settings or Settings()
         self.policy: DeliveryPolicy = policy or ReliableDelivery()
         self._services: dict[str, LoopbackRpcService] = {}
+        self._vanished: set[str] = set()
 
     @property
     def services(self) -> Mapping[str, "LoopbackRpcService"]:
@@ -94,11 +95,23 @@ class LoopbackNetwork:
             self._loop or asyncio.get_running_loop(),
         )
         self._services[name] = service
+        self._vanished.discard(name)
         return service
 
-    def kill(self, name: str) -> None:
-        """End a process on the spot. Its peers' connections break, as when a kernel closes them."""
-        self._services[name].abort()
+    def kill(self, name: str, *, breaks_connections: bool = True) -> None:
+        """End a process on the spot. Its peers' connections break, as when a kernel closes them.
+
+        Without `breaks_connections` nobody is told, as when a whole host loses power: only silence follows.
+        """
+        service = self._services[name]
+        if not breaks_connections:
+            del self._services[name]
+            self._vanished.add(name)
+        service.abort()
+
+    def has_vanished(self, name: str) -> bool:
+        """Whether messages to this process meet silence rather than a refusal."""
+        return name in self._vanished
 
     def transmit(self, message: LoopbackMessage, deliver: Callable[[], None]) -> None:
         """Deliver as the policy decides."""
@@ -177,14 +190,23 @@ class _LoopbackRoute:
     def send(self, request: codec.Request, frame: bytes) -> None:
         if self.source.is_stopped:
             return
+        network = self.source.network
+        addressee = network.services.get(self.authority)
         message = _describe(self.source.address, self.authority, request, len(frame))
-        self.source.network.transmit(message, functools.partial(self._arrive, message, frame))
+        network.transmit(message, functools.partial(self._arrive, addressee, message, frame))
 
-    def _arrive(self, message: LoopbackMessage, frame: bytes) -> None:
-        target = self.source.network.services.get(self.authority)
+    def _arrive(
+        self, addressee: LoopbackRpcService | None, message: LoopbackMessage, frame: bytes
+    ) -> None:
+        network = self.source.network
+        target = network.services.get(self.authority)
+        if network.has_vanished(self.authority):
+            return
         if target is None:
             self.source.connection_lost(self.authority, f"no process listens at {self.authority}")
             return
+        if addressee not in (None, target):
+            return  # meant for a process that a new one has replaced; its connection ended with it
         target.receive(frame, functools.partial(self._answer, target, message))
 
     def _answer(
