@@ -16,6 +16,7 @@ from headrace.network.wire import (
     PREFIX,
     Body,
     Frame,
+    attach_body,
     decode_header,
     decode_prefix,
 )
@@ -61,7 +62,7 @@ class FrameAssembler:
         self._body: memoryview | None = None  # a large body on its way
         self._body_buffer: Any = None
         self._body_filled = 0
-        self._pending: tuple[type[Frame], bytes] | None = None
+        self._pending: Frame | None = None
 
     def buffer(self) -> memoryview:
         """Return writable memory (at least one byte) for the next read."""
@@ -125,13 +126,11 @@ class FrameAssembler:
             return None
         header = decode_header(cls, self._staging, header_start, header_length, b"", self.peer)
         self._check_body(cls, header, body_length)
-        self._begin_body(cls, header_start, body_start, body_length, present)
+        self._begin_body(header, body_start, body_length, present)
         return None
 
-    def _begin_body(
-        self, cls: type[Frame], header_start: int, body_start: int, body_length: int, present: int
-    ) -> None:
-        self._pending = (cls, bytes(self._view[header_start:body_start]))
+    def _begin_body(self, header: Frame, body_start: int, body_length: int, present: int) -> None:
+        self._pending = header
         self._body_buffer = pa.allocate_buffer(body_length)
         self._body = memoryview(self._body_buffer).cast("B")
         self._body[:present] = self._view[body_start : body_start + present]
@@ -140,8 +139,8 @@ class FrameAssembler:
         self._is_lean = True
 
     def _finish_body(self) -> Frame:
-        assert self._pending is not None
-        cls, header = self._pending
-        frame = decode_header(cls, header, 0, len(header), self._body_buffer, self.peer)
+        frame = self._pending
+        assert frame is not None
+        attach_body(frame, self._body_buffer)
         self._body, self._body_buffer, self._pending = None, None, None
         return frame

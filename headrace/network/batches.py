@@ -64,11 +64,13 @@ class SealedBatch:
         return pieces
 
 
+def has_dictionaries(schema: pa.Schema) -> bool:
+    """Whether a column is dictionary-encoded."""
+    return any(pa.types.is_dictionary(column_type) for column_type in schema.types)
+
+
 def decode_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return `batch` with dictionary columns as plain ones; the same object where there are none."""
-    types = batch.schema.types
-    if not any(pa.types.is_dictionary(column_type) for column_type in types):
-        return batch
+    """Return `batch` with dictionary columns as plain ones."""
     columns = [
         column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
         for column in batch.columns

@@ -1,8 +1,9 @@
 """SocketConnection: an asyncio protocol around a WireEndpoint; reads into its buffers, writes many frames at once."""
 
 import asyncio
+import socket
 from collections.abc import Callable
-from typing import cast
+from typing import Final, cast
 
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.handshake import Role
@@ -10,8 +11,15 @@ from headrace.network.peer_session import Session
 from headrace.network.transport import TransportHost
 from headrace.network.wire_endpoint import WireEndpoint
 
-WRITE_BUDGET_BYTES = 1 << 20
-WRITE_HIGH_WATER_BYTES = 1 << 20
+WRITE_BUDGET_BYTES: Final = 1 << 20
+WRITE_HIGH_WATER_BYTES: Final = 1 << 20
+UNIX_SEND_BUFFER_BYTES: Final = 1 << 20
+
+
+def enlarge_buffers(connection: socket.socket) -> None:
+    """Let a Unix socket hold a few batches, for fewer and larger reads. TCP sizes its buffers by itself."""
+    if connection.family == socket.AF_UNIX:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, UNIX_SEND_BUFFER_BYTES)
 
 
 class SocketConnection(asyncio.BufferedProtocol):
@@ -75,6 +83,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         """See asyncio.BaseProtocol."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        enlarge_buffers(transport.get_extra_info("socket"))
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._handshake_timeout_s, self._handshake_timed_out)
         self._flush()
@@ -86,11 +95,12 @@ class SocketConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         try:
-            self._endpoint.received(nbytes)
+            may_send = self._endpoint.received(nbytes)
         except NetworkError as error:
             self._fail(error)
             return
-        self._flush()
+        if may_send:
+            self._flush()
 
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol."""

@@ -15,8 +15,13 @@ from headrace.core.ids import JobId, OperatorId
 from headrace.core.randomness import SeededRandom, system_random
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
-from headrace.network.batches import SchemaAnnouncer, decode_dictionaries
-from headrace.network.errors import ConnectionLostError, IngestRefusedError, NetworkError, ProtocolError
+from headrace.network.batches import SchemaAnnouncer, decode_dictionaries, has_dictionaries
+from headrace.network.errors import (
+    ConnectionLostError,
+    IngestRefusedError,
+    NetworkError,
+    ProtocolError,
+)
 from headrace.network.handshake import Handshake, Role
 from headrace.network.ingest import INGEST_NAME
 from headrace.network.server import host_id
@@ -78,7 +83,7 @@ class IngestSender:
         while self._credit < 1:
             self._take(self._next_frame())
         self._credit -= 1
-        plain = decode_dictionaries(batch)
+        plain = decode_dictionaries(batch) if has_dictionaries(batch.schema) else batch
         message = self._announcer.changed(plain.schema)
         if message is not None:
             self._write(Schema(_CHANNEL, self._announcer.fingerprint, message))

@@ -2,9 +2,11 @@
 
 from typing import Final
 
+import pyarrow as pa
+
 from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
 from headrace.core.record_batch import RecordBatch, concat_batches
-from headrace.network.batches import SealedBatch, decode_dictionaries
+from headrace.network.batches import SealedBatch, decode_dictionaries, has_dictionaries
 
 # A guess until the first batch was sealed; then the size of the rows that were.
 _FIRST_ROW_BYTES: Final = 64.0
@@ -14,12 +16,22 @@ MARKERS_MAX: Final = 1000
 class PendingRows:
     """References to slices, with their totals. `row_bytes` is learnt from what was sealed before."""
 
-    __slots__ = ("_markers", "_row_bytes", "_slices", "row_count", "size_estimate")
+    __slots__ = (
+        "_has_dictionaries",
+        "_markers",
+        "_row_bytes",
+        "_schema",
+        "_slices",
+        "row_count",
+        "size_estimate",
+    )
 
     def __init__(self) -> None:
         self._slices: list[RecordBatch] = []
         self._markers: list[PlacedMarker] = []
         self._row_bytes = _FIRST_ROW_BYTES
+        self._schema: pa.Schema | None = None
+        self._has_dictionaries = False
         self.row_count = 0
         self.size_estimate = 0.0
 
@@ -37,8 +49,11 @@ class PendingRows:
         """Add rows behind what waits."""
         self._slices.append(batch)
         self.row_count += batch.num_rows
+        # Not `nbytes`, which walks every buffer and takes ten times as long.
         self.size_estimate += (
-            batch.columns().nbytes if batch.is_columnar else batch.num_rows * self._row_bytes
+            pa.ipc.get_record_batch_size(batch.columns())
+            if batch.is_columnar
+            else batch.num_rows * self._row_bytes
         )
 
     def append_marker(self, marker: StreamMarker) -> None:
@@ -57,7 +72,12 @@ class PendingRows:
         self._markers.clear()
         if not self._slices:
             return SealedBatch(None, markers)
-        arrow = decode_dictionaries(concat_batches(self._slices).to_arrow())
+        arrow = concat_batches(self._slices).to_arrow()
+        if self._schema is None or not arrow.schema.equals(self._schema):
+            self._schema = arrow.schema
+            self._has_dictionaries = has_dictionaries(arrow.schema)
+        if self._has_dictionaries:
+            arrow = decode_dictionaries(arrow)
         self._slices.clear()
         sealed = SealedBatch(arrow, markers)
         self._row_bytes = sealed.size_bytes / self.row_count

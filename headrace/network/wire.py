@@ -12,6 +12,7 @@ Source: Flink NettyMessage, with the changes that batches, versions and authenti
 import dataclasses
 import struct
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from headrace.core.elements import PlacedMarker, StreamMarker, Watermark, WatermarkStatus
@@ -45,7 +46,7 @@ _WATERMARK, _STATUS = 0, 1
 
 
 class Frame:
-    """Base of all frames. Subclasses are frozen dataclasses; a last field called `body` travels after the header."""
+    """Base of all frames: frozen dataclasses whose last fields may be `markers` and `body`, in this order."""
 
     __slots__ = ()
 
@@ -85,17 +86,17 @@ def frame(*, id: int, layout: str, since: int = 1) -> Callable[[type[F]], type[F
 
 def _add_plain_codec(cls: type[Frame], names: list[str]) -> None:
     """Fields are struct values as they are."""
+    fields = attrgetter(*names) if len(names) > 1 else None
 
     def header_values(self: Frame) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in names)
+        return fields(self) if fields is not None else tuple(getattr(self, name) for name in names)
 
     def from_header(
         cls: type[Any], values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
     ) -> Any:
-        extra = {"markers": markers} if cls.HAS_MARKERS else {}
-        if cls.HAS_BODY:
-            extra["body"] = body
-        return cls(*values, **extra)
+        if cls.HAS_MARKERS:
+            return cls(*values, markers, body)
+        return cls(*values, body) if cls.HAS_BODY else cls(*values)
 
     cls.header_values = header_values  # type: ignore[method-assign]
     cls.from_header = classmethod(from_header)  # type: ignore[method-assign,assignment]
@@ -151,6 +152,11 @@ def decode_header(cls: type[F], data: Any, offset: int, length: int, body: Body,
         raise ProtocolError(
             peer, f"a {cls.__name__} frame with impossible values: {error}"
         ) from error
+
+
+def attach_body(header: Frame, body: Body) -> None:
+    """Give a frame that was decoded without its body, and not yet handed on, the body that came later."""
+    object.__setattr__(header, "body", body)
 
 
 def encode_markers(markers: Sequence[PlacedMarker]) -> bytes:

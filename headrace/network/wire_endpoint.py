@@ -56,20 +56,22 @@ class WireEndpoint:
             return self._assembler.buffer()
         return memoryview(self._opening_buffer)
 
-    def received(self, byte_count: int) -> None:
-        """Take the bytes that were written to `buffer()`."""
+    def received(self, byte_count: int) -> bool:
+        """Take the bytes that were written to `buffer()`; return whether there may be something to send now."""
         if self._assembler is None:
             self._open(bytes(self._opening_buffer[:byte_count]))
-            return
+            return True
         assert self.session is not None
         try:
-            for message in self._assembler.received(byte_count):
+            frames = self._assembler.received(byte_count)
+            for message in frames:
                 self.session.frame_received(message)
         except ConnectionLostError:
             raise
         except NetworkError as error:
             self._output += last_words(error)
             raise
+        return bool(frames)
 
     def take_output(self, budget_bytes: int) -> list[Body]:
         """Return buffers to write; empty when nothing can be sent now."""
