@@ -19,6 +19,8 @@ from headrace.cli.failures import EXIT_INTERRUPTED, report_failure
 from headrace.cli.progress import ProgressDisplay, WatchedExecutor
 from headrace.core.config import Settings
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
+from headrace.spark.python_files import put_on_path
+from headrace.spark.python_files import python_files as files_of
 
 
 class _KeyValue(click.ParamType[tuple[str, str]]):
@@ -93,6 +95,7 @@ def run(
     """Run a program; the help text is `_HELP`."""
     settings = run_settings(master, parallelism, dict(definitions), python_files)
     set_default_settings(settings)
+    put_on_path(files_of(Settings(settings)))
     # The program's own modules lie beside it; on the workers they need --python-files.
     executor = create_executor(Settings(settings))
     display = ProgressDisplay.choose(progress)

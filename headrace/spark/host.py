@@ -3,9 +3,9 @@
 import functools
 import logging
 import os
+import shutil
 import tempfile
 import threading
-from pathlib import Path
 from typing import Final
 
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
@@ -85,9 +85,9 @@ class SparkHost:
         """Start the control plane; TaskManagers come when a job needs them."""
         self._wait_for_executors()
         files = python_files(self._settings)
-        ship(self.session.context, files, Path(self._scratch.name))
+        ship(self.session.context, files, self._scratch)
         if self._kind.is_local:
-            self._output = OutputPipe(Path(self._scratch.name) / "output")
+            self._output = OutputPipe(self._scratch / "output")
         jobs = SparkWorkerJobs(
             self.session.context,
             self._body_of,
@@ -121,7 +121,7 @@ class SparkHost:
         finally:
             if self._output is not None:
                 self._output.close()
-            self._scratch.cleanup()
+            shutil.rmtree(self._scratch, ignore_errors=True)
             self.session.stop()
 
     def _wait_for_executors(self) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -46,6 +47,9 @@ def registered_executor_count(context: SparkContext) -> int:
     return int(jvm_context(context).getExecutorMemoryStatus().size()) - 1
 
 
-def jvm_gateway(context: SparkContext) -> Any:
-    """Return py4j's view of the JVM's packages."""
-    return getattr(context, "_jvm")  # noqa: B009 - private, and named here only
+def delete_at_jvm_exit(context: SparkContext, directory: Path) -> None:
+    """Have the JVM remove `directory` and what is in it when it ends in order, as it does when we are gone."""
+    jvm: Any = getattr(context, "_jvm")  # noqa: B009 - private, and named here only
+    jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(
+        jvm.java.io.File(str(directory))
+    )

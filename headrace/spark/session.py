@@ -23,7 +23,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.spark.checklist import refuse_contradictions
 from headrace.spark.java_runtime import ensure_java
-from headrace.spark.jvm import jvm_gateway
+from headrace.spark.jvm import delete_at_jvm_exit
 from headrace.spark.session_configuration import given_master, plan_session
 
 _LOG: Final = logging.getLogger(__name__)
@@ -157,11 +157,7 @@ def _create(settings: Settings) -> HostSession:
         is_embedded=not given_master(settings, os.environ, submitted),
     )
     # Whichever of the two processes ends in order removes the directory, should the other be killed.
-    jvm_gateway(
-        spark.sparkContext
-    ).org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(
-        jvm_gateway(spark.sparkContext).java.io.File(str(scratch))
-    )
+    delete_at_jvm_exit(spark.sparkContext, scratch)
     atexit.register(session.stop)
     return session
 
