@@ -19,8 +19,6 @@ from headrace.cli.failures import EXIT_INTERRUPTED, report_failure
 from headrace.cli.progress import ProgressDisplay, WatchedExecutor
 from headrace.core.config import Settings
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
-from headrace.spark.python_files import put_on_path
-from headrace.spark.python_files import python_files as files_of
 
 
 class _KeyValue(click.ParamType[tuple[str, str]]):
@@ -95,7 +93,7 @@ def run(
     """Run a program; the help text is `_HELP`."""
     settings = run_settings(master, parallelism, dict(definitions), python_files)
     set_default_settings(settings)
-    put_on_path(files_of(Settings(settings)))
+    _make_importable(Settings(settings))
     # The program's own modules lie beside it; on the workers they need --python-files.
     executor = create_executor(Settings(settings))
     display = ProgressDisplay.choose(progress)
@@ -130,6 +128,13 @@ def run_settings(
     if python_files is not None:
         settings[PYTHON_FILES.key] = python_files
     return settings
+
+
+def _make_importable(settings: Settings) -> None:
+    # Imported late: the help texts do not need Spark.
+    from headrace.spark.python_files import put_on_path, python_files
+
+    put_on_path(python_files(settings))
 
 
 @contextmanager

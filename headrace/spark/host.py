@@ -57,9 +57,9 @@ class SparkHost:
         self._driver_host = LOOPBACK if self._kind.is_local else conf["spark.driver.host"]
         self._bind_host = LOOPBACK if self._kind.is_local else _ANY_ADDRESS
         self._secret = secret_token()
-        self._scratch = tempfile.TemporaryDirectory(
-            prefix="headrace-host-", ignore_cleanup_errors=True
-        )
+        self._scratch = Path(tempfile.mkdtemp(prefix="headrace-host-", dir=self.session.scratch))
+        # Whichever of the two processes ends in order removes it, should the other be killed.
+        delete_at_jvm_exit(self.session.context, self._scratch)
         self._output: OutputPipe | None = None
         self._handle: ClusterHandle | None = None
         self._driver: SparkResourceDriver | None = None
