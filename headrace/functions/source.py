@@ -32,8 +32,16 @@ class InputStatus(enum.Enum):
 class SourceOutput(Protocol):
     """Where a reader puts what it read."""
 
-    def emit(self, batch: RecordBatch) -> None:
-        """Hand over rows of the stream's type, with timestamps where the source knows them."""
+    def emit(self, batch: RecordBatch, split_id: str = "", /) -> None:
+        """Hand over rows of one split, of the stream's type, with timestamps where the source knows them."""
+        ...
+
+    def add_split(self, split_id: str, /) -> None:
+        """From now on the split holds the watermark back until it has rows; for readers that tell splits apart."""
+        ...
+
+    def release_split(self, split_id: str, /) -> None:
+        """The split has ended and no longer holds the watermark back."""
         ...
 
 

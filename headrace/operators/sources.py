@@ -9,14 +9,12 @@ import numpy as np
 
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.record_batch import RecordBatch, Timestamps
-from headrace.functions.source import InputStatus as ReaderStatus
-from headrace.functions.source import SourceReader
+from headrace.functions.source import InputStatus, SourceReader
 from headrace.functions.specs import SourceSpec, TimestampsAndWatermarksSpec
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 from headrace.graph.pipeline_options import AUTO_WATERMARK_INTERVAL
 from headrace.operators.emission import timestamps_of
 from headrace.operators.operator import (
-    InputStatus,
     OneInputOperator,
     OperatorContext,
     Output,
@@ -29,12 +27,6 @@ WHOLE_SOURCE: Final = ""
 """The split of readers that tell no splits apart."""
 
 _NS_PER_MS: Final = 1_000_000
-
-_STATUSES: Final = {
-    ReaderStatus.MORE_AVAILABLE: InputStatus.MORE_AVAILABLE,
-    ReaderStatus.NOTHING_AVAILABLE: InputStatus.NOTHING_AVAILABLE,
-    ReaderStatus.END_OF_INPUT: InputStatus.END_OF_INPUT,
-}
 
 
 class EventTimeOutput:
@@ -68,7 +60,7 @@ class EventTimeOutput:
         if self._interval_ms > 0:
             self._schedule()
 
-    def emit(self, batch: RecordBatch, split_id: str = WHOLE_SOURCE) -> None:
+    def emit(self, batch: RecordBatch, split_id: str = WHOLE_SOURCE, /) -> None:
         """Emit rows of one split."""
         if batch.num_rows == 0:
             return
@@ -84,13 +76,13 @@ class EventTimeOutput:
         if batch.timestamps is not None:
             watermarks.on_batch(split_id, int(batch.timestamps.max()))
 
-    def add_split(self, split_id: str) -> None:
+    def add_split(self, split_id: str, /) -> None:
         """Let a split hold the watermark back from now on; the unnamed one is then gone."""
         if self._watermarks is not None:
             self._watermarks.add_split(split_id)
             self._watermarks.release_split(WHOLE_SOURCE)
 
-    def release_split(self, split_id: str) -> None:
+    def release_split(self, split_id: str, /) -> None:
         """Let a finished split no longer hold the watermark back."""
         if self._watermarks is not None:
             self._watermarks.release_split(split_id)
@@ -155,7 +147,7 @@ class SourceReaderOperator(SourceOperator):
     def poll(self, output: Output) -> InputStatus:
         assert self._reader is not None
         try:
-            status = _STATUSES[self._reader.poll_next(self._event_time)]
+            status = self._reader.poll_next(self._event_time)
         except Exception as error:
             raise connector_error(error, self.context.operator_name) from error
         self._event_time.has_polled = True

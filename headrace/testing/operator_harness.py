@@ -21,9 +21,9 @@ from headrace.core.operator_types import OperatorTypes
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType, RecordBatch, key_values_to_array
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
+from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
 from headrace.operators.operator import (
-    InputStatus,
     OneInputOperator,
     Operator,
     OperatorContext,
