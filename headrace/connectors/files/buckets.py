@@ -54,7 +54,7 @@ def strftime_of(java_pattern: str) -> str:
     for match in _PATTERN_PART.finditer(java_pattern):
         text = match.group(0)
         if match.group(1) is not None:
-            parts.append(match.group(1) or "'")
+            parts.append((match.group(1) or "'").replace("%", "%%"))
         elif match.group(2) is None:
             parts.append(text.replace("%", "%%"))
         elif text in _JAVA_TO_STRFTIME:
