@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import threading
+from pathlib import Path
 from typing import Final
 
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
@@ -19,7 +20,7 @@ from headrace.core.randomness import secret_token, system_random
 from headrace.spark.checklist import MasterKind, parse_master
 from headrace.spark.dataframe_commit import sink_coordinator_factory
 from headrace.spark.dataframes import source_coordinator_factory
-from headrace.spark.jvm import registered_executor_count
+from headrace.spark.jvm import delete_at_jvm_exit, registered_executor_count
 from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
 from headrace.spark.python_files import python_files, ship
 from headrace.spark.resource_driver import SparkResourceDriver
