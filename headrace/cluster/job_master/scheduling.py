@@ -27,6 +27,7 @@ from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transit
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, ResourceProfile
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
+from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
 
 
@@ -82,6 +83,7 @@ class Scheduler:
         self.history = FailureHistory(strategy)
         self.executions = Executions(graph, clock.now_ms())
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
+        self._execution_graph = expand(graph)
         self._groups = share_slots(graph)
         self._shell = shell
         self._created = Created(self)
@@ -188,7 +190,9 @@ class Scheduler:
         descriptors = [
             (
                 execution,
-                describe_task(self.graph, self.executions, execution, self._shell.location_of),
+                describe_task(
+                    self._execution_graph, self.executions, execution, self._shell.location_of
+                ),
             )
             for execution in self.executions
         ]

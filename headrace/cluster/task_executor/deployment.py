@@ -88,7 +88,7 @@ class Shuffle(Protocol):
         """Make a gate; nothing is requested yet."""
         ...
 
-    def release_partitions(self, partition_ids: tuple[ResultPartitionId, ...]) -> None:
+    def release_partitions(self, partition_ids: list[ResultPartitionId]) -> None:
         """Drop partitions."""
         ...
 
@@ -142,7 +142,7 @@ class StreamTaskFactory:
 
     def release_partitions(self, partition_ids: tuple[ResultPartitionId, ...]) -> None:
         """See TaskFactory."""
-        self.shuffle.release_partitions(partition_ids)
+        self.shuffle.release_partitions(list(partition_ids))
 
     def _output(
         self,

@@ -75,6 +75,11 @@ class TaskOutbox:
         """Whether everything was told."""
         return not self._entries
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody listens any more."""
+        return self._is_closed
+
     def close(self) -> None:
         """Nobody listens any more: drop what waits and let the task go on, into its cancellation."""
         with self._room:

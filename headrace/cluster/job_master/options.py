@@ -1,0 +1,25 @@
+"""Options of a JobMaster. Keys and defaults are Flink's where the meaning is the same."""
+
+from datetime import timedelta
+from typing import Final
+
+from headrace.core.config import ConfigOption
+
+SLOT_REQUEST_TIMEOUT: Final = ConfigOption(
+    "slot.request.timeout",
+    timedelta,
+    timedelta(minutes=5),
+    "How long a job waits for its slots before it fails.",
+)
+SLOT_IDLE_TIMEOUT: Final = ConfigOption(
+    "slot.idle.timeout",
+    timedelta,
+    timedelta(seconds=50),
+    "A slot that the job holds and does not need is given back after this time.",
+)
+METRICS_UPDATE_INTERVAL: Final = ConfigOption(
+    "metrics.fetcher.update-interval",
+    timedelta,
+    timedelta(milliseconds=500),
+    "The metrics of a job's tasks are asked for at most this often.",
+)

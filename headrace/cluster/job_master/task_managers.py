@@ -1,0 +1,291 @@
+"""TaskManagers that work for one job: registration, heartbeats, reconciliation, and calls to them.
+
+Runs on the JobMaster's main thread. Source: Flink JobMaster, DefaultExecutionDeploymentReconciler.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.executions import Execution, Executions
+from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
+from headrace.cluster.task_executor.options import SUBMIT_TIMEOUT
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import ExecutionAttemptId, JobId, JobMasterId, OperatorId, ResourceId
+from headrace.core.lifecycle import ExecutionState
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.job_master import (
+    TaskManagerRegistered,
+    TaskManagerRegistration,
+    TaskManagerRegistrationResponse,
+)
+from headrace.gateways.messages import (
+    AllocatedSlotReport,
+    ErrorInfo,
+    ExecutionDeploymentReport,
+    RegistrationRefused,
+)
+from headrace.gateways.task_executor import TaskDeploymentDescriptor, TaskExecutorGateway
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import RpcError
+from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
+from headrace.rpc.options import duration_ms
+from headrace.rpc.proxies import with_timeout
+
+_LOG = logging.getLogger(__name__)
+
+_CANCEL_TRIES: Final = 3
+_METRICS_TIMEOUT_MS: Final = 1_000.0
+
+
+class TaskManagersOwner(Protocol):
+    """What the JobMaster does about them."""
+
+    def task_manager_lost(self, resource_id: ResourceId, error: ErrorInfo) -> None:
+        """Its slots are gone."""
+        ...
+
+    def execution_missing(self, execution: Execution, error: ErrorInfo) -> None:
+        """The TaskManager does not run what it should."""
+        ...
+
+    def submit_answered(self, attempt_id: ExecutionAttemptId, error: ErrorInfo | None) -> None:
+        """The TaskManager took the task, or the request failed."""
+        ...
+
+
+@dataclass(frozen=True)
+class _TaskManager:
+    address: str
+    location: TaskManagerLocation
+    gateway: TaskExecutorGateway
+
+
+@dataclass(frozen=True)
+class _HeartbeatAnswer:
+    """A report, and the attempts that were certainly there when it was asked for."""
+
+    report: ExecutionDeploymentReport
+    expected: tuple[ExecutionAttemptId, ...]
+
+
+class TaskManagers:
+    """Registered TaskManagers by id. Whoever is lost must register again."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        owner: TaskManagersOwner,
+        *,
+        job_id: JobId,
+        job_master_id: JobMasterId,
+        resource_id: ResourceId,
+        executions: Callable[[], Executions],
+        pool: SlotPool,
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._owner: Final = owner
+        self._job_id: Final = job_id
+        self._job_master_id: Final = job_master_id
+        self._resource_id: Final = resource_id
+        self._executions: Final = executions
+        self._pool: Final = pool
+        self._registered: dict[ResourceId, _TaskManager] = {}
+        self._heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
+            endpoint, self._silent, self._answered
+        )
+
+    # Registration
+
+    async def register(
+        self, registration: TaskManagerRegistration
+    ) -> TaskManagerRegistrationResponse:
+        """Take a TaskManager; the same address again changes nothing, a new one replaces the old."""
+        resource_id = registration.location.resource_id
+        known = self._registered.get(resource_id)
+        if known is None or known.address != registration.address:
+            try:
+                gateway = await self._endpoint.rpc_service.connect(
+                    registration.address, TaskExecutorGateway
+                )
+            except RpcError as error:
+                return RegistrationRefused(
+                    f"the JobMaster at {self._endpoint.address} cannot connect back to "
+                    f"{registration.address}: {error}"
+                )
+            self._add(
+                resource_id, _TaskManager(registration.address, registration.location, gateway)
+            )
+        return TaskManagerRegistered(self._resource_id)
+
+    def is_registered(self, resource_id: ResourceId) -> bool:
+        """Whether it may offer slots."""
+        return resource_id in self._registered
+
+    def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
+        """Where its data plane is; KeyError unless registered."""
+        return self._registered[resource_id].location
+
+    def _add(self, resource_id: ResourceId, task_manager: _TaskManager) -> None:
+        known = self._registered.get(resource_id)
+        if known is not None:
+            if known.address == task_manager.address:
+                return
+            self.lose(resource_id, "another TaskManager registered under its name")
+        self._registered[resource_id] = task_manager
+        self._heartbeats.monitor_target(
+            resource_id, lambda: self._ask_heartbeat(resource_id, task_manager)
+        )
+
+    def lose(self, resource_id: ResourceId, cause: str) -> None:
+        """It is gone, as far as anybody can tell; it is told so, in case it is not."""
+        task_manager = self._registered.pop(resource_id, None)
+        if task_manager is None:
+            return
+        self._heartbeats.unmonitor_target(resource_id)
+        error = ErrorInfo(
+            "TaskManagerLostError",
+            f"TaskManager {resource_id} was lost: {cause}",
+            "EXTERNAL",
+            recoverable=True,
+        )
+        task_manager.gateway.disconnect_job_master(self._job_id, error)
+        self._owner.task_manager_lost(resource_id, error)
+
+    def dismiss_all(self) -> None:
+        """The job is over: every TaskManager frees the job's slots."""
+        self._heartbeats.stop()
+        for task_manager in self._registered.values():
+            task_manager.gateway.disconnect_job_master(self._job_id, None)
+        self._registered.clear()
+
+    # Heartbeats
+
+    async def _ask_heartbeat(
+        self, resource_id: ResourceId, task_manager: _TaskManager
+    ) -> _HeartbeatAnswer:
+        expected = tuple(
+            execution.attempt_id
+            for execution in self._executions().on_task_manager(resource_id)
+            if not execution.is_submit_pending
+        )
+        slots = AllocatedSlotReport(self._job_id, self._pool.allocations_on(resource_id))
+        report = await task_manager.gateway.heartbeat_from_job_master(self._resource_id, slots)
+        return _HeartbeatAnswer(report, expected)
+
+    def _answered(self, resource_id: ResourceId, answer: _HeartbeatAnswer) -> None:
+        executions = self._executions()
+        running = set(answer.report.attempt_ids)
+        for attempt_id in answer.expected:
+            execution = executions.find(attempt_id)
+            if execution is not None and execution.is_deployed and attempt_id not in running:
+                text = f"task {attempt_id} is no longer running on TaskManager {resource_id}"
+                self._owner.execution_missing(
+                    execution, ErrorInfo("TaskLostError", text, "INTERNAL", recoverable=True)
+                )
+        for attempt_id in answer.report.attempt_ids:
+            execution = executions.find(attempt_id)
+            if (
+                execution is None
+                or execution.state.is_terminal
+                or execution.state is ExecutionState.CANCELING
+            ):
+                # Unknown here, or its cancellation was lost on the way.
+                self._endpoint.spawn(self._cancel(resource_id, attempt_id), f"cancel {attempt_id}")
+        for metrics in answer.report.metrics:
+            execution = executions.find(metrics.attempt_id)
+            if execution is not None and not execution.state.is_terminal:
+                execution.metrics = metrics.values
+
+    def _silent(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
+        self.lose(resource_id, loss.text)
+
+    # Calls
+
+    def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
+        """Ask for the task to be run; answers by `submit_answered`."""
+        assert execution.slot is not None
+        task_manager = self._registered[execution.slot.resource_id]
+        self._endpoint.spawn(
+            self._submit(task_manager, descriptor), f"submit {execution.attempt_id}"
+        )
+
+    async def _submit(
+        self, task_manager: _TaskManager, descriptor: TaskDeploymentDescriptor
+    ) -> None:
+        timeout_ms = duration_ms(self._endpoint.settings, SUBMIT_TIMEOUT)
+        error: ErrorInfo | None = None
+        try:
+            await with_timeout(task_manager.gateway, timeout_ms).submit_task(
+                descriptor, self._job_master_id
+            )
+        except HeadraceError as raised:
+            attempt_id = descriptor.attempt_id
+            vertex = descriptor.vertex
+            where = f"task '{vertex.name} ({attempt_id.subtask_index + 1}/{vertex.parallelism})'"
+            error = error_info_of(raised, where)
+        self._owner.submit_answered(descriptor.attempt_id, error)
+
+    def cancel_task(self, execution: Execution) -> None:
+        """Ask for the task to be cancelled; where that fails, heartbeats ask again."""
+        if execution.slot is not None:
+            self._endpoint.spawn(
+                self._cancel(execution.slot.resource_id, execution.attempt_id),
+                f"cancel {execution.attempt_id}",
+            )
+
+    async def _cancel(self, resource_id: ResourceId, attempt_id: ExecutionAttemptId) -> None:
+        for _ in range(_CANCEL_TRIES):
+            task_manager = self._registered.get(resource_id)
+            if task_manager is None:
+                return
+            try:
+                await task_manager.gateway.cancel_task(attempt_id)
+                return
+            except HeadraceError as error:
+                _LOG.info("cancelling %s on %s failed: %s", attempt_id, resource_id, error)
+
+    def send_event(
+        self,
+        resource_id: ResourceId,
+        attempt_id: ExecutionAttemptId,
+        operator_id: OperatorId,
+        payload: bytes,
+    ) -> None:
+        """Send an event of a coordinator to a task."""
+        task_manager = self._registered.get(resource_id)
+        if task_manager is not None:
+            task_manager.gateway.send_operator_event(attempt_id, operator_id, payload)
+
+    def free_slot(self, slot: PhysicalSlot, cause: str) -> None:
+        """Give a slot back."""
+        task_manager = self._registered.get(slot.resource_id)
+        if task_manager is not None:
+            self._endpoint.spawn(
+                self._free(task_manager, slot, cause), f"free slot {slot.allocation_id}"
+            )
+
+    async def _free(self, task_manager: _TaskManager, slot: PhysicalSlot, cause: str) -> None:
+        try:
+            await task_manager.gateway.free_slot(slot.allocation_id, cause)
+        except HeadraceError as error:
+            _LOG.info("slot %s was not freed: %s", slot.allocation_id, error)
+
+    async def refresh_metrics(self) -> None:
+        """Ask all at once for their tasks' metrics; whoever does not answer soon keeps the old ones."""
+        await asyncio.gather(*(self._refresh(each) for each in self._registered.values()))
+
+    async def _refresh(self, task_manager: _TaskManager) -> None:
+        try:
+            gateway = with_timeout(task_manager.gateway, _METRICS_TIMEOUT_MS)
+            answers = await gateway.request_task_metrics(self._job_id)
+        except HeadraceError:
+            return
+        executions = self._executions()
+        for metrics in answers:
+            execution = executions.find(metrics.attempt_id)
+            if execution is not None and not execution.state.is_terminal:
+                execution.metrics = metrics.values

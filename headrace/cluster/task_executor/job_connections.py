@@ -1,0 +1,232 @@
+"""JobConnections: a TaskManager's registrations at the JobMasters whose slots it holds.
+
+The connection begins when the ResourceManager asks for a slot and ends with the job's last slot and task here. Once
+registered, all slots that were not accepted yet are offered together. Source: Flink JobLeaderService, JobTable.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from headrace.cluster.registration_answers import interpret
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import AllocationId, JobId, JobMasterId, ResourceId
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.job_master import (
+    JobMasterGateway,
+    TaskManagerRegistered,
+    TaskManagerRegistration,
+    TaskManagerRegistrationResponse,
+)
+from headrace.gateways.messages import SlotOffer
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import AskTimeoutError, MailboxFullError
+from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatReceiver
+from headrace.rpc.registration import RetryingRegistration
+
+_LOG = logging.getLogger(__name__)
+
+
+class JobConnectionOwner(Protocol):
+    """What the TaskExecutor does about its JobMasters."""
+
+    def slots_to_offer(self, job_id: JobId) -> tuple[SlotOffer, ...]:
+        """The job's slots that wait to be accepted."""
+        ...
+
+    def slots_answered(
+        self, job_id: JobId, offered: tuple[SlotOffer, ...], accepted: tuple[AllocationId, ...]
+    ) -> None:
+        """The JobMaster took these; it needs none of the others."""
+        ...
+
+    def job_master_lost(self, job_id: JobId, cause: str) -> None:
+        """The job's tasks must end; its slots wait for the JobMaster to come back."""
+        ...
+
+    def job_master_rejected(self, job_id: JobId, reason: str) -> None:
+        """The JobMaster will never take this TaskManager."""
+        ...
+
+
+class JobConnection:
+    """One job's JobMaster, registered at or on the way there."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        job_master_id: JobMasterId,
+        registration: RetryingRegistration[JobMasterGateway, TaskManagerRegistrationResponse],
+        resource_id: ResourceId,
+    ) -> None:
+        self.job_id: Final = job_id
+        self.job_master_id: Final = job_master_id
+        self.registration: Final = registration
+        self.job_master_resource_id: ResourceId | None = None
+        # Answers to older offers are dropped: a newer one has offered the same slots again.
+        self.offer_number = 0
+        self._resource_id: Final = resource_id
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the JobMaster has accepted this TaskManager."""
+        return self.registration.is_registered
+
+    @property
+    def gateway(self) -> JobMasterGateway:
+        """The JobMaster; only while connected."""
+        gateway = self.registration.gateway
+        assert gateway is not None
+        return gateway
+
+    def leads(self, job_master_id: JobMasterId) -> bool:
+        """Whether messages of this session may change anything here."""
+        return self.is_connected and job_master_id == self.job_master_id
+
+    def fail_slot(self, allocation_id: AllocationId, cause: str) -> None:
+        """Tell the JobMaster that it does not have a slot any more."""
+        if self.is_connected:
+            self.gateway.fail_slot(self._resource_id, allocation_id, cause)
+
+    async def pause(self, delay_ms: float) -> None:
+        """Wait on the loop's clock."""
+        await asyncio.sleep(delay_ms / 1000)
+
+
+class JobConnections:
+    """All jobs that this TaskManager works for."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        owner: JobConnectionOwner,
+        resource_id: ResourceId,
+        location: TaskManagerLocation,
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._owner: Final = owner
+        self._resource_id: Final = resource_id
+        self._location: Final = location
+        self._connections: dict[JobId, JobConnection] = {}
+        self._heartbeats: Final = HeartbeatReceiver(endpoint, self._heartbeat_lost)
+
+    def find(self, job_id: JobId) -> JobConnection | None:
+        """The job's connection, or None."""
+        return self._connections.get(job_id)
+
+    def follow(self, job_id: JobId, address: str, job_master_id: JobMasterId) -> None:
+        """Register at the JobMaster that leads the job, unless that is under way or done."""
+        known = self._connections.get(job_id)
+        if known is not None:
+            if known.job_master_id == job_master_id:
+                return
+            self._forget(known)
+            self._owner.job_master_lost(job_id, "another JobMaster leads the job now")
+        registration = RetryingRegistration(
+            self._endpoint,
+            target_address=address,
+            gateway_type=JobMasterGateway,
+            fencing_token=job_master_id,
+            register=self._register_for(job_id),
+            interpret=interpret,
+            on_success=lambda _, response: self._registered(connection, response),
+            on_rejected=lambda reason: self._owner.job_master_rejected(job_id, reason),
+        )
+        connection = JobConnection(job_id, job_master_id, registration, self._resource_id)
+        self._connections[job_id] = connection
+        registration.start()
+
+    def offer_slots(self, job_id: JobId) -> None:
+        """Offer what was not accepted yet, if the JobMaster can be asked now."""
+        connection = self._connections.get(job_id)
+        if connection is not None and connection.is_connected:
+            connection.offer_number += 1
+            self._endpoint.spawn(
+                self._offer(connection, connection.offer_number), f"slot offer to {job_id}"
+            )
+
+    def heartbeat_received(self, connection: JobConnection) -> None:
+        """The JobMaster asked for a heartbeat."""
+        if connection.job_master_resource_id is not None:
+            self._heartbeats.request_received(connection.job_master_resource_id)
+
+    def reconnect(self, job_id: JobId, cause: str) -> None:
+        """The JobMaster ended the connection, or is gone: its tasks end, and registration begins anew."""
+        connection = self._connections.get(job_id)
+        if connection is None:
+            return
+        _LOG.info("%s lost JobMaster of %s: %s", self._resource_id, job_id, cause)
+        self._stop_heartbeats(connection)
+        connection.registration.try_reconnect()
+        self._owner.job_master_lost(job_id, cause)
+
+    def close(self, job_id: JobId, reason: str) -> None:
+        """The job is over here."""
+        connection = self._connections.get(job_id)
+        if connection is None:
+            return
+        if connection.is_connected:
+            connection.gateway.disconnect_task_manager(self._resource_id, reason)
+        self._forget(connection)
+
+    def close_all(self, reason: str) -> None:
+        """The TaskManager ends."""
+        for job_id in tuple(self._connections):
+            self.close(job_id, reason)
+
+    def _forget(self, connection: JobConnection) -> None:
+        self._stop_heartbeats(connection)
+        connection.registration.close()
+        del self._connections[connection.job_id]
+
+    def _register_for(
+        self, job_id: JobId
+    ) -> Callable[[JobMasterGateway], Awaitable[TaskManagerRegistrationResponse]]:
+        async def register(gateway: JobMasterGateway) -> TaskManagerRegistrationResponse:
+            message = TaskManagerRegistration(self._endpoint.address, self._location)
+            return await gateway.register_task_manager(job_id, message)
+
+        return register
+
+    def _registered(
+        self, connection: JobConnection, response: TaskManagerRegistrationResponse
+    ) -> None:
+        assert isinstance(response, TaskManagerRegistered)
+        connection.job_master_resource_id = response.job_master_resource_id
+        self._heartbeats.monitor_target(response.job_master_resource_id)
+        self.offer_slots(connection.job_id)
+
+    async def _offer(self, connection: JobConnection, number: int) -> None:
+        job_id = connection.job_id
+        while self._is_newest(connection, number):
+            offers = self._owner.slots_to_offer(job_id)
+            if not offers:
+                return
+            accepted: tuple[AllocationId, ...] = ()
+            try:
+                accepted = await connection.gateway.offer_slots(self._resource_id, offers)
+            except (AskTimeoutError, MailboxFullError):
+                continue
+            except HeadraceError as error:
+                _LOG.info("slot offer to %s failed: %s", job_id, error)
+            if self._is_newest(connection, number):
+                self._owner.slots_answered(job_id, offers, accepted)
+            return
+
+    def _is_newest(self, connection: JobConnection, number: int) -> bool:
+        return (
+            self._connections.get(connection.job_id) is connection
+            and connection.is_connected
+            and connection.offer_number == number
+        )
+
+    def _heartbeat_lost(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
+        for connection in tuple(self._connections.values()):
+            if connection.job_master_resource_id == resource_id:
+                self.reconnect(connection.job_id, loss.text)
+
+    def _stop_heartbeats(self, connection: JobConnection) -> None:
+        if connection.job_master_resource_id is not None:
+            self._heartbeats.unmonitor_target(connection.job_master_resource_id)
+            connection.job_master_resource_id = None

@@ -1,0 +1,31 @@
+"""Options of a TaskManager. Keys and defaults are Flink's where the meaning is the same."""
+
+from datetime import timedelta
+from typing import Final
+
+from headrace.core.config import ConfigOption
+
+NUMBER_OF_TASK_SLOTS: Final = ConfigOption(
+    "taskmanager.numberOfTaskSlots",
+    int,
+    1,
+    "Slots of one TaskManager; one by default, because the interpreter runs one thread at a time.",
+)
+SLOT_TIMEOUT: Final = ConfigOption(
+    "taskmanager.slot.timeout",
+    timedelta,
+    timedelta(seconds=30),
+    "How long a slot waits for its JobMaster before it is free again; covers the JobMaster's cold start.",
+)
+REGISTRATION_TIMEOUT: Final = ConfigOption(
+    "taskmanager.registration.timeout",
+    timedelta,
+    timedelta(minutes=5),
+    "A TaskManager that is registered nowhere for so long ends.",
+)
+SUBMIT_TIMEOUT: Final = ConfigOption(
+    "headrace.task.submit-timeout",
+    timedelta,
+    timedelta(minutes=1),
+    "How long a TaskManager may take to build a task, with the imports of its user code.",
+)

@@ -1,0 +1,462 @@
+"""TaskExecutor: the endpoint of a TaskManager, with its slots, its tasks and its connections to leaders.
+
+Tasks go on when the ResourceManager is lost and fail when their JobMaster is. Whoever leads is checked by hand, since
+a TaskManager serves several leaders. Source: Flink TaskExecutor.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.task_executor.deployment import RunningTask, TaskFactory
+from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
+from headrace.cluster.task_executor.options import SLOT_TIMEOUT
+from headrace.cluster.task_executor.resource_manager_connection import ResourceManagerConnection
+from headrace.cluster.task_executor.slot_table import FreedSlot, SlotState, SlotTable, SlotTicket
+from headrace.cluster.task_executor.task_reports import TaskOutbox
+from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import (
+    AllocationId,
+    ExecutionAttemptId,
+    JobId,
+    JobMasterId,
+    OperatorId,
+    ResourceId,
+    ResourceManagerId,
+    ResultPartitionId,
+    SlotId,
+)
+from headrace.core.lifecycle import ExecutionState
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.errors import StaleLeaderError, TaskSubmissionError, UnknownAttemptError
+from headrace.gateways.messages import (
+    Acknowledge,
+    AllocatedSlotReport,
+    ErrorInfo,
+    ExecutionDeploymentReport,
+    ExecutionReport,
+    ResourceProfile,
+    SlotOffer,
+    SlotReport,
+    TaskMetrics,
+)
+from headrace.gateways.resource_manager import TaskExecutorRegistration
+from headrace.gateways.task_executor import (
+    SlotRequest,
+    TaskDeploymentDescriptor,
+    TaskExecutorGateway,
+)
+from headrace.graph.pipeline_options import TASK_CANCELLATION_TIMEOUT
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.main_thread import is_on_loop
+from headrace.rpc.options import duration_ms
+from headrace.rpc.service import RpcService
+
+_LOG = logging.getLogger(__name__)
+
+BuildTask = Callable[[str, Callable[[], RunningTask]], Awaitable[RunningTask]]
+"""Runs a function that may import user code, beside the control thread where there are threads."""
+
+
+@dataclass(frozen=True)
+class TaskExecutorSetup:
+    """All that a TaskExecutor is given.
+
+    `exit_process(reason)` ends the process on the spot (`os._exit` in a real one): a task cannot be stopped
+    otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end.
+    """
+
+    resource_id: ResourceId
+    location: TaskManagerLocation
+    resource_manager_address: str
+    resource_manager_id: ResourceManagerId
+    slot_count: int
+    slot_profile: ResourceProfile
+    versions: dict[str, str]
+    pid: int
+    attempt_number: int
+    task_factory: TaskFactory
+    build_task: BuildTask
+    exit_process: Callable[[str], None]
+    on_terminated: Callable[[str], None]
+
+
+class TaskManagerLostLeaderError(HeadraceError):
+    """A task was stopped, because the JobMaster that it belongs to is gone."""
+
+
+class SlotReleasedError(HeadraceError):
+    """A task was stopped, because its slot was taken away."""
+
+
+class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
+    """One per TaskManager. Implements TaskListener for its tasks."""
+
+    def __init__(self, rpc_service: RpcService, setup: TaskExecutorSetup) -> None:
+        super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
+        self._setup: Final = setup
+        self._slots: Final = SlotTable(setup.slot_count, setup.slot_profile)
+        self._tasks: Final = TaskTable()
+        self._jobs: Final = JobConnections(self, self, setup.resource_id, setup.location)
+        self._resource_manager: Final = ResourceManagerConnection(
+            self,
+            setup.resource_id,
+            setup.resource_manager_address,
+            setup.resource_manager_id,
+            registration=self._registration,
+            slot_report=self._slot_report,
+            on_end=self.end,
+        )
+        self._slot_timeout_ms = duration_ms(rpc_service.settings, SLOT_TIMEOUT)
+        self._end_reason: str | None = None
+
+    async def on_start(self) -> None:
+        """Introduce yourself."""
+        self._resource_manager.connect()
+
+    async def on_stop(self) -> None:
+        """Stop every task, then say goodbye."""
+        reason = self._end_reason or "the TaskManager is being closed"
+        for entry in self._tasks.running:
+            entry.fail(TaskManagerLostLeaderError(f"the TaskManager ends: {reason}"))
+        self._jobs.close_all(reason)
+        self._resource_manager.close(reason)
+        for entry in self._tasks:
+            entry.outbox.close()
+        self._setup.on_terminated(reason)
+
+    def end(self, reason: str) -> None:
+        """Begin the graceful end; from any thread, idempotent."""
+
+        def begin() -> None:
+            if self._end_reason is None:
+                self._end_reason = reason
+                _LOG.info("TaskManager %s ends: %s", self._setup.resource_id, reason)
+                self.close_async()
+
+        self.run_async(begin)
+
+    def on_fatal_error(self, error: BaseException) -> None:
+        """A coroutine of this endpoint failed: bookkeeping can no longer be trusted."""
+        self._setup.exit_process(f"fatal error: {type(error).__name__}: {error}")
+
+    # Slots
+
+    async def request_slot(self, request: SlotRequest) -> Acknowledge:
+        """See TaskExecutorGateway."""
+        if not self._resource_manager.is_leader(request.resource_manager_id):
+            raise StaleLeaderError(
+                f"slot request of ResourceManager {request.resource_manager_id}, "
+                f"which does not lead TaskManager {self._setup.resource_id}"
+            )
+        ticket = self._slots.allocate(
+            request.slot_id.slot_index, request.job_id, request.allocation_id
+        )
+        self._await_activation(ticket)
+        self._jobs.follow(request.job_id, request.job_master_address, request.job_master_id)
+        self._jobs.offer_slots(request.job_id)
+        return Acknowledge()
+
+    async def free_slot(self, allocation_id: AllocationId, cause: str) -> Acknowledge:
+        """See TaskExecutorGateway."""
+        self._free_slot(allocation_id, cause)
+        return Acknowledge()
+
+    def slots_to_offer(self, job_id: JobId) -> tuple[SlotOffer, ...]:
+        """See JobConnectionOwner."""
+        return self._slots.offers_for(job_id)
+
+    def slots_answered(
+        self, job_id: JobId, offered: tuple[SlotOffer, ...], accepted: tuple[AllocationId, ...]
+    ) -> None:
+        """See JobConnectionOwner."""
+        connection = self._jobs.find(job_id)
+        for offer in offered:
+            allocation_id = offer.allocation_id
+            if allocation_id not in accepted:
+                self._free_slot(allocation_id, "the JobMaster did not accept it")
+            elif not self._slots.activate(allocation_id) and connection is not None:
+                connection.fail_slot(allocation_id, "the slot was freed while it was offered")
+
+    def _await_activation(self, ticket: SlotTicket) -> None:
+        def timed_out() -> None:
+            if self._slots.is_expired(ticket):
+                self._free_slot(ticket.allocation_id, "no JobMaster accepted it in time")
+
+        self.schedule_run_async(self._slot_timeout_ms, timed_out)
+
+    def _free_slot(self, allocation_id: AllocationId, cause: str) -> None:
+        result = self._slots.free(allocation_id)
+        if isinstance(result, FreedSlot):
+            self._slot_freed(result)
+            return
+        for attempt_id in result:
+            entry = self._tasks.find(attempt_id)
+            assert entry is not None, "a task in a slot is in the table"
+            self._fail_task(entry, SlotReleasedError(f"its slot was freed: {cause}"))
+
+    def _free_slots_of(self, job_id: JobId, cause: str) -> None:
+        states = (SlotState.ALLOCATED, SlotState.ACTIVE)
+        for allocation_id in self._slots.allocations_of(job_id, *states):
+            self._free_slot(allocation_id, cause)
+        self._close_job_if_over(job_id)
+
+    def _slot_freed(self, freed: FreedSlot) -> None:
+        slot_id = SlotId(self._setup.resource_id, freed.slot_index)
+        self._resource_manager.notify_slot_available(slot_id, freed.allocation_id)
+        self._close_job_if_over(freed.job_id)
+
+    def _close_job_if_over(self, job_id: JobId) -> None:
+        if not self._slots.has_slots_of(job_id) and not self._tasks.of_job(job_id):
+            self._jobs.close(job_id, "no slots of the job are left here")
+
+    # Tasks
+
+    async def submit_task(
+        self, descriptor: TaskDeploymentDescriptor, job_master_id: JobMasterId
+    ) -> Acknowledge:
+        """See TaskExecutorGateway. What goes wrong while the task is built is raised as it is."""
+        attempt_id = descriptor.attempt_id
+        connection = self._jobs.find(attempt_id.job_id)
+        if connection is None or not connection.leads(job_master_id):
+            raise TaskSubmissionError(
+                f"TaskManager {self._setup.resource_id} does not follow JobMaster {job_master_id}"
+            )
+        if self._tasks.find(attempt_id) is not None:
+            return Acknowledge()
+        if self._slots.state_of(descriptor.allocation_id) is SlotState.ALLOCATED:
+            self._slots.activate(descriptor.allocation_id)
+        if not self._slots.add_task(descriptor.allocation_id, attempt_id):
+            raise TaskSubmissionError(
+                f"TaskManager {self._setup.resource_id} has no slot {descriptor.allocation_id} "
+                f"for job {attempt_id.job_id}"
+            )
+        vertex = descriptor.vertex
+        name = f"{vertex.name} ({attempt_id.subtask_index + 1}/{vertex.parallelism})"
+        outbox = TaskOutbox(attempt_id)
+        entry = TaskEntry(attempt_id, descriptor.allocation_id, name, outbox)
+        self._tasks.add(entry)
+        try:
+            task = await self._setup.build_task(
+                f"deploy {name}", lambda: self._setup.task_factory.create(descriptor, self)
+            )
+        except Exception as error:
+            self._task_gone(entry)
+            if isinstance(error, HeadraceError):
+                raise
+            raise TaskSubmissionError(
+                f"{type(error).__name__}: {error} (in task '{name}')"
+            ) from error
+        entry.built(task)
+        return Acknowledge()
+
+    async def cancel_task(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
+        """See TaskExecutorGateway."""
+        entry = self._tasks.find(attempt_id)
+        if entry is not None and not entry.has_ended:
+            self._watch(entry)
+            entry.cancel()
+        return Acknowledge()
+
+    def send_operator_event(
+        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
+    ) -> None:
+        """See TaskExecutorGateway."""
+        entry = self._tasks.find(attempt_id)
+        if entry is not None and entry.task is not None:
+            entry.task.deliver_operator_event(operator_id, payload)
+
+    async def release_partitions(self, partitions: tuple[ResultPartitionId, ...]) -> Acknowledge:
+        """See TaskExecutorGateway."""
+        self._setup.task_factory.release_partitions(partitions)
+        return Acknowledge()
+
+    async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
+        """See TaskExecutorGateway."""
+        return tuple(entry.metrics() for entry in self._tasks.of_job(job_id))
+
+    def _fail_task(self, entry: TaskEntry, error: BaseException) -> None:
+        if not entry.has_ended:
+            self._watch(entry)
+            entry.fail(error)
+
+    def _watch(self, entry: TaskEntry) -> None:
+        """A task that does not end although it must can be stopped only with its process."""
+        timeout_ms = duration_ms(self.settings, TASK_CANCELLATION_TIMEOUT)
+        if entry.watchdog is not None or timeout_ms <= 0:
+            return
+
+        def stuck() -> None:
+            if not entry.has_ended:
+                self._setup.exit_process(
+                    f"task '{entry.display_name}' did not end within {timeout_ms / 1000:g} s "
+                    "(task.cancellation.timeout) after it was cancelled"
+                )
+
+        entry.watchdog = self.schedule_run_async(timeout_ms, stuck)
+
+    def _task_gone(self, entry: TaskEntry) -> None:
+        """The task has ended, and its JobMaster knows or will never know."""
+        entry.has_ended = True
+        entry.outbox.close()
+        if entry.watchdog is not None:
+            entry.watchdog.cancel()
+        self._tasks.remove(entry.attempt_id)
+        freed = self._slots.remove_task(entry.attempt_id)
+        if freed is not None:
+            self._slot_freed(freed)
+        else:
+            self._close_job_if_over(entry.attempt_id.job_id)
+
+    # TaskListener: any thread
+
+    def state_changed(
+        self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
+    ) -> None:
+        """See TaskListener."""
+        self.run_async(lambda: self._state_changed(attempt_id, state, error))
+
+    def operator_event(
+        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
+    ) -> None:
+        """See TaskListener. Waits while too much of the task is still untold."""
+        entry = self._tasks.find(attempt_id)
+        if entry is None:
+            return
+        entry.outbox.await_room(may_block=not is_on_loop(self.rpc_service.loop))
+
+        def put() -> None:
+            if entry.outbox.put_event(operator_id, payload):
+                self._drain(entry)
+
+        self.run_async(put)
+
+    def _state_changed(
+        self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
+    ) -> None:
+        entry = self._tasks.find(attempt_id)
+        if entry is None or entry.has_ended:
+            return
+        metrics: TaskMetrics | None = None
+        if state.is_terminal:
+            metrics = entry.last_metrics = entry.metrics()
+            entry.has_ended = True
+            if entry.watchdog is not None:
+                entry.watchdog.cancel()
+        where = f"task '{entry.display_name}'"
+        info = None if error is None else error_info_of(error, where)
+        if state.is_terminal and entry.outbox.is_closed:
+            # Its JobMaster is gone, or wants to hear no more; deployment reports tell of the end.
+            self._task_gone(entry)
+        elif entry.outbox.put_report(ExecutionReport(attempt_id, state, info, metrics)):
+            self._drain(entry)
+
+    def _drain(self, entry: TaskEntry) -> None:
+        connection = self._jobs.find(entry.attempt_id.job_id)
+        if connection is None or not connection.is_connected:
+            return
+        self.spawn(self._tell(entry, connection), f"reports of {entry.attempt_id}")
+
+    async def _tell(self, entry: TaskEntry, connection: JobConnection) -> None:
+        while not entry.outbox.is_empty:
+            try:
+                await entry.outbox.drain(connection.gateway, connection.pause)
+            except UnknownAttemptError as error:
+                entry.outbox.close()
+                self._fail_task(entry, error)
+            except HeadraceError as error:
+                # The JobMaster refuses what the task says: the task is of no use any more.
+                entry.outbox.skip()
+                self._fail_task(entry, error)
+        if entry.has_ended:
+            self._task_gone(entry)
+
+    # Heartbeats and leaders
+
+    async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> SlotReport:
+        """See TaskExecutorGateway."""
+        self._resource_manager.heartbeat_received(resource_id)
+        return self._slot_report()
+
+    async def heartbeat_from_job_master(
+        self, resource_id: ResourceId, slots: AllocatedSlotReport
+    ) -> ExecutionDeploymentReport:
+        """See TaskExecutorGateway."""
+        connection = self._jobs.find(slots.job_id)
+        if connection is not None and connection.is_connected:
+            self._jobs.heartbeat_received(connection)
+            self._reconcile_slots(connection, slots)
+        entries = self._tasks.of_job(slots.job_id)
+        return ExecutionDeploymentReport(
+            self._setup.resource_id,
+            tuple(entry.attempt_id for entry in entries),
+            tuple(entry.metrics() for entry in entries),
+        )
+
+    def _reconcile_slots(self, connection: JobConnection, slots: AllocatedSlotReport) -> None:
+        for allocation_id in slots.allocation_ids:
+            if self._slots.state_of(allocation_id) is SlotState.FREE:
+                connection.fail_slot(allocation_id, "the TaskManager does not have this slot")
+        active = self._slots.allocations_of(slots.job_id, SlotState.ACTIVE)
+        for allocation_id in active:
+            if allocation_id not in slots.allocation_ids:
+                self._free_slot(allocation_id, "the JobMaster does not have it any more")
+
+    def job_master_rejected(self, job_id: JobId, reason: str) -> None:
+        """See JobConnectionOwner."""
+        self._free_slots_of(job_id, f"the JobMaster rejected the TaskManager: {reason}")
+
+    def job_master_lost(self, job_id: JobId, cause: str) -> None:
+        """See JobConnectionOwner."""
+        for entry in self._tasks.of_job(job_id):
+            entry.outbox.close()
+            if entry.has_ended:
+                self._task_gone(entry)
+            else:
+                self._fail_task(
+                    entry, TaskManagerLostLeaderError(f"the JobMaster was lost: {cause}")
+                )
+        for allocation_id in self._slots.allocations_of(job_id, SlotState.ACTIVE):
+            ticket = self._slots.deactivate(allocation_id)
+            if ticket is not None:
+                self._await_activation(ticket)
+
+    def disconnect_job_master(self, job_id: JobId, cause: ErrorInfo | None) -> None:
+        """See TaskExecutorGateway. Without a cause the job is over; with one, register again."""
+        if self._jobs.find(job_id) is None:
+            return
+        if cause is not None:
+            self._jobs.reconnect(job_id, cause.text)
+            return
+        self._free_slots_of(job_id, "the job is over")
+
+    def disconnect_resource_manager(self, cause: str) -> None:
+        """See TaskExecutorGateway."""
+        self._resource_manager.lost(cause)
+
+    async def can_be_released(self) -> bool:
+        """See TaskExecutorGateway."""
+        return not len(self._tasks)
+
+    async def shut_down(self, cause: str) -> Acknowledge:
+        """See TaskExecutorGateway."""
+        self.end(cause)
+        return Acknowledge()
+
+    def _slot_report(self) -> SlotReport:
+        return self._slots.report(self._setup.resource_id)
+
+    def _registration(self) -> TaskExecutorRegistration:
+        setup = self._setup
+        return TaskExecutorRegistration(
+            self.address,
+            setup.location,
+            setup.slot_count,
+            setup.slot_profile,
+            setup.versions,
+            setup.pid,
+            setup.attempt_number,
+        )
