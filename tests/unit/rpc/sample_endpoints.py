@@ -1,0 +1,130 @@
+"""A gateway with every kind of method, and an endpoint that records what it was asked."""
+
+import asyncio
+from typing import Protocol
+
+import msgspec
+
+from headrace.core.errors import NoResourceAvailableError
+from headrace.core.ids import FencingToken, JobId
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.fencing import FencedRpcEndpoint
+from headrace.rpc.service import RpcService
+
+TOKEN = FencingToken(b"leader session 1")
+OTHER_TOKEN = FencingToken(b"leader session 2")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    job_id: JobId
+    words: tuple[str, ...] = ()
+
+
+class Added(msgspec.Struct, frozen=True, tag="added"):
+    entry: Entry
+
+
+class Declined(msgspec.Struct, frozen=True, tag="declined"):
+    reason: str
+
+
+class LedgerGateway(Protocol):
+    async def add(self, entry: Entry, comment: str = "none") -> Added | Declined:
+        """An ask of an async handler, with a default and a union."""
+        ...
+
+    async def count(self) -> int:
+        """An ask of a sync handler."""
+        ...
+
+    async def echo(self, data: bytes) -> bytes:
+        """Returns what it is given."""
+        ...
+
+    async def wait(self, delay_ms: int, name: str) -> str:
+        """Answers later."""
+        ...
+
+    async def fail(self, kind: str) -> None:
+        """Raises."""
+        ...
+
+    def note(self, text: str) -> None:
+        """A tell."""
+        ...
+
+
+class UnofferedGateway(Protocol):
+    async def anything(self) -> int: ...
+
+
+class NewerLedgerGateway(Protocol):
+    """What a caller of a newer version believes LedgerGateway to be."""
+
+    async def subtract(self, entry: Entry) -> int: ...
+
+
+NewerLedgerGateway.__module__ = LedgerGateway.__module__
+NewerLedgerGateway.__qualname__ = LedgerGateway.__qualname__
+
+ENTRY = Entry(JobId(b"a job of 16 byte"), ("one", "two"))
+
+
+class _Records:
+    """What both ledgers do."""
+
+    def begin(self) -> None:
+        self.notes: list[str] = []
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+        self.running_count = 0
+        self.entries: list[Entry] = []
+
+    async def add(self, entry: Entry, comment: str = "none") -> Added | Declined:
+        self.entries.append(entry)
+        return Declined(comment) if comment == "decline" else Added(entry)
+
+    def count(self) -> int:
+        return len(self.notes)
+
+    async def echo(self, data: bytes) -> bytes:
+        return data
+
+    async def wait(self, delay_ms: int, name: str) -> str:
+        self.begun.append(name)
+        await asyncio.sleep(delay_ms / 1000)
+        self.ended.append(name)
+        return name
+
+    def fail(self, kind: str) -> None:
+        match kind:
+            case "known":
+                raise NoResourceAvailableError(3, 500, "nothing is free")
+            case "chained":
+                try:
+                    {}["missing"]
+                except KeyError as error:
+                    raise NoResourceAvailableError(1, 2, "looked in vain") from error
+            case _:
+                raise LookupError(f"no such thing: {kind}")
+
+    def note(self, text: str) -> None:
+        if text == "fail":
+            raise LookupError("a failing tell")
+        self.notes.append(text)
+
+
+class Ledger(_Records, RpcEndpoint):
+    gateway_types = (LedgerGateway,)
+
+    def __init__(self, service: RpcService, name: str = "ledger") -> None:
+        self.begin()
+        super().__init__(service, name)
+
+
+class FencedLedger(_Records, FencedRpcEndpoint[FencingToken]):
+    gateway_types = (LedgerGateway,)
+
+    def __init__(self, service: RpcService, name: str = "ledger") -> None:
+        self.begin()
+        super().__init__(service, name, TOKEN)
