@@ -1,6 +1,6 @@
 """From the Python values that user code gave to batches of the declared types, main and side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, repeat
 from typing import Any, Final, Protocol
 
@@ -18,11 +18,11 @@ from headrace.core.types.type_info import (
 )
 from headrace.functions.process import OutputTag
 from headrace.operators.operator import Output
-from headrace.operators.user_code import check_columns
+from headrace.operators.user_code import check_columns, is_raised_here, not_iterable
 from headrace.state.backend import NO_KEY, EntryScope
 
-FLUSH_ROWS: Final = 4096
-"""Results that one run of timers may gather before they are emitted."""
+EMIT_ROWS_MAX: Final = 8192
+"""Results of one batch, or of one run of timers, that may be gathered before they are emitted."""
 
 # What these classes' values become on the way to columns and back is what they were.
 _UNCHANGED_BY_COLUMNS: Final = {
@@ -100,27 +100,45 @@ class ResultCollector:
         context: MovingContext,
         scope: EntryScope,
         batch: RecordBatch,
+        output: Output,
     ) -> None:
-        """Call `call(value, context)` for each row of `batch` and take the results.
+        """Call `call(value, context)` for each row of `batch`, take the results and emit them.
 
         The hot loop of per-record functions: everything it needs is a local name, and for each record only the key
         and the timestamp of one context object are changed.
         """
         keys = batch.keys() if batch.is_keyed else repeat(NO_KEY, batch.num_rows)
-        append, append_timestamp = self._rows.append, self._timestamps.append
-        for key, value, timestamp in zip(keys, batch.rows(), timestamps_of(batch), strict=True):
-            scope.entry = key
-            context.current_timestamp = timestamp
-            results = call(value, context)
-            if results is None:
-                continue
-            for result in results:
-                if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
-                    self.add_side(result[0].tag_id, result[1], timestamp)
-                else:
-                    append(result)
-                    append_timestamp(timestamp)
+        has_timestamps = batch.timestamps is not None
+        rows = self._rows
+        append, append_timestamp = rows.append, self._timestamps.append
+        results: Any = None
+        try:
+            for key, value, timestamp in zip(keys, batch.rows(), timestamps_of(batch), strict=True):
+                scope.entry = key
+                context.current_timestamp = timestamp
+                results = call(value, context)
+                if results is None:
+                    continue
+                for result in results:
+                    if (
+                        type(result) is tuple
+                        and len(result) == 2
+                        and isinstance(result[0], OutputTag)
+                    ):
+                        self.add_side(result[0].tag_id, result[1], timestamp)
+                    else:
+                        append(result)
+                        append_timestamp(timestamp)
+                if len(rows) >= EMIT_ROWS_MAX:
+                    self.flush(output, has_timestamps)
+                    rows = self._rows
+                    append, append_timestamp = rows.append, self._timestamps.append
+        except TypeError as error:
+            if is_raised_here(error) and not isinstance(results, Iterable):
+                raise not_iterable(results, call.__name__) from None
+            raise
         scope.entry = NO_KEY
+        self.flush(output, has_timestamps)
 
     def add(self, results: Any, timestamp: int) -> None:
         """Take the results (an iterable, or None) of one timer or window, all with `timestamp`."""

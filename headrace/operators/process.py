@@ -42,10 +42,9 @@ class _ProcessingOperator(FunctionOperator):
 
     def _process_rows(self, call: ElementFunction, batch: RecordBatch, output: Output) -> None:
         try:
-            self._collector.process_rows(call, self._record_context, self._scope, batch)
+            self._collector.process_rows(call, self._record_context, self._scope, batch, output)
         except Exception as error:
             raise user_error(error, self.context.operator_name) from error
-        self._collector.flush(output, has_timestamps=batch.timestamps is not None)
 
 
 class _PlainOperator(_ProcessingOperator):

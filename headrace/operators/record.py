@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from headrace.core.record_batch import RecordBatch
-from headrace.operators.emission import RowEmitter, keep_rows
+from headrace.operators.emission import EMIT_ROWS_MAX, RowEmitter, keep_rows
 from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output, TwoInputOperator
-from headrace.operators.user_code import method_of, user_error
+from headrace.operators.user_code import method_of, not_iterable, user_error
 from headrace.state.backend import NO_KEY
 from headrace.state.heap import HeapKeyedStateBackend
 
@@ -41,18 +41,32 @@ class RecordFunctionOperator(FunctionOperator):
 
     def _flat_map(self, call: RecordFunction, batch: RecordBatch, output: Output) -> None:
         rows: list[Any] = []
-        ends: list[int] = []
+        counts: list[int] = []
+        begin = 0
         try:
             for value in self._rows(batch):
                 results = call(value)
+                before = len(rows)
                 if results is not None:
-                    rows.extend(iterable_results(results, "flat_map"))
-                ends.append(len(rows))
+                    if not isinstance(results, Iterable):
+                        raise not_iterable(results, "flat_map")
+                    rows.extend(results)
+                counts.append(len(rows) - before)
+                if len(rows) >= EMIT_ROWS_MAX:
+                    self._emit_repeated(rows, batch, begin, counts, output)
+                    begin += len(counts)
+                    rows, counts = [], []
         except Exception as error:
             raise user_error(error, self.context.operator_name) from error
+        self._emit_repeated(rows, batch, begin, counts, output)
+
+    def _emit_repeated(
+        self, rows: list[Any], batch: RecordBatch, begin: int, counts: list[int], output: Output
+    ) -> None:
+        """Emit results of the batch's rows from `begin` on, each row's count of them with its timestamp."""
         timestamps = batch.timestamps
         if timestamps is not None:
-            timestamps = np.repeat(timestamps, np.diff(ends, prepend=0))
+            timestamps = np.repeat(timestamps[begin : begin + len(counts)], counts)
         self._emitter.emit(rows, timestamps, output)
 
 
@@ -62,16 +76,6 @@ def _keyed_rows(batch: RecordBatch, backend: HeapKeyedStateBackend) -> Iterable[
         scope.entry = key
         yield value
     scope.entry = NO_KEY
-
-
-def iterable_results(results: Any, method: str) -> Iterable[Any]:
-    """Return `results`, or raise the TypeError that says what `method` should have returned."""
-    if isinstance(results, Iterable):
-        return results
-    raise TypeError(
-        f"{method} must return an iterable, be a generator or return None, "
-        f"but it returned {type(results).__name__} {results!r:.60}"
-    )
 
 
 class MapOperator(RecordFunctionOperator, OneInputOperator):

@@ -66,3 +66,16 @@ def check_columns(batch: RecordBatch, operator_name: str) -> None:
         raise UserCodeError(
             type(error).__name__, str(error), operator_name, _UNKNOWN_LOCATION, ""
         ) from error
+
+
+def not_iterable(results: Any, method: str) -> TypeError:
+    """Return the error that says what a function of many results should have returned."""
+    return TypeError(
+        f"{method} must return an iterable, be a generator or return None, "
+        f"but it returned {type(results).__name__} {results!r:.60}"
+    )
+
+
+def is_raised_here(error: BaseException) -> bool:
+    """Whether the function that catches `error` raised it itself, rather than one that it called."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None

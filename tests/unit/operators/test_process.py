@@ -161,9 +161,9 @@ def test_many_results_of_timers_leave_in_several_batches() -> None:
             return range(3000)
 
     harness = OperatorHarness(KeyedProcessSpec(Explode()), keys=FIRST)
-    harness.perform(Rows([("a", index) for index in range(4)], [0] * 4))
+    harness.perform(Rows([("a", index) for index in range(8)], [0] * 8))
     harness.perform(WatermarkAt(10))
-    assert [batch.num_rows for batch in harness.output.batches] == [6000, 6000]
+    assert [batch.num_rows for batch in harness.output.batches] == [9000, 9000, 6000]
 
 
 class _Join(KeyedCoProcessFunction):
@@ -253,3 +253,26 @@ def test_an_exception_in_on_timer_names_the_operator() -> None:
         match=r"RuntimeError: too late \(in operator 'Alert', .*test_process.py, line",
     ):
         harness.perform(WatermarkAt(1))
+
+
+def test_a_process_function_that_returns_no_iterable_is_told_so() -> None:
+    class Returns(ProcessFunction):
+        def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+            return value
+
+    harness = OperatorHarness(ProcessSpec(Returns()))
+    with pytest.raises(
+        UserCodeError, match=r"TypeError: process_element must return an iterable.*int 5"
+    ):
+        harness.perform(Rows([5]))
+
+
+def test_many_results_of_one_batch_leave_in_several_batches() -> None:
+    class Explode(ProcessFunction):
+        def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any]:
+            return [value] * 5000
+
+    harness = OperatorHarness(ProcessSpec(Explode()))
+    harness.perform(Rows([1, 2, 3], [1, 2, 3]))
+    assert [batch.num_rows for batch in harness.output.batches] == [10_000, 5000]
+    assert harness.output.timed_rows[9_999:10_001] == [(2, 2), (3, 3)]
