@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pyspark import TaskContext
 
 from headrace.cluster.task_executor.runner import TaskManagerConfiguration, run_task_manager
+from headrace.cluster.versions import software_versions
 from headrace.spark.worker_output import redirect_standard_output
 from headrace.spark.worker_process import (
     own_streams,
@@ -83,6 +84,7 @@ def _host_task_manager(spec: WorkerSpec) -> str:
             advertised_host=spec.configuration.advertised_host
             or routable_address(spec.driver_host),
             socket_directory=socket_directory(scratch),
+            versions=software_versions(),
         )
         logging.getLogger(__name__).debug(
             "TaskManager in process %d, scratch %s", os.getpid(), scratch

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -109,7 +108,6 @@ def wait_until(what: Callable[[], bool], timeout_s: float, said: str) -> None:
         time.sleep(0.05)
 
 
-def temporary_files() -> set[str]:
-    """Names in the temporary directory that Spark or Headrace may have made."""
-    prefixes = ("headrace", "spark-", "blockmgr-", "artifacts-", "libzstd", "liblz4", "pyspark")
-    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith(prefixes)}
+def temporary_files(directory: Path) -> set[str]:
+    """Names of everything in `directory` but the JVM's own bookkeeping."""
+    return {name for name in os.listdir(directory) if not name.startswith("hsperfdata_")}

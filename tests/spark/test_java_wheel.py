@@ -20,7 +20,19 @@ print("SUM", rows, os.environ["JAVA_HOME"])
 
 def path_without_java(directory: Path) -> str:
     """A PATH with all that Spark's scripts call, and no java."""
-    for name in ("bash", "sh", "dirname", "ps", "env", "uname", "cat", "ls", "mktemp", "rm", "nice"):
+    for name in (
+        "bash",
+        "sh",
+        "dirname",
+        "ps",
+        "env",
+        "uname",
+        "cat",
+        "ls",
+        "mktemp",
+        "rm",
+        "nice",
+    ):
         for folder in ("/usr/bin", "/bin"):
             if Path(folder, name).exists():
                 (directory / name).symlink_to(Path(folder, name))

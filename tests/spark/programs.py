@@ -1,0 +1,157 @@
+"""User programs as processes: started with a mark, watched, killed, and looked after for what they leave behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.core.randomness import system_random
+from tests.spark.processes import (
+    MARK_VARIABLE,
+    Process,
+    children_of,
+    listening_ports_of,
+    marked_processes,
+    temporary_files,
+    wait_until,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+CLEAN_UP_TIMEOUT_S = 10
+"""Within this time after its end a program must have left nothing: no process, no port, no file."""
+
+
+@dataclass
+class Program:
+    """One running program, and all processes that came from it."""
+
+    mark: str
+    process: subprocess.Popen[str]
+    files_before: set[str]
+    temporary: Path
+    out: list[str] = field(default_factory=list)
+    err: list[str] = field(default_factory=list)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def processes(self) -> list[Process]:
+        return marked_processes(self.mark)
+
+    def jvms(self) -> list[Process]:
+        """The driver's JVM first, then executors."""
+        found = [one for one in self.processes() if one.is_jvm]
+        return sorted(found, key=lambda one: "CoarseGrainedExecutorBackend" in one.command)
+
+    def executors(self) -> list[Process]:
+        return [one for one in self.jvms() if "CoarseGrainedExecutorBackend" in one.command]
+
+    def daemons(self) -> list[Process]:
+        """Forking daemons: those that a JVM is the parent of."""
+        jvm_children = {child.pid for jvm in self.jvms() for child in children_of(jvm.pid)}
+        return [
+            one for one in self.processes() if one.is_daemon_or_worker and one.pid in jvm_children
+        ]
+
+    def task_managers(self) -> list[Process]:
+        """Workers with a listening port: only TaskManagers have one."""
+        daemons = {one.pid for one in self.daemons()}
+        return [
+            one
+            for one in self.processes()
+            if one.is_daemon_or_worker and one.pid not in daemons and listening_ports_of({one.pid})
+        ]
+
+    def wait_for_line(self, text: str, timeout_s: float = 90) -> None:
+        wait_until(
+            lambda: any(text in line for line in self.out) or self.process.poll() is not None,
+            timeout_s,
+            f"the line '{text}' of\n{self.report()}",
+        )
+        assert any(text in line for line in self.out), f"no '{text}' in\n{self.report()}"
+
+    def wait(self, timeout_s: float = 90) -> int:
+        """Wait for the end; return the exit code."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the program did not end\n{self.report()}") from None
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def error_line(self) -> str:
+        """The first line that says what was wrong."""
+        for line in self.err:
+            if line.startswith("error: "):
+                return line.removeprefix("error: ").rstrip("\n")
+        raise AssertionError(f"no error line in\n{self.report()}")
+
+    def assert_nothing_is_left(self) -> None:
+        """No process, no port of one, and no file, within the clean-up time."""
+        wait_until(
+            lambda: not self.processes() and temporary_files(self.temporary) <= self.files_before,
+            CLEAN_UP_TIMEOUT_S,
+            "nothing is left; still there: "
+            f"{[(one.pid, one.command[:200]) for one in self.processes()]}, "
+            f"{temporary_files(self.temporary) - self.files_before}\n{self.report()}",
+        )
+
+    def end(self) -> None:
+        """Whatever happens in a test, its processes end with it."""
+        for one in self.processes():
+            one.kill()
+        self.process.wait(10)
+
+    def report(self) -> str:
+        return f"--- out\n{''.join(self.out[-40:])}--- err\n{''.join(self.err[-60:])}"
+
+
+def start(
+    command: list[str], directory: Path, environment: dict[str, str] | None = None
+) -> Program:
+    """Start `command` in `directory` with a temporary directory of its own."""
+    mark = f"{system_random().getrandbits(64):016x}"
+    temporary = directory / "tmp"
+    temporary.mkdir(exist_ok=True)
+    process = subprocess.Popen(
+        command,
+        cwd=directory,
+        env={
+            **os.environ,
+            **(environment or {}),
+            MARK_VARIABLE: mark,
+            "TMPDIR": str(temporary),
+            "PYTHONUNBUFFERED": "1",
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    program = Program(mark, process, temporary_files(temporary), temporary)
+    for stream, lines in ((process.stdout, program.out), (process.stderr, program.err)):
+        assert stream is not None
+        threading.Thread(target=lines.extend, args=(stream,), daemon=True).start()
+    return program
+
+
+def headrace_run(
+    directory: Path, text: str, *options: str, arguments: tuple[str, ...] = ()
+) -> Program:
+    """Start `headrace run [options] program.py [arguments]` for a program of this text."""
+    path = directory / "program.py"
+    path.write_text(text)
+    command = [
+        str(Path(sys.executable).parent / "headrace"),
+        "run",
+        *options,
+        str(path),
+        *arguments,
+    ]
+    return start(command, directory)

@@ -1,0 +1,153 @@
+"""Wrong programs on real Spark: the first line names cause, operator, file and line; nothing is left running."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.programs import Program, headrace_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+HEAD = """
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+numbers = env.from_collection([1, 2, 3], type_info=Types.LONG())
+"""
+TAIL = """
+env.execute("wrong")
+"""
+
+
+class Runs:
+    """Starts programs and ends them with the test."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.made: list[Program] = []
+
+    def failing(self, body: str, *options: str) -> str:
+        """Run a program that must fail and leave nothing; return its error's first line."""
+        program = headrace_run(self.directory, HEAD + body + TAIL, "--master", "local[3]", *options)
+        self.made.append(program)
+        assert program.wait() == 1, program.report()
+        program.assert_nothing_is_left()
+        return program.error_line()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    made = Runs(tmp_path)
+    yield made
+    for program in made.made:
+        program.end()
+
+
+def line_of(body: str, marker: str) -> int:
+    """Number of the line with `marker` in the program."""
+    return (HEAD + body).split("\n").index(
+        next(line for line in (HEAD + body).split("\n") if marker in line)
+    ) + 1
+
+
+def test_an_exception_in_user_code(runs: Runs) -> None:
+    body = """
+def reciprocal(n):
+    return 1 // (n - 2)  # boom
+
+numbers.map(reciprocal, output_type=Types.LONG()).name("reciprocals").print()
+"""
+    line = runs.failing(body)
+    assert line.startswith("ZeroDivisionError")
+    assert "operator 'reciprocals'" in line
+    assert f"program.py, line {line_of(body, '# boom')}" in line
+
+
+def test_a_function_that_cannot_be_pickled(runs: Runs) -> None:
+    body = """
+import threading
+lock = threading.Lock()
+
+def locked(n):  # here
+    with lock:
+        return n
+
+numbers.map(locked, output_type=Types.LONG()).name("locked").print()
+"""
+    line = runs.failing(body)
+    assert "operator 'locked'" in line
+    assert "cannot be pickled" in line
+    assert f"program.py, line {line_of(body, '# here')}" in line
+
+
+def test_a_module_that_workers_do_not_have(runs: Runs) -> None:
+    (runs.directory / "only_here.py").write_text("def double(n):\n    return 2 * n\n")
+    body = """
+import only_here
+numbers.map(lambda n: only_here.double(n), output_type=Types.LONG()).name("double").print()
+"""
+    line = runs.failing(body)
+    assert "No module named 'only_here'" in line
+    assert "operator 'double'" in line
+    assert "--python-files" in line
+
+
+def test_the_same_module_shipped_with_python_files(runs: Runs, tmp_path: Path) -> None:
+    library = tmp_path / "lib"
+    library.mkdir()
+    (library / "shipped.py").write_text("def double(n):\n    return 2 * n\n")
+    body = """
+import shipped
+numbers.map(lambda n: shipped.double(n), output_type=Types.LONG()).print()
+"""
+    program = headrace_run(
+        runs.directory, HEAD + body + TAIL, "--master", "local[3]", "--python-files", str(library)
+    )
+    runs.made.append(program)
+    assert program.wait() == 0, program.report()
+    assert [line.strip() for line in program.out] == ["2", "4", "6"]
+    program.assert_nothing_is_left()
+
+
+def test_a_record_that_does_not_fit_its_type(runs: Runs) -> None:
+    body = """
+numbers.map(lambda n: f"number {n}", output_type=Types.LONG()).name("texts").print()
+"""
+    line = runs.failing(body)
+    assert "does not fit its declared type" in line
+    assert "operator 'texts'" in line
+    assert "program.py, line" in line
+
+
+def test_a_wrong_return_type(runs: Runs) -> None:
+    body = """
+numbers.flat_map(lambda n: n, output_type=Types.LONG()).name("flat").print()
+"""
+    line = runs.failing(body)
+    assert "operator 'flat'" in line
+    assert "program.py, line" in line
+
+
+def test_more_slots_than_the_machine_gives(runs: Runs) -> None:
+    line = runs.failing("env.set_parallelism(8)\nnumbers.rebalance().map(lambda n: n).print()\n")
+    assert "needs 8 slot(s)" in line
+    assert "local[3]" in line
+
+
+def test_a_port_that_is_taken(runs: Runs) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = runs.failing("numbers.print()\n", "-D", f"jobmanager.rpc.port={port}")
+    assert f"port {port}" in line
+    assert "jobmanager.rpc.port" in line
+
+
+def test_a_contradicting_spark_setting(runs: Runs) -> None:
+    line = runs.failing("numbers.print()\n", "-D", "spark.speculation=true")
+    assert "spark.speculation=true" in line
+    assert "second copy" in line
