@@ -284,10 +284,10 @@ class EndpointServer:
             self._change_state(EndpointState.TERMINATED)
         else:
             self._change_state(EndpointState.TERMINATING)
+        self._endpoint.cancel_scheduled()
         self._closing = self._service.spawn(self._terminate(cause), f"{self.address} termination")
 
     async def _terminate(self, cause: BaseException | None) -> None:
-        self._endpoint.cancel_scheduled()
         if self.state is EndpointState.TERMINATING:
             try:
                 await self.watch.awaiting("on_stop", self._endpoint.on_stop())
