@@ -1,5 +1,6 @@
 """Event time enters: watermarks of readers and splits, idleness, assigners; and the pure combination of splits."""
 
+import datetime
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ from headrace.core.errors import HeadraceError, UserCodeError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.rows import Row
 from headrace.core.types.time_values import Duration
-from headrace.core.types.type_info import Types
+from headrace.core.types.type_info import TimestampTypeInfo, Types
+from headrace.functions.event_times import ColumnTimestampAssigner
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.specs import SourceSpec, TimestampsAndWatermarksSpec
 from headrace.functions.subtask_context import SubtaskContext
@@ -264,3 +266,37 @@ def test_the_combined_watermark_is_the_minimum_of_the_splits_and_never_falls(
             combined = max(combined, min(watermarks.values(), default=MIN_TIMESTAMP))
             assert splits.watermark_ms == combined
             assert not splits.is_idle
+
+
+@pytest.mark.parametrize(
+    ("time_type", "first"),
+    [
+        (Types.LONG(), 1_357_016_400_000),
+        (TimestampTypeInfo("UTC"), datetime.datetime(2013, 1, 1, 5, tzinfo=datetime.UTC)),
+        (Types.SQL_DATE(), datetime.date(2013, 1, 1)),
+    ],
+)
+def test_a_column_gives_the_event_time_of_whole_batches(time_type: Any, first: Any) -> None:
+    row_type = Types.ROW_NAMED(["time"], [time_type])
+    assigner = ColumnTimestampAssigner("time")
+    spec = TimestampsAndWatermarksSpec(ASCENDING.with_timestamp_assigner(assigner))
+    harness = OperatorHarness(spec, input_types=[row_type], output_type=row_type)
+    harness.perform(Rows([Row(time=first)]))
+    expected = 1_357_016_400_000 - (
+        18_000_000 if isinstance(time_type, type(Types.SQL_DATE())) else 0
+    )
+    assert harness.output.timed_rows == [(Row(time=first), expected)]
+    assert assigner.extract_timestamp(Row(time=first), MIN_TIMESTAMP) == expected
+
+
+@pytest.mark.parametrize(
+    ("value_type", "value", "text"),
+    [(Types.LONG(), None, "gives the event time and is null"), (Types.STRING(), "x", "is no time")],
+)
+def test_a_column_that_gives_no_time_is_explained(value_type: Any, value: Any, text: str) -> None:
+    row_type = Types.ROW_NAMED(["time"], [value_type])
+    assigner = ColumnTimestampAssigner("time")
+    spec = TimestampsAndWatermarksSpec(ASCENDING.with_timestamp_assigner(assigner))
+    harness = OperatorHarness(spec, input_types=[row_type], output_type=row_type)
+    with pytest.raises(UserCodeError, match=text):
+        harness.perform(Rows([Row(time=value)]))
