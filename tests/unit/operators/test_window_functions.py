@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
@@ -327,3 +329,25 @@ def test_rolling_aggregations_of_plain_numbers() -> None:
         [Rows([1, 2, 3, 4])],
     )
     assert harness.output.rows == [1, 2, 4, 6]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.sampled_from("ab"), max_size=30), st.integers(1, 5), st.integers(1, 6))
+def test_count_windows_hold_runs_of_each_keys_records(
+    keys: list[str], size: int, slide: int
+) -> None:
+    expected: list[Any] = []
+    numbers: dict[str, list[int]] = {"a": [], "b": []}
+    for index, key in enumerate(keys):
+        mine = numbers[key]
+        mine.append(index)
+        begin = len(mine) - size
+        if begin >= 0 and begin % slide == 0:
+            expected.append((key, mine[begin:]))
+    assigners: list[WindowAssigner[Any, Any]] = [CountSlidingWindowAssigner(size, slide)]
+    if size == slide:
+        assigners.append(CountTumblingWindowAssigner(size))
+    for assigner in assigners:
+        harness = run(assigner, [_numbers("".join(keys))], window_function=_Apply())
+        rows = [(key, [value[1] for value in values]) for key, _, values in harness.output.rows]
+        assert rows == expected
