@@ -1,8 +1,9 @@
 """FrameAssembler: a stream of bytes, however it was cut, becomes frames. No socket: the shell lends its buffers.
 
 Small frames are collected in a staging buffer and copied out of it. A large body is received straight into memory of
-its own, which the Arrow batch then keeps, so that it is never copied. While bodies are large, little is offered for
-staging: otherwise the head of each body would take the detour.
+its own, which the Arrow batch then keeps, so that it is never copied. Behind it a little room takes the header of the
+next frame: a stream of large bodies needs one read for each. While bodies are large, little is offered for staging,
+otherwise the head of each body would take the detour.
 """
 
 from collections.abc import Callable
@@ -25,8 +26,8 @@ from headrace.network.wire import (
 DIRECT_BYTES: Final = 16 * 1024
 # Holds any header and any body that is not received in place, so it never has to grow.
 STAGING_BYTES: Final = PREFIX.size + HEADER_BYTES_MAX + DIRECT_BYTES
-# What is offered after a large body: room for control frames and the next header, not for the next body.
-_LEAN_STAGING_BYTES: Final = 2 * 1024
+# What is offered behind and after a large body: room for control frames and the next header, not for the next body.
+_LEAN_STAGING_BYTES: Final = 512
 
 BodyCheck = Callable[[type[Frame], Frame, int], None]
 """Asked with frame class, the frame without its body and the body length before memory is taken; may raise."""
@@ -61,6 +62,7 @@ class FrameAssembler:
         self._is_lean = False
         self._body: memoryview | None = None  # a large body on its way
         self._body_buffer: Any = None
+        self._body_length = 0
         self._body_filled = 0
         self._pending: Frame | None = None
 
@@ -82,11 +84,11 @@ class FrameAssembler:
         frames: list[Frame] = []
         if self._body is not None:
             self._body_filled += byte_count
-            if self._body_filled < len(self._body):
+            if self._body_filled < self._body_length:
                 return frames
             frames.append(self._finish_body())
-            return frames
-        self._end += byte_count
+        else:
+            self._end += byte_count
         while self._body is None:
             frame = self._next_frame()
             if frame is None:
@@ -131,16 +133,20 @@ class FrameAssembler:
 
     def _begin_body(self, header: Frame, body_start: int, body_length: int, present: int) -> None:
         self._pending = header
-        self._body_buffer = pa.allocate_buffer(body_length)
+        self._body_buffer = pa.allocate_buffer(body_length + _LEAN_STAGING_BYTES)
         self._body = memoryview(self._body_buffer).cast("B")
         self._body[:present] = self._view[body_start : body_start + present]
         self._body_filled = present
+        self._body_length = body_length
         self._start = self._end = 0
         self._is_lean = True
 
     def _finish_body(self) -> Frame:
-        frame = self._pending
-        assert frame is not None
-        attach_body(frame, self._body_buffer)
+        frame, body, length = self._pending, self._body, self._body_length
+        assert frame is not None and body is not None
+        # What came behind the body begins the next frame.
+        self._end = self._body_filled - length
+        self._view[: self._end] = body[length : self._body_filled]
+        attach_body(frame, self._body_buffer.slice(0, length))
         self._body, self._body_buffer, self._pending = None, None, None
         return frame

@@ -283,10 +283,15 @@ class LocalBufferPool:
         """Segments that a batch of this size occupies."""
         return max(1, -(-size_bytes // self.segment_size))
 
-    def would_block(self, count: int) -> bool:
-        """Whether `lease` would wait now."""
+    def try_lease(self, size_bytes: int, references: int = 1) -> SegmentLease | None:
+        """Take the segments for a batch, or return None where `lease` would wait or raise."""
+        count = self.segments_for(size_bytes)
         with self._lock:
-            return not self.is_destroyed and not self._can_take(count)
+            if self.is_destroyed or not self._can_take(count):
+                return None
+            self.used += count
+            self._network_pool.idle_pages -= count * self.pages
+        return SegmentLease(self, count, references)
 
     def lease(self, size_bytes: int, references: int = 1) -> SegmentLease:
         """Take the segments for a batch, waiting for them if need be.
@@ -359,8 +364,10 @@ class LocalBufferPool:
     def _can_take(self, count: int) -> bool:
         if self._network_pool.idle_pages < count * self.pages:
             return False
-        # A batch larger than the whole pool goes alone, or it would never go.
-        return self.used + count <= self.size + self._overdraft_max or self.used == 0
+        if self.used + count <= self.size + self._overdraft_max:
+            return True
+        # A batch larger than the pool is now, though not than it may become, goes alone, or it would never go.
+        return self.used == 0 and count <= self.maximum + self._overdraft_max
 
 
 def _run(callbacks: list[Callback]) -> None:

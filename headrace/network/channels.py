@@ -5,9 +5,9 @@ Both deliver the same elements for the same trace of the producer. Source: Flink
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+import msgspec
 import pyarrow as pa
 
 from headrace.core.elements import EndOfPartition, PlacedMarker, StreamEvent
@@ -40,8 +40,7 @@ from headrace.network.wire import Backlog, Data, ErrorCode, Event, Schema
 UNLIMITED_CREDIT: Final = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedBatch:
+class ReceivedBatch(msgspec.Struct, frozen=True, gc=False):
     """Rows (None: only markers) as they left the producer. `size_bytes` is their size on the wire."""
 
     arrow: pa.RecordBatch | None

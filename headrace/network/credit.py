@@ -13,8 +13,9 @@ behind those who asked before (or two channels with giant rows could each hold h
 """
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 
 class CreditExceeded(Exception):
@@ -62,8 +63,7 @@ class SenderAccount:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(msgspec.Struct, frozen=True, gc=False):
     """Segments that one received batch occupies, by kind: to be handed back once it was taken."""
 
     exclusive_count: int

@@ -6,7 +6,8 @@ Source: Flink SingleInputGate.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from headrace.core.elements import CancelTaskException, EndOfPartition, PlacedMarker, StreamEvent
 from headrace.core.record_batch import BatchType, RecordBatch
@@ -14,8 +15,7 @@ from headrace.network.channels import InputChannel, ReceivedBatch
 from headrace.network.receiver import GateReceiver
 
 
-@dataclass(frozen=True, slots=True)
-class BatchElement:
+class BatchElement(msgspec.Struct, frozen=True, gc=False):
     """Rows of one channel with the markers between them; `batch` may have no rows, then there are only markers."""
 
     channel_index: int
@@ -23,8 +23,7 @@ class BatchElement:
     markers: tuple[PlacedMarker, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EventElement:
+class EventElement(msgspec.Struct, frozen=True, gc=False):
     """An event of one channel."""
 
     channel_index: int

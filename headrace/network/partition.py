@@ -10,7 +10,7 @@ from typing import Final
 from headrace.core.elements import EndOfPartition, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool
+from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.subpartition import PipelinedSubpartition
 
 
@@ -41,17 +41,15 @@ class ResultPartition:
         self._is_closed = False
         self._is_failed = False
 
-    def broadcast(self, sealed: SealedBatch) -> None:
+    def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Give the same batch to every subpartition; it is serialised at most once and occupies its segments once."""
-        lease = self.pool.lease(sealed.size_bytes, references=len(self.subpartitions))
         if any(subpartition.wants_bytes for subpartition in self.subpartitions):
             sealed.body()
         for subpartition in self.subpartitions:
             subpartition.add_data(sealed, lease)
 
-    def emit(self, index: int, sealed: SealedBatch) -> None:
-        """Give a batch to one subpartition, waiting for segments if need be. CancelTaskException after close."""
-        lease = self.pool.lease(sealed.size_bytes)
+    def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
+        """Give a batch to one subpartition."""
         subpartition = self.subpartitions[index]
         if subpartition.wants_bytes:
             # Here, on the task's thread, so that the network thread only moves bytes.

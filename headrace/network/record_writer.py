@@ -12,7 +12,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.elements import StreamEvent, StreamMarker
 from headrace.core.record_batch import RecordBatch
-from headrace.network.batches import SealedBatch
+from headrace.network.buffer_pool import SegmentLease
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import ChannelSelector
 from headrace.network.pending_rows import PendingRows
@@ -122,18 +122,22 @@ class RecordWriter:
             self._seal(channel)
 
     def _seal(self, channel: int) -> None:
+        is_broadcast = self._selector.is_broadcast
+        references = len(self.partition.subpartitions) if is_broadcast else 1
         for piece in self._pending[channel].seal().cut(self._pool.segment_size):
+            lease = self._pool.try_lease(piece.size_bytes, references)
+            if lease is None:
+                lease = self._wait_for_lease(piece.size_bytes, references)
             self.bytes_out += piece.size_bytes
             self.buffers_out += 1
-            if self._pool.would_block(self._pool.segments_for(piece.size_bytes)):
-                started_ns = self._clock.monotonic_ns()
-                self._hand_over(channel, piece)
-                self.hard_back_pressured_ns += self._clock.monotonic_ns() - started_ns
+            if is_broadcast:
+                self.partition.broadcast(piece, lease)
             else:
-                self._hand_over(channel, piece)
+                self.partition.emit(channel, piece, lease)
 
-    def _hand_over(self, channel: int, piece: SealedBatch) -> None:
-        if self._selector.is_broadcast:
-            self.partition.broadcast(piece)
-        else:
-            self.partition.emit(channel, piece)
+    def _wait_for_lease(self, size_bytes: int, references: int) -> SegmentLease:
+        started_ns = self._clock.monotonic_ns()
+        try:
+            return self._pool.lease(size_bytes, references)
+        finally:
+            self.hard_back_pressured_ns += self._clock.monotonic_ns() - started_ns

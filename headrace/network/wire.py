@@ -9,11 +9,12 @@ is the sender's or the receiver's own follows from the frame. Flags are zero in 
 Source: Flink NettyMessage, with the changes that batches, versions and authentication ask for.
 """
 
-import dataclasses
 import struct
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Self, TypeVar
+
+import msgspec
 
 from headrace.core.elements import PlacedMarker, StreamMarker, Watermark, WatermarkStatus
 from headrace.core.ids import (
@@ -45,10 +46,8 @@ _MARKER: Final = struct.Struct("!IBq")
 _WATERMARK, _STATUS = 0, 1
 
 
-class Frame:
-    """Base of all frames: frozen dataclasses whose last fields may be `markers` and `body`, in this order."""
-
-    __slots__ = ()
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """Base of all frames. The last fields may be `markers` and `body`, in this order."""
 
     FRAME_ID: ClassVar[int]
     SINCE_VERSION: ClassVar[int]
@@ -73,7 +72,7 @@ def frame(*, id: int, layout: str, since: int = 1) -> Callable[[type[F]], type[F
 
     def decorate(cls: type[F]) -> type[F]:
         assert id not in _FRAMES, f"frame id {id} is declared twice"
-        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        names = list(cls.__struct_fields__)
         cls.FRAME_ID, cls.SINCE_VERSION, cls.LAYOUT = id, since, struct.Struct(layout)
         cls.HAS_MARKERS, cls.HAS_BODY = "markers" in names, "body" in names
         if "header_values" not in cls.__dict__:
@@ -156,7 +155,7 @@ def decode_header(cls: type[F], data: Any, offset: int, length: int, body: Body,
 
 def attach_body(header: Frame, body: Body) -> None:
     """Give a frame that was decoded without its body, and not yet handed on, the body that came later."""
-    object.__setattr__(header, "body", body)
+    msgspec.structs.force_setattr(header, "body", body)
 
 
 def encode_markers(markers: Sequence[PlacedMarker]) -> bytes:
@@ -198,8 +197,7 @@ def decode_markers(data: Any, offset: int, length: int, peer: str) -> tuple[Plac
 
 
 @frame(id=1, layout="!BBI32s")
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hello(Frame):
+class Hello(Frame, frozen=True, gc=False):
     """Both ways, first: versions and features spoken, and a challenge. `body` is the sender's name. Since version 1."""
 
     version_min: int  # u8
@@ -210,16 +208,14 @@ class Hello(Frame):
 
 
 @frame(id=2, layout="!32s")
-@dataclasses.dataclass(frozen=True, slots=True)
-class Proof(Frame):
+class Proof(Frame, frozen=True, gc=False):
     """Both ways, second: HMAC-SHA256 under the cluster's secret over role and both hellos. Since version 1."""
 
     digest: bytes  # 32 bytes
 
 
 @frame(id=3, layout="!")
-@dataclasses.dataclass(frozen=True, slots=True)
-class Close(Frame):
+class Close(Frame, frozen=True, gc=False):
     """Both ways: the sender leaves on purpose; what is unfinished is over. Since version 1."""
 
 
@@ -227,8 +223,7 @@ class Close(Frame):
 
 
 @frame(id=10, layout="!I16sI16s16sIIIIII")
-@dataclasses.dataclass(frozen=True, slots=True)
-class PartitionRequest(Frame):
+class PartitionRequest(Frame, frozen=True, gc=False):
     """Consumer → producer: send this subpartition on `channel`. Since version 1. Source: Flink NettyMessage."""
 
     channel: int  # u32, chosen by the consumer
@@ -272,8 +267,7 @@ class PartitionRequest(Frame):
 
 
 @frame(id=11, layout="!IQ")
-@dataclasses.dataclass(frozen=True, slots=True)
-class Schema(Frame):
+class Schema(Frame, frozen=True, gc=False):
     """Producer → consumer: the Arrow schema of the batches that name `fingerprint` from here on. Since version 1."""
 
     channel: int  # u32
@@ -282,8 +276,7 @@ class Schema(Frame):
 
 
 @frame(id=12, layout="!IQIIIQ")
-@dataclasses.dataclass(frozen=True, slots=True)
-class Data(Frame):
+class Data(Frame, frozen=True, gc=False):
     """Producer → consumer: one sealed batch and the markers between its rows. Since version 1.
 
     A batch without rows has no body: its markers are all it carries. Costs `credit_count` credits.
@@ -300,8 +293,7 @@ class Data(Frame):
 
 
 @frame(id=13, layout="!IQIBq")
-@dataclasses.dataclass(frozen=True, slots=True)
-class Event(Frame):
+class Event(Frame, frozen=True, gc=False):
     """Producer → consumer: an event, in order with the data and free of credit. Since version 1."""
 
     channel: int  # u32
@@ -312,8 +304,7 @@ class Event(Frame):
 
 
 @frame(id=14, layout="!II")
-@dataclasses.dataclass(frozen=True, slots=True)
-class AddCredit(Frame):
+class AddCredit(Frame, frozen=True, gc=False):
     """Consumer → producer: `credit_count` more segments may be sent. Since version 1."""
 
     channel: int  # u32
@@ -321,8 +312,7 @@ class AddCredit(Frame):
 
 
 @frame(id=15, layout="!II")
-@dataclasses.dataclass(frozen=True, slots=True)
-class Backlog(Frame):
+class Backlog(Frame, frozen=True, gc=False):
     """Producer → consumer: `backlog` segments wait and the credit in hand does not suffice. Since version 1."""
 
     channel: int  # u32
@@ -330,16 +320,14 @@ class Backlog(Frame):
 
 
 @frame(id=16, layout="!I")
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cancel(Frame):
+class Cancel(Frame, frozen=True, gc=False):
     """Consumer → producer: the channel is closed, send nothing more. Since version 1."""
 
     channel: int  # u32
 
 
 @frame(id=17, layout="!IH")
-@dataclasses.dataclass(frozen=True, slots=True)
-class Error(Frame):
+class Error(Frame, frozen=True, gc=False):
     """Both ways: a channel, or with NO_CHANNEL the connection, failed. Text, never pickled. Since version 1."""
 
     channel: int  # u32
@@ -361,8 +349,7 @@ class ErrorCode:
 
 
 @frame(id=20, layout="!I16s16sIII")
-@dataclasses.dataclass(frozen=True, slots=True)
-class IngestOpen(Frame):
+class IngestOpen(Frame, frozen=True, gc=False):
     """Pusher → source: a partition of the DataFrame, by the given attempt of its Spark task. Since version 1."""
 
     channel: int  # u32
@@ -387,8 +374,7 @@ class IngestOpen(Frame):
 
 
 @frame(id=21, layout="!IQI")
-@dataclasses.dataclass(frozen=True, slots=True)
-class IngestAccept(Frame):
+class IngestAccept(Frame, frozen=True, gc=False):
     """Source → pusher: rows up to `accepted_row_count` are known already; send the rest. Since version 1."""
 
     channel: int  # u32
@@ -397,8 +383,7 @@ class IngestAccept(Frame):
 
 
 @frame(id=22, layout="!IQIQ")
-@dataclasses.dataclass(frozen=True, slots=True)
-class IngestData(Frame):
+class IngestData(Frame, frozen=True, gc=False):
     """Pusher → source: the batch that begins at row `row_offset`; costs one credit. Since version 1."""
 
     channel: int  # u32
@@ -409,8 +394,7 @@ class IngestData(Frame):
 
 
 @frame(id=23, layout="!IQ")
-@dataclasses.dataclass(frozen=True, slots=True)
-class IngestEnd(Frame):
+class IngestEnd(Frame, frozen=True, gc=False):
     """Pusher → source: all `row_count` rows were sent; the source repeats it once they are taken. Since version 1."""
 
     channel: int  # u32
