@@ -1,0 +1,129 @@
+"""The opening of a connection: proofs of the secret, in any cutting of the bytes; then frames."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.rpc.authentication import Authentication, Proven, Role
+from headrace.rpc.errors import HandshakeError, OversizeFrameError
+from headrace.rpc.frames import LENGTH, FrameAssembler
+
+SECRET = b"s" * 32
+
+
+def side(
+    role: Role, secret: bytes = SECRET, frame_size: int = 1000, seed: int = 0
+) -> Authentication:
+    return Authentication(role, secret, frame_size, Random(f"{role}{seed}"), "the peer")
+
+
+def feed(target: Authentication, data: bytes, sizes: list[int]) -> tuple[bytes, Proven | None]:
+    """Feed `data` in pieces of the given sizes (the rest at once); what comes back, joined."""
+    replies, proven = b"", None
+    for size in [*sizes, len(data)]:
+        piece, data = data[:size], data[size:]
+        if piece:
+            reply, proven = target.receive(piece)
+            replies += reply
+        if proven is not None:
+            return replies, Proven(proven.frame_size_max, proven.rest + data)
+    return replies, proven
+
+
+SIZES = st.lists(st.integers(1, 40), max_size=10)
+
+
+@given(SIZES, SIZES, SIZES, st.binary(max_size=50))
+def test_two_sides_with_one_secret_prove_themselves_however_bytes_are_cut(
+    first: list[int], second: list[int], third: list[int], following: bytes
+) -> None:
+    dialler, acceptor = side(Role.DIALLER, frame_size=5), side(Role.ACCEPTOR, frame_size=7)
+    proof, proven = feed(acceptor, dialler.hello, first)
+    assert proven is None and len(proof) == 32
+    answer, dialler_proven = feed(dialler, acceptor.hello + proof, second)
+    assert dialler_proven == Proven(7, b"")
+    reply, acceptor_proven = feed(acceptor, answer + following, third)
+    assert reply == b"" and acceptor_proven == Proven(5, following)
+
+
+def test_a_dialler_notices_another_secret_before_it_proves_its_own() -> None:
+    dialler, acceptor = side(Role.DIALLER), side(Role.ACCEPTOR, b"t" * 32)
+    proof, _ = acceptor.receive(dialler.hello)
+    with pytest.raises(HandshakeError, match="does not know the secret"):
+        dialler.receive(acceptor.hello + proof)
+
+
+def test_an_acceptor_notices_a_dialler_that_makes_its_proof_up() -> None:
+    dialler, acceptor = side(Role.DIALLER), side(Role.ACCEPTOR)
+    acceptor.receive(dialler.hello)
+    with pytest.raises(HandshakeError, match="does not know the secret"):
+        acceptor.receive(bytes(32))
+
+
+def test_a_proof_cannot_be_reflected() -> None:
+    """An attacker dials back what it is asked, with the acceptor's own hello and proof."""
+    acceptor = side(Role.ACCEPTOR)
+    proof, _ = acceptor.receive(acceptor.hello)
+    with pytest.raises(HandshakeError):
+        acceptor.receive(proof)
+
+
+def test_a_proof_cannot_be_replayed() -> None:
+    dialler, acceptor = side(Role.DIALLER), side(Role.ACCEPTOR)
+    proof, _ = acceptor.receive(dialler.hello)
+    answer, _ = dialler.receive(acceptor.hello + proof)
+    later = side(Role.ACCEPTOR, seed=1)
+    later.receive(dialler.hello)
+    with pytest.raises(HandshakeError):
+        later.receive(answer)
+
+
+@given(st.integers(0, 41), st.integers(1, 255))
+def test_an_altered_hello_never_leads_to_a_proven_connection(position: int, change: int) -> None:
+    dialler, acceptor = side(Role.DIALLER), side(Role.ACCEPTOR)
+    altered = bytearray(dialler.hello)
+    altered[position] ^= change
+    try:
+        proof, _ = acceptor.receive(bytes(altered))
+        if proof:
+            dialler.receive(acceptor.hello + proof)
+    except HandshakeError:
+        return
+    pytest.fail("an altered hello was taken")
+
+
+def test_a_side_of_another_version_is_told_both_versions() -> None:
+    hello = bytearray(side(Role.DIALLER).hello)
+    hello[5] = 99
+    with pytest.raises(HandshakeError, match="version 99, this side 1"):
+        side(Role.ACCEPTOR).receive(bytes(hello))
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"H", b"HRPX"])
+def test_a_stranger_is_recognised_by_its_first_bytes(data: bytes) -> None:
+    acceptor = side(Role.ACCEPTOR)
+    if b"HRPC".startswith(data):
+        assert acceptor.receive(data) == (b"", None)
+        data = b"TTP"
+    with pytest.raises(HandshakeError, match="does not speak this protocol"):
+        acceptor.receive(data)
+
+
+@given(st.lists(st.binary(max_size=30), max_size=10), SIZES)
+def test_frames_come_out_as_they_went_in_however_bytes_are_cut(
+    frames: list[bytes], sizes: list[int]
+) -> None:
+    data = b"".join(LENGTH.pack(len(frame)) + frame for frame in frames)
+    assembler = FrameAssembler(30, "the peer")
+    received: list[bytes] = []
+    for size in [*sizes, len(data)]:
+        piece, data = data[:size], data[size:]
+        received += assembler.feed(piece)
+    assert received == frames
+
+
+def test_a_frame_past_the_limit_ends_the_stream_before_it_is_stored() -> None:
+    with pytest.raises(OversizeFrameError, match=r"31 bytes, 30 are taken \('pekko.framesize'\)"):
+        FrameAssembler(30, "the peer").feed(LENGTH.pack(31))
