@@ -3,9 +3,24 @@
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
+
+from headrace.core.errors import HeadraceError
 
 T = TypeVar("T")
+
+_SLICE_S: Final = 0.5
+
+
+class ClusterClosedError(HeadraceError):
+    """The cluster was closed while an answer of it was awaited."""
+
+    recoverable = False
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the cluster was closed before it answered; a job that ran on it has ended"
+        )
 
 
 class CompletableFuture(Generic[T]):
@@ -19,10 +34,15 @@ class CompletableFuture(Generic[T]):
     """
 
     def __init__(
-        self, future: "concurrent.futures.Future[Any]", convert: Callable[[Any], T] | None = None
+        self,
+        future: "concurrent.futures.Future[Any]",
+        convert: Callable[[Any], T] | None = None,
+        is_alive: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`is_alive` says whether anybody is there to complete the future."""
         self._future = future
         self._convert = convert
+        self._is_alive = is_alive
 
     def cancel(self) -> bool:
         """Stop waiting; True if the answer had not come. The job itself goes on."""
@@ -36,22 +56,31 @@ class CompletableFuture(Generic[T]):
 
     def result(self, timeout_s: float | None = None) -> T:
         """Wait for the answer; raises the failure, or TimeoutError where `timeout_s` has passed."""
-        return self._converted(self._future.result(timeout_s))
+        return self._converted(self._wait(timeout_s))
 
     def exception(self) -> BaseException | None:
         """Wait; return the failure, or None for an answer."""
-        failure = self._future.exception()
-        if failure is not None:
-            return failure
         try:
-            self._converted(self._future.result())
-        except Exception as error:  # whatever the conversion says is the failure
+            self._converted(self._wait(None))
+        except Exception as error:  # of the answer, or what the conversion made of it
             return error
         return None
 
     def __await__(self) -> Generator[Any, Any, T]:
         value = yield from asyncio.wrap_future(self._future).__await__()
         return self._converted(value)
+
+    def _wait(self, timeout_s: float | None) -> Any:
+        """Wait in slices, to notice when the cluster was closed and nobody will answer any more."""
+        waited_s = 0.0
+        while timeout_s is None or waited_s + _SLICE_S < timeout_s:
+            done, _ = concurrent.futures.wait([self._future], timeout=_SLICE_S)
+            if done:
+                return self._future.result()
+            if not self._is_alive():
+                raise ClusterClosedError
+            waited_s += _SLICE_S
+        return self._future.result(timeout_s - waited_s)
 
     def _converted(self, value: Any) -> T:
         return cast(T, value) if self._convert is None else self._convert(value)

@@ -2,17 +2,24 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from headrace.api.completable_future import CompletableFuture
 from headrace.api.job_execution_result import JobExecutionResult
-from headrace.core.errors import JobCancelledError, JobExecutionError, ProgramError
+from headrace.core.errors import HeadraceError, JobCancelledError, JobExecutionError, ProgramError
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import DispatcherGateway, JobResult
+from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.job_master import CollectedResults, JobDetails
 
 T = TypeVar("T")
+
+# As Flink's clients wait, with growing pauses; they are shorter here, because the answer is near.
+_FIRST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.1
+_PAUSE_GROWTH: Final = 1.5
+_FAILED_ASKS_MAX: Final = 10
 
 
 class JobClient:
@@ -35,21 +42,21 @@ class JobClient:
         """The job's status now."""
         return self._ask(self._dispatcher.request_job_status(self._job_id))
 
-    def get_job_details(self) -> CompletableFuture[JobDetails]:
-        """The job with its vertices, subtasks and metrics now."""
-        return self._ask(self._dispatcher.request_job_details(self._job_id))
-
     def cancel(self) -> CompletableFuture[None]:
         """Cancel the job; done when the cluster has taken the request."""
         return self._ask(self._dispatcher.cancel_job(self._job_id), _nothing)
 
+    def get_job_details(self) -> CompletableFuture[JobDetails]:
+        """The job with its vertices, subtasks and metrics as they are now."""
+        return self._ask(self._dispatcher.request_job_details(self._job_id))
+
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        """Accumulators of a job that has ended."""
-        return self._ask(self._dispatcher.request_job_result(self._job_id), _accumulators)
+        """Accumulators of the job, once it has ended."""
+        return self._ask(self._await_result(), _accumulators)
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result when the job ends; fails with JobExecutionError or JobCancelledError when it did not finish."""
-        return self._ask(self._dispatcher.request_job_result(self._job_id), execution_result)
+        return self._ask(self._await_result(), execution_result)
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -74,7 +81,29 @@ class JobClient:
     def _ask(
         self, call: Coroutine[Any, Any, Any], convert: Callable[[Any], T] | None = None
     ) -> CompletableFuture[Any]:
-        return CompletableFuture(asyncio.run_coroutine_threadsafe(call, self._loop), convert)
+        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        return CompletableFuture(future, convert, is_alive=self._loop.is_running)
+
+    async def _await_result(self) -> JobResult:
+        """Poll until the job has ended: a job may run for months, but no ask may wait so long.
+
+        Asks that fail are repeated, at most `_FAILED_ASKS_MAX` in a row: a busy driver is no end of a job.
+        """
+        pause_s, failed_count = _FIRST_PAUSE_S, 0
+        while True:
+            try:
+                status = await self._dispatcher.request_job_status(self._job_id)
+                if status.is_terminal_state():
+                    return await self._dispatcher.request_job_result(self._job_id)
+                failed_count = 0
+            except UnknownJobError:
+                raise
+            except HeadraceError:
+                failed_count += 1
+                if failed_count > _FAILED_ASKS_MAX:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
 
     def __repr__(self) -> str:
         return f"JobClient({self._job_id})"

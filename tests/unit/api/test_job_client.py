@@ -1,4 +1,5 @@
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -7,14 +8,23 @@ import pyarrow as pa
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types
+from headrace.api import completable_future, job_client
 from headrace.api.collected_records import CloseableIterator
+from headrace.api.completable_future import ClusterClosedError, CompletableFuture
 from headrace.api.job_client import JobClient
-from headrace.core.errors import JobCancelledError, JobExecutionError, ProgramError, RemoteError
+from headrace.core.errors import (
+    HeadraceError,
+    JobCancelledError,
+    JobExecutionError,
+    ProgramError,
+    RemoteError,
+)
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.threads import start_thread
 from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.job_master import CollectedResults
 from headrace.gateways.messages import Acknowledge, ErrorInfo
 from tests.unit.api.recording import RecordingExecutor
@@ -29,6 +39,7 @@ class ScriptedDispatcher:
 
     def __init__(self) -> None:
         self.status = JobStatus.RUNNING
+        self.status_answers: list[JobStatus | Exception] = []
         self.end_status = JobStatus.FINISHED
         self.failure: ErrorInfo | None = None
         self.pages: list[CollectedResults | Exception] = []
@@ -38,6 +49,11 @@ class ScriptedDispatcher:
 
     async def request_job_status(self, job_id: JobId) -> JobStatus:
         self.thread_names.add(threading.current_thread().name)
+        if self.status_answers:
+            answer = self.status_answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
         return self.status
 
     async def cancel_job(self, job_id: JobId) -> Acknowledge:
@@ -46,7 +62,6 @@ class ScriptedDispatcher:
         return Acknowledge()
 
     async def request_job_result(self, job_id: JobId) -> JobResult:
-        self.status = self.end_status
         return JobResult(job_id, "job", self.end_status, 42, {"lines": 3.0}, self.failure)
 
     async def fetch_collected_results(
@@ -79,6 +94,13 @@ def client(dispatcher: ScriptedDispatcher, loop: asyncio.AbstractEventLoop) -> J
     return JobClient(JOB_ID, dispatcher, loop)  # type: ignore[arg-type]
 
 
+def ended(
+    dispatcher: ScriptedDispatcher, status: JobStatus, failure: ErrorInfo | None = None
+) -> None:
+    dispatcher.status = dispatcher.end_status = status
+    dispatcher.failure = failure
+
+
 def page(offset: int, *batches: list[int], is_finished: bool = False) -> CollectedResults:
     return CollectedResults(offset, tuple(ipc(batch) for batch in batches), is_finished)
 
@@ -99,7 +121,10 @@ def test_answers_come_from_the_control_thread(
     assert dispatcher.thread_names == {"control"}
 
 
-def test_the_result_of_a_finished_job_prints_three_lines(client: JobClient) -> None:
+def test_the_result_of_a_finished_job_prints_three_lines(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    ended(dispatcher, JobStatus.FINISHED)
     result = client.get_job_execution_result().result()
     assert str(result) == (
         f"Program execution finished\nJob with JobID {'0' * 32} has finished.\nJob Runtime: 42 ms\n"
@@ -113,9 +138,9 @@ def test_the_result_of_a_finished_job_prints_three_lines(client: JobClient) -> N
 def test_a_failed_job_raises_with_the_users_text_first(
     client: JobClient, dispatcher: ScriptedDispatcher
 ) -> None:
-    dispatcher.end_status = JobStatus.FAILED
     text = "ValueError: no such airport (in operator 'Map', program.py, line 7)"
-    dispatcher.failure = ErrorInfo("UserCodeError", text, "USER", True, "Traceback: ...")
+    failure = ErrorInfo("UserCodeError", text, "USER", True, "Traceback: ...")
+    ended(dispatcher, JobStatus.FAILED, failure)
     future = client.get_job_execution_result()
     error = future.exception()
     assert isinstance(error, JobExecutionError)
@@ -131,7 +156,9 @@ def test_a_cancelled_job_raises_as_cancelled(client: JobClient) -> None:
         client.get_job_execution_result().result()
 
 
-def test_answers_can_be_awaited(client: JobClient) -> None:
+def test_answers_can_be_awaited(client: JobClient, dispatcher: ScriptedDispatcher) -> None:
+    ended(dispatcher, JobStatus.FINISHED)
+
     async def ask() -> Any:
         return await client.get_job_execution_result()
 
@@ -146,11 +173,47 @@ def test_savepoints_are_refused_plainly(client: JobClient) -> None:
 
 
 def test_execute_waits_for_the_result(
-    env: StreamExecutionEnvironment, executor: RecordingExecutor, client: JobClient
+    env: StreamExecutionEnvironment,
+    executor: RecordingExecutor,
+    client: JobClient,
+    dispatcher: ScriptedDispatcher,
 ) -> None:
     executor.client = client
+    dispatcher.status_answers = [JobStatus.INITIALIZING, JobStatus.RUNNING, JobStatus.FINISHED]
     env.from_collection([1]).print()
     assert env.execute("job").get_job_id() == JOB_ID
+
+
+def test_a_busy_driver_is_no_end_of_a_job(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    dispatcher.status_answers = [HeadraceError("no answer in time"), JobStatus.FINISHED]
+    assert client.get_job_execution_result().result().get_net_runtime() == 42
+
+
+def test_an_unknown_job_is_one_at_once(client: JobClient, dispatcher: ScriptedDispatcher) -> None:
+    dispatcher.status_answers = [UnknownJobError(str(JOB_ID))]
+    with pytest.raises(UnknownJobError):
+        client.get_job_execution_result().result()
+
+
+def test_asks_that_keep_failing_are_given_up(
+    client: JobClient, dispatcher: ScriptedDispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_client, "_LONGEST_PAUSE_S", 0.0)
+    dispatcher.status_answers = [HeadraceError("no answer in time")] * 11
+    with pytest.raises(HeadraceError, match="no answer in time"):
+        client.get_job_execution_result().result()
+
+
+def test_waiting_ends_when_the_cluster_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completable_future, "_SLICE_S", 0.001)
+    nobody: concurrent.futures.Future[int] = concurrent.futures.Future()
+    future: CompletableFuture[int] = CompletableFuture(nobody, is_alive=lambda: False)
+    with pytest.raises(ClusterClosedError):
+        future.result()
+    with pytest.raises(TimeoutError):
+        CompletableFuture(nobody).result(timeout_s=0.01)
 
 
 def test_ctrl_c_cancels_the_job(
@@ -180,6 +243,7 @@ def test_ctrl_c_cancels_the_job(
 def test_records_come_in_order_until_the_job_has_finished(
     client: JobClient, dispatcher: ScriptedDispatcher
 ) -> None:
+    ended(dispatcher, JobStatus.FINISHED)
     dispatcher.pages = [page(0), page(0, [1, 2]), page(1, [3], [4]), page(3, is_finished=True)]
     assert list(CloseableIterator(client, SINK_ID, INT)) == [1, 2, 3, 4]
     assert dispatcher.offsets == [0, 0, 1, 3]
@@ -188,6 +252,7 @@ def test_records_come_in_order_until_the_job_has_finished(
 def test_batches_that_were_seen_already_are_passed_over(
     client: JobClient, dispatcher: ScriptedDispatcher
 ) -> None:
+    ended(dispatcher, JobStatus.FINISHED)
     dispatcher.pages = [page(0, [1]), page(0, [1], [2], is_finished=True)]
     assert list(CloseableIterator(client, SINK_ID, INT)) == [1, 2]
 
@@ -208,6 +273,7 @@ def test_a_limit_takes_the_first_records_and_ends_the_job(
 def test_a_limit_beyond_the_end_gives_what_there_is(
     client: JobClient, dispatcher: ScriptedDispatcher
 ) -> None:
+    ended(dispatcher, JobStatus.FINISHED)
     dispatcher.pages = [page(0, [1], is_finished=True)]
     with CloseableIterator(client, SINK_ID, INT) as records:
         assert records.take(5) == [1]
@@ -226,8 +292,7 @@ def test_a_job_that_fails_raises_after_the_records_it_made(
     client: JobClient, dispatcher: ScriptedDispatcher
 ) -> None:
     dispatcher.pages = [page(0, [1], is_finished=True)]
-    dispatcher.end_status = JobStatus.FAILED
-    dispatcher.failure = ErrorInfo("UserCodeError", "boom", "USER", True)
+    ended(dispatcher, JobStatus.FAILED, ErrorInfo("UserCodeError", "boom", "USER", True))
     records = CloseableIterator(client, SINK_ID, INT)
     assert records.next() == 1
     with pytest.raises(JobExecutionError, match="boom"):
@@ -239,7 +304,6 @@ def test_the_jobs_own_error_is_raised_where_its_results_are_gone(
     client: JobClient, dispatcher: ScriptedDispatcher
 ) -> None:
     dispatcher.pages = [RemoteError("UnknownJobError", "no such job")]
-    dispatcher.status = dispatcher.end_status = JobStatus.FAILED
-    dispatcher.failure = ErrorInfo("UserCodeError", "boom", "USER", True)
+    ended(dispatcher, JobStatus.FAILED, ErrorInfo("UserCodeError", "boom", "USER", True))
     with pytest.raises(JobExecutionError, match="boom"):
         CloseableIterator(client, SINK_ID, INT).next()
