@@ -282,6 +282,8 @@ class DataStream(StreamProperties):
 
     def get_side_output(self, output_tag: OutputTag) -> "DataStream":
         """Return the records that the operator of this stream sent to the tag."""
+        if not isinstance(output_tag, OutputTag):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"get_side_output needs an OutputTag, not {output_tag!r}")
         operator = self._operator()
         side_type = BatchType(output_tag.type_info)
         operator.declare_side_output(output_tag.tag_id, side_type)

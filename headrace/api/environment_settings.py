@@ -2,13 +2,14 @@
 
 import os
 from datetime import timedelta
-from typing import ClassVar, Self
+from typing import ClassVar, NoReturn, Self
 
 from headrace.api import python_dependencies
 from headrace.api.checkpoint_config import SAVEPOINT_DIRECTORY, CheckpointConfig, CheckpointingMode
 from headrace.api.execution_config import ExecutionConfig
 from headrace.api.executors import active_executor, default_settings
 from headrace.api.program_settings import ProgramSettings, configuration_values
+from headrace.core.errors import ProgramError
 from headrace.graph.chaining import CHAIN_DIFFERENT_MAX_PARALLELISM, OPERATOR_CHAINING
 from headrace.graph.job_graph_generator import RUNTIME_MODE, RuntimeExecutionMode
 from headrace.graph.pipeline_options import (
@@ -151,6 +152,18 @@ class EnvironmentSettings:
     def set_python_executable(self, python_exec: str) -> None:
         """Choose the workers' interpreter."""
         self._settings.set(PYTHON_EXECUTABLE, python_exec)
+
+    def add_jars(self, *jars_path: str) -> NoReturn:
+        """There is no JVM in the workers: ProgramError."""
+        raise ProgramError(
+            "add_jars: user code runs in Python here, Java archives have no place in it"
+        )
+
+    def add_classpaths(self, *classpaths: str) -> NoReturn:
+        """There is no JVM in the workers: ProgramError."""
+        raise ProgramError(
+            "add_classpaths: user code runs in Python here, Java classes have no place in it"
+        )
 
     def _parallelism_set(self) -> int | None:
         parallelism = self._settings.get(PARALLELISM)

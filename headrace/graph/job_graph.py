@@ -131,3 +131,24 @@ class JobGraph(msgspec.Struct, frozen=True):
     def edges_out_of(self, vertex_id: JobVertexId) -> tuple[JobEdge, ...]:
         """Edges that `vertex_id` produces."""
         return tuple(edge for edge in self.edges if edge.source_vertex_id == vertex_id)
+
+    def __str__(self) -> str:
+        lines = [
+            f"JobGraph '{self.name}' ({self.job_id}): {len(self.vertices)} vertices, {len(self.edges)} edges"
+        ]
+        for vertex in self.vertices:
+            lines.append(
+                f"  {vertex.name} x {vertex.parallelism} of {vertex.max_parallelism}, "
+                f"{vertex.kind.value}, slot sharing group '{vertex.slot_sharing_group}'"
+            )
+            for edge in self.edges_into(vertex.vertex_id):
+                producer = self.vertex(edge.source_vertex_id)
+                side = f" side output '{edge.side_output_tag}'" if edge.side_output_tag else ""
+                lines.append(
+                    f"      input {edge.input_number} <- {producer.name}{side}, "
+                    f"{edge.partitioner.kind.value}, {edge.result_type.value}"
+                )
+            lines += [
+                f"      {operator.operator_id} {operator.name}" for operator in vertex.operators
+            ]
+        return "\n".join(lines)

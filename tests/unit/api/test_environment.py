@@ -227,3 +227,10 @@ def test_a_failed_submission_leaves_no_collect_sink_behind(
     with pytest.raises(ProgramError):
         stream.execute_and_collect()
     assert env.get_stream_graph().nodes == ()
+
+
+def test_what_needs_a_jvm_says_so() -> None:
+    with pytest.raises(ProgramError, match="user code runs in Python here"):
+        fresh().add_jars("connector.jar")
+    with pytest.raises(ProgramError, match="user code runs in Python here"):
+        fresh().add_classpaths("lib")

@@ -5,7 +5,7 @@ from headrace.graph.explain import explain
 from headrace.graph.job_graph import PartitionerKind
 from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole
-from tests.unit.graph.graphs import NO_SETTINGS, edge, graph, node, source
+from tests.unit.graph.graphs import NO_SETTINGS, edge, graph, job, node, source
 
 PROGRAM = graph(
     [
@@ -75,3 +75,11 @@ def test_a_stream_graph_prints_its_nodes_and_edges() -> None:
     text = str(PROGRAM)
     assert "StreamGraph 'job': 5 operators" in text
     assert "<- 3 HASH, input 0" in text
+
+
+def test_a_job_graph_prints_vertices_edges_and_operator_ids() -> None:
+    text = str(job(PROGRAM))
+    assert text.startswith("JobGraph 'job' (000102030405060708090a0b0c0d0e0f): 3 vertices, 2 edges")
+    assert "  m -> Filter x 2 of 128, ONE_INPUT, slot sharing group 'default'" in text
+    assert "      input 0 <- m -> Filter, HASH, PIPELINED_BOUNDED" in text
+    assert text.count("Filter") >= 3
