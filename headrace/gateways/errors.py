@@ -3,6 +3,8 @@
 HeadraceError
 +- DuplicateJobSubmissionError    the Dispatcher has a job of this id
 +- UnknownJobError                the Dispatcher has none
++- JobAlreadyEndedError           it has ended otherwise and cannot be cancelled
++- NothingCollectedError          the operator is no collect sink of the job
 +- TaskSubmissionError            a TaskManager does not take a task
 +- SlotOccupiedError              a TaskManager does not give a slot
 +- StaleLeaderError               a TaskManager is asked by somebody who does not lead any more
@@ -58,3 +60,25 @@ class UnknownAttemptError(HeadraceError):
 
 class CoordinatorBusyError(HeadraceError):
     """The coordinator cannot take an event now: send the same one again a little later."""
+
+
+class JobAlreadyEndedError(HeadraceError):
+    """A job that has ended otherwise cannot be cancelled."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, job_id: str, status: str) -> None:
+        super().__init__(f"job {job_id} has ended before as {status}")
+        self.job_id = job_id
+        self.status = status
+
+
+class NothingCollectedError(HeadraceError):
+    """The operator is no collect sink of the job, or what it collected was forgotten since."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, job_id: str, operator_id: str) -> None:
+        super().__init__(f"operator {operator_id} of job {job_id} collects no records")
+        self.job_id = job_id
+        self.operator_id = operator_id

@@ -38,7 +38,11 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.gateways.errors import StaleLeaderError, UnknownAttemptError
+from headrace.gateways.errors import (
+    NothingCollectedError,
+    StaleLeaderError,
+    UnknownAttemptError,
+)
 from headrace.gateways.job_master import (
     CollectedResults,
     JobDetails,
@@ -219,7 +223,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self, operator_id: OperatorId, offset: int, max_batch_count: int
     ) -> CollectedResults:
         """See JobMasterGateway."""
-        coordinator = self._coordinators.collect_coordinators()[operator_id]
+        coordinator = self._coordinators.collect_coordinators().get(operator_id)
+        if coordinator is None:
+            raise NothingCollectedError(str(self._graph.job_id), str(operator_id))
         return coordinator.fetch(offset, max_batch_count)
 
     def _send_event(
@@ -274,6 +280,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """See JobMasterGateway."""
         self._scheduler.cancel()
         return Acknowledge()
+
+    def fail_for_good(self, error: BaseException) -> None:
+        """For the Dispatcher: the job cannot run on this cluster any more."""
+        self._scheduler.fail_job(Failure.of_error(error).as_final())
 
     @property
     def status(self) -> JobStatus:

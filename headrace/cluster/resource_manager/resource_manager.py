@@ -439,8 +439,10 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self._handle_pool(WorkerTerminated(worker_id, diagnostics))
 
     def host_failed(self, error: BaseException) -> None:
-        """The host itself is gone."""
+        """The host itself is gone, and with it every worker, without a word."""
         self._on_host_failed(error)
+        for worker_id in tuple(self._task_managers):
+            self._lose_task_manager(worker_id, str(error))
 
     # Small things
 

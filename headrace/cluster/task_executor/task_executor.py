@@ -4,6 +4,7 @@ Tasks go on when the ResourceManager is lost and fail when their JobMaster is. W
 a TaskManager serves several leaders. Source: Flink TaskExecutor.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -57,6 +58,9 @@ from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
 
+_TASKS_END_TIMEOUT_MS: Final = 3_000
+_TASKS_END_POLL_S: Final = 0.01
+
 BuildTask = Callable[[str, Callable[[], RunningTask]], Awaitable[RunningTask]]
 """Runs a function that may import user code, beside the control thread where there are threads."""
 
@@ -84,8 +88,12 @@ class TaskExecutorSetup:
     on_terminated: Callable[[str], None]
 
 
-class TaskManagerLostLeaderError(HeadraceError):
+class JobMasterLostError(HeadraceError):
     """A task was stopped, because the JobMaster that it belongs to is gone."""
+
+
+class TaskManagerEndsError(HeadraceError):
+    """A task was stopped, because its TaskManager ends."""
 
 
 class SlotReleasedError(HeadraceError):
@@ -121,12 +129,21 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         """Stop every task, then say goodbye."""
         reason = self._end_reason or "the TaskManager is being closed"
         for entry in self._tasks.running:
-            entry.fail(TaskManagerLostLeaderError(f"the TaskManager ends: {reason}"))
+            entry.fail(TaskManagerEndsError(f"its TaskManager ends: {reason}"))
+        await self._await_end_of_tasks()
         self._jobs.close_all(reason)
         self._resource_manager.close(reason)
         for entry in self._tasks:
             entry.outbox.close()
         self._setup.on_terminated(reason)
+
+    async def _await_end_of_tasks(self) -> None:
+        """Give tasks a moment to release what they hold and to say how they ended."""
+        deadline_ns = self.clock.monotonic_ns() + _TASKS_END_TIMEOUT_MS * 1_000_000
+        while len(self._tasks) and self.clock.monotonic_ns() < deadline_ns:
+            await asyncio.sleep(_TASKS_END_POLL_S)
+        for entry in self._tasks.running:
+            _LOG.warning("task '%s' does not end; it is left behind", entry.display_name)
 
     def end(self, reason: str) -> None:
         """Begin the graceful end; from any thread, idempotent."""
@@ -416,9 +433,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             if entry.has_ended:
                 self._task_gone(entry)
             else:
-                self._fail_task(
-                    entry, TaskManagerLostLeaderError(f"the JobMaster was lost: {cause}")
-                )
+                self._fail_task(entry, JobMasterLostError(f"the JobMaster was lost: {cause}"))
         for allocation_id in self._slots.allocations_of(job_id, SlotState.ACTIVE):
             ticket = self._slots.deactivate(allocation_id)
             if ticket is not None:

@@ -1,0 +1,223 @@
+"""Dispatcher: takes jobs, gives each a JobMaster, and remembers what became of them. Source: Flink Dispatcher."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from headrace.cluster.dispatcher.archive import ARCHIVE_CAPACITY, ArchivedJob, JobArchive
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.job_master import JobMaster
+from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.leadership import EmbeddedLeadership, job_component
+from headrace.core.config import ConfigOption
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId, ResourceManagerId
+from headrace.core.lifecycle import JobStatus
+from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
+from headrace.gateways.errors import (
+    DuplicateJobSubmissionError,
+    JobAlreadyEndedError,
+    NothingCollectedError,
+    UnknownJobError,
+)
+from headrace.gateways.job_master import CollectedResults, JobDetails, JobMasterGateway
+from headrace.gateways.messages import Acknowledge
+from headrace.graph.job_graph import JobGraph
+from headrace.rpc.fencing import FencedRpcEndpoint
+from headrace.rpc.options import duration_ms
+from headrace.rpc.service import RpcService
+
+_LOG = logging.getLogger(__name__)
+
+SHUTDOWN_JOBS_TIMEOUT: Final = ConfigOption(
+    "headrace.cluster.shutdown-jobs-timeout",
+    timedelta,
+    timedelta(seconds=10),
+    "How long a cluster that ends waits for its jobs to be cancelled.",
+)
+
+
+@dataclass(frozen=True)
+class _RunningJob:
+    """A job that has not ended. `ended` is completed with its result."""
+
+    graph: JobGraph
+    job_master_id: JobMasterId
+    job_master: JobMaster
+    gateway: JobMasterGateway
+    ended: asyncio.Future[JobResult]
+
+
+class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
+    """One per cluster. `on_shut_down` is called when a client asks for the end of the cluster."""
+
+    def __init__(
+        self,
+        rpc_service: RpcService,
+        dispatcher_id: DispatcherId,
+        *,
+        resource_manager_address: str,
+        resource_manager_id: ResourceManagerId,
+        coordinator_factories: CoordinatorFactories,
+        leadership: EmbeddedLeadership,
+        on_shut_down: Callable[[], None],
+    ) -> None:
+        name = rpc_service.create_endpoint_name("dispatcher")
+        super().__init__(rpc_service, name, dispatcher_id)
+        self._resource_manager_address: Final = resource_manager_address
+        self._resource_manager_id: Final = resource_manager_id
+        self._coordinator_factories: Final = coordinator_factories
+        self._leadership: Final = leadership
+        self._on_shut_down: Final = on_shut_down
+        self._jobs: dict[JobId, _RunningJob] = {}
+        self._archive: Final = JobArchive(self.settings.get_option(ARCHIVE_CAPACITY))
+
+    async def on_stop(self) -> None:
+        """Cancel all jobs, give them a little time, then end their JobMasters."""
+        jobs = list(self._jobs.values())
+        for job in jobs:
+            await job.gateway.cancel()
+        if jobs:
+            timeout_ms = duration_ms(self.settings, SHUTDOWN_JOBS_TIMEOUT)
+            _, late = await asyncio.wait([job.ended for job in jobs], timeout=timeout_ms / 1000)
+            if late:
+                _LOG.warning("%d job(s) were not cancelled in time", len(late))
+        for job in list(self._jobs.values()):
+            await job.job_master.close()
+
+    async def submit_job(self, graph: JobGraph) -> Acknowledge:
+        """See DispatcherGateway. A graph that cannot be run at all is refused with its error."""
+        job_id = graph.job_id
+        known = self._status_of(job_id)
+        if known is not None:
+            raise DuplicateJobSubmissionError(str(job_id), known.name)
+        if not graph.vertices:
+            raise ConfigurationError("pipeline.name", graph.name, "the job has no operators")
+        component = job_component(str(job_id))
+        job_master_id = self._leadership.grant(component, JobMasterId)
+        job_master = JobMaster(
+            self.rpc_service,
+            job_master_id,
+            graph,
+            resource_manager_address=self._resource_manager_address,
+            resource_manager_id=self._resource_manager_id,
+            coordinator_factories=self._coordinator_factories,
+            on_ended=self._job_ended,
+        )
+        self._leadership.confirm(component, job_master_id, job_master.address)
+        self._jobs[job_id] = _RunningJob(
+            graph,
+            job_master_id,
+            job_master,
+            job_master.self_gateway(JobMasterGateway),
+            self.rpc_service.loop.create_future(),
+        )
+        job_master.termination.add_done_callback(
+            lambda termination: self._job_master_terminated(job_id, termination)
+        )
+        job_master.start()
+        return Acknowledge()
+
+    async def list_jobs(self) -> tuple[JobOverview, ...]:
+        """See DispatcherGateway: running ones first."""
+        running = [
+            JobOverview(job_id, job.graph.name, job.job_master.status)
+            for job_id, job in self._jobs.items()
+        ]
+        ended = [
+            JobOverview(job.details.job_id, job.details.name, job.details.status)
+            for job in self._archive.jobs()
+        ]
+        return (*running, *ended)
+
+    async def cancel_job(self, job_id: JobId) -> Acknowledge:
+        """See DispatcherGateway."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            return await job.gateway.cancel()
+        status = self._archived(job_id).details.status
+        if status is not JobStatus.CANCELED:
+            raise JobAlreadyEndedError(str(job_id), status.name)
+        return Acknowledge()
+
+    async def request_job_status(self, job_id: JobId) -> JobStatus:
+        """See DispatcherGateway."""
+        status = self._status_of(job_id)
+        if status is None:
+            raise UnknownJobError(str(job_id))
+        return status
+
+    async def request_job_details(self, job_id: JobId) -> JobDetails:
+        """See DispatcherGateway."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return self._archived(job_id).details
+        return await job.gateway.request_job_details()
+
+    async def request_job_result(self, job_id: JobId) -> JobResult:
+        """See DispatcherGateway."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return self._archived(job_id).result
+        return await asyncio.shield(job.ended)
+
+    async def fetch_collected_results(
+        self, job_id: JobId, operator_id: OperatorId, offset: int, max_batch_count: int
+    ) -> CollectedResults:
+        """See DispatcherGateway."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            return await job.gateway.fetch_collected_results(operator_id, offset, max_batch_count)
+        archived = self._archived(job_id)
+        if operator_id not in archived.collected:
+            raise NothingCollectedError(str(job_id), str(operator_id))
+        return archived.fetch(operator_id, offset, max_batch_count)
+
+    async def shut_down_cluster(self) -> Acknowledge:
+        """See DispatcherGateway."""
+        self._on_shut_down()
+        return Acknowledge()
+
+    def fail_all_jobs(self, error: BaseException) -> None:
+        """The host is gone: nothing can run any more."""
+        for job in list(self._jobs.values()):
+            job.job_master.fail_for_good(error)
+
+    def _status_of(self, job_id: JobId) -> JobStatus | None:
+        job = self._jobs.get(job_id)
+        if job is not None:
+            return job.job_master.status
+        archived = self._archive.find(job_id)
+        return None if archived is None else archived.details.status
+
+    def _archived(self, job_id: JobId) -> ArchivedJob:
+        archived = self._archive.find(job_id)
+        if archived is None:
+            raise UnknownJobError(str(job_id))
+        return archived
+
+    def _job_ended(self, archived: ArchivedJob) -> None:
+        """Called by the JobMaster, on the same thread."""
+        job_id = archived.details.job_id
+        job = self._jobs.pop(job_id, None)
+        if job is None:
+            return
+        self._archive.add(archived)
+        self._leadership.revoke(job_component(str(job_id)), job.job_master_id)
+        if not job.ended.done():
+            job.ended.set_result(archived.result)
+        job.job_master.close_async()
+
+    def _job_master_terminated(self, job_id: JobId, termination: asyncio.Future[None]) -> None:
+        """A JobMaster that ends before its job has failed itself: the job is FAILED with what killed it."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return
+        error = termination.exception() or RuntimeError("the JobMaster was closed")
+        info = error_info_of(error, f"the JobMaster of job '{job.graph.name}'")
+        details = JobDetails(job_id, job.graph.name, JobStatus.FAILED, {}, (), info)
+        result = JobResult(job_id, job.graph.name, JobStatus.FAILED, 0, {}, info)
+        self._job_ended(ArchivedJob(details, result, {}))

@@ -1,0 +1,200 @@
+"""ClusterEntrypoint: the control plane of one cluster in this process: its thread, its services, its endpoints.
+
+Source: Flink ClusterEntrypoint.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from headrace.cluster.control_thread import ControlThread
+from headrace.cluster.dispatcher.dispatcher import Dispatcher
+from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeadership
+from headrace.cluster.resource_manager.driver import ResourceManagerDriver
+from headrace.cluster.resource_manager.resource_manager import ResourceManager, worker_names
+from headrace.cluster.versions import software_versions
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import DispatcherId, ResourceId, ResourceManagerId
+from headrace.core.randomness import SeededRandom
+from headrace.gateways.dispatcher import DispatcherGateway
+from headrace.gateways.resource_manager import ResourceManagerGateway
+from headrace.rpc.options import JOB_MANAGER_RPC_PORT
+from headrace.rpc.proxies import with_timeout
+from headrace.rpc.service import RpcService
+from headrace.rpc.tcp import TcpRpcService
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+NO_TIMEOUT_MS: Final = 21_474_835_000.0
+"""For callers in this process, who wait for a job's result as long as it takes."""
+_CLOSE_TIMEOUT_S: Final = 60.0
+
+WorkerNames = Callable[[int], str]
+
+
+class Cluster:
+    """ResourceManager and Dispatcher on one RpcService; made and used on its loop."""
+
+    def __init__(
+        self,
+        rpc_service: RpcService,
+        driver: ResourceManagerDriver,
+        coordinator_factories: CoordinatorFactories,
+        *,
+        worker_name: WorkerNames,
+        on_shut_down: Callable[[], None],
+    ) -> None:
+        leadership = EmbeddedLeadership(rpc_service.random)
+        self.resource_manager: Final = ResourceManager(
+            rpc_service,
+            leadership.grant(RESOURCE_MANAGER, ResourceManagerId),
+            driver,
+            resource_id=ResourceId("resourcemanager"),
+            versions=software_versions(),
+            worker_name=worker_name,
+            on_host_failed=self._host_failed,
+        )
+        self.dispatcher: Final = Dispatcher(
+            rpc_service,
+            leadership.grant(DISPATCHER, DispatcherId),
+            resource_manager_address=self.resource_manager.address,
+            resource_manager_id=self.resource_manager.fencing_token,
+            coordinator_factories=coordinator_factories,
+            leadership=leadership,
+            on_shut_down=on_shut_down,
+        )
+        for component, endpoint in (
+            (RESOURCE_MANAGER, self.resource_manager),
+            (DISPATCHER, self.dispatcher),
+        ):
+            leadership.confirm(component, endpoint.fencing_token, endpoint.address)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self.resource_manager.start()
+        self.dispatcher.start()
+
+    async def close(self) -> None:
+        """Cancel all jobs, then stop all workers."""
+        await self.dispatcher.close()
+        await self.resource_manager.close()
+
+    def _host_failed(self, error: BaseException) -> None:
+        _LOG.error("the host of the cluster is gone: %s", error)
+        self.dispatcher.fail_all_jobs(error)
+
+
+class ClusterHandle:
+    """A running cluster, for other threads of its process.
+
+    `dispatcher` and `resource_manager` are called on `loop`. `is_shutting_down` is set when a client has asked for
+    the end of the cluster: whoever holds the handle closes it.
+    """
+
+    def __init__(self, control: ControlThread, rpc_service: RpcService, cluster: Cluster) -> None:
+        self._control: Final = control
+        self._rpc_service: Final = rpc_service
+        self._cluster: Final = cluster
+        self._is_closed = False
+        # Guards `_is_closed`: two threads may close, one of them in an exit hook.
+        self._lock: Final = threading.Lock()
+        self.is_shutting_down: Final = threading.Event()
+        self.loop: Final[asyncio.AbstractEventLoop] = control.loop
+        self.resource_manager_address: Final = cluster.resource_manager.address
+        self.resource_manager_id: Final = cluster.resource_manager.fencing_token
+        self.dispatcher_address: Final = cluster.dispatcher.address
+        self.dispatcher_id: Final = cluster.dispatcher.fencing_token
+        self.dispatcher: Final[DispatcherGateway] = with_timeout(
+            cluster.dispatcher.self_gateway(DispatcherGateway), NO_TIMEOUT_MS
+        )
+        self.resource_manager: Final[ResourceManagerGateway] = (
+            cluster.resource_manager.self_gateway(ResourceManagerGateway)
+        )
+
+    def call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run a call of one of the gateways on the control thread and wait for its answer."""
+        return self._control.run(coroutine, timeout_s)
+
+    def close(self) -> None:
+        """Cancel all jobs, stop all workers, end the thread; idempotent, from any thread but the control thread."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        try:
+            self._control.run(self._close(), _CLOSE_TIMEOUT_S)
+        except TimeoutError:
+            _LOG.error("the cluster did not end within %g s", _CLOSE_TIMEOUT_S)
+        finally:
+            self._control.stop()
+
+    async def _close(self) -> None:
+        await self._cluster.close()
+        await self._rpc_service.stop()
+
+
+class ClusterEntrypoint:
+    """Starts a cluster whose workers come from `driver`. `secret` is what its processes share."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        driver: ResourceManagerDriver,
+        coordinator_factories: CoordinatorFactories,
+        secret: bytes,
+        bind_host: str,
+        advertised_host: str,
+        clock: Clock,
+        random: SeededRandom,
+        *,
+        worker_name: WorkerNames | None = None,
+    ) -> None:
+        self._settings: Final = settings
+        self._driver: Final = driver
+        self._coordinator_factories: Final = coordinator_factories
+        self._secret: Final = secret
+        self._bind_host: Final = bind_host
+        self._advertised_host: Final = advertised_host
+        self._clock: Final = clock
+        self._random: Final = random
+        # The random part keeps a worker of an earlier cluster from being taken for one of this.
+        prefix = f"headrace-{os.getpid()}-{random.getrandbits(32):08x}"
+        self._worker_name: Final = worker_name or worker_names(prefix)
+
+    def start(self) -> ClusterHandle:
+        """Start the control thread and the endpoints; PortInUseError where the port is taken."""
+        control = ControlThread("headrace-control")
+        try:
+            return control.run(self._start(control))
+        except BaseException:
+            control.stop()
+            raise
+
+    async def _start(self, control: ControlThread) -> ClusterHandle:
+        rpc_service = TcpRpcService(
+            self._settings,
+            bind_host=self._bind_host,
+            advertised_host=self._advertised_host,
+            port_option=JOB_MANAGER_RPC_PORT,
+            secret=self._secret,
+            clock=self._clock,
+            random=self._random,
+        )
+        await rpc_service.start()
+        cluster = Cluster(
+            rpc_service,
+            self._driver,
+            self._coordinator_factories,
+            worker_name=self._worker_name,
+            on_shut_down=lambda: handle.is_shutting_down.set(),
+        )
+        handle = ClusterHandle(control, rpc_service, cluster)
+        cluster.start()
+        return handle

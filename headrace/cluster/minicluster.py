@@ -1,0 +1,215 @@
+"""MiniCluster: Dispatcher, ResourceManager and TaskManagers in one process, for tests of the runtime and of programs.
+
+One control thread serves all endpoints; every TaskManager has a data plane and task threads of its own.
+Source: Flink MiniCluster.
+"""
+
+import asyncio
+import functools
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from headrace.cluster.control_thread import ControlThread
+from headrace.cluster.entrypoint import Cluster, ClusterHandle
+from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.resource_manager.driver import WorkerListener
+from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE
+from headrace.cluster.resource_manager.resource_manager import worker_names
+from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.runner import LocalTaskManager, TaskManagerConfiguration
+from headrace.cluster.task_executor.task_executor import TaskExecutor
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
+from headrace.core.ids import JobId, ResourceId
+from headrace.core.randomness import secret_token, system_random
+from headrace.core.threads import start_thread
+from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.messages import ResourceProfile
+from headrace.graph.job_graph import JobGraph
+from headrace.rpc.loopback import LoopbackNetwork
+from headrace.rpc.service import RpcService
+
+_LOG = logging.getLogger(__name__)
+
+
+class MiniCluster:
+    """A context manager: `submit` a JobGraph, then ask `dispatcher` on `loop`.
+
+    TaskManagers come on demand, at most `task_manager_count` of them, each with `slots_per_task_manager` slots; with
+    `is_fixed` all of them are there from the start and stay.
+    """
+
+    def __init__(
+        self,
+        *,
+        task_manager_count: int = 1,
+        slots_per_task_manager: int = 1,
+        settings: Mapping[str, str] | None = None,
+        coordinator_factories: CoordinatorFactories | None = None,
+        is_fixed: bool = False,
+    ) -> None:
+        own = {NUMBER_OF_TASK_SLOTS.key: str(slots_per_task_manager)}
+        if is_fixed:
+            own[FIXED_POOL_SIZE.key] = str(task_manager_count)
+        self.slot_count: Final = task_manager_count * slots_per_task_manager
+        self._settings: Final = Settings({**own, **(settings or {})})
+        self._driver: Final = _InProcessDriver(self._settings, task_manager_count)
+        self._coordinator_factories: Final = coordinator_factories or {}
+        self._handle: ClusterHandle | None = None
+
+    def __enter__(self) -> "MiniCluster":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the control plane."""
+        control = ControlThread("headrace-minicluster")
+        self._handle = control.run(self._start(control))
+
+    def close(self) -> None:
+        """Cancel all jobs and end everything; idempotent."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.close()
+
+    @property
+    def handle(self) -> ClusterHandle:
+        """The running cluster: its `dispatcher` and the `loop` to call it on."""
+        assert self._handle is not None, "the cluster is not running"
+        return self._handle
+
+    def submit(self, graph: JobGraph) -> ClusterHandle:
+        """Submit a job, wait until it was taken, and return where to ask about it."""
+        self.handle.call(self.handle.dispatcher.submit_job(graph))
+        return self.handle
+
+    def await_result(self, job_id: JobId, timeout_s: float = 60.0) -> JobResult:
+        """Wait for the end of a job; TimeoutError after `timeout_s`."""
+        return self.handle.call(self.handle.dispatcher.request_job_result(job_id), timeout_s)
+
+    async def _start(self, control: ControlThread) -> ClusterHandle:
+        clock, random = SystemClock(), system_random()
+        network = LoopbackNetwork(clock, random, loop=control.loop, settings=self._settings)
+        rpc_service = network.create_service("minicluster")
+        cluster = Cluster(
+            rpc_service,
+            self._driver,
+            self._coordinator_factories,
+            worker_name=worker_names("mini"),
+            on_shut_down=lambda: handle.is_shutting_down.set(),
+        )
+        self._driver.open(rpc_service, cluster)
+        handle = ClusterHandle(control, rpc_service, cluster)
+        cluster.start()
+        return handle
+
+
+class _InProcessDriver:
+    """Starts TaskManagers as endpoints of the cluster's own RpcService. Implements ResourceManagerDriver."""
+
+    def __init__(self, settings: Settings, max_worker_count: int) -> None:
+        self._settings = settings
+        self._max_worker_count = max_worker_count
+        self._secret = secret_token()
+        self._listener: WorkerListener | None = None
+        self._rpc_service: RpcService | None = None
+        self._cluster: Cluster | None = None
+        self._executors: dict[ResourceId, TaskExecutor] = {}
+        self._live: set[ResourceId] = set()
+        self._released: set[ResourceId] = set()
+
+    @property
+    def max_worker_count(self) -> int | None:
+        """As many as the cluster was made for."""
+        return self._max_worker_count
+
+    def open(self, rpc_service: RpcService, cluster: Cluster) -> None:
+        """Know the cluster that the workers belong to."""
+        self._rpc_service, self._cluster = rpc_service, cluster
+
+    def initialize(self, listener: WorkerListener) -> None:
+        """See ResourceManagerDriver."""
+        self._listener = listener
+
+    def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
+        """See ResourceManagerDriver: a thread opens the data plane, waits for the end and closes it again."""
+        self._live.add(worker_id)
+        start_thread(f"headrace-{worker_id}", lambda: self._host(worker_id))
+
+    def release_worker(self, worker_id: ResourceId) -> None:
+        """See ResourceManagerDriver."""
+        self._released.add(worker_id)
+        executor = self._executors.get(worker_id)
+        if executor is not None:
+            executor.end("its worker was released")
+
+    async def close(self) -> None:
+        """See ResourceManagerDriver."""
+        for worker_id in tuple(self._live):
+            self.release_worker(worker_id)
+        while self._live:
+            await asyncio.sleep(0.005)
+
+    def _host(self, worker_id: ResourceId) -> None:
+        """The worker's thread. Everything but the data plane's opening and closing happens on the loop."""
+        assert self._rpc_service is not None
+        loop = self._rpc_service.loop
+        ended = threading.Event()
+        reasons: list[str] = []
+
+        def terminated(reason: str) -> None:
+            reasons.append(reason)
+            ended.set()
+
+        try:
+            with LocalTaskManager(self._configuration(worker_id)) as task_manager:
+                loop.call_soon_threadsafe(self._serve, worker_id, task_manager, terminated)
+                ended.wait()
+        except Exception as error:
+            _LOG.exception("TaskManager %s could not be hosted", worker_id)
+            reasons.append(f"{type(error).__name__}: {error}")
+        loop.call_soon_threadsafe(self._gone, worker_id, reasons[0])
+
+    def _serve(
+        self,
+        worker_id: ResourceId,
+        task_manager: LocalTaskManager,
+        terminated: Callable[[str], None],
+    ) -> None:
+        assert self._rpc_service is not None and self._listener is not None
+        executor = task_manager.create_executor(
+            self._rpc_service,
+            exit_process=functools.partial(_cannot_exit, worker_id),
+            on_terminated=terminated,
+        )
+        self._executors[worker_id] = executor
+        executor.start()
+        self._listener.worker_started(worker_id)
+        if worker_id in self._released:
+            executor.end("its worker was released")
+
+    def _gone(self, worker_id: ResourceId, reason: str) -> None:
+        assert self._listener is not None
+        self._executors.pop(worker_id, None)
+        self._live.discard(worker_id)
+        self._listener.worker_terminated(worker_id, reason)
+
+    def _configuration(self, worker_id: ResourceId) -> TaskManagerConfiguration:
+        assert self._cluster is not None
+        return TaskManagerConfiguration(
+            resource_id=worker_id,
+            resource_manager_address=self._cluster.resource_manager.address,
+            resource_manager_id=self._cluster.resource_manager.fencing_token,
+            secret=self._secret,
+            settings=self._settings.to_dict(),
+        )
+
+
+def _cannot_exit(worker_id: ResourceId, reason: str) -> None:
+    """The process is also the user's: a stuck task is left behind with its thread."""
+    _LOG.critical("TaskManager %s should end its process: %s", worker_id, reason)

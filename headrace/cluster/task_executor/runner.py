@@ -1,0 +1,237 @@
+"""run_task_manager: a whole TaskManager on the calling thread's process, from its first socket to its goodbye.
+
+The same body for a Spark worker, a plain process and a test's thread. Source: Flink TaskManagerRunner.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headrace.cluster.control_thread import ControlThread
+from headrace.cluster.task_executor.deployment import RunningTask, StreamTaskFactory
+from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.task_executor import TaskExecutor, TaskExecutorSetup
+from headrace.cluster.versions import software_versions
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.config import Settings
+from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.randomness import SeededRandom, system_random
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.threads import start_thread
+from headrace.gateways.messages import ResourceProfile
+from headrace.metrics.groups import MetricGroup
+from headrace.network.environment import ShuffleEnvironment
+from headrace.rpc.options import TASK_MANAGER_RPC_PORT
+from headrace.rpc.service import RpcService
+from headrace.rpc.tcp import TcpRpcService
+from headrace.task.runner import ThreadTaskRunner
+
+_LOG = logging.getLogger(__name__)
+
+FATAL_EXIT_CODE: Final = 239
+_CLOSE_TIMEOUT_S: Final = 10.0
+_STOP_POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True)
+class TaskManagerConfiguration:
+    """What a TaskManager process is told. Plain values, so that it can be pickled into a closure.
+
+    `advertised_host` is how others reach this host. `attempt_number` is the host's own count of starts of this
+    worker: the ResourceManager refuses every rerun. `versions`: what to say instead of the process's own versions.
+    """
+
+    resource_id: ResourceId
+    resource_manager_address: str
+    resource_manager_id: ResourceManagerId
+    secret: bytes
+    settings: Mapping[str, str]
+    bind_host: str = "127.0.0.1"
+    advertised_host: str = "127.0.0.1"
+    socket_directory: Path | None = None
+    attempt_number: int = 0
+    versions: Mapping[str, str] | None = None
+
+
+def run_task_manager(
+    configuration: TaskManagerConfiguration,
+    *,
+    on_started: Callable[[TaskManagerLocation], None] | None = None,
+    should_stop: threading.Event | None = None,
+    exit_process: Callable[[str], None] | None = None,
+) -> str:
+    """Run a TaskManager until it is stopped by RPC, gives up or `should_stop` is set; return the reason.
+
+    A task that cannot be stopped ends the process on the spot with FATAL_EXIT_CODE, unless `exit_process` says
+    otherwise.
+    """
+    control = ControlThread("headrace-control")
+    try:
+        with LocalTaskManager(configuration) as task_manager:
+            return _serve(
+                configuration,
+                control,
+                task_manager,
+                on_started,
+                should_stop,
+                exit_process or _exit_on_the_spot,
+            )
+    finally:
+        control.stop()
+
+
+class LocalTaskManager:
+    """The data plane of one TaskManager, and the TaskExecutor that opens it to the cluster.
+
+    A context manager: entering binds the data plane's sockets, leaving closes them.
+    """
+
+    def __init__(self, configuration: TaskManagerConfiguration) -> None:
+        self._configuration: Final = configuration
+        self._settings: Final = Settings(configuration.settings)
+        self._clock: Final[Clock] = SystemClock()
+        self._random: Final[SeededRandom] = system_random()
+        self._shuffle: Final = ShuffleEnvironment(
+            resource_id=configuration.resource_id,
+            settings=self._settings,
+            secret=configuration.secret,
+            bind_host=configuration.bind_host,
+            advertised_host=configuration.advertised_host,
+            clock=self._clock,
+            random=self._random,
+            socket_directory=configuration.socket_directory,
+        )
+        self._location: TaskManagerLocation | None = None
+
+    def __enter__(self) -> "LocalTaskManager":
+        self._location = self._shuffle.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._shuffle.close()
+
+    @property
+    def location(self) -> TaskManagerLocation:
+        """Where the data plane is reached."""
+        assert self._location is not None, "enter first"
+        return self._location
+
+    def create_executor(
+        self,
+        rpc_service: RpcService,
+        *,
+        exit_process: Callable[[str], None],
+        on_terminated: Callable[[str], None],
+    ) -> TaskExecutor:
+        """Make the endpoint, on the loop of `rpc_service`; the caller starts it."""
+        configuration = self._configuration
+        factory = StreamTaskFactory(
+            resource_id=configuration.resource_id,
+            shuffle=self._shuffle,
+            runner=ThreadTaskRunner(),
+            settings=self._settings,
+            clock=self._clock,
+            random=self._random,
+            metrics=MetricGroup(self._clock, (str(configuration.resource_id),)),
+            ingest=self._shuffle.ingest,
+        )
+        setup = TaskExecutorSetup(
+            resource_id=configuration.resource_id,
+            location=self.location,
+            resource_manager_address=configuration.resource_manager_address,
+            resource_manager_id=configuration.resource_manager_id,
+            slot_count=self._settings.get_option(NUMBER_OF_TASK_SLOTS),
+            slot_profile=ResourceProfile(),
+            versions=dict(configuration.versions or software_versions()),
+            pid=os.getpid(),
+            attempt_number=configuration.attempt_number,
+            task_factory=factory,
+            build_task=build_in_thread,
+            exit_process=exit_process,
+            on_terminated=on_terminated,
+        )
+        return TaskExecutor(rpc_service, setup)
+
+
+async def build_in_thread(name: str, build: Callable[[], RunningTask]) -> RunningTask:
+    """Run `build` on a thread of its own: it may import user code, and heartbeats must go on meanwhile."""
+    loop = asyncio.get_running_loop()
+    built: asyncio.Future[RunningTask] = loop.create_future()
+
+    def finish(task: RunningTask | None, error: BaseException | None) -> None:
+        if built.done():
+            return
+        if error is not None:
+            built.set_exception(error)
+        else:
+            assert task is not None
+            built.set_result(task)
+
+    def body() -> None:
+        task: RunningTask | None = None
+        failure: BaseException | None = None
+        try:
+            task = build()
+        except BaseException as error:
+            failure = error
+        loop.call_soon_threadsafe(finish, task, failure)
+
+    start_thread(name, body)
+    return await built
+
+
+def _serve(
+    configuration: TaskManagerConfiguration,
+    control: ControlThread,
+    task_manager: LocalTaskManager,
+    on_started: Callable[[TaskManagerLocation], None] | None,
+    should_stop: threading.Event | None,
+    exit_process: Callable[[str], None],
+) -> str:
+    ended = threading.Event()
+    reasons: list[str] = []
+
+    def terminated(reason: str) -> None:
+        reasons.append(reason)
+        ended.set()
+
+    async def start() -> tuple[TcpRpcService, TaskExecutor]:
+        rpc_service = TcpRpcService(
+            Settings(configuration.settings),
+            bind_host=configuration.bind_host,
+            advertised_host=configuration.advertised_host,
+            port_option=TASK_MANAGER_RPC_PORT,
+            secret=configuration.secret,
+            clock=SystemClock(),
+            random=system_random(),
+        )
+        await rpc_service.start()
+        executor = task_manager.create_executor(
+            rpc_service, exit_process=exit_process, on_terminated=terminated
+        )
+        executor.start()
+        return rpc_service, executor
+
+    rpc_service, executor = control.run(start())
+    if on_started is not None:
+        on_started(task_manager.location)
+    try:
+        while not ended.wait(_STOP_POLL_S):
+            if should_stop is not None and should_stop.is_set():
+                executor.end("the process that hosts it was told to stop")
+    finally:
+        # The goodbyes have been written; let them leave before the connections go.
+        control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
+    return reasons[0]
+
+
+def _exit_on_the_spot(reason: str) -> None:
+    """A thread cannot be stopped from outside, and it may hold anything: only the end of the process is certain."""
+    _LOG.critical("the TaskManager's process ends at once: %s", reason)
+    logging.shutdown()
+    os._exit(FATAL_EXIT_CODE)
