@@ -1,0 +1,54 @@
+"""MiniClusterExecutor: runs a program's jobs on a MiniCluster of this process."""
+
+from collections.abc import Mapping
+
+from headrace.api.executors import set_active_executor
+from headrace.api.job_client import JobClient
+from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.minicluster import MiniCluster
+from headrace.graph.job_graph import JobGraph
+
+
+class MiniClusterExecutor:
+    """Implements PipelineExecutor. As a context manager it is the active executor of the process.
+
+        with MiniClusterExecutor(slot_count=2):
+            env.execute()
+    """
+
+    name = "minicluster"
+
+    def __init__(
+        self,
+        *,
+        slot_count: int = 2,
+        settings: Mapping[str, str] | None = None,
+        coordinator_factories: CoordinatorFactories | None = None,
+    ) -> None:
+        self.cluster = MiniCluster(
+            task_manager_count=slot_count,
+            settings=settings,
+            coordinator_factories=coordinator_factories,
+        )
+
+    def __enter__(self) -> "MiniClusterExecutor":
+        self.cluster.start()
+        set_active_executor(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        set_active_executor(None)
+        self.close()
+
+    def submit(self, job_graph: JobGraph) -> JobClient:
+        """See PipelineExecutor."""
+        handle = self.cluster.submit(job_graph)
+        return JobClient(job_graph.job_id, handle.dispatcher, handle.loop)
+
+    def default_parallelism(self) -> int:
+        """See PipelineExecutor: every slot."""
+        return self.cluster.slot_count
+
+    def close(self) -> None:
+        """See PipelineExecutor."""
+        self.cluster.close()
