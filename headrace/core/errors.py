@@ -19,8 +19,9 @@ HeadraceError                    domain and recoverable say who can mend it and 
 
 import enum
 import traceback
+from pathlib import Path
 from types import TracebackType
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class ErrorDomain(enum.Enum):
@@ -181,6 +182,10 @@ class RemoteError(HeadraceError):
         self.remote_traceback = remote_traceback
 
 
+# The package's own folder, not just its name: a checkout may be called headrace too.
+_PACKAGE: Final = Path(__file__).resolve().parents[1].as_posix() + "/"
+
+
 def user_location(error_traceback: TracebackType | None) -> str:
     """Return `file, line n` of the innermost frame that is not ours, or `unknown location`.
 
@@ -190,7 +195,7 @@ def user_location(error_traceback: TracebackType | None) -> str:
     found = "unknown location"
     for frame in traceback.extract_tb(error_traceback):
         name = frame.filename.replace("\\", "/")
-        if "/headrace/" in name or "site-packages" in name or name.startswith("<frozen"):
+        if name.startswith(_PACKAGE) or "site-packages" in name or name.startswith("<frozen"):
             continue
         found = f"{frame.filename}, line {frame.lineno}"
     return found
