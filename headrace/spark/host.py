@@ -109,12 +109,21 @@ class SparkHost:
             self._clock,
             system_random(),
         )
+        # At the interpreter's exit the session may be the first to be stopped: it was made last.
+        self.session.before_stop = self._close_cluster
         self._handle = entrypoint.start()
         if self._kind.is_single_process:
             _LOG.debug("resource profiles are ignored on %s", self.master)
 
     def close(self) -> None:
         """End jobs, TaskManagers and control plane, then the session if it is ours. Idempotent."""
+        try:
+            self._close_cluster()
+        finally:
+            self.session.before_stop = None
+            self.session.stop()
+
+    def _close_cluster(self) -> None:
         handle, self._handle = self._handle, None
         try:
             if handle is not None:
@@ -123,7 +132,6 @@ class SparkHost:
             if self._output is not None:
                 self._output.close()
             shutil.rmtree(self._scratch, ignore_errors=True)
-            self.session.stop()
 
     def _wait_for_executors(self) -> None:
         """Wait until the application can run something; how much is asked again whenever it matters."""

@@ -5,6 +5,7 @@ main thread never waits for Spark. Source: Flink ResourceManagerDriver; runtime 
 """
 
 import asyncio
+import contextlib
 import logging
 import queue
 import threading
@@ -94,8 +95,24 @@ class SparkResourceDriver:
         self._queue.put(_Close())
         if self._listener is None:
             return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wait_ended(), _CLOSE_TIMEOUT_S)
+
+    async def _wait_ended(self) -> None:
+        # Not by a thread of the default pool: while the interpreter exits there is none.
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._ended.wait, _CLOSE_TIMEOUT_S)
+        ended = loop.create_future()
+
+        def settle() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def watch() -> None:
+            self._ended.wait(_CLOSE_TIMEOUT_S)
+            loop.call_soon_threadsafe(settle)
+
+        start_thread("headrace-spark-workers-end", watch)
+        await ended
 
     # The rest runs on the driver's own thread.
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -42,12 +42,14 @@ class HostSession:
     """A session and whether it is ours to stop.
 
     `scratch` is where it leaves files, None where borrowed. `is_embedded`: a `local[n]` whose size we chose.
+    `before_stop` ends what runs in the session, while there still is one.
     """
 
     spark: SparkSession
     is_borrowed: bool
     scratch: Path | None = None
     is_embedded: bool = False
+    before_stop: Callable[[], None] | None = None
     _is_stopped: bool = False
 
     @property
@@ -60,6 +62,8 @@ class HostSession:
         if self.is_borrowed or self._is_stopped:
             return
         self._is_stopped = True
+        if self.before_stop is not None:
+            self.before_stop()
         try:
             self.spark.stop()
         except Exception as error:  # the JVM may be gone, which is what we want
