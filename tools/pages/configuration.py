@@ -1,0 +1,77 @@
+"""configuration.md: every option that any module declares."""
+
+import enum
+import importlib
+from datetime import timedelta
+from typing import Final
+
+from headrace.core.config import SizeBytes, declared_options
+from tests.architecture.floor_plan import module_of, source_files
+from tools.pages.markdown import table
+
+_INTRODUCTION: Final = """\
+# Configuration
+
+Given as `-D key=value` to `headrace run`, or in the program's `Configuration`. Keys and defaults are
+Flink's where the meaning is the same; keys that begin with `headrace.` are Headrace's own; keys that begin
+with `spark.` are Spark's and reach the session that Headrace creates.
+"""
+_WITHOUT_EFFECT: Final = (
+    "execution.checkpointing.",
+    "metrics.latency.interval",
+    "python.archives",
+    "python.executable",
+    "python.requirements",
+    "task.cancellation.interval",
+)
+"""Keys, or their beginnings, that programs may set and that nothing obeys yet."""
+_ACCEPTED: Final = " *Accepted and kept; nothing obeys it yet.*"
+_TYPE_NAMES: Final = {timedelta: "duration", SizeBytes: "size", str: "text", bool: "true or false"}
+_SIZES: Final = ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
+_DURATIONS: Final = ((60_000, "min"), (1_000, "s"))
+
+
+def configuration_page() -> str:
+    """All options in the order of their keys."""
+    import_declarations()
+    rows = [
+        (
+            f"`{option.key}`" + "".join(f"<br>(or `{key}`)" for key in option.deprecated_keys),
+            _TYPE_NAMES.get(option.value_type, option.value_type.__name__),
+            default_text(option.default),
+            option.doc + (_ACCEPTED if option.key.startswith(_WITHOUT_EFFECT) else ""),
+        )
+        for option in declared_options()
+    ]
+    return "\n".join([_INTRODUCTION, *table(("key", "type", "default", "meaning"), rows)]) + "\n"
+
+
+def import_declarations() -> None:
+    """Import every module that declares an option: importing is what declares."""
+    for file in source_files():
+        if "ConfigOption(" in file.read_text(encoding="utf-8"):
+            importlib.import_module(module_of(file))
+
+
+def default_text(value: object) -> str:
+    """A default as a user would write it in `-D key=value`."""
+    match value:
+        case None:
+            return "(none)"
+        case bool():
+            return str(value).lower()
+        case enum.Enum():
+            return value.name
+        case timedelta():
+            return _with_unit(value // timedelta(milliseconds=1), _DURATIONS, "ms")
+        case SizeBytes():
+            return _with_unit(value, _SIZES, "bytes")
+        case _:
+            return str(value) or "(empty)"
+
+
+def _with_unit(value: int, units: tuple[tuple[int, str], ...], smallest: str) -> str:
+    for factor, unit in units:
+        if value and value % factor == 0:
+            return f"{value // factor} {unit}"
+    return f"{value} {smallest}"

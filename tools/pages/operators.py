@@ -1,0 +1,49 @@
+"""operators.md: which operator runs which kind of node of a graph."""
+
+import inspect
+from typing import Any, Final
+
+from headrace.core.operator_spec import OperatorSpec
+from headrace.functions import specs
+from headrace.operators import registry
+from headrace.operators.operator import SourceOperator, TwoInputOperator
+from tools.pages.markdown import first_paragraph, table
+
+_INTRODUCTION: Final = """\
+# Operators
+
+A node of a graph carries a spec of `headrace/functions/specs.py`: its kind, the user's functions and what
+was set on the stream. On the worker, `headrace/operators/registry.py` makes the operator from it.
+"""
+
+
+def operators_page() -> str:
+    """The registry as a table."""
+    headings = ("kind", "spec", "operator", "inputs", "name in plans", "meaning")
+    return "\n".join([_INTRODUCTION, *table(headings, map(_row, _kinds()))]) + "\n"
+
+
+def _kinds() -> list[type[OperatorSpec]]:
+    return [
+        value
+        for value in vars(specs).values()
+        if inspect.isclass(value) and issubclass(value, OperatorSpec) and "kind" in vars(value)
+    ]
+
+
+def _row(spec: type[OperatorSpec]) -> tuple[str, ...]:
+    operator: Any = registry._OPERATORS[spec.kind]
+    return (
+        f"`{spec.kind}`",
+        f"`{spec.__name__}`",
+        f"`{operator.__module__.removeprefix('headrace.')}.{operator.__name__}`",
+        _inputs_of(operator),
+        spec.default_name,
+        first_paragraph(spec),
+    )
+
+
+def _inputs_of(operator: type[Any]) -> str:
+    if issubclass(operator, SourceOperator):
+        return "none"
+    return "2" if issubclass(operator, TwoInputOperator) else "1"

@@ -1,0 +1,179 @@
+"""protocol.md: every frame between two processes of the data plane, and the rules of credit."""
+
+import ast
+import inspect
+from typing import Final
+
+from headrace.core.elements import EndOfData, EndOfPartition, StopMode
+from headrace.network import wire
+from headrace.network.batches import encode_event
+from headrace.network.buffer_pool import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
+from headrace.network.ingest import INGEST_CREDIT
+from tools.pages.markdown import first_line, first_paragraph, table
+
+_DIRECTIONS: Final = (
+    "Consumer → producer",
+    "Producer → consumer",
+    "Pusher → source",
+    "Source → pusher",
+    "Both ways",
+)
+
+
+def protocol_page() -> str:
+    """The data plane's protocol."""
+    lines = [
+        "# Protocol of the data plane",
+        "",
+        "Between two TaskManagers, and between a Spark task that pushes a DataFrame and a TaskManager. One connection",
+        "serves every channel between two processes, in both directions. Declared in `headrace/network/wire.py`.",
+        "",
+        *_prefix_lines(),
+        "## Frames",
+        "",
+        *_overview(),
+        "",
+        *_marker_and_event_lines(),
+        "## Fields",
+        "",
+        *(line for frame in wire.declared_frames() for line in _frame_lines(frame)),
+        *_credit_lines(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _prefix_lines() -> list[str]:
+    return [
+        "## Prefix",
+        "",
+        f"Every frame begins with {wire.PREFIX.size} bytes (`{wire.PREFIX.format}`, big-endian), which its header and",
+        "its body follow.",
+        "",
+        *table(
+            ("bytes", "field", "value"),
+            [
+                ("4", "magic", f'`{wire.MAGIC:#010x}`, "HDRW"'),
+                ("1", "version", f"{wire.VERSION}"),
+                ("1", "frame id", "see the table; an unknown one ends the connection"),
+                ("2", "flags", "0"),
+                ("4", "header length", f"at most {wire.HEADER_BYTES_MAX:,}"),
+                ("4", "body length", "0 where the frame has no body"),
+            ],
+        ),
+        "",
+    ]
+
+
+def _overview() -> list[str]:
+    rows = [
+        (
+            str(frame.FRAME_ID),
+            f"`{frame.__name__}`",
+            _split_direction(frame)[0],
+            f"{frame.LAYOUT.size} bytes{' + markers' if frame.HAS_MARKERS else ''}",
+            "yes" if frame.HAS_BODY else "no",
+            str(frame.SINCE_VERSION),
+            _split_direction(frame)[1],
+        )
+        for frame in wire.declared_frames()
+    ]
+    return table(("id", "frame", "direction", "header", "body", "since", "meaning"), rows)
+
+
+def _split_direction(frame: type[wire.Frame]) -> tuple[str, str]:
+    """Direction and meaning: docstrings of frames begin with who sends them to whom."""
+    text = first_paragraph(frame)
+    for direction in _DIRECTIONS:
+        if text.startswith(direction):
+            meaning = text.removeprefix(direction).lstrip(",: ")
+            return direction.lower(), meaning
+    raise ValueError(f"the docstring of frame {frame.__name__} does not begin with a direction")
+
+
+def _frame_lines(frame: type[wire.Frame]) -> list[str]:
+    fields = [(f"`{name}`", comment) for name, comment in _field_comments(frame)]
+    layout = f"Header layout `{frame.LAYOUT.format}`, {frame.LAYOUT.size} bytes."
+    lines = [f"### {frame.FRAME_ID}: {frame.__name__}", "", layout, ""]
+    return [*lines, *table(("field", "meaning"), fields), ""] if fields else lines
+
+
+def _field_comments(frame: type[wire.Frame]) -> list[tuple[str, str]]:
+    """Fields in order, with the comment that stands behind each in the class."""
+    source = inspect.getsource(frame)
+    source_lines = source.splitlines()
+    tree = ast.parse(source).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found: list[tuple[str, str]] = []
+    for statement in tree.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            _, _, comment = source_lines[statement.lineno - 1].partition("#")
+            name = statement.target.id
+            found.append((name, comment.strip() or _MEANINGS.get(name, "")))
+    return found
+
+
+_MEANINGS: Final = {
+    "markers": "watermarks and changes of idleness, each in front of a row of the body; see above",
+}
+
+
+def _marker_and_event_lines() -> list[str]:
+    events = (
+        ("EndOfData, DRAIN", EndOfData(StopMode.DRAIN)),
+        ("EndOfData, NO_DRAIN", EndOfData(StopMode.NO_DRAIN)),
+        ("EndOfPartition", EndOfPartition()),
+    )
+    rows = [(*map(str, encode_event(event)), name) for name, event in events]
+    layout = first_line(wire.encode_markers).removeprefix("Return ")
+    codes = [
+        (str(code), f"`{name}`") for name, code in vars(wire.ErrorCode).items() if name.isupper()
+    ]
+    return [
+        f"Markers follow the header's fields, {layout} Kind 0 is a watermark (epoch ms),",
+        "kind 1 a change of idleness (1: idle).",
+        "",
+        "Events:",
+        "",
+        *table(("kind", "value", "event"), rows),
+        "",
+        "Codes of `Error` frames:",
+        "",
+        *table(("code", "meaning"), codes),
+        "",
+    ]
+
+
+def _credit_lines() -> list[str]:
+    return [_RULES_OF_CREDIT]
+
+
+_RULES_OF_CREDIT: Final = f"""\
+## Rules of credit
+
+The accounts are `SenderAccount`, `ReceiverAccount` and `GateCredits` of `headrace/network/credit.py`; one
+credit pays for one segment.
+
+1. A gate reserves its segments before it asks for anything: `{BUFFERS_PER_CHANNEL.key}`
+   ({BUFFERS_PER_CHANNEL.default}) for each remote channel, and
+   `{FLOATING_BUFFERS_PER_GATE.key}` ({FLOATING_BUFFERS_PER_GATE.default}) that its channels share.
+2. `PartitionRequest` carries the initial credit: the channel's exclusive segments and its equal share of the
+   floating ones. It also says how large a segment is, and the most that the channel can ever be granted.
+3. What is queued for another process is cut between rows to one segment of the consumer, so that a batch
+   costs one credit. A single row that is larger costs as many as it fills; one that is larger than the most
+   that the channel can be granted is an error. A batch leaves when all its credits are there.
+4. `Data` says how many segments wait behind it (`backlog`). The consumer sets floating segments aside for
+   them as far as it has any, in the order in which its channels asked, and announces them by `AddCredit`.
+5. `Backlog` says the same where there is some credit, and too little for the next batch.
+6. When the task takes a batch out of its gate, floating segments go back to the gate, for whichever channel
+   waits first. Exclusive ones go back to their channel: each is announced, or takes the place of a floating
+   one that the channel does not need any more.
+7. Events and control frames are free.
+8. Data without credit, or with more bytes than it pays for, is refused before memory is taken for it; the
+   connection ends.
+
+At every instant, for every channel:
+
+    credit at the sender + data in flight + credit in flight + unannounced = idle exclusive + idle floating
+
+A pushed DataFrame has simpler credit: `{INGEST_CREDIT.key}` ({INGEST_CREDIT.default}) batches of a partition
+may be under way, and each batch that the source takes gives one back."""
