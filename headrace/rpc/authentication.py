@@ -51,7 +51,7 @@ class Authentication:
         assert len(secret) == SECRET_SIZE, f"the secret has {SECRET_SIZE} bytes"
         self._role = role
         self._secret = secret
-        self._remote = remote
+        self.remote = remote
         self.hello = _HELLO.pack(_MAGIC, PROTOCOL_VERSION, frame_size_max, random.randbytes(32))
         self._peer_hello = b""
         self._peer_frame_size = 0
@@ -98,4 +98,4 @@ class Authentication:
         return taken
 
     def _error(self, reason: str) -> HandshakeError:
-        return HandshakeError(self._remote, reason)
+        return HandshakeError(self.remote, reason)

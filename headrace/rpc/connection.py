@@ -18,8 +18,9 @@ _CONCAT_SIZE_MAX: Final = 64 * 1024
 class RpcConnection(asyncio.Protocol):
     """Owns the transport of one connection.
 
-    `on_frame` gets every frame of a proven peer. `established` completes when the peer has proved itself, or fails
-    with HandshakeError; `on_lost` is called once, at the end, with the reason and the error if there was one.
+    `on_open` is called when the socket is open (and, with TLS, encrypted), `on_frame` with every frame of a proven
+    peer. `established` completes when the peer has proved itself, or fails with HandshakeError; `on_lost` is called
+    once, at the end, with the reason and the error if there was one.
     """
 
     def __init__(
@@ -27,20 +28,20 @@ class RpcConnection(asyncio.Protocol):
         authentication: Authentication,
         *,
         loop: asyncio.AbstractEventLoop,
-        remote: str,
         frame_size: int,
         send_buffer_size: int,
         proof_timeout_ms: float,
+        on_open: Callable[["RpcConnection"], None],
         on_frame: Callable[["RpcConnection", bytes], None],
         on_lost: Callable[["RpcConnection", str, BaseException | None], None],
     ) -> None:
         self._authentication = authentication
         self._loop = loop
-        self.remote = remote
-        self._assembler = FrameAssembler(frame_size, remote)
+        self._assembler = FrameAssembler(frame_size)
         self._frame_size = frame_size
         self._send_buffer_size = send_buffer_size
         self._proof_timeout_ms = proof_timeout_ms
+        self._on_open = on_open
         self._on_frame = on_frame
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
@@ -52,16 +53,26 @@ class RpcConnection(asyncio.Protocol):
         self.limit_bytes = frame_size
         """Largest frame that both sides take; known once the peer has proved itself."""
 
+    @property
+    def remote(self) -> str:
+        """The peer, for people: the authority that was dialled, or where the dialler came from."""
+        return self._authentication.remote
+
     # -- asyncio.Protocol ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open: say hello, and expect the same within the timeout."""
         self._transport = cast(asyncio.Transport, transport)
+        if not self.remote:
+            self._authentication.remote = "a dialler at {}:{}".format(
+                *transport.get_extra_info("peername", ("?", "?"))
+            )
         _tune(transport.get_extra_info("socket"), self._proof_timeout_ms)
         self._proof_timer = self._loop.call_later(
             self._proof_timeout_ms / 1000, self._proof_timed_out
         )
         self._transport.write(self._authentication.hello)
+        self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the peer."""
@@ -91,6 +102,11 @@ class RpcConnection(asyncio.Protocol):
             self.closed.set_result(None)
         self._on_lost(self, reason, error)
 
+    @property
+    def is_stranger(self) -> bool:
+        """Whether it is open and the peer has not proved itself yet."""
+        return not self.is_proven and self._error is None
+
     # -- use -----------------------------------------------------------------------------------------------------
 
     def send(self, frame: bytes) -> None:
@@ -119,6 +135,11 @@ class RpcConnection(asyncio.Protocol):
             _LOG.warning("connection with %s dropped: %s", self.remote, error)
         if self._transport is not None:
             self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """Take nothing more from the socket; the kernel's buffers fill up."""
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def close(self) -> None:
         """Send what is buffered, then close."""

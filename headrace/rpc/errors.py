@@ -38,6 +38,11 @@ class HandshakeError(RpcConnectionError):
 
     recoverable = False
 
+    def __init__(self, address: str, reason: str) -> None:
+        RpcError.__init__(self, f"handshake with {address} failed: {reason}")
+        self.address = address
+        self.reason = reason
+
 
 class AskTimeoutError(RpcError):
     """No answer came in time. Whether the call had an effect is not known: repeat only idempotent calls."""
@@ -159,11 +164,10 @@ class OversizeFrameError(RpcError):
 
     recoverable = False
 
-    def __init__(self, remote: str, size_bytes: int, limit_bytes: int) -> None:
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(
-            f"{remote} sent a message of {size_bytes} bytes, {limit_bytes} are taken ('pekko.framesize')"
+            f"the peer sent a message of {size_bytes} bytes, {limit_bytes} are taken ('pekko.framesize')"
         )
-        self.remote = remote
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
 

@@ -11,9 +11,8 @@ LENGTH: Final = struct.Struct("!I")
 class FrameAssembler:
     """Cuts a byte stream into frames; holds at most one incomplete frame of `size_max` bytes."""
 
-    def __init__(self, size_max: int, remote: str) -> None:
+    def __init__(self, size_max: int) -> None:
         self._size_max = size_max
-        self._remote = remote
         self._received = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -24,7 +23,7 @@ class FrameAssembler:
         while len(self._received) - start >= LENGTH.size:
             (size,) = LENGTH.unpack_from(self._received, start)
             if size > self._size_max:
-                raise OversizeFrameError(self._remote, size, self._size_max)
+                raise OversizeFrameError(size, self._size_max)
             end = start + LENGTH.size + size
             if len(self._received) < end:
                 break

@@ -9,8 +9,7 @@ import errno
 import functools
 import logging
 import ssl
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -82,6 +81,11 @@ class TcpRpcService(RpcService):
         assert self._port, "start() comes first"
         return join_host_port(self._advertised_host, self._port)
 
+    @property
+    def accepted_connections(self) -> tuple[RpcConnection, ...]:
+        """Connections that others have dialled, proven or not."""
+        return tuple(self._accepted)
+
     # -- listening -----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -91,7 +95,11 @@ class TcpRpcService(RpcService):
         for port in parse_ports(self._port_option.key, text):
             try:
                 self._server = await self.loop.create_server(
-                    self._accept, self._bind_host, port, ssl=self._server_ssl
+                    self._accept,
+                    self._bind_host,
+                    port,
+                    ssl=self._server_ssl,
+                    ssl_handshake_timeout=self._tls_timeout_s(self._server_ssl),
                 )
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
@@ -102,12 +110,16 @@ class TcpRpcService(RpcService):
         raise PortInUseError(self._bind_host, port, self._port_option.key)
 
     def _accept(self) -> RpcConnection:
-        strangers = [connection for connection in self._accepted if not connection.is_proven]
-        if len(strangers) >= _STRANGERS_MAX:
-            strangers[0].fail(HandshakeError(strangers[0].remote, "too many wait unproven"))
-        connection = self.create_connection(Role.ACCEPTOR, "a dialler", self._request_arrived)
+        return self.create_connection(
+            Role.ACCEPTOR, "", self._accepted_opened, self._request_arrived
+        )
+
+    def _accepted_opened(self, connection: RpcConnection) -> None:
         self._accepted[connection] = None
-        return connection
+        strangers = [other for other in self._accepted if other.is_stranger]
+        if len(strangers) > _STRANGERS_MAX:
+            oldest = strangers[0]
+            oldest.fail(HandshakeError(oldest.remote, "too many others wait unproven"))
 
     def _request_arrived(self, connection: RpcConnection, frame: bytes) -> None:
         try:
@@ -130,9 +142,17 @@ class TcpRpcService(RpcService):
     async def dial(self, link: "TcpLink", authority: str) -> RpcConnection:
         """Open and prove a connection; OSError, TimeoutError or HandshakeError."""
         host, port = split_host_port(authority)
-        connection = self.create_connection(Role.DIALLER, authority, link.frame_arrived)
+        connection = self.create_connection(
+            Role.DIALLER, authority, lambda _: None, link.frame_arrived
+        )
         async with asyncio.timeout(self.tcp_timeout_ms / 1000):
-            await self.loop.create_connection(lambda: connection, host, port, ssl=self._client_ssl)
+            await self.loop.create_connection(
+                lambda: connection,
+                host,
+                port,
+                ssl=self._client_ssl,
+                ssl_handshake_timeout=self._tls_timeout_s(self._client_ssl),
+            )
             try:
                 await connection.established
             except asyncio.CancelledError:
@@ -154,17 +174,26 @@ class TcpRpcService(RpcService):
             del self._links[link.authority]
         self._outstanding.fail_route(link, reason, cause)
 
+    def _tls_timeout_s(self, context: ssl.SSLContext | None) -> float | None:
+        return None if context is None else self.tcp_timeout_ms / 1000
+
     # -- both ----------------------------------------------------------------------------------------------------
 
-    def create_connection(self, role: Role, remote: str, on_frame: Any) -> RpcConnection:
+    def create_connection(
+        self,
+        role: Role,
+        remote: str,
+        on_open: Callable[[RpcConnection], None],
+        on_frame: Callable[[RpcConnection, bytes], None],
+    ) -> RpcConnection:
         """The protocol object of one connection."""
         return RpcConnection(
             Authentication(role, self._secret, self._frame_size, self.random, remote),
             loop=self.loop,
-            remote=remote,
             frame_size=self._frame_size,
             send_buffer_size=self._send_buffer_size,
             proof_timeout_ms=self.tcp_timeout_ms,
+            on_open=on_open,
             on_frame=on_frame,
             on_lost=self._connection_lost,
         )
@@ -249,6 +278,8 @@ class TcpLink:
             connection = await self._service.dial(self, self.authority)
         except TimeoutError as error:
             self._lose(f"no connection within {self._service.tcp_timeout_ms:g} ms", error)
+        except ConnectionRefusedError as error:
+            self._lose(f"connection refused, nothing listens at {self.authority}", error)
         except (OSError, RpcError) as error:
             self._lose(str(error), error)
         else:

@@ -116,7 +116,7 @@ def test_frames_come_out_as_they_went_in_however_bytes_are_cut(
     frames: list[bytes], sizes: list[int]
 ) -> None:
     data = b"".join(LENGTH.pack(len(frame)) + frame for frame in frames)
-    assembler = FrameAssembler(30, "the peer")
+    assembler = FrameAssembler(30)
     received: list[bytes] = []
     for size in [*sizes, len(data)]:
         piece, data = data[:size], data[size:]
@@ -126,4 +126,4 @@ def test_frames_come_out_as_they_went_in_however_bytes_are_cut(
 
 def test_a_frame_past_the_limit_ends_the_stream_before_it_is_stored() -> None:
     with pytest.raises(OversizeFrameError, match=r"31 bytes, 30 are taken \('pekko.framesize'\)"):
-        FrameAssembler(30, "the peer").feed(LENGTH.pack(31))
+        FrameAssembler(30).feed(LENGTH.pack(31))

@@ -1,0 +1,425 @@
+"""Calls over real sockets, on asyncio's loop and on uvloop: sharing, loss, strangers, limits, TLS, threads."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import uvloop
+
+from headrace.core.clock import SystemClock
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ConfigurationError, PortInUseError, RemoteError
+from headrace.core.threads import start_thread
+from headrace.rpc.authentication import Authentication, Role
+from headrace.rpc.errors import (
+    AskTimeoutError,
+    EndpointNotStartedError,
+    FencingTokenError,
+    HandshakeError,
+    OversizeReplyError,
+    OversizeRequestError,
+    RecipientUnreachableError,
+    RpcConnectionError,
+)
+from headrace.rpc.frames import LENGTH
+from headrace.rpc.options import TASK_MANAGER_RPC_PORT
+from headrace.rpc.proxies import with_timeout
+from headrace.rpc.tcp import TcpRpcService, join_host_port, parse_ports, split_host_port
+from tests.unit.rpc.sample_endpoints import (
+    ENTRY,
+    TOKEN,
+    Added,
+    FencedLedger,
+    Ledger,
+    LedgerGateway,
+    UnofferedGateway,
+)
+
+pytestmark = pytest.mark.integration
+
+SECRET = b"s" * 32
+CERTIFICATE = Path(__file__).with_name("self_signed.pem")
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+def make_service(
+    settings: dict[str, str] | None = None, *, secret: bytes = SECRET, **options: Any
+) -> TcpRpcService:
+    return TcpRpcService(
+        Settings({"pekko.framesize": "256kb", **(settings or {})}),
+        bind_host="127.0.0.1",
+        secret=secret,
+        clock=SystemClock(),
+        random=Random(),
+        **options,
+    )
+
+
+@contextlib.asynccontextmanager
+async def started(*services: TcpRpcService) -> AsyncIterator[None]:
+    for service in services:
+        await service.start()
+    try:
+        yield
+    finally:
+        for service in reversed(services):
+            await service.stop()
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    def run_on_loop(scenario: Coroutine[Any, Any, None]) -> None:
+        factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(scenario, 30))
+
+    return run_on_loop
+
+
+async def ledger_and_gateway(
+    callee: TcpRpcService, caller: TcpRpcService
+) -> tuple[Ledger, LedgerGateway]:
+    ledger = Ledger(callee)
+    ledger.start()
+    return ledger, await caller.connect(ledger.address, LedgerGateway)
+
+
+def test_the_same_calls_have_the_same_results_over_tcp(run: Run) -> None:
+    async def scenario() -> None:
+        async with started(callee := make_service(), caller := make_service()):
+            ledger, gateway = await ledger_and_gateway(callee, caller)
+            assert ledger.address.startswith("headrace.tcp://127.0.0.1:")
+            assert await gateway.add(ENTRY) == Added(ENTRY)
+            for number in range(200):
+                gateway.note(str(number))
+            assert await gateway.count() == 200
+            assert ledger.notes == [str(number) for number in range(200)]
+            assert await gateway.echo(bytes(200_000)) == bytes(200_000)
+            with pytest.raises(RemoteError, match="LookupError: no such thing: x"):
+                await gateway.fail("x")
+            with pytest.raises(AskTimeoutError, match=r"LedgerGateway\.wait"):
+                await with_timeout(gateway, 1).wait(60_000, "x")
+            with pytest.raises(HandshakeError, match="UnofferedGateway"):
+                await caller.connect(ledger.address, UnofferedGateway)
+            with pytest.raises(RpcConnectionError, match="no such endpoint"):
+                await caller.connect(ledger.address + "x", LedgerGateway)
+            idle = Ledger(callee, "idle")
+            with pytest.raises(EndpointNotStartedError):
+                await (await caller.connect(idle.address, LedgerGateway)).count()
+            fenced = FencedLedger(callee, "fenced")
+            fenced.start()
+            assert await (await caller.connect(fenced.address, LedgerGateway, TOKEN)).count() == 0
+            with pytest.raises(FencingTokenError):
+                await (await caller.connect(fenced.address, LedgerGateway)).count()
+
+    run(scenario())
+
+
+def test_all_gateways_to_one_process_share_one_connection(run: Run) -> None:
+    async def scenario() -> None:
+        async with started(callee := make_service(), caller := make_service()):
+            ledgers = [Ledger(callee, f"ledger_{number}") for number in range(5)]
+            for ledger in ledgers:
+                ledger.start()
+            gateways = await asyncio.gather(
+                *(caller.connect(ledger.address, LedgerGateway) for ledger in ledgers)
+            )
+            await asyncio.gather(*(gateway.count() for gateway in gateways * 20))
+            assert len(callee.accepted_connections) == 1
+            assert caller.accepted_connections == ()
+
+    run(scenario())
+
+
+def test_calls_made_while_the_connection_is_opened_keep_their_order(run: Run) -> None:
+    async def scenario() -> None:
+        async with started(callee := make_service(), caller := make_service()):
+            ledger = Ledger(callee)
+            ledger.start()
+            gateway = caller.gateway(ledger.address, LedgerGateway)
+            for number in range(50):
+                gateway.note(str(number))
+            assert await gateway.count() == 50
+            assert ledger.notes == [str(number) for number in range(50)]
+
+    run(scenario())
+
+
+def test_a_lost_connection_fails_all_asks_at_once_and_the_next_call_dials_again(run: Run) -> None:
+    async def scenario() -> None:
+        async with started(callee := make_service(), caller := make_service()):
+            ledger, gateway = await ledger_and_gateway(callee, caller)
+            asks = [asyncio.ensure_future(gateway.wait(60_000, str(n))) for n in range(5)]
+            while len(ledger.begun) < 5:
+                await asyncio.sleep(0)
+            for connection in callee.accepted_connections:
+                connection.fail(OSError("the cable was pulled"))
+            for ask in asks:
+                with pytest.raises(RecipientUnreachableError, match=r"LedgerGateway\.wait"):
+                    await ask
+            assert await gateway.count() == 0
+
+    run(scenario())
+
+
+def test_a_process_that_is_gone_is_unreachable_at_once_and_found_again_when_back(run: Run) -> None:
+    async def scenario() -> None:
+        caller, first = make_service(), make_service()
+        async with started(caller):
+            await first.start()
+            _, gateway = await ledger_and_gateway(first, caller)
+            port = first.address.rpartition(":")[2]
+            await first.stop()
+            with pytest.raises(RecipientUnreachableError):
+                await gateway.count()
+            with pytest.raises(RecipientUnreachableError, match="refused"):
+                await gateway.count()
+            async with started(second := make_service({"taskmanager.rpc.port": port})):
+                Ledger(second).start()
+                assert await gateway.count() == 0
+
+    run(scenario())
+
+
+def test_another_secret_is_refused_on_both_sides(run: Run) -> None:
+    async def scenario() -> None:
+        callee, stranger = make_service(), make_service(secret=b"t" * 32)
+        async with started(callee, stranger):
+            ledger = Ledger(callee)
+            ledger.start()
+            with pytest.raises(HandshakeError, match="does not know the secret"):
+                await stranger.connect(ledger.address, LedgerGateway)
+
+    run(scenario())
+
+
+async def _read_all(host: str, port: int, *pieces: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [b"", b"HR", b"GET / HTTP/1.1\r\n\r\n", b"HRPC" + b"\0" * 100, b"\xff" * 200_000],
+    ids=["silence", "a drip", "another protocol", "a wrong version", "a flood"],
+)
+def test_a_stranger_is_dropped_and_learns_nothing(run: Run, opening: bytes) -> None:
+    async def scenario() -> None:
+        async with started(callee := make_service({"pekko.tcp.timeout": "30 ms"})):
+            Ledger(callee).start()
+            received = await _read_all(*split_host_port(callee.address), opening)
+            assert len(received) in (0, 42), "nothing but the hello is ever said"
+            while callee.accepted_connections:
+                await asyncio.sleep(0)
+
+    run(scenario())
+
+
+def test_requests_without_a_proof_are_never_decoded(run: Run, caplog: Any) -> None:
+    async def scenario() -> None:
+        async with started(callee := make_service()):
+            ledger = Ledger(callee)
+            ledger.start()
+            _, writer = await asyncio.open_connection(*split_host_port(callee.address))
+            stranger = Authentication(Role.DIALLER, b"t" * 32, 1000, Random(), "callee")
+            writer.write(stranger.hello + b"p" * 32 + LENGTH.pack(1) + b"x")
+            while not any("secret" in record.getMessage() for record in caplog.records):
+                await asyncio.sleep(0)
+            assert ledger.queue_length == 0
+            writer.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    assert "no request" not in caplog.text
+
+
+def test_strangers_who_wait_are_bounded(run: Run) -> None:
+    async def scenario() -> None:
+        async with started(callee := make_service(), caller := make_service()):
+            sockets: list[socket.socket] = []
+            try:
+                for _ in range(300):
+                    sockets.append(socket.create_connection(split_host_port(callee.address)))
+                    await asyncio.sleep(0)
+                _, gateway = await ledger_and_gateway(callee, caller)
+                assert await gateway.count() == 0
+                open_count = sum(other.is_stranger for other in callee.accepted_connections)
+                assert open_count <= 256
+            finally:
+                for stranger in sockets:
+                    stranger.close()
+
+    run(scenario())
+
+
+def test_a_peer_that_does_not_take_the_connection_is_given_up_in_time(run: Run) -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = join_host_port(*silent.getsockname())
+            async with started(caller := make_service({"pekko.tcp.timeout": "30 ms"})):
+                with pytest.raises(RpcConnectionError, match="30 ms"):
+                    await caller.connect(f"headrace.tcp://{address}/rpc/x", LedgerGateway)
+
+    run(scenario())
+
+
+def test_the_smaller_frame_size_of_two_sides_holds(run: Run) -> None:
+    async def scenario() -> None:
+        small = make_service({"pekko.framesize": "1kb"})
+        async with started(small, large := make_service()):
+            _, to_small = await ledger_and_gateway(small, large)
+            _, to_large = await ledger_and_gateway(large, small)
+            with pytest.raises(OversizeRequestError, match="1024") as caught:
+                await to_small.echo(bytes(2000))
+            assert "echo" in caught.value.method
+
+            class Verbose(Ledger):
+                async def echo(self, data: bytes) -> bytes:
+                    return data * 2000
+
+            verbose = Verbose(large, "verbose")
+            verbose.start()
+            gateway = await small.connect(verbose.address, LedgerGateway)
+            with pytest.raises(OversizeReplyError, match="1024"):
+                await gateway.echo(b"x")
+            assert await to_large.count() == await to_small.count() == 0
+
+    run(scenario())
+
+
+def test_a_peer_that_does_not_read_loses_the_connection(run: Run) -> None:
+    async def scenario() -> None:
+        caller = make_service({"headrace.rpc.send-buffer-size": "1mb"})
+        async with started(callee := make_service(), caller):
+            ledger, gateway = await ledger_and_gateway(callee, caller)
+            for connection in callee.accepted_connections:
+                connection.pause_reading()
+            asks = [asyncio.ensure_future(gateway.echo(bytes(200_000))) for _ in range(100)]
+            results = await asyncio.gather(*asks, return_exceptions=True)
+            assert all(isinstance(result, RecipientUnreachableError) for result in results)
+            assert "does not read" in str(results[0])
+            assert ledger.queue_length == 0
+
+    run(scenario())
+
+
+def test_with_certificates_everything_is_encrypted(run: Run) -> None:
+    server_ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_ssl.load_cert_chain(CERTIFICATE)
+    client_ssl = ssl.create_default_context(cafile=str(CERTIFICATE))
+
+    async def scenario() -> None:
+        options = {"server_ssl": server_ssl, "client_ssl": client_ssl}
+        callee, caller = make_service(**options), make_service(**options)
+        async with started(callee, caller, plain := make_service()):
+            ledger, gateway = await ledger_and_gateway(callee, caller)
+            assert await gateway.echo(bytes(100_000)) == bytes(100_000)
+            with pytest.raises(RpcConnectionError):
+                await plain.connect(ledger.address, LedgerGateway)
+
+    run(scenario())
+
+
+def test_a_port_in_use_is_named_with_its_option(run: Run) -> None:
+    async def scenario() -> None:
+        async with started(first := make_service()):
+            port = first.address.rpartition(":")[2]
+            with pytest.raises(PortInUseError, match=rf"port {port} .*taskmanager\.rpc\.port"):
+                await make_service({"taskmanager.rpc.port": port}).start()
+            spare = f"{port},0"
+            async with started(second := make_service({"taskmanager.rpc.port": spare})):
+                assert second.address != first.address
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("text", "ports"),
+    [("0", [0]), ("6123", [6123]), ("5-7", [5, 6, 7]), ("9, 5-6", [9, 5, 6])],
+)
+def test_ports_are_numbers_ranges_and_lists(text: str, ports: list[int]) -> None:
+    assert list(parse_ports("key", text)) == ports
+
+
+@pytest.mark.parametrize("text", ["", "x", "7-5", "65536", "-1", "1,,2"])
+def test_what_is_no_port_is_refused_with_its_option(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="'key'"):
+        parse_ports("key", text)
+
+
+def test_addresses_of_both_families_are_split_as_they_were_joined() -> None:
+    for host, port in (("host", 1), ("127.0.0.1", 2), ("::1", 3)):
+        assert split_host_port(join_host_port(host, port)) == (host, port)
+    with pytest.raises(OSError, match="host:port"):
+        split_host_port("nothing")
+
+
+def test_other_threads_may_tell_and_post_actions(run: Run) -> None:
+    async def scenario() -> None:
+        async with started(callee := make_service(), caller := make_service()):
+            ledger, gateway = await ledger_and_gateway(callee, caller)
+            near = ledger.self_gateway(LedgerGateway)
+            main_threads: list[int] = []
+            done = threading.Event()
+
+            def act() -> None:
+                for number in range(100):
+                    near.note(f"near {number}")
+                    gateway.note(f"far {number}")
+                    ledger.run_async(lambda: main_threads.append(threading.get_ident()))
+                ledger.call_async(ledger.count).result(10)
+                asyncio.run_coroutine_threadsafe(gateway.count(), caller.loop).result(10)
+                ledger.schedule_run_async(0, done.set)
+                ledger.schedule_run_async(0, lambda: main_threads.append(-1)).cancel()
+
+            start_thread("actor", act)
+            while not done.is_set():
+                await asyncio.sleep(0)
+            for kind in ("near", "far"):
+                of_kind = [note for note in ledger.notes if note.startswith(kind)]
+                assert of_kind == [f"{kind} {number}" for number in range(100)]
+            assert set(main_threads) == {threading.get_ident()}
+
+    run(scenario())
+
+
+def test_a_service_works_on_a_loop_in_a_background_thread(run: Run) -> None:
+    del run  # the loop here is asyncio's own, driven by a thread
+    loop = asyncio.new_event_loop()
+    thread = start_thread("control", loop.run_forever)
+
+    async def scenario() -> tuple[TcpRpcService, LedgerGateway]:
+        service = make_service()
+        await service.start()
+        ledger = Ledger(service)
+        ledger.start()
+        return service, await service.connect(ledger.address, LedgerGateway)
+
+    service, gateway = asyncio.run_coroutine_threadsafe(scenario(), loop).result(10)
+    assert asyncio.run_coroutine_threadsafe(gateway.add(ENTRY), loop).result(10) == Added(ENTRY)
+    asyncio.run_coroutine_threadsafe(service.stop(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+def test_the_default_port_is_any_free_one() -> None:
+    option: ConfigOption[str] = TASK_MANAGER_RPC_PORT
+    assert option.default == "0"
