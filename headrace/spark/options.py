@@ -20,7 +20,7 @@ SLOT_COUNT: Final = ConfigOption(
 SPARE_SLOT_COUNT: Final = ConfigOption(
     "headrace.spark.spare-slots",
     int,
-    default=2,
+    default=4,
     doc="Slots of an embedded `local[n]` that stay free for Spark's own jobs, such as those that push DataFrames.",
 )
 STOP_GRACE: Final = ConfigOption(

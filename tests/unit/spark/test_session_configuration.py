@@ -27,9 +27,9 @@ def plan(
 @pytest.mark.parametrize(
     ("settings", "master"),
     [
-        ({}, "local[6]"),
-        ({"parallelism.default": "3"}, "local[5]"),
-        ({"parallelism.default": "3", "headrace.spark.slots": "8"}, "local[10]"),
+        ({}, "local[8]"),
+        ({"parallelism.default": "3"}, "local[7]"),
+        ({"parallelism.default": "3", "headrace.spark.slots": "8"}, "local[12]"),
         ({"headrace.spark.spare-slots": "1"}, "local[5]"),
         ({"headrace.spark.master": "spark://host:7077"}, "spark://host:7077"),
         ({"spark.master": "local[9]"}, "local[9]"),
