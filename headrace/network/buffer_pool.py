@@ -109,6 +109,13 @@ class NetworkBufferPool:
         self._required_pages = 0
         self._pools: list[LocalBufferPool] = []
 
+    @property
+    def requested_pages(self) -> int:
+        """Pages that would be in use if every pool had its maximum; may exceed the total."""
+        with self.lock:
+            optional = sum((pool.maximum - pool.required) * pool.pages for pool in self._pools)
+            return self._required_pages + optional
+
     def create_local_pool(
         self,
         owner: str,

@@ -8,8 +8,8 @@ every channel:
 
 Data therefore always finds room at the receiver, reading never has to stop, and one slow channel cannot hold up its
 neighbours on a connection. Source: Flink RemoteInputChannel and BufferManager; beyond them, a batch may cost several
-credits, a channel begins with its share of the idle floating segments, and whoever asks for floating segments queues
-behind those who asked before (or two channels with giant rows could each hold half of what one of them needs).
+credits, a lone channel begins with all floating segments, and whoever asks for floating segments queues behind those
+who asked before (or two channels with giant rows could each hold half of what one of them needs).
 """
 
 from collections import deque
@@ -129,7 +129,9 @@ class GateCredits:
         """Begin to receive; return the initial credit, which need not be announced."""
         account = self.accounts[index]
         assert not account.is_open
-        share = min(self.idle_floating, self.floating_count // len(self.accounts))
+        # Of several channels none may begin with floating segments: the credit cannot be taken back from a producer
+        # that turns out to be idle, and a giant row elsewhere may need every one of them.
+        share = self.idle_floating if len(self.accounts) == 1 else 0
         account.is_open = True
         account.idle_exclusive = self.exclusive_count
         account.idle_floating = share

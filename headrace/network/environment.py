@@ -5,7 +5,7 @@ Source: Flink NettyShuffleEnvironment.
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -17,6 +17,7 @@ from headrace.core.shuffle_descriptors import (
     ResultPartitionDescriptor,
     TaskManagerLocation,
 )
+from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import (
     BUFFERS_PER_CHANNEL,
     FLOATING_BUFFERS_PER_GATE,
@@ -33,6 +34,7 @@ from headrace.network.channels import InputChannel, LocalInputChannel, RemoteInp
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.gate import InputGate
 from headrace.network.ingest import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
+from headrace.network.metrics import register_pool_metrics
 from headrace.network.partition import ResultPartition
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.peer_session import PeerSession, Session
@@ -57,7 +59,7 @@ class ShuffleEnvironment:
         clock: Clock,
         random: SeededRandom,
         socket_directory: Path | None,
-        metrics: Any | None = None,
+        metrics: MetricGroup | None = None,
         transport: Transport | None = None,
         wait: WaitStrategy | None = None,
     ) -> None:
@@ -73,6 +75,8 @@ class ShuffleEnvironment:
         page_bytes = settings.get_option(SEGMENT_SIZE)
         memory_bytes = network_memory_bytes(settings, machine_memory_bytes())
         self.buffer_pool: Final = NetworkBufferPool(memory_bytes, page_bytes)
+        if metrics is not None:
+            register_pool_metrics(metrics, self.buffer_pool)
         self._wait = wait or BlockingWait()
         self._request_timeout_ms = to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT))
         self.ingest: Final = IngestServer(

@@ -80,6 +80,26 @@ class InputGate:
         """Elements that wait in all channels."""
         return sum(channel.queued_count for channel in self._channels)
 
+    @property
+    def bytes_in(self) -> int:
+        """Bytes taken from all channels."""
+        return self.bytes_in_local + self.bytes_in_remote
+
+    @property
+    def buffers_in(self) -> int:
+        """Batches taken from all channels."""
+        return self.buffers_in_local + self.buffers_in_remote
+
+    @property
+    def segment_count(self) -> int:
+        """Segments that were set aside for remote channels."""
+        return 0 if self._receiver is None else self._receiver.segment_count
+
+    @property
+    def used_segment_count(self) -> int:
+        """Segments among them that hold batches."""
+        return 0 if self._receiver is None or self._is_closed else self._receiver.used_count
+
     def request_partitions(self) -> None:
         """Begin to read all channels. Errors come out of `poll`."""
         for channel in self._channels:

@@ -107,7 +107,7 @@ def test_a_failed_producer_is_reported_to_early_and_late_consumers(
     sink.close()
     late.request_partitions()
     for source in (early, late):
-        with pytest.raises(ProducerFailedError, match="ValueError: bad row$"):
+        with pytest.raises(ProducerFailedError, match=r"ValueError: bad row$"):
             read_all(cluster, source)
         source.close()
 

@@ -1,0 +1,82 @@
+"""The exchange's figures under Flink's names: plain counters of gates and writers, read when somebody asks.
+
+No gauge takes a lock for long, and one of something that was released reads zero.
+Source: Flink NettyShuffleMetricFactory, TaskIOMetricGroup.
+"""
+
+from collections.abc import Sequence
+
+from headrace.metrics import names
+from headrace.metrics.groups import MetricGroup
+from headrace.network.buffer_pool import NetworkBufferPool
+from headrace.network.gate import InputGate
+from headrace.network.record_writer import RecordWriter
+
+
+def register_task_metrics(
+    group: MetricGroup, gates: Sequence[InputGate], writers: Sequence[RecordWriter]
+) -> None:
+    """Register everything that one task reads and writes, in the group of the task."""
+    group.gauge(names.NUM_BYTES_IN, lambda: sum(gate.bytes_in for gate in gates))
+    group.gauge(names.NUM_BUFFERS_IN, lambda: sum(gate.buffers_in for gate in gates))
+    group.gauge(names.NUM_BYTES_OUT, lambda: sum(writer.bytes_out for writer in writers))
+    group.gauge(names.NUM_BUFFERS_OUT, lambda: sum(writer.buffers_out for writer in writers))
+    netty = group.add_group("Shuffle").add_group("Netty")
+    _register_input(netty.add_group("Input"), gates)
+    buffers = netty.add_group("Output").add_group("Buffers")
+    partitions = [writer.partition for writer in writers]
+    buffers.gauge(
+        names.OUTPUT_QUEUE_LENGTH,
+        lambda: sum(
+            sub.queued_count for partition in partitions for sub in partition.subpartitions
+        ),
+    )
+    buffers.gauge(
+        names.OUTPUT_QUEUE_SIZE,
+        lambda: sum(
+            sub.queued_bytes for partition in partitions for sub in partition.subpartitions
+        ),
+    )
+    buffers.gauge(
+        names.OUT_POOL_USAGE,
+        lambda: _share(
+            sum(partition.pool.used for partition in partitions),
+            sum(partition.pool.size for partition in partitions),
+        ),
+    )
+
+
+def register_pool_metrics(group: MetricGroup, pool: NetworkBufferPool) -> None:
+    """Register the network memory of a TaskManager, in its group."""
+    netty = group.add_group("Shuffle").add_group("Netty")
+    page_bytes = pool.page_bytes
+    netty.gauge(names.TOTAL_MEMORY_SEGMENTS, lambda: pool.total_pages)
+    netty.gauge(names.AVAILABLE_MEMORY_SEGMENTS, lambda: pool.idle_pages)
+    netty.gauge(names.USED_MEMORY_SEGMENTS, lambda: pool.total_pages - pool.idle_pages)
+    netty.gauge(names.TOTAL_MEMORY, lambda: pool.total_pages * page_bytes)
+    netty.gauge(names.AVAILABLE_MEMORY, lambda: pool.idle_pages * page_bytes)
+    netty.gauge(names.USED_MEMORY, lambda: (pool.total_pages - pool.idle_pages) * page_bytes)
+    netty.gauge(
+        names.REQUESTED_MEMORY_USAGE,
+        lambda: 100 * _share(pool.requested_pages, pool.total_pages),
+    )
+
+
+def _register_input(group: MetricGroup, gates: Sequence[InputGate]) -> None:
+    group.gauge(names.NUM_BYTES_IN_LOCAL, lambda: sum(gate.bytes_in_local for gate in gates))
+    group.gauge(names.NUM_BYTES_IN_REMOTE, lambda: sum(gate.bytes_in_remote for gate in gates))
+    group.gauge(names.NUM_BUFFERS_IN_LOCAL, lambda: sum(gate.buffers_in_local for gate in gates))
+    group.gauge(names.NUM_BUFFERS_IN_REMOTE, lambda: sum(gate.buffers_in_remote for gate in gates))
+    buffers = group.add_group("Buffers")
+    buffers.gauge(names.INPUT_QUEUE_LENGTH, lambda: sum(gate.queue_length for gate in gates))
+    buffers.gauge(
+        names.IN_POOL_USAGE,
+        lambda: _share(
+            sum(gate.used_segment_count for gate in gates),
+            sum(gate.segment_count for gate in gates),
+        ),
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

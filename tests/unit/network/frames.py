@@ -1,0 +1,91 @@
+"""One example of every frame, with the bytes it must have on the wire."""
+
+from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
+from headrace.core.ids import JobId, OperatorId
+from headrace.network.wire import (
+    AddCredit,
+    Backlog,
+    Cancel,
+    Close,
+    Data,
+    Error,
+    ErrorCode,
+    Event,
+    Frame,
+    Hello,
+    IngestAccept,
+    IngestData,
+    IngestEnd,
+    IngestOpen,
+    PartitionRequest,
+    Proof,
+    Schema,
+)
+from tests.unit.network.exchange import partition_id
+
+_MARKERS = (PlacedMarker(0, Watermark(-5)), PlacedMarker(3, WatermarkStatus(True)))
+
+GOLDEN: dict[str, tuple[Frame, str]] = {
+    "hello": (
+        Hello(1, 1, 0, b"c" * 32, b"tm-1"),
+        "48445257 01 01 0000 00000026 00000004 01 01 00000000" + "63" * 32 + "746d2d31",
+    ),
+    "proof": (Proof(b"p" * 32), "48445257 01 02 0000 00000020 00000000" + "70" * 32),
+    "close": (Close(), "48445257 01 03 0000 00000000 00000000"),
+    "partition request": (
+        PartitionRequest(7, partition_id(2, 1), 3, 2, 10, 1 << 20),
+        "48445257 01 0a 0000 00000050 00000000 00000007"
+        + "64" * 16
+        + "00000002"
+        + "6a" * 16
+        + "70726f64756365725f5f5f5f5f5f5f5f 00000002 00000001 00000003 00000002 0000000a 00100000",
+    ),
+    "schema": (
+        Schema(7, 0x1122334455667788, b"SCHEMA"),
+        "48445257 01 0b 0000 0000000c 00000006 00000007 1122334455667788 534348454d41",
+    ),
+    "data": (
+        Data(7, 1, 2, 5, 3, 0xAB, _MARKERS, b"BODY"),
+        "48445257 01 0c 0000 0000003a 00000004 00000007 0000000000000001 00000002 00000005 00000003"
+        "00000000000000ab 00000000 00 fffffffffffffffb 00000003 01 0000000000000001 424f4459",
+    ),
+    "data without rows": (
+        Data(7, 1, 1, 0, 0, 0, _MARKERS[:1], b""),
+        "48445257 01 0c 0000 0000002d 00000000 00000007 0000000000000001 00000001 00000000 00000000"
+        "0000000000000000 00000000 00 fffffffffffffffb",
+    ),
+    "event": (
+        Event(7, 9, 4, 1, 1),
+        "48445257 01 0d 0000 00000019 00000000 00000007 0000000000000009 00000004 01 0000000000000001",
+    ),
+    "add credit": (AddCredit(7, 3), "48445257 01 0e 0000 00000008 00000000 00000007 00000003"),
+    "backlog": (Backlog(7, 12), "48445257 01 0f 0000 00000008 00000000 00000007 0000000c"),
+    "cancel": (Cancel(7), "48445257 01 10 0000 00000004 00000000 00000007"),
+    "error": (
+        Error(7, ErrorCode.PRODUCER_FAILED, b"why"),
+        "48445257 01 11 0000 00000006 00000003 00000007 0002 776879",
+    ),
+    "ingest open": (
+        IngestOpen(0, JobId(b"j" * 16), OperatorId(b"o" * 16), 1, 2, 3),
+        "48445257 01 14 0000 00000030 00000000 00000000"
+        + "6a" * 16
+        + "6f" * 16
+        + "00000001 00000002 00000003",
+    ),
+    "ingest accept": (
+        IngestAccept(0, 1000, 4),
+        "48445257 01 15 0000 00000010 00000000 00000000 00000000000003e8 00000004",
+    ),
+    "ingest data": (
+        IngestData(0, 1000, 10, 0xAB, b"BODY"),
+        "48445257 01 16 0000 00000018 00000004 00000000 00000000000003e8 0000000a 00000000000000ab 424f4459",
+    ),
+    "ingest end": (
+        IngestEnd(0, 1000),
+        "48445257 01 17 0000 0000000c 00000000 00000000 00000000000003e8",
+    ),
+}
+
+
+def golden_bytes(name: str) -> bytes:
+    return bytes.fromhex(GOLDEN[name][1])

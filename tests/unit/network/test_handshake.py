@@ -1,0 +1,97 @@
+"""The opening of a connection: who is let in, and who is not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.randomness import SeededRandom
+from headrace.network.errors import HandshakeError
+from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake, Role
+from headrace.network.wire import AddCredit, Hello, encode
+
+SECRET = b"s" * 32
+
+
+def side(role: Role, name: str, secret: bytes = SECRET) -> Handshake:
+    return Handshake(role, name, secret, SeededRandom(name), "somebody")
+
+
+def feed(handshake: Handshake, data: bytes, size: int) -> tuple[bytes, Established | None]:
+    reply, established = b"", None
+    for start in range(0, len(data), size):
+        more, established = handshake.receive(data[start : start + size])
+        reply += more
+    return reply, established
+
+
+@given(st.integers(1, 300))
+def test_two_sides_with_one_secret_agree_however_their_bytes_are_cut(size: int) -> None:
+    dialler, acceptor = side(Role.DIALLER, "a"), side(Role.ACCEPTOR, "b")
+    answer, nobody = feed(acceptor, dialler.opening(), size)
+    assert nobody is None
+    proof, accepted_by = feed(dialler, answer, size)
+    assert accepted_by == Established("b", 1, b"")
+    nothing, admitted = feed(acceptor, proof, size)
+    assert (nothing, admitted) == (b"", Established("a", 1, b""))
+
+
+def test_bytes_behind_the_proof_are_handed_on() -> None:
+    dialler, acceptor = side(Role.DIALLER, "a"), side(Role.ACCEPTOR, "b")
+    answer, _ = acceptor.receive(dialler.opening())
+    proof, _ = dialler.receive(answer)
+    _, admitted = acceptor.receive(proof + b"first frame")
+    assert admitted == Established("a", 1, b"first frame")
+
+
+def test_another_secret_is_refused_by_both_sides() -> None:
+    dialler, acceptor = side(Role.DIALLER, "a"), side(Role.ACCEPTOR, "b", b"other" * 6)
+    answer, _ = acceptor.receive(dialler.opening())
+    with pytest.raises(HandshakeError, match="does not know the secret"):
+        dialler.receive(answer)
+    impostor = side(Role.DIALLER, "a", b"guess" * 6)
+    acceptor = side(Role.ACCEPTOR, "b")
+    answer, _ = acceptor.receive(impostor.opening())
+    with pytest.raises(HandshakeError):
+        impostor.receive(answer)
+    with pytest.raises(HandshakeError, match="does not know the secret"):
+        acceptor.receive(b"".join(encode_proof(b"0" * 32)))
+
+
+def encode_proof(digest: bytes) -> list[bytes]:
+    from headrace.network.wire import Proof
+
+    return encode(Proof(digest))
+
+
+def test_a_proof_cannot_be_reflected() -> None:
+    acceptor = side(Role.ACCEPTOR, "b")
+    hello = side(Role.DIALLER, "a").opening()
+    answer, _ = acceptor.receive(hello)
+    own_proof = answer[-len(b"".join(encode_proof(b"0" * 32))) :]
+    with pytest.raises(HandshakeError, match="does not know the secret"):
+        acceptor.receive(own_proof)
+
+
+def test_a_version_that_this_side_does_not_speak_is_named() -> None:
+    hello = b"".join(bytes(part) for part in encode(Hello(2, 3, 0, b"c" * 32, b"a")))
+    with pytest.raises(HandshakeError, match="versions 2 to 3, this side 1"):
+        side(Role.ACCEPTOR, "b").receive(hello)
+
+
+def test_garbage_is_refused() -> None:
+    with pytest.raises(HandshakeError, match="does not speak this protocol"):
+        side(Role.ACCEPTOR, "b").receive(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+
+def test_nothing_else_is_read_before_the_proof() -> None:
+    frame = b"".join(encode(AddCredit(1, 1)))
+    with pytest.raises(HandshakeError, match="a AddCredit frame"):
+        side(Role.ACCEPTOR, "b").receive(frame)
+
+
+def test_a_hello_has_a_bounded_size() -> None:
+    hello = b"".join(
+        bytes(part) for part in encode(Hello(1, 1, 0, b"c" * 32, b"n" * OPENING_BYTES_MAX))
+    )
+    with pytest.raises(HandshakeError, match="before it had proved itself"):
+        side(Role.ACCEPTOR, "b").receive(hello[:100])
