@@ -123,11 +123,11 @@ class LoopbackNetwork:
                 loop.call_later(delay_ms / 1000, deliver)
 
     def remove(self, name: str) -> None:
-        """A service has ended: whoever waits for its answers learns that soon."""
+        """A service has ended: whoever waits for its answers learns that now."""
         if self._services.pop(name, None) is None:
             return
         for other in tuple(self._services.values()):
-            other.loop.call_soon(other.connection_lost, name, "the connection was closed")
+            other.connection_lost(name, "the connection was closed")
 
 
 class LoopbackRpcService(RpcService):

@@ -297,6 +297,8 @@ class RpcService(ABC):
             return await future
         finally:
             timer.cancel()
+            if future.done() and not future.cancelled():
+                future.exception()  # whoever is cancelled in the instant of a failure does not look at it
 
     def _encode_request(self, request: codec.Request, method: str) -> bytes:
         frame = codec.encode(request)

@@ -22,6 +22,7 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _NS_PER_S: Final = 1_000_000_000
+_CANCEL_ROUNDS_MAX: Final = 100
 
 
 class SimulationStuckError(AssertionError):
@@ -247,10 +248,24 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._is_stopping = True
 
     def close(self) -> None:
-        """Forget everything that is scheduled."""
+        """Cancel every task, let them end, and forget everything that is scheduled; idempotent.
+
+        A task that does not end although it is cancelled is an AssertionError.
+        """
+        if self._is_closed:
+            return
+        for _ in range(_CANCEL_ROUNDS_MAX):
+            pending = asyncio.all_tasks(self)
+            if not pending:
+                break
+            for task in pending:
+                task.cancel()
+            self._run(lambda: not self._ready, None, None)
+        stubborn = asyncio.all_tasks(self)
         self._is_closed = True
         self._ready.clear()
         self._timers.clear()
+        assert not stubborn, f"tasks do not end although they are cancelled: {stubborn}"
 
     def get_debug(self) -> bool:
         """False."""

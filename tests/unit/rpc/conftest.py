@@ -32,7 +32,11 @@ class World:
         )
 
     def run(self, coroutine: Coroutine[Any, Any, T], max_virtual_ms: float = 600_000) -> T:
-        return self.loop.run_until(coroutine, max_virtual_ms)
+        """Run a whole test; the world ends with it."""
+        try:
+            return self.loop.run_until(coroutine, max_virtual_ms)
+        finally:
+            self.loop.close()
 
 
 SETTINGS = {"pekko.framesize": "64kb", "pekko.ask.timeout": "10 s"}
