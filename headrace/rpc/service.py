@@ -106,6 +106,11 @@ class RpcService(ABC):
     def address(self) -> str:
         """`host:port`, or the process's name in a loopback network."""
 
+    @property
+    def outstanding_count(self) -> int:
+        """How many asks wait for answers of other processes."""
+        return len(self._outstanding)
+
     @abstractmethod
     def _route(self, authority: str) -> Route:
         """The way to another process; it may still have to be opened."""
