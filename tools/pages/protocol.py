@@ -9,6 +9,7 @@ from headrace.network import wire
 from headrace.network.batches import encode_event
 from headrace.network.buffer_pool import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
 from headrace.network.ingest import INGEST_CREDIT
+from tools.pages.credit_example import credit_example
 from tools.pages.markdown import first_line, first_paragraph, table
 
 _DIRECTIONS: Final = (
@@ -144,7 +145,7 @@ def _marker_and_event_lines() -> list[str]:
 
 
 def _credit_lines() -> list[str]:
-    return [_RULES_OF_CREDIT]
+    return [_RULES_OF_CREDIT, "", _EXAMPLE, *credit_example()]
 
 
 _RULES_OF_CREDIT: Final = f"""\
@@ -156,8 +157,9 @@ credit pays for one segment.
 1. A gate reserves its segments before it asks for anything: `{BUFFERS_PER_CHANNEL.key}`
    ({BUFFERS_PER_CHANNEL.default}) for each remote channel, and
    `{FLOATING_BUFFERS_PER_GATE.key}` ({FLOATING_BUFFERS_PER_GATE.default}) that its channels share.
-2. `PartitionRequest` carries the initial credit: the channel's exclusive segments and its equal share of the
-   floating ones. It also says how large a segment is, and the most that the channel can ever be granted.
+2. `PartitionRequest` carries the initial credit: the channel's exclusive segments, and all floating ones where
+   the gate has no other remote channel. It also says how large a segment is, and the most that the channel can
+   ever be granted.
 3. What is queued for another process is cut between rows to one segment of the consumer, so that a batch
    costs one credit. A single row that is larger costs as many as it fills; one that is larger than the most
    that the channel can be granted is an error. A batch leaves when all its credits are there.
@@ -177,3 +179,10 @@ At every instant, for every channel:
 
 A pushed DataFrame has simpler credit: `{INGEST_CREDIT.key}` ({INGEST_CREDIT.default}) batches of a partition
 may be under way, and each batch that the source takes gives one back."""
+_EXAMPLE: Final = """\
+## An example
+
+A gate reads from producers A and B in another process. A has 13 batches of one segment each, B has none yet,
+and the task is slow: it takes batches only when A can go no further. The counts are segments; this table comes
+from running the accounts.
+"""
