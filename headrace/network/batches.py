@@ -84,7 +84,7 @@ def read_batch(body: Body, schema: pa.Schema, row_count: int, peer: str) -> pa.R
         batch = pa.ipc.read_record_batch(
             body if isinstance(body, pa.Buffer) else pa.py_buffer(body), schema
         )
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, EOFError, OSError, ValueError) as error:
         raise CorruptBatchError(
             peer, f"a batch that is no Arrow message of its schema: {error}"
         ) from error
@@ -100,7 +100,7 @@ def read_schema(body: Body, peer: str) -> tuple[int, pa.Schema]:
     message = bytes(body)
     try:
         return fingerprint_of(message), pa.ipc.read_schema(pa.py_buffer(message))
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, EOFError, OSError, ValueError) as error:
         raise CorruptBatchError(peer, f"a schema that is no Arrow schema: {error}") from error
 
 

@@ -31,6 +31,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         role: Role,
         post: Callable[[Callable[[], None]], None],
         handshake_timeout_s: float,
+        on_opened: Callable[["SocketConnection"], None],
         on_established: Callable[["SocketConnection", str, Session], None],
         on_closed: Callable[["SocketConnection", NetworkError], None],
         peer: str,
@@ -40,6 +41,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._peer = peer
         self._post = post
         self._handshake_timeout_s = handshake_timeout_s
+        self._on_opened = on_opened
         self._on_established = on_established
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
@@ -82,6 +84,7 @@ class SocketConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BaseProtocol."""
         self._transport = cast(asyncio.Transport, transport)
+        self._on_opened(self)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         enlarge_buffers(transport.get_extra_info("socket"))
         loop = asyncio.get_running_loop()

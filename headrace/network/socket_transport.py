@@ -49,6 +49,7 @@ class SocketTransport:
         self._handshake_timeout_s = settings.get_option(HANDSHAKE_TIMEOUT).total_seconds()
         self._connections: set[SocketConnection] = set()
         self._all_closed: asyncio.Event | None = None
+        self._is_closed = False
         self._host: TransportHost | None = None
         self._thread: NetworkThread | None = None
         self._server = DataServer(lambda: self._new_connection(Role.ACCEPTOR, "a client", None))
@@ -98,12 +99,10 @@ class SocketTransport:
 
     def close(self) -> None:
         """See Transport."""
-        if self._thread is None:
+        if self._thread is None or self._is_closed:
             return
-        try:
-            self._thread.run(self._close(), _CLOSE_TIMEOUT_S * 2)
-        except RuntimeError:
-            return  # closed before
+        self._is_closed = True
+        self._thread.run(self._close(), _CLOSE_TIMEOUT_S * 2)
         self._thread.stop()
 
     async def _close(self) -> None:
@@ -123,18 +122,17 @@ class SocketTransport:
 
     def _new_connection(self, role: Role, peer: str, expected_name: str | None) -> SocketConnection:
         assert self._host is not None
-        connection = SocketConnection(
+        return SocketConnection(
             self._host,
             role,
             self.post,
             self._handshake_timeout_s,
+            self._connections.add,
             self._established,
             self._closed,
             peer,
             expected_name,
         )
-        self._connections.add(connection)
-        return connection
 
     def _established(self, connection: SocketConnection, name: str, session: Session) -> None:
         self._table.established(connection, name, session)

@@ -1,0 +1,135 @@
+"""Sealed batches: cutting, bytes, schemas, events."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.core.elements import (
+    EndOfData,
+    EndOfPartition,
+    PlacedMarker,
+    StopMode,
+    StreamEvent,
+    Watermark,
+)
+from headrace.network.batches import (
+    SchemaAnnouncer,
+    SchemaMemory,
+    SealedBatch,
+    decode_dictionaries,
+    decode_event,
+    encode_event,
+    read_batch,
+)
+from headrace.network.errors import CorruptBatchError, ProtocolError
+
+
+def texts(lengths: list[int]) -> pa.RecordBatch:
+    values = [chr(97 + index % 26) * length for index, length in enumerate(lengths)]
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=["value"])
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.integers(0, 3000), min_size=1, max_size=60),
+    st.integers(300, 5000),
+    st.lists(st.integers(0, 60), max_size=5),
+)
+def test_pieces_are_the_whole(lengths: list[int], limit: int, offsets: list[int]) -> None:
+    arrow = texts(lengths)
+    markers = tuple(
+        PlacedMarker(offset, Watermark(offset))
+        for offset in sorted(offsets)
+        if offset <= arrow.num_rows
+    )
+    pieces = SealedBatch(arrow, markers).cut(limit)
+    assert pa.Table.from_batches([piece.arrow for piece in pieces]).equals(
+        pa.Table.from_batches([arrow])
+    )
+    assert all(piece.size_bytes <= limit or piece.row_count == 1 for piece in pieces)
+    start = 0
+    found: list[int] = []
+    for piece in pieces:
+        found += [start + placed.row_offset for placed in piece.markers]
+        assert all(0 <= placed.row_offset <= piece.row_count for placed in piece.markers)
+        start += piece.row_count
+    assert found == [placed.row_offset for placed in markers]
+
+
+def test_a_small_batch_is_not_cut() -> None:
+    sealed = SealedBatch(texts([1, 2]), ())
+    assert sealed.cut(1 << 20) == [sealed]
+
+
+def test_the_size_is_the_size_on_the_wire() -> None:
+    sealed = SealedBatch(texts([5, 0, 77]), ())
+    assert sealed.size_bytes == len(sealed.body())
+    assert sealed.body() is sealed.body()
+
+
+def test_a_batch_of_markers_has_no_bytes() -> None:
+    sealed = SealedBatch(None, (PlacedMarker(0, Watermark(1)),))
+    assert (sealed.row_count, sealed.size_bytes, len(sealed.body())) == (0, 0, 0)
+
+
+def test_a_batch_is_rebuilt_from_its_message() -> None:
+    arrow = texts([3, 0, 4])
+    assert read_batch(arrow.slice(1).serialize(), arrow.schema, 2, "peer").equals(arrow.slice(1))
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense" * 20])
+def test_bytes_that_are_no_batch_are_an_error(body: bytes) -> None:
+    with pytest.raises(CorruptBatchError, match="by peer"):
+        read_batch(body, texts([1]).schema, 1, "peer")
+
+
+def test_another_number_of_rows_is_an_error() -> None:
+    arrow = texts([1, 1])
+    with pytest.raises(CorruptBatchError, match="2 rows that was announced with 3"):
+        read_batch(arrow.serialize(), arrow.schema, 3, "peer")
+
+
+def test_a_schema_is_announced_once_and_when_it_changes() -> None:
+    announcer, memory = SchemaAnnouncer(), SchemaMemory("peer")
+    first, second = pa.schema([("a", pa.int64())]), pa.schema([("a", pa.int32())])
+    for schema, is_news in [(first, True), (first, False), (second, True), (first, True)]:
+        message = announcer.changed(schema)
+        assert (message is not None) == is_news
+        if message is not None:
+            memory.announced(announcer.fingerprint, message)
+        assert memory.schema_of(announcer.fingerprint).equals(schema)
+
+
+def test_a_batch_of_an_unannounced_schema_is_an_error() -> None:
+    with pytest.raises(CorruptBatchError, match="unannounced schema 00000000000000ab"):
+        SchemaMemory("peer").schema_of(0xAB)
+
+
+def test_a_schema_under_a_wrong_name_is_an_error() -> None:
+    message = SchemaAnnouncer().changed(pa.schema([("a", pa.int64())]))
+    with pytest.raises(CorruptBatchError, match="announced as"):
+        SchemaMemory("peer").announced(1, message)
+    with pytest.raises(CorruptBatchError, match="no Arrow schema"):
+        SchemaMemory("peer").announced(1, b"nonsense")
+
+
+def test_dictionaries_are_decoded() -> None:
+    encoded = pa.RecordBatch.from_arrays(
+        [pa.array(["x", "y", "x"]).dictionary_encode(), pa.array(np.arange(3))], names=["a", "b"]
+    )
+    plain = decode_dictionaries(encoded)
+    assert plain.column(0).type == pa.string()
+    assert plain.column(0).to_pylist() == ["x", "y", "x"]
+
+
+@pytest.mark.parametrize("event", [EndOfData(), EndOfData(StopMode.NO_DRAIN), EndOfPartition()])
+def test_events_survive_the_wire(event: StreamEvent) -> None:
+    assert decode_event(*encode_event(event), "peer") == event
+
+
+@pytest.mark.parametrize(("kind", "value"), [(0, 0), (1, 7), (99, 0)])
+def test_unknown_events_are_refused(kind: int, value: int) -> None:
+    with pytest.raises(ProtocolError, match="unknown kind"):
+        decode_event(kind, value, "peer")
