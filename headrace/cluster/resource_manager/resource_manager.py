@@ -101,6 +101,14 @@ class _TaskManager:
 
 
 @dataclass(frozen=True)
+class _HeartbeatAnswer:
+    """A report, and how often slots of its TaskManager had changed hands when it was asked for."""
+
+    report: SlotReport
+    change_number: int
+
+
+@dataclass(frozen=True)
 class _JobMaster:
     job_master_id: JobMasterId
     address: str
@@ -136,7 +144,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._matching: Final = SlotMatching(lambda: AllocationId.generate(self.rpc_service.random))
         self._pool: Final = WorkerPool(_limits(rpc_service.settings, driver), self._new_worker_id)
         self._timer: Cancellable | None = None
-        self._task_manager_heartbeats: Final = HeartbeatSender[SlotReport](
+        self._task_manager_heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
             self, self._task_manager_silent, self._slots_reported
         )
         self._job_master_heartbeats: Final = HeartbeatSender[Acknowledge](
@@ -189,7 +197,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._task_managers[worker_id] = task_manager
         self._handle_pool(WorkerRegistered(worker_id))
         self._task_manager_heartbeats.monitor_target(
-            worker_id, lambda: gateway.heartbeat_from_resource_manager(self._resource_id)
+            worker_id, lambda: self._ask_heartbeat(worker_id, gateway)
         )
         return TaskExecutorRegistered(instance_id, self._resource_id)
 
@@ -336,8 +344,17 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
 
     # Heartbeats of TaskManagers
 
-    def _slots_reported(self, resource_id: ResourceId, report: SlotReport) -> None:
-        self._handle_slots(SlotsReported(resource_id, report.slots))
+    async def _ask_heartbeat(
+        self, resource_id: ResourceId, gateway: TaskExecutorGateway
+    ) -> _HeartbeatAnswer:
+        change_number = self._matching.change_number(resource_id)
+        report = await gateway.heartbeat_from_resource_manager(self._resource_id)
+        return _HeartbeatAnswer(report, change_number)
+
+    def _slots_reported(self, resource_id: ResourceId, answer: _HeartbeatAnswer) -> None:
+        # What happened while the question was under way may not be in the answer; the next one will have it.
+        if answer.change_number == self._matching.change_number(resource_id):
+            self._handle_slots(SlotsReported(resource_id, answer.report.slots))
 
     def _task_manager_silent(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
         if resource_id in self._task_managers:

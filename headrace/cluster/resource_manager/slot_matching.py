@@ -132,6 +132,7 @@ class SlotMatching:
     _requirements: dict[JobId, tuple[ResourceRequirement, ...]] = field(
         default_factory=dict[JobId, tuple[ResourceRequirement, ...]]
     )
+    _change_numbers: dict[ResourceId, int] = field(default_factory=dict[ResourceId, int])
 
     def handle(self, event: SlotEvent) -> list[AllocateSlot]:
         """Take one event and match again."""
@@ -146,6 +147,7 @@ class SlotMatching:
                 self._apply_report(resource_id, slots)
             case TaskManagerRemoved(resource_id):
                 self._slots.pop(resource_id, None)
+                self._change_numbers.pop(resource_id, None)
             case SlotsReported(resource_id, slots):
                 if resource_id in self._slots:
                     self._apply_report(resource_id, slots)
@@ -182,6 +184,10 @@ class SlotMatching:
         slots = self._slots.get(resource_id, {}).values()
         return list(dict.fromkeys(slot.job_id for slot in slots if slot.job_id is not None))
 
+    def change_number(self, resource_id: ResourceId) -> int:
+        """Grows whenever a slot of the TaskManager changes hands by anything but a report."""
+        return self._change_numbers.get(resource_id, 0)
+
     def acquired_count(self, job_id: JobId) -> int:
         """Slots that a job has or is about to get."""
         return sum(
@@ -204,16 +210,21 @@ class SlotMatching:
         for slot in self._slots.get(resource_id, {}).values():
             if slot.allocation_id == allocation_id:
                 slot.free()
+                self._changed(resource_id)
 
     def _answered(
         self, resource_id: ResourceId, allocation_id: AllocationId, is_accepted: bool
     ) -> None:
         for slot in self._slots.get(resource_id, {}).values():
             if slot.allocation_id == allocation_id and slot.state is SlotState.PENDING:
+                self._changed(resource_id)
                 if is_accepted:
                     slot.state = SlotState.ALLOCATED
                 else:
                     slot.free()
+
+    def _changed(self, resource_id: ResourceId) -> None:
+        self._change_numbers[resource_id] = self._change_numbers.get(resource_id, 0) + 1
 
     def _unfulfilled(self, job_id: JobId) -> list[tuple[ResourceRequirement, int]]:
         """The job's requirements, largest first, each with how many of its slots are missing."""
@@ -250,6 +261,7 @@ class SlotMatching:
                 if slot.state is SlotState.FREE and slot.profile.matches(profile):
                     allocation_id = self.new_allocation_id()
                     slot.reserve(SlotState.PENDING, job_id, allocation_id)
+                    self._changed(resource_id)
                     return AllocateSlot(resource_id, slot_index, job_id, allocation_id, profile)
         return None
 

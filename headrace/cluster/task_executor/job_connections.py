@@ -66,6 +66,9 @@ class JobConnection:
         self.job_master_resource_id: ResourceId | None = None
         # Answers to older offers are dropped: a newer one has offered the same slots again.
         self.offer_number = 0
+        # Active slots that the JobMaster's last report did not list.
+        self.unlisted_slots: set[AllocationId] = set()
+        self.is_job_over = False
         self._resource_id: Final = resource_id
 
     @property
@@ -161,12 +164,18 @@ class JobConnections:
         connection.registration.try_reconnect()
         self._owner.job_master_lost(job_id, cause)
 
+    def end_of_job(self, job_id: JobId) -> None:
+        """The JobMaster said that the job is over: no goodbye is needed when the last slot is free."""
+        connection = self._connections.get(job_id)
+        if connection is not None:
+            connection.is_job_over = True
+
     def close(self, job_id: JobId, reason: str) -> None:
-        """The job is over here."""
+        """Nothing of the job is left here."""
         connection = self._connections.get(job_id)
         if connection is None:
             return
-        if connection.is_connected:
+        if connection.is_connected and not connection.is_job_over:
             connection.gateway.disconnect_task_manager(self._resource_id, reason)
         self._forget(connection)
 

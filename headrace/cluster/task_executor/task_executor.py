@@ -115,7 +115,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             setup.resource_manager_address,
             setup.resource_manager_id,
             registration=self._registration,
-            slot_report=self._slot_report,
+            slot_report=self.slot_report,
             on_end=self.end,
         )
         self._slot_timeout_ms = duration_ms(rpc_service.settings, SLOT_TIMEOUT)
@@ -159,6 +159,16 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def on_fatal_error(self, error: BaseException) -> None:
         """A coroutine of this endpoint failed: bookkeeping can no longer be trusted."""
         self._setup.exit_process(f"fatal error: {type(error).__name__}: {error}")
+
+    @property
+    def resource_id(self) -> ResourceId:
+        """The TaskManager's name."""
+        return self._setup.resource_id
+
+    @property
+    def attempt_ids(self) -> tuple[ExecutionAttemptId, ...]:
+        """Attempts that run here, or whose end their JobMaster has not heard."""
+        return tuple(entry.attempt_id for entry in self._tasks)
 
     # Slots
 
@@ -396,7 +406,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> SlotReport:
         """See TaskExecutorGateway."""
         self._resource_manager.heartbeat_received(resource_id)
-        return self._slot_report()
+        return self.slot_report()
 
     async def heartbeat_from_job_master(
         self, resource_id: ResourceId, slots: AllocatedSlotReport
@@ -418,9 +428,12 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             if self._slots.state_of(allocation_id) is SlotState.FREE:
                 connection.fail_slot(allocation_id, "the TaskManager does not have this slot")
         active = self._slots.allocations_of(slots.job_id, SlotState.ACTIVE)
-        for allocation_id in active:
-            if allocation_id not in slots.allocation_ids:
-                self._free_slot(allocation_id, "the JobMaster does not have it any more")
+        unlisted = {each for each in active if each not in slots.allocation_ids}
+        # Requests and answers take different connections: a report may have left before the JobMaster accepted
+        # what is active here. So only what two reports in a row do not list is taken for forgotten.
+        for allocation_id in sorted(unlisted & connection.unlisted_slots):
+            self._free_slot(allocation_id, "the JobMaster does not have it any more")
+        connection.unlisted_slots = unlisted
 
     def job_master_rejected(self, job_id: JobId, reason: str) -> None:
         """See JobConnectionOwner."""
@@ -446,6 +459,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         if cause is not None:
             self._jobs.reconnect(job_id, cause.text)
             return
+        self._jobs.end_of_job(job_id)
         self._free_slots_of(job_id, "the job is over")
 
     def disconnect_resource_manager(self, cause: str) -> None:
@@ -461,7 +475,8 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self.end(cause)
         return Acknowledge()
 
-    def _slot_report(self) -> SlotReport:
+    def slot_report(self) -> SlotReport:
+        """Every slot as it stands."""
         return self._slots.report(self._setup.resource_id)
 
     def _registration(self) -> TaskExecutorRegistration:

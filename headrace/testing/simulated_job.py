@@ -1,0 +1,146 @@
+"""A job whose output is known: paced numbers, counted per key on the other side of a shuffle, and kept for the check."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+from headrace.api.environment import StreamExecutionEnvironment
+from headrace.core.config import Settings
+from headrace.core.ids import JobId
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.type_info import Types
+from headrace.functions.sink import Sink, SinkWriter
+from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
+from headrace.functions.subtask_context import SubtaskContext
+from headrace.functions.watermarks import WatermarkStrategy
+from headrace.graph.job_graph import JobGraph
+from headrace.graph.job_graph_generator import generate_job_graph
+
+KEY_COUNT: Final = 7
+BATCH_ROWS: Final = 10
+
+Counted = tuple[int, int]
+
+# What sink subtasks brought out at their end, by job name: the last attempt of each counts.
+_outputs: Final[dict[str, dict[int, list[Counted]]]] = {}
+
+
+class PacedSource(Source):
+    """Subtask i of n emits i, i+n, i+2n … below `count`, ten rows every `interval_ms` of processing time."""
+
+    def __init__(self, count: int, interval_ms: int, fail_at: int | None = None) -> None:
+        self.count = count
+        self.interval_ms = interval_ms
+        self.fail_at = fail_at
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED
+
+    def create_reader(self, context: SubtaskContext) -> SourceReader:
+        return _PacedReader(self, context)
+
+
+class _PacedReader(SourceReader):
+    def __init__(self, source: PacedSource, context: SubtaskContext) -> None:
+        self._source = source
+        self._context = context
+        self._next = context.subtask_index
+        self._due_ms = context.clock.now_ms()
+
+    def poll_next(self, output: SourceOutput) -> InputStatus:
+        if self._next >= self._source.count:
+            return InputStatus.END_OF_INPUT
+        if self._context.clock.now_ms() < self._due_ms:
+            return InputStatus.NOTHING_AVAILABLE
+        step = self._context.parallelism
+        end = min(self._next + BATCH_ROWS * step, self._source.count)
+        rows = list(range(self._next, end, step))
+        if self._source.fail_at in rows and self._context.attempt_number == 0:
+            raise ValueError(f"{self._source.fail_at} was to fail")
+        self._next += len(rows) * step
+        output.emit(RecordBatch.of_rows(self._context.types.output, rows))
+        self._due_ms += self._source.interval_ms
+        self._context.timers.schedule(self._due_ms, lambda _: self._context.wake())
+        return InputStatus.NOTHING_AVAILABLE
+
+
+class RecordingSink(Sink):
+    """Keeps rows until the end of input and then brings them out under the job's name."""
+
+    def __init__(self, job_name: str) -> None:
+        self.job_name = job_name
+
+    def create_writer(self, context: SubtaskContext) -> SinkWriter:
+        return _RecordingWriter(self.job_name, context.subtask_index)
+
+
+class _RecordingWriter(SinkWriter):
+    def __init__(self, job_name: str, subtask_index: int) -> None:
+        self._job_name = job_name
+        self._subtask_index = subtask_index
+        self._rows: list[Counted] = []
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        self._rows.extend(batch.rows())
+
+    def flush(self, end_of_input: bool) -> None:
+        if end_of_input:
+            _outputs.setdefault(self._job_name, {})[self._subtask_index] = self._rows
+
+
+def counting_job(
+    job_id: JobId,
+    name: str,
+    *,
+    count: int,
+    interval_ms: int,
+    parallelism: int,
+    settings: dict[str, str],
+    fail_at: int | None = None,
+) -> JobGraph:
+    """Return the job: for each number its key and how many of that key there were up to it."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(parallelism)
+    source = PacedSource(count, interval_ms, fail_at)
+    pair = Types.TUPLE([Types.INT(), Types.INT()])
+    (
+        env.from_source(source, WatermarkStrategy.no_watermarks(), "Paced", Types.INT())
+        .map(_with_key, output_type=pair)
+        .key_by(_key_of, key_type=Types.INT())
+        .reduce(_add)
+        .sink_to(RecordingSink(name))
+    )
+    return generate_job_graph(env.get_stream_graph(name), job_id, Settings(settings))
+
+
+def expected_output(count: int) -> Counter[Counted]:
+    """What the job must bring out, whatever the order of arrival."""
+    per_key = Counter(number % KEY_COUNT for number in range(count))
+    return Counter((key, n) for key, total in per_key.items() for n in range(1, total + 1))
+
+
+def output_of(job_name: str) -> Counter[Counted]:
+    """What the job's sinks brought out."""
+    return Counter(row for rows in _outputs.get(job_name, {}).values() for row in _tuples(rows))
+
+
+def forget_output(job_name: str) -> None:
+    """Forget what a job of that name brought out."""
+    _outputs.pop(job_name, None)
+
+
+def _tuples(rows: Iterable[Any]) -> list[Counted]:
+    return [(int(row[0]), int(row[1])) for row in rows]
+
+
+def _with_key(number: int) -> Counted:
+    return number % KEY_COUNT, 1
+
+
+def _key_of(pair: Counted) -> int:
+    return pair[0]
+
+
+def _add(one: Counted, other: Counted) -> Counted:
+    return one[0], one[1] + other[1]

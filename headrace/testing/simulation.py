@@ -1,0 +1,333 @@
+"""SimulatedCluster: a whole cluster on one thread, from one seed: virtual time, lossy network, workers that die.
+
+Dispatcher, ResourceManager, JobMasters, TaskExecutors and their tasks are the real ones; clock, event loop, carriers
+and the drivers of the task loops are the simulation's. Everything that happens on the network goes into a trace whose
+hash is the same for the same seed. In idea: FoundationDB's and TigerBeetle's simulators.
+"""
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from headrace.cluster.entrypoint import NO_TIMEOUT_MS, Cluster
+from headrace.cluster.resource_manager.driver import WorkerListener
+from headrace.cluster.resource_manager.resource_manager import worker_names
+from headrace.cluster.task_executor.deployment import RunningTask, StreamTaskFactory
+from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.task_executor import TaskExecutor, TaskExecutorSetup
+from headrace.cluster.versions import software_versions
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.ids import JobId, ResourceId
+from headrace.core.randomness import SeededRandom
+from headrace.gateways.dispatcher import DispatcherGateway, JobResult
+from headrace.gateways.messages import ResourceProfile
+from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceOverview
+from headrace.graph.job_graph import JobGraph
+from headrace.metrics.groups import MetricGroup
+from headrace.network.buffer_pool import NeverWait
+from headrace.network.environment import ShuffleEnvironment
+from headrace.network.simulated_transport import SimulatedNetwork
+from headrace.rpc.loopback import DeliveryPolicy, LoopbackMessage, LoopbackNetwork
+from headrace.rpc.proxies import with_timeout
+from headrace.rpc.service import Cancellable
+from headrace.task.runner import CooperativeTaskRunner
+from headrace.testing.lossy_network import LinkFaults, LossyNetwork
+from headrace.testing.virtual_loop import VirtualLoop
+
+MASTER: Final = "master"
+_START_MS: Final = 1_000_000
+_SMALL_MEMORY: Final = {
+    "taskmanager.memory.network.min": "16mb",
+    "taskmanager.memory.network.max": "16mb",
+}
+
+
+@dataclass
+class Trace:
+    """What happened, line by line; `digest` is the same for the same events in the same order."""
+
+    lines: list[str] = field(default_factory=list[str])
+    _hash: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+
+    def add(self, line: str) -> None:
+        """Append an event."""
+        self.lines.append(line)
+        self._hash.update(line.encode())
+
+    @property
+    def digest(self) -> str:
+        """Hash of everything so far."""
+        return self._hash.hexdigest()
+
+
+@dataclass(frozen=True)
+class TracedDelivery:
+    """Notes the fate of every message."""
+
+    policy: DeliveryPolicy
+    trace: Trace
+    clock: ManualClock
+
+    def decide(self, message: LoopbackMessage) -> Sequence[float]:
+        """See DeliveryPolicy."""
+        delays_ms = self.policy.decide(message)
+        fate = " ".join(f"{delay:.3f}" for delay in delays_ms) or "lost"
+        self.trace.add(
+            f"{self.clock.monotonic_ns()} {message.source}>{message.target} {message.kind.name} "
+            f"{message.method} {message.size_bytes} {fate}"
+        )
+        return delays_ms
+
+
+class SimulatedTaskManager:
+    """One worker process: its RpcService, data plane and TaskExecutor, which live and die together."""
+
+    def __init__(self, simulation: "SimulatedCluster", worker_id: ResourceId) -> None:
+        self.worker_id: Final = worker_id
+        self.is_alive = True
+        self._simulation: Final = simulation
+        settings, clock, random = simulation.settings, simulation.clock, simulation.random
+        self.rpc_service: Final = simulation.rpc_network.create_service(worker_id.name)
+        self._shuffle: Final = ShuffleEnvironment(
+            resource_id=worker_id,
+            settings=settings,
+            secret=b"simulation".ljust(32),
+            bind_host="",
+            advertised_host="",
+            clock=clock,
+            random=random,
+            socket_directory=None,
+            transport=simulation.data_network.create_transport(),
+            wait=NeverWait(),
+        )
+        location = self._shuffle.start()
+        factory = StreamTaskFactory(
+            resource_id=worker_id,
+            shuffle=self._shuffle,
+            runner=CooperativeTaskRunner(self._schedule_while_alive),
+            settings=settings,
+            clock=clock,
+            random=random,
+            metrics=MetricGroup(clock),
+        )
+        setup = TaskExecutorSetup(
+            resource_id=worker_id,
+            location=location,
+            resource_manager_address=simulation.cluster.resource_manager.address,
+            resource_manager_id=simulation.cluster.resource_manager.fencing_token,
+            slot_count=settings.get_option(NUMBER_OF_TASK_SLOTS),
+            slot_profile=ResourceProfile(),
+            versions=software_versions(),
+            pid=0,
+            attempt_number=0,
+            task_factory=factory,
+            build_task=_build_at_once,
+            exit_process=lambda reason: self.die(f"exit: {reason}"),
+            on_terminated=lambda reason: simulation.later(0, lambda: self.die(reason)),
+        )
+        self.executor: Final = TaskExecutor(self.rpc_service, setup)
+        self.executor.start()
+
+    def die(self, reason: str) -> None:
+        """End on the spot, as a killed process does: nothing more is sent, its connections break."""
+        if self.is_alive:
+            self.is_alive = False
+            self._simulation.trace.add(f"{self.worker_id} dies: {reason}")
+            self.rpc_service.abort()
+            self._simulation.data_network.kill(self.worker_id.name)
+            self._simulation.driver.process_ended(self.worker_id, reason)
+
+    def _schedule_while_alive(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        """A dead process runs no task any more."""
+
+        def run() -> None:
+            if self.is_alive:
+                callback()
+
+        return self._simulation.later(delay_ms, run)
+
+
+class SimulatedDriver:
+    """Starts workers after a while, and tells of their end after another. Implements ResourceManagerDriver."""
+
+    def __init__(self, simulation: "SimulatedCluster", max_worker_count: int) -> None:
+        self._simulation = simulation
+        self._max_worker_count = max_worker_count
+        self._listener: WorkerListener | None = None
+        self.workers: dict[ResourceId, SimulatedTaskManager] = {}
+        self._given_up: set[ResourceId] = set()
+
+    @property
+    def max_worker_count(self) -> int | None:
+        """As many as the simulated host has room for."""
+        return self._max_worker_count
+
+    def initialize(self, listener: WorkerListener) -> None:
+        """See ResourceManagerDriver."""
+        self._listener = listener
+
+    def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
+        """See ResourceManagerDriver."""
+        delay_ms = self._simulation.random.uniform(10, 2_000)
+        self._simulation.later(delay_ms, lambda: self._start(worker_id))
+
+    def release_worker(self, worker_id: ResourceId) -> None:
+        """See ResourceManagerDriver. A little later, so that a graceful stop comes first."""
+        self._given_up.add(worker_id)
+        worker = self.workers.get(worker_id)
+        if worker is not None:
+            self._simulation.later(1_000, lambda: worker.die("released"))
+
+    async def close(self) -> None:
+        """See ResourceManagerDriver."""
+        for worker in list(self.workers.values()):
+            worker.die("the host was closed")
+
+    def live_workers(self) -> list[SimulatedTaskManager]:
+        """Processes that run, in order of their start."""
+        return [worker for worker in self.workers.values() if worker.is_alive]
+
+    def process_ended(self, worker_id: ResourceId, reason: str) -> None:
+        """The host notices the end of a process after a moment."""
+        listener = self._listener
+        assert listener is not None
+        delay_ms = self._simulation.random.uniform(1, 500)
+        self._simulation.later(delay_ms, lambda: listener.worker_terminated(worker_id, reason))
+
+    def _start(self, worker_id: ResourceId) -> None:
+        assert self._listener is not None
+        if worker_id in self._given_up:
+            self._listener.worker_terminated(worker_id, "released before it started")
+            return
+        self._listener.worker_started(worker_id)
+        self.workers[worker_id] = SimulatedTaskManager(self._simulation, worker_id)
+
+
+class SimulatedCluster:
+    """One cluster of one seed. `faults` may be changed while it runs; `max_data_delay_ms` delays records."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        settings: dict[str, str] | None = None,
+        slots_per_task_manager: int = 1,
+        max_worker_count: int = 4,
+        faults: LinkFaults | None = None,
+        max_data_delay_ms: float = 5.0,
+    ) -> None:
+        self.seed: Final = seed
+        self.random: Final = SeededRandom(seed)
+        self.clock: Final = ManualClock(_START_MS)
+        self.loop: Final = VirtualLoop(self.clock)
+        self.trace: Final = Trace()
+        slots = {NUMBER_OF_TASK_SLOTS.key: str(slots_per_task_manager)}
+        self.settings: Final = Settings({**_SMALL_MEMORY, **slots, **(settings or {})})
+        # A generator of its own, so that what components draw does not change the fate of messages.
+        self.faults: Final = LossyNetwork(self.clock, SeededRandom(seed + 1), faults)
+        self.rpc_network: Final = LoopbackNetwork(
+            self.clock,
+            self.random,
+            loop=self.loop,
+            policy=TracedDelivery(self.faults, self.trace, self.clock),
+            settings=self.settings,
+        )
+        delays = SeededRandom(seed + 2)
+        self.data_network: Final = SimulatedNetwork(
+            self.later, _OrderedDelay(self.clock, delays, max_data_delay_ms)
+        )
+        self.driver: Final = SimulatedDriver(self, max_worker_count)
+        self.cluster: Final = Cluster(
+            self.rpc_network.create_service(MASTER),
+            self.driver,
+            {},
+            worker_name=worker_names("sim"),
+            on_shut_down=lambda: None,
+        )
+        self.dispatcher: Final = with_timeout(
+            self.cluster.dispatcher.self_gateway(DispatcherGateway), NO_TIMEOUT_MS
+        )
+        self.cluster.start()
+
+    def later(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
+        """Run `callback` after `delay_ms` of virtual time."""
+        return self.loop.call_later(delay_ms / 1000, callback)
+
+    def new_job_id(self) -> JobId:
+        """Draw the id of a job."""
+        return JobId.generate(self.random)
+
+    def submit(self, graph: JobGraph) -> None:
+        """Submit a job."""
+        self.loop.run_until(self.dispatcher.submit_job(graph))
+
+    def await_result(self, job_id: JobId, max_virtual_ms: float = 3_600_000) -> JobResult:
+        """Run until the job has ended."""
+        return self.loop.run_until(self.dispatcher.request_job_result(job_id), max_virtual_ms)
+
+    def run_for(self, duration_ms: float) -> None:
+        """Let virtual time pass."""
+        self.loop.run_for(duration_ms)
+
+    def resources(self) -> ResourceOverview:
+        """What the ResourceManager sees."""
+        manager = self.cluster.resource_manager.self_gateway(ResourceManagerGateway)
+        return self.loop.run_until(manager.request_resource_overview())
+
+    def kill_some_worker(self) -> None:
+        """Kill one of the live workers, drawn from the seed; without effect where there is none."""
+        live = self.driver.live_workers()
+        if live:
+            live[self.random.randrange(len(live))].die("killed by the simulation")
+
+    def leaks(self) -> list[str]:
+        """What live TaskManagers still hold of jobs, for a cluster on which all jobs have ended."""
+        found: list[str] = []
+        for worker in self.driver.live_workers():
+            for attempt_id in worker.executor.attempt_ids:
+                found.append(f"{worker.worker_id} runs {attempt_id}")
+            for slot in worker.executor.slot_report().slots:
+                if slot.allocation_id is not None:
+                    found.append(f"slot {slot.slot_id.slot_index} of {worker.worker_id} is taken")
+        for info in self.resources().task_managers:
+            if info.free_slot_count != info.slot_count:
+                found.append(f"the ResourceManager takes slots of {info.resource_id} for taken")
+        return found
+
+    def close(self) -> None:
+        """End the cluster and its loop."""
+        self.loop.run_until(self.cluster.close())
+        self.loop.close()
+
+
+class _OrderedDelay:
+    """Random delays that keep the order of each direction, as a connection does."""
+
+    def __init__(self, clock: ManualClock, random: SeededRandom, max_ms: float) -> None:
+        self._clock = clock
+        self._random = random
+        self._max_ms = max_ms
+        self._last_arrival_ms: dict[tuple[str, str], float] = {}
+
+    def __call__(self, source: str, target: str) -> float:
+        now_ms = self._clock.monotonic_ns() / 1e6
+        earliest_ms = self._last_arrival_ms.get((source, target), now_ms)
+        arrival_ms = max(now_ms + self._random.uniform(0, self._max_ms), earliest_ms + 0.001)
+        self._last_arrival_ms[source, target] = arrival_ms
+        return arrival_ms - now_ms
+
+
+async def _build_at_once(name: str, build: Callable[[], RunningTask]) -> RunningTask:
+    return build()
+
+
+def failure_note(seed: int) -> Callable[[str], str]:
+    """Return what turns an assertion's text into one that says how to see the failure again."""
+    return functools.partial(_note, seed)
+
+
+def _note(seed: int, text: str) -> str:
+    return f"seed {seed}: {text} (again with: make sim SEED={seed})"
