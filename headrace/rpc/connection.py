@@ -64,9 +64,9 @@ class RpcConnection(asyncio.Protocol):
         """The socket is open: say hello, and expect the same within the timeout."""
         self._transport = cast(asyncio.Transport, transport)
         if not self.remote:
-            self._authentication.remote = "a dialler at {}:{}".format(
-                *transport.get_extra_info("peername", ("?", "?"))
-            )
+            # A peer that hung up before it was accepted has no name any more.
+            host, port = (transport.get_extra_info("peername") or ("?", "?"))[:2]
+            self._authentication.remote = f"a dialler at {host}:{port}"
         _tune(transport.get_extra_info("socket"), self._proof_timeout_ms)
         self._proof_timer = self._loop.call_later(
             self._proof_timeout_ms / 1000, self._proof_timed_out

@@ -105,8 +105,12 @@ def _facts_of(error: BaseException) -> tuple[dict[str, Plain] | None, bytes | No
     codec = _STRUCTURED.get(type(error))
     if codec is not None:
         return None, msgspec.msgpack.encode(codec.to_facts(error))
-    facts = {name: value for name, value in vars(error).items() if not name.startswith("__")}
-    # Integers past 64 bits and overlong texts do not fit; such an error travels as a RemoteError.
+    facts = {
+        name: _shorten(value) if type(value) is str else value
+        for name, value in vars(error).items()
+        if not name.startswith("__")
+    }
+    # An integer past 64 bits does not fit; such an error travels as a RemoteError.
     if all(_is_plain(value) for value in facts.values()):
         return cast("dict[str, Plain]", facts), None
     return None, None
@@ -119,7 +123,7 @@ def _is_plain(value: object) -> bool:
         case int():
             return -(1 << 63) <= value < 1 << 63
         case str():
-            return type(value) is str and len(value) <= _TEXT_MAX
+            return type(value) is str
         case _:
             return False
 

@@ -2,17 +2,23 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
+from headrace.rpc import codec
 from headrace.rpc.contract import MethodContract
 from headrace.rpc.error_codec import decode_error, encode_error
-from headrace.rpc.errors import OversizeReplyError
+from headrace.rpc.errors import OversizeReplyError, RpcError
 from headrace.rpc.options import FRAME_SIZE
 
 _LOG = logging.getLogger(__name__)
+
+
+Respond = Callable[[codec.Response, bytes], None]
+"""Sends a response (and its encoded form) back to where the request came from; never raises."""
 
 
 class ReplyPort(Protocol):
@@ -93,6 +99,38 @@ class SerializedFutureReply:
         """Hand over a rebuilt exception."""
         if not self._future.done():
             self._future.set_exception(decode_error(encode_error(error), self._origin))
+
+
+class RemoteReply:
+    """Outcome of a call of another process: encoded and sent back, or the error that it cannot be."""
+
+    def __init__(self, call_id: int, method: str, respond: Respond, limit_bytes: int) -> None:
+        self._call_id = call_id
+        self._method = method
+        self._respond = respond
+        self._limit_bytes = limit_bytes
+
+    def succeed(self, method: MethodContract, value: object) -> None:
+        """Send the result."""
+        try:
+            self.send(codec.Answer(self._call_id, msgspec.Raw(method.encode_reply(value))))
+        except RpcError as error:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Send a description of the exception."""
+        failure = encode_error(error)
+        try:
+            self.send(codec.Failure(self._call_id, failure))
+        except OversizeReplyError as too_large:
+            self.send(codec.Failure(self._call_id, encode_error(too_large)))
+
+    def send(self, response: codec.Response) -> None:
+        """Send a response; OversizeReplyError past the limit."""
+        frame = codec.encode(response)
+        if len(frame) > self._limit_bytes:
+            raise OversizeReplyError(self._method, len(frame), self._limit_bytes, FRAME_SIZE.key)
+        self._respond(response, frame)
 
 
 def encode_bounded_reply(method: MethodContract, value: object, limit_bytes: int) -> bytes:

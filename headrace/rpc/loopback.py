@@ -16,7 +16,8 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.randomness import SeededRandom
 from headrace.rpc import codec
-from headrace.rpc.service import Respond, Route, RpcService
+from headrace.rpc.invocation import Respond
+from headrace.rpc.service import Route, RpcService
 
 _LOG = logging.getLogger(__name__)
 

@@ -23,6 +23,27 @@ def is_on_loop(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
+class ForeignTimer:
+    """A timer that another thread sets: `arm` runs on the loop, `cancel` wherever."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+        self._loop = loop
+        self._callback: Callable[[], None] | None = callback
+
+    def arm(self, delay_ms: float) -> None:
+        """Start it."""
+        self._loop.call_later(delay_ms / 1000, self._fire)
+
+    def cancel(self) -> None:
+        """The callback will not run, unless it has."""
+        self._callback = None
+
+    def _fire(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
 class HandlerWatch:
     """Measures how long handlers hold the main thread; logs those past `threshold_ms` with their names.
 

@@ -171,12 +171,13 @@ class EndpointServer:
                 invocation.reply.succeed(handler.contract, value)
 
     def refuse(self, invocation: Invocation) -> None:
-        """Answer a call that a terminated endpoint will not run."""
+        """Answer a call whose handler will not end, or was never begun."""
         if invocation.reply is not None:
+            reason = (
+                "its handler was cancelled" if self.is_serving else "the endpoint has terminated"
+            )
             invocation.reply.fail(
-                RecipientUnreachableError(
-                    self.address, invocation.full_name, "the endpoint has terminated"
-                )
+                RecipientUnreachableError(self.address, invocation.full_name, reason)
             )
 
     # -- actions of the endpoint itself --------------------------------------------------------------------------

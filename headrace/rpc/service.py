@@ -8,6 +8,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Hashable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
@@ -20,18 +21,22 @@ from headrace.core.threads import spawn
 from headrace.rpc import codec
 from headrace.rpc.address import RpcAddress, parse_address
 from headrace.rpc.contract import MethodContract, gateway_contract
-from headrace.rpc.error_codec import encode_error
 from headrace.rpc.errors import (
     AskTimeoutError,
     HandshakeError,
-    OversizeReplyError,
     OversizeRequestError,
     RecipientUnreachableError,
     RpcConnectionError,
     RpcError,
 )
-from headrace.rpc.invocation import FutureReply, Invocation, SerializedFutureReply
-from headrace.rpc.main_thread import is_on_loop
+from headrace.rpc.invocation import (
+    FutureReply,
+    Invocation,
+    RemoteReply,
+    Respond,
+    SerializedFutureReply,
+)
+from headrace.rpc.main_thread import ForeignTimer, is_on_loop
 from headrace.rpc.options import (
     ASK_TIMEOUT,
     FORCE_INVOCATION_SERIALIZATION,
@@ -67,10 +72,6 @@ class Route(Hashable, Protocol):
     def send(self, request: codec.Request, frame: bytes) -> None:
         """Send a request; never raises. When the way is lost, the service is told."""
         ...
-
-
-Respond = Callable[[codec.Response, bytes], None]
-"""Sends a response (and its encoded form) back to where the request came from; never raises."""
 
 
 class RpcService(ABC):
@@ -316,7 +317,7 @@ class RpcService(ABC):
     def _receive_request(self, request: codec.Request, respond: Respond, limit_bytes: int) -> None:
         """A request of another process has arrived; it takes responses up to `limit_bytes`."""
         if isinstance(request, codec.Connect):
-            reply = _RemoteReply(request.call_id, "connect", respond, limit_bytes)
+            reply = RemoteReply(request.call_id, "connect", respond, limit_bytes)
             try:
                 self._check_offers(request.endpoint_name, request.gateway)
             except RpcError as error:
@@ -324,14 +325,14 @@ class RpcService(ABC):
             else:
                 reply.send(codec.Answer(request.call_id, codec.NIL))
             return
-        target = RpcAddress(self.scheme, self.address, request.endpoint_name)
-        port = None
-        if request.call_id:
-            port = _RemoteReply(request.call_id, request.method, respond, limit_bytes)
-        self._deliver_local(
-            target,
-            Invocation(request.gateway, request.method, request.token, request.arguments, port),
+        invocation = Invocation(
+            request.gateway, request.method, request.token, request.arguments, None
         )
+        if request.call_id:
+            reply = RemoteReply(request.call_id, invocation.full_name, respond, limit_bytes)
+            invocation = replace(invocation, reply=reply)
+        target = RpcAddress(self.scheme, self.address, request.endpoint_name)
+        self._deliver_local(target, invocation)
 
     # -- time, tasks, end ----------------------------------------------------------------------------------------
 
@@ -339,7 +340,7 @@ class RpcService(ABC):
         """Run `callback` on the loop after `delay_ms`; from any thread."""
         if is_on_loop(self.loop):
             return self.loop.call_later(delay_ms / 1000, callback)
-        timer = _ForeignTimer(self.loop, callback)
+        timer = ForeignTimer(self.loop, callback)
         self.loop.call_soon_threadsafe(timer.arm, delay_ms)
         return timer
 
@@ -365,6 +366,11 @@ class RpcService(ABC):
             if late:
                 _LOG.error("%d endpoints at %s did not end in time", len(late), self.address)
         self.abort()
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._shutdown_timeout_ms / 1000)
 
     def abort(self) -> None:
         """End on the spot: endpoints without `on_stop`, connections without farewell."""
@@ -376,51 +382,3 @@ class RpcService(ABC):
     @abstractmethod
     def _close_routes(self) -> None:
         """Drop every connection; outstanding asks fail."""
-
-
-class _RemoteReply:
-    """Encodes an outcome and sends it back, or the error that it cannot be."""
-
-    def __init__(self, call_id: int, method: str, respond: Respond, limit_bytes: int) -> None:
-        self._call_id = call_id
-        self._method = method
-        self._respond = respond
-        self._limit_bytes = limit_bytes
-
-    def succeed(self, method: MethodContract, value: object) -> None:
-        try:
-            self.send(codec.Answer(self._call_id, msgspec.Raw(method.encode_reply(value))))
-        except RpcError as error:
-            self.fail(error)
-
-    def fail(self, error: BaseException) -> None:
-        failure = encode_error(error)
-        try:
-            self.send(codec.Failure(self._call_id, failure))
-        except OversizeReplyError as too_large:
-            self.send(codec.Failure(self._call_id, encode_error(too_large)))
-
-    def send(self, response: codec.Response) -> None:
-        frame = codec.encode(response)
-        if len(frame) > self._limit_bytes:
-            raise OversizeReplyError(self._method, len(frame), self._limit_bytes, FRAME_SIZE.key)
-        self._respond(response, frame)
-
-
-class _ForeignTimer:
-    """A timer that another thread set."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-        self._loop = loop
-        self._callback: Callable[[], None] | None = callback
-
-    def arm(self, delay_ms: float) -> None:
-        self._loop.call_later(delay_ms / 1000, self._fire)
-
-    def cancel(self) -> None:
-        self._callback = None
-
-    def _fire(self) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            callback()

@@ -68,12 +68,13 @@ class TcpRpcService(RpcService):
         self._secret = secret
         self._server_ssl = server_ssl
         self._client_ssl = client_ssl
-        self._send_buffer_size = int(settings.get_option(SEND_BUFFER_SIZE))
+        self.send_buffer_size = int(settings.get_option(SEND_BUFFER_SIZE))
         self.tcp_timeout_ms = duration_ms(settings, TCP_TIMEOUT)
         self._server: asyncio.Server | None = None
         self._port = 0
         self._links: dict[str, TcpLink] = {}
         self._accepted: dict[RpcConnection, None] = {}
+        self._open: set[RpcConnection] = set()
 
     @property
     def address(self) -> str:
@@ -115,6 +116,7 @@ class TcpRpcService(RpcService):
         )
 
     def _accepted_opened(self, connection: RpcConnection) -> None:
+        self._open.add(connection)
         self._accepted[connection] = None
         strangers = [other for other in self._accepted if other.is_stranger]
         if len(strangers) > _STRANGERS_MAX:
@@ -143,7 +145,7 @@ class TcpRpcService(RpcService):
         """Open and prove a connection; OSError, TimeoutError or HandshakeError."""
         host, port = split_host_port(authority)
         connection = self.create_connection(
-            Role.DIALLER, authority, lambda _: None, link.frame_arrived
+            Role.DIALLER, authority, self._open.add, link.frame_arrived
         )
         async with asyncio.timeout(self.tcp_timeout_ms / 1000):
             await self.loop.create_connection(
@@ -191,7 +193,7 @@ class TcpRpcService(RpcService):
             Authentication(role, self._secret, self._frame_size, self.random, remote),
             loop=self.loop,
             frame_size=self._frame_size,
-            send_buffer_size=self._send_buffer_size,
+            send_buffer_size=self.send_buffer_size,
             proof_timeout_ms=self.tcp_timeout_ms,
             on_open=on_open,
             on_frame=on_frame,
@@ -201,26 +203,27 @@ class TcpRpcService(RpcService):
     def _connection_lost(
         self, connection: RpcConnection, reason: str, error: BaseException | None
     ) -> None:
+        self._open.discard(connection)
         self._accepted.pop(connection, None)
         for link in tuple(self._links.values()):
             link.connection_lost(connection, reason, error)
 
     async def stop(self) -> None:
         """Terminate all endpoints, send what is still buffered, close every connection and the port."""
-        connections = [*self._accepted, *(link.connection for link in self._links.values())]
         await super().stop()
-        waiting = [connection.closed for connection in connections if connection is not None]
-        waiting = [closed for closed in waiting if not closed.done()]
-        if waiting:
-            await asyncio.wait(waiting, timeout=_FAREWELL_MS / 1000)
-        for connection in connections:
-            if connection is not None and not connection.closed.done():
+        closing = [connection for connection in self._open if not connection.closed.done()]
+        if closing:
+            await asyncio.wait(
+                [connection.closed for connection in closing], timeout=_FAREWELL_MS / 1000
+            )
+        for connection in closing:
+            if not connection.closed.done():
                 connection.fail(RpcError("the RpcService stopped"))
 
     def _close_routes(self) -> None:
         if self._server is not None:
             self._server.close()
-        for connection in tuple(self._accepted):
+        for connection in tuple(self._open):
             connection.close()
         for link in tuple(self._links.values()):
             link.close()
@@ -235,6 +238,7 @@ class TcpLink:
         self.authority = authority
         self.connection: RpcConnection | None = None
         self._waiting: list[tuple[codec.Request, bytes]] = []
+        self._waiting_bytes = 0
         self._is_lost = False
 
     def open(self) -> None:
@@ -246,6 +250,9 @@ class TcpLink:
         connection = self.connection
         if connection is None:
             self._waiting.append((request, frame))
+            self._waiting_bytes += len(frame)
+            if self._waiting_bytes > self._service.send_buffer_size:
+                self._lose(f"{self._waiting_bytes} bytes wait for a connection", None)
         elif len(frame) > connection.limit_bytes:
             self._refuse(request, len(frame), connection.limit_bytes)
         else:

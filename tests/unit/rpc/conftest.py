@@ -1,11 +1,13 @@
 """Worlds in which the same calls must have the same results: by reference, serialised, over a network."""
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
 import pytest
+import uvloop
 
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -67,3 +69,13 @@ def local_world() -> World:
 @pytest.fixture
 def remote_world() -> World:
     return make_world("remote")
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
+    def run_on_loop(scenario: Coroutine[Any, Any, None]) -> None:
+        factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(scenario, 30))
+
+    return run_on_loop

@@ -128,6 +128,14 @@ def test_long_texts_and_chains_are_cut() -> None:
     assert depth == 7
 
 
+def test_a_known_error_with_a_very_long_fact_stays_what_it_is() -> None:
+    rebuilt = travel(
+        UserCodeError("RecursionError", "deep", "map", "file.py, line 3", "x" * 900_000)
+    )
+    assert isinstance(rebuilt, UserCodeError) and rebuilt.location == "file.py, line 3"
+    assert len(rebuilt.remote_traceback) <= 64 * 1024
+
+
 def test_an_error_whose_text_cannot_be_had_still_travels() -> None:
     class MuteError(Exception):
         def __str__(self) -> str:

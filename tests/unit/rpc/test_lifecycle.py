@@ -227,6 +227,22 @@ def test_an_endpoint_may_close_itself_from_a_handler(world: World) -> None:
     world.run(scenario())
 
 
+def test_a_handler_that_is_cancelled_from_elsewhere_still_answers(world: World) -> None:
+    class Fragile(Ledger):
+        async def wait(self, delay_ms: int, name: str) -> str:
+            raise asyncio.CancelledError
+
+    async def scenario() -> None:
+        fragile = Fragile(world.callee)
+        fragile.start()
+        gateway = await world.caller.connect(fragile.address, LedgerGateway)
+        with pytest.raises(RecipientUnreachableError, match="its handler was cancelled"):
+            await gateway.wait(1, "x")
+        assert await gateway.count() == 0
+
+    world.run(scenario())
+
+
 def test_stopping_the_service_ends_every_endpoint(world: World) -> None:
     async def scenario() -> None:
         slow, ledger = Slow(world.callee, "slow"), Ledger(world.callee, "quick")

@@ -1,24 +1,14 @@
 """Calls over real sockets, on asyncio's loop and on uvloop: sharing, loss, strangers, limits, TLS, threads."""
 
 import asyncio
-import contextlib
-import logging
-import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from pathlib import Path
-from random import Random
-from typing import Any
 
 import pytest
-import uvloop
 
-from headrace.core.clock import SystemClock
-from headrace.core.config import ConfigOption, Settings
+from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError, PortInUseError, RemoteError
 from headrace.core.threads import start_thread
-from headrace.rpc.authentication import Authentication, Role
 from headrace.rpc.errors import (
     AskTimeoutError,
     EndpointNotStartedError,
@@ -29,7 +19,6 @@ from headrace.rpc.errors import (
     RecipientUnreachableError,
     RpcConnectionError,
 )
-from headrace.rpc.frames import LENGTH
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
 from headrace.rpc.proxies import with_timeout
 from headrace.rpc.tcp import TcpRpcService, join_host_port, parse_ports, split_host_port
@@ -42,55 +31,9 @@ from tests.unit.rpc.sample_endpoints import (
     LedgerGateway,
     UnofferedGateway,
 )
+from tests.unit.rpc.tcp_services import CERTIFICATE, Run, ledger_and_gateway, make_service, started
 
 pytestmark = pytest.mark.integration
-
-SECRET = b"s" * 32
-CERTIFICATE = Path(__file__).with_name("self_signed.pem")
-
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-def make_service(
-    settings: dict[str, str] | None = None, *, secret: bytes = SECRET, **options: Any
-) -> TcpRpcService:
-    return TcpRpcService(
-        Settings({"pekko.framesize": "256kb", **(settings or {})}),
-        bind_host="127.0.0.1",
-        secret=secret,
-        clock=SystemClock(),
-        random=Random(),
-        **options,
-    )
-
-
-@contextlib.asynccontextmanager
-async def started(*services: TcpRpcService) -> AsyncIterator[None]:
-    for service in services:
-        await service.start()
-    try:
-        yield
-    finally:
-        for service in reversed(services):
-            await service.stop()
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    def run_on_loop(scenario: Coroutine[Any, Any, None]) -> None:
-        factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(asyncio.wait_for(scenario, 30))
-
-    return run_on_loop
-
-
-async def ledger_and_gateway(
-    callee: TcpRpcService, caller: TcpRpcService
-) -> tuple[Ledger, LedgerGateway]:
-    ledger = Ledger(callee)
-    ledger.start()
-    return ledger, await caller.connect(ledger.address, LedgerGateway)
 
 
 def test_the_same_calls_have_the_same_results_over_tcp(run: Run) -> None:
@@ -190,96 +133,6 @@ def test_a_process_that_is_gone_is_unreachable_at_once_and_found_again_when_back
     run(scenario())
 
 
-def test_another_secret_is_refused_on_both_sides(run: Run) -> None:
-    async def scenario() -> None:
-        callee, stranger = make_service(), make_service(secret=b"t" * 32)
-        async with started(callee, stranger):
-            ledger = Ledger(callee)
-            ledger.start()
-            with pytest.raises(HandshakeError, match="does not know the secret"):
-                await stranger.connect(ledger.address, LedgerGateway)
-
-    run(scenario())
-
-
-async def _read_all(host: str, port: int, *pieces: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-        return await reader.read()
-    except ConnectionError:
-        return b""
-    finally:
-        writer.close()
-
-
-@pytest.mark.parametrize(
-    "opening",
-    [b"", b"HR", b"GET / HTTP/1.1\r\n\r\n", b"HRPC" + b"\0" * 100, b"\xff" * 200_000],
-    ids=["silence", "a drip", "another protocol", "a wrong version", "a flood"],
-)
-def test_a_stranger_is_dropped_and_learns_nothing(run: Run, opening: bytes) -> None:
-    async def scenario() -> None:
-        async with started(callee := make_service({"pekko.tcp.timeout": "30 ms"})):
-            Ledger(callee).start()
-            received = await _read_all(*split_host_port(callee.address), opening)
-            assert len(received) in (0, 42), "nothing but the hello is ever said"
-            while callee.accepted_connections:
-                await asyncio.sleep(0)
-
-    run(scenario())
-
-
-def test_requests_without_a_proof_are_never_decoded(run: Run, caplog: Any) -> None:
-    async def scenario() -> None:
-        async with started(callee := make_service()):
-            ledger = Ledger(callee)
-            ledger.start()
-            _, writer = await asyncio.open_connection(*split_host_port(callee.address))
-            stranger = Authentication(Role.DIALLER, b"t" * 32, 1000, Random(), "callee")
-            writer.write(stranger.hello + b"p" * 32 + LENGTH.pack(1) + b"x")
-            while not any("secret" in record.getMessage() for record in caplog.records):
-                await asyncio.sleep(0)
-            assert ledger.queue_length == 0
-            writer.close()
-
-    with caplog.at_level(logging.WARNING):
-        run(scenario())
-    assert "no request" not in caplog.text
-
-
-def test_strangers_who_wait_are_bounded(run: Run) -> None:
-    async def scenario() -> None:
-        async with started(callee := make_service(), caller := make_service()):
-            sockets: list[socket.socket] = []
-            try:
-                for _ in range(300):
-                    sockets.append(socket.create_connection(split_host_port(callee.address)))
-                    await asyncio.sleep(0)
-                _, gateway = await ledger_and_gateway(callee, caller)
-                assert await gateway.count() == 0
-                open_count = sum(other.is_stranger for other in callee.accepted_connections)
-                assert open_count <= 256
-            finally:
-                for stranger in sockets:
-                    stranger.close()
-
-    run(scenario())
-
-
-def test_a_peer_that_does_not_take_the_connection_is_given_up_in_time(run: Run) -> None:
-    async def scenario() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            address = join_host_port(*silent.getsockname())
-            async with started(caller := make_service({"pekko.tcp.timeout": "30 ms"})):
-                with pytest.raises(RpcConnectionError, match="30 ms"):
-                    await caller.connect(f"headrace.tcp://{address}/rpc/x", LedgerGateway)
-
-    run(scenario())
-
-
 def test_the_smaller_frame_size_of_two_sides_holds(run: Run) -> None:
     async def scenario() -> None:
         small = make_service({"pekko.framesize": "1kb"})
@@ -316,6 +169,22 @@ def test_a_peer_that_does_not_read_loses_the_connection(run: Run) -> None:
             assert all(isinstance(result, RecipientUnreachableError) for result in results)
             assert "does not read" in str(results[0])
             assert ledger.queue_length == 0
+
+    run(scenario())
+
+
+def test_what_waits_for_a_connection_is_bounded(run: Run) -> None:
+    async def scenario() -> None:
+        caller = make_service({"headrace.rpc.send-buffer-size": "300kb"})
+        async with started(callee := make_service(), caller):
+            ledger = Ledger(callee)
+            ledger.start()
+            gateway = caller.gateway(ledger.address, LedgerGateway)
+            asks = [asyncio.ensure_future(gateway.echo(bytes(200_000))) for _ in range(2)]
+            for ask in asks:
+                with pytest.raises(RecipientUnreachableError, match="wait for a connection"):
+                    await ask
+            assert await gateway.count() == 0
 
     run(scenario())
 
