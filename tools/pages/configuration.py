@@ -16,16 +16,15 @@ Given as `-D key=value` to `headrace run`, or in the program's `Configuration`. 
 Flink's where the meaning is the same; keys that begin with `headrace.` are Headrace's own; keys that begin
 with `spark.` are Spark's and reach the session that Headrace creates.
 """
-_WITHOUT_EFFECT: Final = (
-    "execution.checkpointing.",
-    "metrics.latency.interval",
-    "python.archives",
-    "python.executable",
-    "python.requirements",
-    "task.cancellation.interval",
-)
-"""Keys, or their beginnings, that programs may set and that nothing obeys yet."""
-_ACCEPTED: Final = " *Accepted and kept; nothing obeys it yet.*"
+_KEPT: Final = "*Accepted and kept; nothing obeys it yet.*"
+_REMARKS: Final = {
+    "execution.checkpointing.": "*Checkpoints are not there yet; a job that sets the interval is refused.*",
+    "python.archives": _KEPT,
+    "python.executable": _KEPT,
+    "python.requirements": _KEPT,
+    "task.cancellation.interval": _KEPT,
+}
+"""What to say of keys, or of their beginnings, that programs may set and that do not do what they say."""
 _TYPE_NAMES: Final = {timedelta: "duration", SizeBytes: "size", str: "text", bool: "true or false"}
 _SIZES: Final = ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
 _DURATIONS: Final = ((60_000, "min"), (1_000, "s"))
@@ -39,11 +38,15 @@ def configuration_page() -> str:
             f"`{option.key}`" + "".join(f"<br>(or `{key}`)" for key in option.deprecated_keys),
             _TYPE_NAMES.get(option.value_type, option.value_type.__name__),
             default_text(option.default),
-            option.doc + (_ACCEPTED if option.key.startswith(_WITHOUT_EFFECT) else ""),
+            f"{option.doc} {_remark_on(option.key)}".strip(),
         )
         for option in declared_options()
     ]
     return "\n".join([_INTRODUCTION, *table(("key", "type", "default", "meaning"), rows)]) + "\n"
+
+
+def _remark_on(key: str) -> str:
+    return next((text for start, text in _REMARKS.items() if key.startswith(start)), "")
 
 
 def import_declarations() -> None:
