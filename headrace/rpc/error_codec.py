@@ -61,8 +61,15 @@ def register(
 
 
 def encode_error(error: BaseException) -> RemoteFailure:
-    """Describe `error` and what caused it. Bounded: long texts are cut in the middle, chains after 8 links."""
-    return _encode(error, _CHAIN_MAX, is_context=False)
+    """Describe `error` and what caused it. Bounded: long texts are cut in the middle, chains after 8 links.
+
+    Never raises: an error that cannot be described (its `str`, its notes or its codec fail) travels by its name.
+    """
+    try:
+        return _encode(error, _CHAIN_MAX, is_context=False)
+    except Exception as failure:
+        reason = f"it could not be described: {type(failure).__name__}: {_text_of(failure)}"
+        return RemoteFailure(_class_name(type(error)), reason)
 
 
 def decode_error(failure: RemoteFailure, origin: str) -> Exception:
@@ -133,7 +140,10 @@ def _rebuild(failure: RemoteFailure, origin: str) -> Exception:
     if error_type is not None:
         codec = _STRUCTURED.get(error_type)
         if codec is not None and failure.structured is not None:
-            error = codec.from_facts(codec.decoder.decode(failure.structured))
+            try:
+                error = codec.from_facts(codec.decoder.decode(failure.structured))
+            except Exception:  # facts of another version; the text says it all
+                return RemoteError(failure.class_name, failure.text, failure.traceback)
             return _with_remote_traceback(error, failure, origin)
         if failure.facts is not None:
             # Without the constructor: its text and facts are known, and it may compute what it was not given.

@@ -152,9 +152,6 @@ class MailTask:
             self._begin()
         if task.cancelled():
             self._on_cancelled()
-        elif (error := task.exception()) is not None:
-            _LOG.error("task '%s' failed in its outcome", task.get_name(), exc_info=error)
-            self._on_cancelled()
 
     def _begin(self) -> None:
         self._has_begun = True

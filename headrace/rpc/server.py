@@ -154,8 +154,8 @@ class EndpointServer:
                     functools.partial(self._finish, invocation, handler),
                     functools.partial(self.refuse, invocation),
                 )
-            elif invocation.reply is not None:
-                invocation.reply.succeed(handler.contract, result)
+            else:
+                self._answer(invocation, handler, result)
 
     async def _finish(
         self, invocation: Invocation, handler: Handler, result: Awaitable[Any]
@@ -167,13 +167,21 @@ class EndpointServer:
         except Exception as error:
             invocation.fail(error, self.address)
         else:
-            if invocation.reply is not None:
-                invocation.reply.succeed(handler.contract, value)
+            self._answer(invocation, handler, value)
 
-    def refuse(self, invocation: Invocation) -> None:
+    def _answer(self, invocation: Invocation, handler: Handler, value: object) -> None:
+        if invocation.reply is None:
+            return
+        try:
+            invocation.reply.succeed(handler.contract, value)
+        except Exception:
+            _LOG.exception("the answer of %s cannot be sent", invocation.full_name)
+            self.refuse(invocation, "its answer cannot be sent")
+
+    def refuse(self, invocation: Invocation, reason: str = "") -> None:
         """Answer a call whose handler will not end, or was never begun."""
         if invocation.reply is not None:
-            reason = (
+            reason = reason or (
                 "its handler was cancelled" if self.is_serving else "the endpoint has terminated"
             )
             invocation.reply.fail(

@@ -144,6 +144,24 @@ def test_an_error_whose_text_cannot_be_had_still_travels() -> None:
     assert "str() failed with RuntimeError" in str(travel(MuteError()))
 
 
+class UndescribableError(HeadraceError):
+    """Its codec is broken."""
+
+
+def test_an_error_whose_codec_fails_still_travels_by_its_name() -> None:
+    error_codec.register(UndescribableError, int, lambda _: 1 // 0, lambda _: UndescribableError())
+    rebuilt = travel(UndescribableError("text"))
+    assert isinstance(rebuilt, RemoteError)
+    assert "UndescribableError: it could not be described: ZeroDivisionError" in str(rebuilt)
+
+
+def test_facts_of_another_version_leave_a_readable_error() -> None:
+    error_codec.register(MissingJobError, JobId, lambda error: error.job_id, MissingJobError)
+    name = f"{MissingJobError.__module__}.{MissingJobError.__qualname__}"
+    failure = error_codec.RemoteFailure(name, "no job 7", structured=b"\x07")
+    assert str(decode_error(failure, "there")) == f"{name}: no job 7"
+
+
 def test_a_class_that_is_not_loaded_here_becomes_a_remote_error() -> None:
     failure = error_codec.RemoteFailure("elsewhere.StrangeError", "text", "Traceback …", facts={})
     assert type(decode_error(failure, "there")) is RemoteError

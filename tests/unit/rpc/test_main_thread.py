@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import MailboxFullError, RecipientUnreachableError
+from headrace.rpc.invocation import RemoteReply
 from headrace.rpc.service import RpcService
 from tests.unit.rpc.conftest import World, make_world
-from tests.unit.rpc.sample_endpoints import Ledger, LedgerGateway
+from tests.unit.rpc.sample_endpoints import ENTRY, Ledger, LedgerGateway
 
 
 class OrderGateway(Protocol):
@@ -224,3 +225,53 @@ def test_call_async_to_an_endpoint_that_ended_fails(local_world: World) -> None:
             ledger.call_async(ledger.count).result(0)
 
     local_world.run(scenario())
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_running_out_of_memory_in_a_handler_is_fatal_to_the_process(
+    local_world: World, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Greedy(Ledger):
+        def note(self, text: str) -> None:
+            raise MemoryError
+
+        async def add(self, entry, comment="none"):  # type: ignore[no-untyped-def]
+            raise MemoryError
+
+    fatal: list[BaseException] = []
+    local_world.callee.on_fatal_error = fatal.append
+
+    async def scenario() -> None:
+        greedy = Greedy(local_world.callee)
+        greedy.start()
+        gateway = greedy.self_gateway(LedgerGateway)
+        if is_async:
+            ask = asyncio.ensure_future(gateway.add(ENTRY))
+        else:
+            gateway.note("x")
+        await asyncio.sleep(1)
+        if is_async:
+            ask.cancel()
+
+    local_world.run(scenario())
+    assert [type(error) for error in fatal] == [MemoryError]
+    assert "fatal error in the process at callee" in caplog.text
+
+
+def test_whoever_waits_hears_of_a_handler_whose_outcome_cannot_be_told(
+    remote_world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(reply: RemoteReply, method: object, value: object) -> None:
+        raise LookupError("a bug while the answer is sent")
+
+    async def scenario() -> None:
+        ledger = Ledger(remote_world.callee)
+        ledger.start()
+        gateway = await remote_world.caller.connect(ledger.address, LedgerGateway)
+        monkeypatch.setattr(RemoteReply, "succeed", broken)
+        for ask in (gateway.wait(0, "x"), gateway.count()):
+            with pytest.raises(RecipientUnreachableError, match="its answer cannot be sent"):
+                await ask
+
+    remote_world.run(scenario())
+    assert "a bug while the answer is sent" in caplog.text
