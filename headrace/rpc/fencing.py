@@ -18,6 +18,8 @@ class FencedRpcEndpoint(RpcEndpoint, Generic[F]):
 
     def __init__(self, rpc_service: RpcService, endpoint_name: str, fencing_token: F) -> None:
         self.fencing_token = fencing_token
+        self.stale_call_count = 0
+        """How many calls were refused because of their token."""
         super().__init__(rpc_service, endpoint_name)
 
     def own_token(self) -> FencingToken | None:
@@ -27,6 +29,7 @@ class FencedRpcEndpoint(RpcEndpoint, Generic[F]):
     def check_fencing(self, method: str, token: bytes | None) -> None:
         """FencingTokenError for a call with another token, or none."""
         if token != self.fencing_token.value:
+            self.stale_call_count += 1
             raise FencingTokenError(
                 self.address, method, self.fencing_token.hex(), token.hex() if token else None
             )

@@ -230,9 +230,15 @@ class RpcService(ABC):
                 target, Invocation(method.gateway_name, method.name, token, encoded, None)
             )
         elif is_on_loop(self.loop):
-            self._route(target.authority).send(call, frame)
+            self._send_tell(target, call, frame)
         else:
-            self.loop.call_soon_threadsafe(lambda: self._route(target.authority).send(call, frame))
+            self.loop.call_soon_threadsafe(self._send_tell, target, call, frame)
+
+    def _send_tell(self, target: RpcAddress, call: codec.Call, frame: bytes) -> None:
+        if self.is_stopped:
+            _LOG.debug("%s of %s is not sent: the RpcService is stopped", call.method, target)
+        else:
+            self._route(target.authority).send(call, frame)
 
     async def _ask_local(
         self,

@@ -45,6 +45,7 @@ def test_any_other_token_is_refused_with_both_named(
             await gateway.add(ENTRY)
         assert caught.value.actual == (token.hex() if token else None)
         assert ledger.notes == [] and ledger.entries == []
+        assert ledger.stale_call_count == 2
 
     with caplog.at_level(logging.WARNING):
         world.run(scenario())

@@ -260,6 +260,21 @@ def test_stopping_the_service_ends_every_endpoint(world: World) -> None:
     world.run(scenario())
 
 
+def test_a_stopped_service_sends_nothing_any_more(remote_world: World) -> None:
+    async def scenario() -> None:
+        ledger = Ledger(remote_world.callee)
+        ledger.start()
+        gateway = await remote_world.caller.connect(ledger.address, LedgerGateway)
+        await remote_world.caller.stop()
+        gateway.note("too late")
+        with pytest.raises(RecipientUnreachableError, match="the RpcService here is stopped"):
+            await gateway.count()
+        await asyncio.sleep(1)
+        assert ledger.notes == []
+
+    remote_world.run(scenario())
+
+
 def test_stopping_does_not_wait_for_ever_for_an_endpoint_that_hangs(
     local_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
