@@ -79,8 +79,13 @@ class NetworkThread:
     def _drain(self) -> None:
         # Before looking: what is appended after this line wakes the loop again.
         self._is_wake_pending = False
-        while self._posted:
-            self._posted.popleft()()
+        try:
+            while self._posted:
+                self._posted.popleft()()
+        finally:
+            # Only where a callback raised: the loop reports it, and the others still have their turn.
+            if self._posted and not self._loop.is_closed():
+                self._loop.call_soon(self._drain)
 
     def _drain_after_stop(self) -> None:
         with self._afterlife:

@@ -89,10 +89,10 @@ class ResultPartition:
         self._let_go()
 
     def release(self) -> None:
-        """Nobody will read it any more: drop everything. Idempotent."""
+        """Withdraw it, whoever reads it: drop everything. Idempotent."""
         self.close()
         for subpartition in self.subpartitions:
-            subpartition.release()
+            subpartition.discard()
 
     def _let_go(self) -> None:
         with self._lock:

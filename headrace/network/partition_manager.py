@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from headrace.core.ids import ResultPartitionId
-from headrace.network.errors import NetworkError, PartitionNotFoundError, ProducerFailedError
+from headrace.network.errors import (
+    NetworkError,
+    PartitionError,
+    PartitionNotFoundError,
+    ProducerFailedError,
+)
 from headrace.network.partition import ResultPartition
 from headrace.network.subpartition import SubpartitionView
 
@@ -58,6 +63,11 @@ class ResultPartitionManager:
             raise failure
         if partition is None:
             raise PartitionNotFoundError(str(partition_id), self._owner)
+        if subpartition_index >= len(partition.subpartitions):
+            raise PartitionError(
+                str(partition_id),
+                f"{partition_id} has {len(partition.subpartitions)} subpartitions, {subpartition_index} was requested",
+            )
         return partition.subpartitions[subpartition_index].create_view(listener, segment_size)
 
     def watch(self, partition_id: ResultPartitionId, watcher: Callable[[], None]) -> None:
@@ -97,7 +107,9 @@ class ResultPartitionManager:
     def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
         """Drop partitions whatever their consumers do; unknown ones are passed over."""
         with self._lock:
-            partitions = [self._partitions[key] for key in partition_ids if key in self._partitions]
+            partitions = [
+                self._partitions.pop(key) for key in partition_ids if key in self._partitions
+            ]
         for partition in partitions:
             partition.release()
 
@@ -105,5 +117,6 @@ class ResultPartitionManager:
         """Drop every partition."""
         with self._lock:
             partitions = list(self._partitions.values())
+            self._partitions.clear()
         for partition in partitions:
             partition.release()

@@ -13,7 +13,12 @@ from typing import Final
 from headrace.core.elements import StreamEvent
 from headrace.network.batches import SealedBatch
 from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.errors import NetworkError, ProducerFailedError, RecordTooLargeError
+from headrace.network.errors import (
+    NetworkError,
+    PartitionError,
+    ProducerFailedError,
+    RecordTooLargeError,
+)
 
 LOCAL_SEGMENT_BYTES: Final = 1 << 62
 """For a consumer in this process: it takes references, which are never cut."""
@@ -102,7 +107,7 @@ class PipelinedSubpartition:
     def add_data(self, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Append a batch; dropped where the consumer is gone."""
         with self._lock:
-            is_dropped = self._is_released
+            is_dropped = self._is_released or self._failure is not None
             calls: list[Callable[[], None]] = []
             if not is_dropped:
                 calls = self._listener_if_empty()
@@ -116,7 +121,7 @@ class PipelinedSubpartition:
     def add_event(self, event: StreamEvent) -> None:
         """Append an event."""
         with self._lock:
-            if self._is_released:
+            if self._is_released or self._failure is not None:
                 return
             calls = self._listener_if_empty()
             self._queue.append(EventElement(event))
@@ -124,11 +129,16 @@ class PipelinedSubpartition:
             call()
 
     def create_view(self, listener: Callable[[], None], segment_size: int) -> "SubpartitionView":
-        """Attach the consumer, whose segments are of `segment_size` bytes; `listener` is called when data comes."""
+        """Attach the consumer, whose segments are of `segment_size` bytes; `listener` is called when data comes.
+
+        PartitionError where there has been one already: what it read is gone.
+        """
         with self._lock:
-            assert self._view is None, (
-                f"subpartition {self.index} of {self._partition_text} has a consumer already"
-            )
+            if self._view is not None:
+                raise PartitionError(
+                    self._partition_text,
+                    f"subpartition {self.index} of {self._partition_text} had a consumer already",
+                )
             self._segment_size = segment_size
             view = SubpartitionView(self, listener)
             self._view = view
@@ -140,6 +150,15 @@ class PipelinedSubpartition:
         for call in calls:
             call()
         return view
+
+    def discard(self) -> None:
+        """The partition is withdrawn: a consumer that is there is told, nobody else will come."""
+        with self._lock:
+            has_consumer = self._view is not None
+        if has_consumer:
+            self.fail("the partition was released")
+        else:
+            self.release()
 
     def fail(self, cause_text: str) -> None:
         """The producer ends without having finished: drop what waits and tell the consumer why."""

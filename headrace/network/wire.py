@@ -10,13 +10,13 @@ Source: Flink NettyMessage, with the changes that batches, versions and authenti
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 import msgspec
 
-from headrace.core.elements import PlacedMarker, StreamMarker, Watermark, WatermarkStatus
+from headrace.core.elements import PlacedMarker
 from headrace.core.ids import (
     ExecutionAttemptId,
     ExecutionVertexId,
@@ -27,6 +27,7 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.network.errors import ProtocolError, UnknownFrameError
+from headrace.network.markers import decode_markers, encode_markers
 
 MAGIC: Final = 0x48445257  # "HDRW"
 VERSION: Final = 1
@@ -42,8 +43,6 @@ Body = Any
 F = TypeVar("F", bound="Frame")
 
 _FRAMES: dict[int, "type[Frame]"] = {}
-_MARKER: Final = struct.Struct("!IBq")
-_WATERMARK, _STATUS = 0, 1
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -156,41 +155,6 @@ def decode_header(cls: type[F], data: Any, offset: int, length: int, body: Body,
 def attach_body(header: Frame, body: Body) -> None:
     """Give a frame that was decoded without its body, and not yet handed on, the body that came later."""
     msgspec.structs.force_setattr(header, "body", body)
-
-
-def encode_markers(markers: Sequence[PlacedMarker]) -> bytes:
-    """Return 13 bytes per marker: row offset u32, kind u8, value i64."""
-    if not markers:
-        return b""
-    parts: list[bytes] = []
-    for placed in markers:
-        match placed.marker:
-            case Watermark(timestamp_ms):
-                parts.append(_MARKER.pack(placed.row_offset, _WATERMARK, timestamp_ms))
-            case WatermarkStatus(is_idle):
-                parts.append(_MARKER.pack(placed.row_offset, _STATUS, int(is_idle)))
-    return b"".join(parts)
-
-
-def decode_markers(data: Any, offset: int, length: int, peer: str) -> tuple[PlacedMarker, ...]:
-    """Inverse of `encode_markers`."""
-    if not length:
-        return ()
-    count, rest = divmod(length, _MARKER.size)
-    if rest:
-        raise ProtocolError(peer, f"a marker vector of {length} bytes")
-    markers: list[PlacedMarker] = []
-    for index in range(count):
-        row_offset, kind, value = _MARKER.unpack_from(data, offset + index * _MARKER.size)
-        marker: StreamMarker
-        if kind == _WATERMARK:
-            marker = Watermark(value)
-        elif kind == _STATUS:
-            marker = WatermarkStatus(bool(value))
-        else:
-            raise ProtocolError(peer, f"a marker of the unknown kind {kind}")
-        markers.append(PlacedMarker(row_offset, marker))
-    return tuple(markers)
 
 
 # --- Opening a connection -------------------------------------------------------------------------

@@ -187,6 +187,27 @@ def test_a_consumer_that_breaks_the_protocol_is_disconnected(
     peer.close()
 
 
+@pytest.mark.parametrize(
+    ("index", "what"), [(7, b"7 was requested"), (0, b"had a consumer already")]
+)
+def test_a_subpartition_that_cannot_be_had_is_refused(
+    start: Starter, index: int, what: bytes
+) -> None:
+    producer = start("a")
+    location = producer.start()
+    sink = writer(producer)
+    source = gate(producer, [location])
+    source.request_partitions()
+    peer = RawPeer.dial(location)
+    peer.send(PartitionRequest(0, partition_id(), index, 2, 10, 1 << 20))
+    assert what in bytes(peer.expect(Error).body)
+    peer.close()
+    sink.finish()
+    sink.close()
+    next_element(source)
+    source.close()
+
+
 def test_credit_for_a_channel_that_has_ended_is_ignored(start: Starter) -> None:
     producer = start("a")
     location = producer.start()

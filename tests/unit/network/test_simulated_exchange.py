@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.core.elements import EndOfData, EndOfPartition, PlacedMarker, Watermark
+from headrace.core.elements import (
+    CancelTaskException,
+    EndOfData,
+    EndOfPartition,
+    PlacedMarker,
+    Watermark,
+)
 from headrace.core.randomness import SeededRandom
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import (
@@ -145,6 +151,26 @@ def test_a_consumer_that_dies_does_not_stop_the_producer(cluster: SimulatedClust
     with pytest.raises(ConnectionLostError):
         source.poll()
     source.close()
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_withdrawn_partition_is_reported_to_whoever_reads_it(
+    cluster: SimulatedCluster, is_local: bool
+) -> None:
+    producer, location = cluster.start("a")
+    other, _ = cluster.start("b")
+    sink, source = writer(producer), gate(producer if is_local else other, [location])
+    source.request_partitions()
+    sink.emit(numbers(0, 2))
+    sink.flush_all()
+    cluster.loop.run_for(50)
+    producer.release_partitions([sink.partition.partition_id])
+    with pytest.raises(ProducerFailedError, match="the partition was released"):
+        read_all(cluster, source)
+    source.close()
+    with pytest.raises(CancelTaskException):
+        sink.emit(numbers(0, 20_000))
+    sink.close()
 
 
 def test_an_unreachable_task_manager_is_a_partition_error(cluster: SimulatedCluster) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
 from headrace.network.errors import ProtocolError, UnknownFrameError
+from headrace.network.markers import decode_markers, encode_markers
 from headrace.network.wire import (
     HEADER_BYTES_MAX,
     PREFIX,
@@ -14,10 +15,8 @@ from headrace.network.wire import (
     Data,
     Frame,
     declared_frames,
-    decode_markers,
     decode_prefix,
     encode,
-    encode_markers,
 )
 from tests.unit.network.frames import GOLDEN, golden_bytes
 
