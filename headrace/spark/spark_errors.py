@@ -9,6 +9,9 @@ _PYTHON_TRACEBACK: Final = "Traceback (most recent call last):"
 _EXCEPTION_LINE: Final = re.compile(
     r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$"
 )
+_JVM_FRAME: Final = re.compile(
+    r"\s+at [\w.$]+\(?|\s+\.\.\. \d+ more|Driver stacktrace:|Caused by: java\.io\.EOFException"
+)
 _LOST_TASK: Final = re.compile(
     r"most recent failure: Lost task [^:]*?(?:\(TID \d+\) )?\([^)]*\): (?P<cause>.*)", re.DOTALL
 )
@@ -35,7 +38,11 @@ def _is_wrapper(java_error: Any) -> bool:
 
 
 def tidy(text: str) -> str:
-    """Put the cause in front: a Python exception's last line, else what Spark says of the lost task."""
+    """Put the cause in front: a Python exception's last line, else what Spark says of the lost task.
+
+    Frames of the JVM are left out: they are Spark's own and always the same.
+    """
+    text = "\n".join(line for line in text.split("\n") if not _JVM_FRAME.match(line))
     exception_line = python_exception_line(text)
     if exception_line is not None:
         return f"{exception_line}\n{text}"
@@ -56,6 +63,4 @@ def python_exception_line(text: str) -> str | None:
         stripped = line.strip()
         if line[:1] not in (" ", "\t") and _EXCEPTION_LINE.match(stripped):
             found = stripped
-        elif stripped.startswith("at org.apache.spark") or stripped == "Driver stacktrace:":
-            break
     return found

@@ -26,6 +26,8 @@ from headrace.spark.worker_watch import (
     ParentWatch,
     connected_stream_descriptors,
     die_with_parent,
+    end_process,
+    is_spark_process,
 )
 
 
@@ -64,8 +66,9 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
         raise RuntimeError("this Python process has hosted a TaskManager before")
     _process.is_used = True
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    if not die_with_parent(parent_pid):
-        return iter(["its parent process was gone before it began"])
+    if not (die_with_parent(parent_pid) and is_spark_process(parent_pid) and descriptors):
+        # Nobody is there to return to, or to be killed by.
+        end_process("its Spark executor was gone before it began")
     watch = ParentWatch(parent_pid, descriptors)
     try:
         return iter([_host_task_manager(spec)])

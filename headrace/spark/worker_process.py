@@ -36,10 +36,11 @@ def routable_address(driver_host: str) -> str:
 def scratch_directory(environ: Mapping[str, str]) -> Generator[Path, None, None]:
     """Make a directory of this process alone, below what Spark gives its executor, and remove it at the end.
 
-    Directories of processes that were killed on this executor are swept first: nobody else can.
+    Directories of processes that were killed on this executor are swept first: nobody else can. FileNotFoundError
+    where Spark's directory is gone, and the executor with it.
     """
     listed = environ.get(LOCAL_DIRECTORIES_VARIABLE, "").split(",")[0]
-    root = Path(listed) if listed and Path(listed).is_dir() else Path(tempfile.gettempdir())
+    root = Path(listed or tempfile.gettempdir())
     sweep(root)
     own = root / f"headrace-tm-{os.getpid()}"
     own.mkdir(mode=0o700, exist_ok=True)

@@ -39,6 +39,19 @@ def die_with_parent(parent_pid: int) -> bool:
     return os.getppid() == parent_pid
 
 
+def is_spark_process(pid: int) -> bool:
+    """Whether `pid` looks like a forking daemon or a JVM: whoever adopts an orphan looks like neither.
+
+    A worker whose daemon died between the fork and its first line of code is an orphan from the start. True where
+    this cannot be told.
+    """
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return not Path("/proc/self/cmdline").exists()
+    return b"pyspark" in command or b"java" in command
+
+
 def connected_stream_descriptors() -> tuple[int, ...]:
     """Return descriptors of this process that are connected stream sockets.
 

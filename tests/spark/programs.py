@@ -7,6 +7,7 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from headrace.core.randomness import system_random
 from tests.spark.processes import (
@@ -34,6 +35,7 @@ class Program:
     temporary: Path
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
+    readers: list[threading.Thread] = field(default_factory=list)
 
     @property
     def pid(self) -> int:
@@ -77,9 +79,13 @@ class Program:
     def wait(self, timeout_s: float = 90) -> int:
         """Wait for the end; return the exit code."""
         try:
-            return self.process.wait(timeout_s)
+            code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the program did not end\n{self.report()}") from None
+        for reader in self.readers:
+            # What outlives the program may hold its streams: that is found out later.
+            reader.join(1)
+        return code
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -106,6 +112,8 @@ class Program:
         for one in self.processes():
             one.kill()
         self.process.wait(10)
+        for reader in self.readers:
+            reader.join(10)
 
     def report(self) -> str:
         return f"--- out\n{''.join(self.out[-40:])}--- err\n{''.join(self.err[-60:])}"
@@ -137,8 +145,15 @@ def start(
     program = Program(mark, process, temporary_files(temporary), temporary)
     for stream, lines in ((process.stdout, program.out), (process.stderr, program.err)):
         assert stream is not None
-        threading.Thread(target=lines.extend, args=(stream,), daemon=True).start()
+        reader = threading.Thread(target=_read, args=(stream, lines), daemon=True)
+        reader.start()
+        program.readers.append(reader)
     return program
+
+
+def _read(stream: IO[str], lines: list[str]) -> None:
+    with stream:
+        lines.extend(stream)
 
 
 def headrace_run(

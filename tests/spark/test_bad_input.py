@@ -84,8 +84,12 @@ numbers.map(locked, output_type=Types.LONG()).name("locked").print()
 
 
 def test_a_module_that_workers_do_not_have(runs: Runs) -> None:
-    (runs.directory / "only_here.py").write_text("def double(n):\n    return 2 * n\n")
+    # Not in the working directory: workers on this machine would find it there.
+    (runs.directory / "elsewhere").mkdir()
+    (runs.directory / "elsewhere" / "only_here.py").write_text("def double(n):\n    return 2 * n\n")
     body = """
+import sys
+sys.path.insert(0, "elsewhere")
 import only_here
 numbers.map(lambda n: only_here.double(n), output_type=Types.LONG()).name("double").print()
 """

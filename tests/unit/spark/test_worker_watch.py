@@ -3,8 +3,10 @@
 import os
 import queue
 import socket
+import subprocess
+import sys
 
-from headrace.spark.worker_watch import ParentWatch, connected_stream_descriptors
+from headrace.spark.worker_watch import ParentWatch, connected_stream_descriptors, is_spark_process
 
 TIMEOUT_S = 20
 
@@ -36,6 +38,17 @@ def test_another_parent_is_noticed() -> None:
     watch = ParentWatch(os.getppid() + 1, (), reasons.put)
     assert "parent process" in reasons.get(timeout=TIMEOUT_S)
     watch.stop()
+
+
+def test_an_adopting_process_is_told_from_spark_s() -> None:
+    daemon = subprocess.Popen(
+        [sys.executable, "-c", "input()", "pyspark.daemon"], stdin=subprocess.PIPE
+    )
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert is_spark_process(daemon.pid)
+    assert not is_spark_process(other.pid)
+    for process in (daemon, other):
+        process.communicate(b"\n", timeout=TIMEOUT_S)
 
 
 def test_only_connected_stream_sockets_are_taken_for_the_jvm_s() -> None:
