@@ -1,4 +1,4 @@
-"""A job whose output is known: paced numbers, counted per key on the other side of a shuffle, and kept for the check."""
+"""A job whose output is known: paced numbers, counted per key behind a shuffle, and kept for the check."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -39,10 +39,8 @@ from headrace.testing.virtual_loop import VirtualLoop
 
 MASTER: Final = "master"
 _START_MS: Final = 1_000_000
-_SMALL_MEMORY: Final = {
-    "taskmanager.memory.network.min": "16mb",
-    "taskmanager.memory.network.max": "16mb",
-}
+# Memory is only counted; a cooperative task must never have to wait for it.
+_MEMORY: Final = {"taskmanager.memory.network.min": "1g", "taskmanager.memory.network.max": "1g"}
 
 
 @dataclass
@@ -225,7 +223,7 @@ class SimulatedCluster:
         self.loop: Final = VirtualLoop(self.clock)
         self.trace: Final = Trace()
         slots = {NUMBER_OF_TASK_SLOTS.key: str(slots_per_task_manager)}
-        self.settings: Final = Settings({**_SMALL_MEMORY, **slots, **(settings or {})})
+        self.settings: Final = Settings({**_MEMORY, **slots, **(settings or {})})
         # A generator of its own, so that what components draw does not change the fate of messages.
         self.faults: Final = LossyNetwork(self.clock, SeededRandom(seed + 1), faults)
         self.rpc_network: Final = LoopbackNetwork(
@@ -282,6 +280,15 @@ class SimulatedCluster:
         live = self.driver.live_workers()
         if live:
             live[self.random.randrange(len(live))].die("killed by the simulation")
+
+    def cut_off_some_worker(self, duration_ms: float) -> None:
+        """Lose every message between the master and one of the live workers for a while."""
+        live = self.driver.live_workers()
+        if live:
+            name = live[self.random.randrange(len(live))].worker_id.name
+            self.trace.add(f"{name} is cut off")
+            self.faults.partition([MASTER], [name])
+            self.later(duration_ms, self.faults.heal)
 
     def leaks(self) -> list[str]:
         """What live TaskManagers still hold of jobs, for a cluster on which all jobs have ended."""

@@ -67,7 +67,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
-    """One per job. `on_ended` is called once, when the job has its last status and everything was released.
+    """One per job. `on_ended` is called once, when the job has its last status.
 
     Implements SchedulerShell and TaskManagersOwner.
     """
@@ -137,10 +137,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     async def on_stop(self) -> None:
         """Let go of everybody. A job that has not ended is given up here."""
-        self._task_managers.dismiss_all()
         self._resource_manager.close("the JobMaster is being closed")
         if not self._has_ended:
             await self._close_coordinators()
+        await self._task_managers.dismiss_all()
 
     # TaskManagers and their slots
 
@@ -365,14 +365,16 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     def status_changed(self, status: JobStatus) -> None:
         """See SchedulerShell."""
         _LOG.info("job %s (%s) is %s", self._graph.name, self._graph.job_id, status.name)
+        if status in (JobStatus.FAILING, JobStatus.CANCELLING):
+            # Nothing will be deployed any more: what is lost need not be replaced.
+            self._scheduler.pool.require(())
+            self._resource_manager.declare()
         if status.is_globally_terminal_state():
             self.spawn(self._end(), "end of the job")
 
     async def _end(self) -> None:
-        """Release everything, then tell."""
+        """Close what may still change the result, then tell; `on_stop` gives the slots back."""
         await self._close_coordinators()
-        self._scheduler.pool.require(())
-        self._task_managers.dismiss_all()
         self._resource_manager.close("the job has ended")
         self._has_ended = True
         collected = self._coordinators.collect_coordinators()

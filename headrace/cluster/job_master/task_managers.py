@@ -30,14 +30,15 @@ from headrace.gateways.messages import (
 )
 from headrace.gateways.task_executor import TaskDeploymentDescriptor, TaskExecutorGateway
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.errors import RpcError
+from headrace.rpc.errors import AskTimeoutError, RpcError
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
 from headrace.rpc.options import duration_ms
 from headrace.rpc.proxies import with_timeout
 
 _LOG = logging.getLogger(__name__)
 
-_CANCEL_TRIES: Final = 3
+_TRIES: Final = 3
+_DISMISS_TIMEOUT_MS: Final = 2_000.0
 _METRICS_TIMEOUT_MS: Final = 1_000.0
 
 
@@ -155,12 +156,33 @@ class TaskManagers:
         task_manager.gateway.disconnect_job_master(self._job_id, error)
         self._owner.task_manager_lost(resource_id, error)
 
-    def dismiss_all(self) -> None:
-        """The job is over: every TaskManager frees the job's slots."""
+    async def dismiss_all(self) -> None:
+        """The job is over: have every TaskManager free the job's slots, whatever is still in them.
+
+        The word that the job is over may be lost; freeing is repeated until it was heard, within a bound.
+        """
         self._heartbeats.stop()
-        for task_manager in self._registered.values():
+        registered, self._registered = self._registered, {}
+        for task_manager in registered.values():
             task_manager.gateway.disconnect_job_master(self._job_id, None)
-        self._registered.clear()
+        await asyncio.gather(
+            *(
+                self._free_for_certain(registered[slot.resource_id], slot)
+                for slot in self._pool.slots
+                if slot.resource_id in registered
+            )
+        )
+
+    async def _free_for_certain(self, task_manager: _TaskManager, slot: PhysicalSlot) -> None:
+        gateway = with_timeout(task_manager.gateway, _DISMISS_TIMEOUT_MS)
+        for _ in range(_TRIES):
+            try:
+                await gateway.free_slot(slot.allocation_id, "the job is over")
+                return
+            except AskTimeoutError:
+                continue
+            except HeadraceError:
+                return
 
     # Heartbeats
 
@@ -238,7 +260,7 @@ class TaskManagers:
             )
 
     async def _cancel(self, resource_id: ResourceId, attempt_id: ExecutionAttemptId) -> None:
-        for _ in range(_CANCEL_TRIES):
+        for _ in range(_TRIES):
             task_manager = self._registered.get(resource_id)
             if task_manager is None:
                 return

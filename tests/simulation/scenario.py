@@ -1,0 +1,163 @@
+"""One simulated run: what goes wrong in it is drawn from the seed; what must hold after it is asserted here."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.randomness import SeededRandom
+from headrace.gateways.dispatcher import JobResult
+from headrace.testing.lossy_network import LinkFaults
+from headrace.testing.simulated_job import (
+    counting_job,
+    expected_output,
+    forget_output,
+    output_of,
+)
+from headrace.testing.simulation import SimulatedCluster, failure_note
+
+COUNT = 400
+INTERVAL_MS = 300
+HEARTBEAT_MS = 2_000
+
+SETTINGS = {
+    "heartbeat.interval": f"{HEARTBEAT_MS} ms",
+    "heartbeat.timeout": "10 s",
+    "pekko.ask.timeout": "2 s",
+    "cluster.registration.error-delay": "1 s",
+    "cluster.registration.refused-registration-delay": "1 s",
+    "taskmanager.slot.timeout": "5 s",
+    "resourcemanager.taskmanager-timeout": "1 h",
+}
+RESTARTS = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "50",
+    "restart-strategy.fixed-delay.delay": "500 ms",
+}
+
+
+# What a lost message, a lost TaskManager or a lost connection may look like to a job.
+LOSSES = {
+    "AskTimeoutError",
+    "ConnectionLostError",
+    "PartitionConnectionError",
+    "PartitionNotFoundError",
+    "ProducerFailedError",
+    "RecipientUnreachableError",
+    "SlotLostError",
+    "TaskLostError",
+    "TaskManagerLostError",
+    "TaskSubmissionError",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is going to happen."""
+
+    faults: LinkFaults
+    kill_times_ms: tuple[float, ...]
+    cut_times_ms: tuple[tuple[float, float], ...]
+    fail_at: int | None
+    has_restarts: bool
+    parallelism: int
+    slots_per_task_manager: int
+
+    @property
+    def allowed_causes(self) -> frozenset[str]:
+        """Classes of errors that a job may fail with under these faults."""
+        causes: set[str] = set()
+        if self.fail_at is not None:
+            causes |= {"UserCodeError"}
+        if self.kill_times_ms or self.cut_times_ms or self.faults.loss or self.faults.reordering:
+            causes |= LOSSES
+        return frozenset(causes)
+
+    @classmethod
+    def draw(cls, seed: int) -> "Plan":
+        """Draw from a generator that nothing else uses."""
+        random = SeededRandom(seed ^ 0x5EED)
+        kill_count = random.choice([0, 0, 1, 1, 2])
+        return cls(
+            faults=LinkFaults(
+                loss=random.choice([0.0, 0.01, 0.05]),
+                duplication=random.choice([0.0, 0.02]),
+                reordering=random.choice([0.0, 0.05]),
+                delay_min_ms=0.1,
+                delay_max_ms=random.choice([1.0, 20.0, 200.0]),
+            ),
+            kill_times_ms=tuple(random.uniform(100, 10_000) for _ in range(kill_count)),
+            cut_times_ms=tuple(
+                (random.uniform(100, 8_000), random.choice([500.0, 5_000.0, 15_000.0]))
+                for _ in range(random.choice([0, 0, 0, 1]))
+            ),
+            fail_at=random.choice([None, None, None, random.randrange(COUNT)]),
+            has_restarts=random.random() < 0.7,
+            parallelism=random.choice([1, 2, 3]),
+            slots_per_task_manager=random.choice([1, 1, 2]),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it ended."""
+
+    result: JobResult
+    trace_digest: str
+    trace_lines: tuple[str, ...]
+
+
+def run_scenario(seed: int) -> Outcome:
+    """Run the counting job through the faults of `seed` and check what must hold."""
+    plan = Plan.draw(seed)
+    note = failure_note(seed)
+    sim = SimulatedCluster(
+        seed,
+        settings=SETTINGS,
+        slots_per_task_manager=plan.slots_per_task_manager,
+        faults=plan.faults,
+    )
+    name = f"simulated-{seed}"
+    forget_output(name)
+    for at_ms in plan.kill_times_ms:
+        sim.later(at_ms, sim.kill_some_worker)
+    for at_ms, duration_ms in plan.cut_times_ms:
+        sim.later(at_ms, functools.partial(sim.cut_off_some_worker, duration_ms))
+    job_id = sim.new_job_id()
+    sim.submit(
+        counting_job(
+            job_id,
+            name,
+            count=COUNT,
+            interval_ms=INTERVAL_MS,
+            parallelism=plan.parallelism,
+            settings=RESTARTS if plan.has_restarts else {},
+            fail_at=plan.fail_at,
+        )
+    )
+    result = sim.await_result(job_id)
+    _check_result(plan, result, name, note)
+    _check_nothing_is_left(sim, job_id, note)
+    sim.close()
+    return Outcome(result, sim.trace.digest, tuple(sim.trace.lines))
+
+
+def _check_result(plan: Plan, result: JobResult, name: str, note: Callable[[str], str]) -> None:
+    if result.status is JobStatus.FINISHED:
+        assert output_of(name) == expected_output(COUNT), note("the output is not exact")
+        return
+    assert result.status is JobStatus.FAILED, note(f"the job ended as {result.status}")
+    assert result.failure is not None, note("the job FAILED without a cause")
+    text = f"{result.failure.class_name}: {result.failure.text}"
+    assert not plan.has_restarts, note(f"a job with restarts left has FAILED: {text}")
+    assert result.failure.class_name in plan.allowed_causes, note(f"nobody caused this: {text}")
+
+
+def _check_nothing_is_left(
+    sim: SimulatedCluster, job_id: JobId, note: Callable[[str], str]
+) -> None:
+    """After two rounds of heartbeats on a sound network nobody holds what no job owns."""
+    sim.faults.set_faults(LinkFaults(delay_min_ms=0.1, delay_max_ms=5))
+    sim.run_for(2 * HEARTBEAT_MS + 8_000)
+    assert sim.leaks() == [], note(f"leaked after job {job_id}")
