@@ -1,0 +1,1 @@
+"""Questions of speed and memory, one per file, each answered against a named rival."""

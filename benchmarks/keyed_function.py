@@ -58,9 +58,7 @@ def main() -> None:
         for _ in range(arguments.repeats):
             headrace.append(run_once(sys.executable, "headrace", arguments.records, key_count))
             pyflink.append(
-                run_once(
-                    arguments.pyflink_python, "pyflink", arguments.pyflink_records, key_count
-                )
+                run_once(arguments.pyflink_python, "pyflink", arguments.pyflink_records, key_count)
             )
         ours, theirs = statistics.median(headrace), statistics.median(pyflink)
         record_result(
