@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import click
+from rich import box
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -28,7 +29,9 @@ from headrace.graph.job_graph import JobGraph
 TERMINAL_INTERVAL_S: Final = 0.5
 PLAIN_INTERVAL_S: Final = 2.0
 _ASK_TIMEOUT_S: Final = 10.0
-_NAME_LENGTH: Final = 48
+_NAME_LENGTH_MIN: Final = 12
+# The other columns with their padding, at the widest they get: counts like `12.3 k`, a minute of event time.
+_FIGURES_WIDTH: Final = 60
 
 
 class ProgressDisplay:
@@ -69,7 +72,7 @@ class ProgressDisplay:
             console=console, auto_refresh=False, redirect_stdout=True, redirect_stderr=True
         ) as live:
             for view in self._views(client, TERMINAL_INTERVAL_S):
-                live.update(table_of(view), refresh=True)
+                live.update(table_of(view, console.width), refresh=True)
 
     def _views(self, client: JobClient, interval_s: float) -> Iterator[JobView]:
         start_ns = last_ns = self._clock.monotonic_ns()
@@ -88,35 +91,33 @@ class ProgressDisplay:
                 return
 
 
-def table_of(view: JobView) -> Table:
-    """Return the table for a terminal."""
-    table = Table(title=f"{view.name}: {view.status}, {view.elapsed_s:.0f} s", title_justify="left")
-    table.add_column("vertex", max_width=_NAME_LENGTH, no_wrap=True)
-    for column in (
-        "subtasks",
-        "records in",
-        "records out",
-        "records/s",
-        "watermark",
-        "busy",
-        "back-pr.",
-        "late",
-    ):
+def table_of(view: JobView, width: int) -> Table:
+    """Return the table for a terminal of `width` columns: names give way, figures stay whole."""
+    name_length = max(_NAME_LENGTH_MIN, width - _FIGURES_WIDTH)
+    table = Table(
+        title=f"{view.name}: {view.status}, {view.elapsed_s:.0f} s",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+        collapse_padding=True,
+    )
+    table.add_column("vertex", no_wrap=True)
+    for column in ("p", "in", "out", "rec/s", "watermark", "busy", "bp", "late"):
         table.add_column(column, justify="right", no_wrap=True)
     for vertex in view.vertices:
         table.add_row(
-            shorten(vertex.name, _NAME_LENGTH),
+            shorten(vertex.name, name_length),
             str(vertex.parallelism),
-            f"{vertex.records_in:,}",
-            f"{vertex.records_out:,}",
+            rate_text(vertex.records_in),
+            rate_text(vertex.records_out),
             rate_text(vertex.records_per_second),
             watermark_text(vertex.watermark_ms),
             f"{vertex.busy:.0%}",
             f"{vertex.back_pressured:.0%}",
-            f"{vertex.late_records:,}" if vertex.late_records else "",
+            rate_text(vertex.late_records) if vertex.late_records else "",
         )
-    if view.explanation:
-        table.caption = view.explanation
+    table.caption = view.explanation or "p: subtasks, bp: back-pressured share of time"
     return table
 
 
