@@ -11,6 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.core.elements import EndOfData, EndOfPartition, PlacedMarker, StopMode, StreamEvent
+from headrace.network.batch_writer import BatchWriter
 from headrace.network.errors import CorruptBatchError, ProtocolError
 from headrace.network.wire import Body
 
@@ -26,8 +27,8 @@ def fingerprint_of(schema_message: bytes) -> int:
 class SealedBatch:
     """Rows that are finished and may be shared, with the markers that stand between them.
 
-    `arrow` is None where there are only markers. `size_bytes` is what the rows take as an Arrow message. The bytes
-    are made when a remote channel first asks for them, and once for all channels of a broadcast.
+    `arrow` is None where there are only markers. `size_bytes` is what the rows take as an Arrow message. The message
+    is made once for all channels of a broadcast: by the task's thread where a consumer elsewhere is known by then.
     """
 
     __slots__ = ("_body", "arrow", "markers", "row_count", "size_bytes")
@@ -38,6 +39,11 @@ class SealedBatch:
         self.row_count: int = 0 if arrow is None else arrow.num_rows
         self.size_bytes: int = 0 if arrow is None else pa.ipc.get_record_batch_size(arrow)
         self._body: Any = None
+
+    def write(self, writer: BatchWriter) -> None:
+        """Make the message, for consumers in other processes."""
+        if self._body is None and self.arrow is not None:
+            self._body = writer.message(self.arrow, self.size_bytes)
 
     def body(self) -> Body:
         """Return the rows as an Arrow message without schema; empty without rows."""

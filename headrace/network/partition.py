@@ -9,6 +9,7 @@ from typing import Final
 
 from headrace.core.elements import EndOfPartition, StreamEvent
 from headrace.core.ids import ResultPartitionId
+from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
 from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.subpartition import PipelinedSubpartition
@@ -33,6 +34,7 @@ class ResultPartition:
             for index in range(subpartition_count)
         )
         self.is_finished = False
+        self._batch_writer = BatchWriter()
         self._on_released = on_released
         self._on_failed = on_failed
         # Guards the fields below: consumers, the task and its canceller may let go in any order.
@@ -44,7 +46,7 @@ class ResultPartition:
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Give the same batch to every subpartition; it is serialised at most once and occupies its segments once."""
         if any(subpartition.wants_bytes for subpartition in self.subpartitions):
-            sealed.body()
+            sealed.write(self._batch_writer)
         for subpartition in self.subpartitions:
             subpartition.add_data(sealed, lease)
 
@@ -53,7 +55,7 @@ class ResultPartition:
         subpartition = self.subpartitions[index]
         if subpartition.wants_bytes:
             # Here, on the task's thread, so that the network thread only moves bytes.
-            sealed.body()
+            sealed.write(self._batch_writer)
         subpartition.add_data(sealed, lease)
 
     def emit_event(self, event: StreamEvent) -> None:

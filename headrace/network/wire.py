@@ -38,11 +38,21 @@ NO_CHANNEL: Final = 0xFFFFFFFF
 """Stands for the whole connection in an Error frame."""
 
 Body = Any
-"""A bytes-like object: bytes, memoryview or pyarrow.Buffer."""
+"""A bytes-like object (bytes, memoryview or pyarrow.Buffer) or, to be sent, BodyParts."""
 
 F = TypeVar("F", bound="Frame")
 
 _FRAMES: dict[int, "type[Frame]"] = {}
+
+
+class BodyParts(msgspec.Struct, frozen=True, gc=False):
+    """A body of `size_bytes` in several bytes-like pieces, so that they need not be copied into one."""
+
+    parts: tuple[Any, ...]
+    size_bytes: int
+
+    def __len__(self) -> int:
+        return self.size_bytes
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -115,6 +125,8 @@ def encode(message: Frame) -> list[Body]:
         return [PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, 0, len(header), 0) + header]
     body = message.body  # type: ignore[attr-defined]
     prefix = PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, 0, len(header), len(body))
+    if isinstance(body, BodyParts):
+        return [prefix + header, *body.parts]
     return [prefix + header, body] if len(body) else [prefix + header]
 
 
