@@ -31,7 +31,7 @@ PLAIN_INTERVAL_S: Final = 2.0
 _ASK_TIMEOUT_S: Final = 10.0
 _NAME_LENGTH_MIN: Final = 12
 # The other columns with their padding, at the widest they get: counts like `12.3 k`, a minute of event time.
-_FIGURES_WIDTH: Final = 60
+_FIGURES_WIDTH: Final = 67
 
 
 class ProgressDisplay:
@@ -103,12 +103,11 @@ def table_of(view: JobView, width: int) -> Table:
         collapse_padding=True,
     )
     table.add_column("vertex", no_wrap=True)
-    for column in ("p", "in", "out", "rec/s", "watermark", "busy", "bp", "late"):
+    for column in ("in", "out", "rec/s", "watermark", "busy", "bp", "late"):
         table.add_column(column, justify="right", no_wrap=True)
     for vertex in view.vertices:
         table.add_row(
-            shorten(vertex.name, name_length),
-            str(vertex.parallelism),
+            f"{shorten(vertex.name, name_length)} ×{vertex.parallelism}",
             rate_text(vertex.records_in),
             rate_text(vertex.records_out),
             rate_text(vertex.records_per_second),
@@ -117,7 +116,7 @@ def table_of(view: JobView, width: int) -> Table:
             f"{vertex.back_pressured:.0%}",
             rate_text(vertex.late_records) if vertex.late_records else "",
         )
-    table.caption = view.explanation or "p: subtasks, bp: back-pressured share of time"
+    table.caption = view.explanation or "×: subtasks, bp: back-pressured share of time"
     return table
 
 
