@@ -15,7 +15,8 @@ from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
 from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeadership
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
-from headrace.cluster.resource_manager.resource_manager import ResourceManager, worker_names
+from headrace.cluster.resource_manager.resource_manager import ResourceManager
+from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings

@@ -16,7 +16,7 @@ from headrace.cluster.entrypoint import Cluster, ClusterHandle
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE
-from headrace.cluster.resource_manager.resource_manager import worker_names
+from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.runner import LocalTaskManager, TaskManagerConfiguration
 from headrace.cluster.task_executor.task_executor import TaskExecutor

@@ -13,7 +13,7 @@ from typing import Final
 
 from headrace.cluster.entrypoint import NO_TIMEOUT_MS, Cluster
 from headrace.cluster.resource_manager.driver import WorkerListener
-from headrace.cluster.resource_manager.resource_manager import worker_names
+from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.task_executor.deployment import RunningTask, StreamTaskFactory
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.task_executor import TaskExecutor, TaskExecutorSetup
@@ -48,17 +48,15 @@ class Trace:
     """What happened, line by line; `digest` is the same for the same events in the same order."""
 
     lines: list[str] = field(default_factory=list[str])
-    _hash: "hashlib._Hash" = field(default_factory=hashlib.sha256)
 
     def add(self, line: str) -> None:
         """Append an event."""
         self.lines.append(line)
-        self._hash.update(line.encode())
 
     @property
     def digest(self) -> str:
         """Hash of everything so far."""
-        return self._hash.hexdigest()
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ class SimulatedTaskManager:
             task_factory=factory,
             build_task=_build_at_once,
             exit_process=lambda reason: self.die(f"exit: {reason}"),
-            on_terminated=lambda reason: simulation.later(0, lambda: self.die(reason)),
+            on_terminated=self._ended,
         )
         self.executor: Final = TaskExecutor(self.rpc_service, setup)
         self.executor.start()
@@ -137,6 +135,10 @@ class SimulatedTaskManager:
             self.rpc_service.abort()
             self._simulation.data_network.kill(self.worker_id.name)
             self._simulation.driver.process_ended(self.worker_id, reason)
+
+    def _ended(self, reason: str) -> None:
+        """The endpoint has stopped itself; the process goes when its last messages have left."""
+        self._simulation.later(0, lambda: self.die(reason))
 
     def _schedule_while_alive(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
         """A dead process runs no task any more."""

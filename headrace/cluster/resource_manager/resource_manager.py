@@ -4,21 +4,15 @@ It keeps nothing that cannot be rebuilt: slots come from reports, needs from dec
 Source: Flink ResourceManager, ActiveResourceManager.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.explanation import explain_missing
-from headrace.cluster.resource_manager.options import (
-    FIXED_POOL_SIZE,
-    JOB_TIMEOUT,
-    START_WORKER_MAX_FAILURE_RATE,
-    START_WORKER_RETRY_INTERVAL,
-    TASK_MANAGER_REGISTRATION_TIMEOUT,
-    TASK_MANAGER_TIMEOUT,
-)
+from headrace.cluster.resource_manager.job_masters import JobMasters, RegisteredJobMaster
 from headrace.cluster.resource_manager.slot_matching import (
     AllocateSlot,
     AllocationAnswered,
@@ -31,23 +25,13 @@ from headrace.cluster.resource_manager.slot_matching import (
     TaskManagerRemoved,
 )
 from headrace.cluster.resource_manager.worker_pool import (
-    AskWhetherReleasable,
     IdleReleaseAgreed,
-    PoolEvent,
-    PoolLimits,
-    ReleaseWorker,
-    RequestWorker,
     SlotsMissing,
-    TimePassed,
     WorkerLost,
-    WorkerPool,
     WorkerRegistered,
-    WorkerStarted,
-    WorkerTerminated,
 )
-from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.cluster.resource_manager.workers import Workers
 from headrace.cluster.versions import find_mismatch
-from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
@@ -64,7 +48,6 @@ from headrace.gateways.messages import (
     Acknowledge,
     RegistrationRefused,
     RegistrationRejected,
-    ResourceProfile,
     SlotReport,
 )
 from headrace.gateways.resource_manager import (
@@ -82,9 +65,8 @@ from headrace.gateways.task_executor import SlotRequest, TaskExecutorGateway
 from headrace.rpc.errors import RpcError
 from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
-from headrace.rpc.options import duration_ms
 from headrace.rpc.proxies import with_timeout
-from headrace.rpc.service import Cancellable, RpcService
+from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
 
@@ -108,16 +90,11 @@ class _HeartbeatAnswer:
     change_number: int
 
 
-@dataclass(frozen=True)
-class _JobMaster:
-    job_master_id: JobMasterId
-    address: str
-    gateway: JobMasterGateway
-    resource_id: ResourceId
-
-
 class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGateway):
-    """One per cluster. `worker_name` makes the name of worker n; `on_host_failed` hears that the host is gone."""
+    """One per cluster. `worker_name` makes the name of worker n; `on_host_failed` hears that the host is gone.
+
+    Implements WorkersOwner.
+    """
 
     def __init__(
         self,
@@ -132,41 +109,31 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     ) -> None:
         name = rpc_service.create_endpoint_name("resourcemanager")
         super().__init__(rpc_service, name, resource_manager_id)
-        self._driver: Final = driver
         self._resource_id: Final = resource_id
         self._versions: Final = dict(versions)
-        self._worker_name: Final = worker_name
         self._on_host_failed: Final = on_host_failed
-        self._worker_count = 0
         self._task_managers: dict[ResourceId, _TaskManager] = {}
         self._registration_numbers: dict[ResourceId, int] = {}
-        self._job_masters: dict[JobId, _JobMaster] = {}
         self._matching: Final = SlotMatching(lambda: AllocationId.generate(self.rpc_service.random))
-        self._pool: Final = WorkerPool(_limits(rpc_service.settings, driver), self._new_worker_id)
-        self._timer: Cancellable | None = None
-        self._task_manager_heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
+        self._workers: Final = Workers(self, driver, self, worker_name)
+        self._job_masters: Final = JobMasters(self, resource_id, self._forget_requirements)
+        self._heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
             self, self._task_manager_silent, self._slots_reported
-        )
-        self._job_master_heartbeats: Final = HeartbeatSender[Acknowledge](
-            self, self._job_master_silent, lambda _, __: None
         )
 
     async def on_start(self) -> None:
         """Open the host."""
-        self._driver.initialize(_WorkerReports(self))
-        self._handle_pool(TimePassed())
+        self._workers.open()
 
     async def on_stop(self) -> None:
         """Stop every TaskManager, then have the host end what is left."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._task_manager_heartbeats.stop()
-        self._job_master_heartbeats.stop()
+        self._heartbeats.stop()
+        self._job_masters.stop()
         task_managers = list(self._task_managers.values())
         self._task_managers.clear()
-        for task_manager in task_managers:
-            await self._ask_to_stop(task_manager, "the cluster is shutting down")
-        await self._driver.close()
+        cause = "the cluster is shutting down"
+        await asyncio.gather(*(self._ask_to_stop(each, cause) for each in task_managers))
+        await self._workers.close()
 
     # TaskManagers
 
@@ -188,24 +155,21 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             )
         if self._registration_numbers[worker_id] != number:
             return RegistrationRefused("a newer registration of this TaskManager is under way")
-        refusal = self._pool.refusal_of(worker_id)
+        refusal = self._workers.refusal_of(worker_id)
         if refusal is not None:
             return RegistrationRejected(refusal)
         # The slots of an earlier registration stay known until the first report of this one replaces them.
         instance_id = InstanceId.generate(self.rpc_service.random)
-        task_manager = _TaskManager(registration, instance_id, gateway)
-        self._task_managers[worker_id] = task_manager
-        self._handle_pool(WorkerRegistered(worker_id))
-        self._task_manager_heartbeats.monitor_target(
-            worker_id, lambda: self._ask_heartbeat(worker_id, gateway)
-        )
+        self._task_managers[worker_id] = _TaskManager(registration, instance_id, gateway)
+        self._workers.handle(WorkerRegistered(worker_id))
+        self._heartbeats.monitor_target(worker_id, lambda: self._ask_heartbeat(worker_id, gateway))
         return TaskExecutorRegistered(instance_id, self._resource_id)
 
     async def send_slot_report(
         self, resource_id: ResourceId, instance_id: InstanceId, report: SlotReport
     ) -> Acknowledge:
         """See ResourceManagerGateway."""
-        self._registered(resource_id, instance_id)
+        self._check_registered(resource_id, instance_id)
         self._handle_slots(TaskManagerAdded(resource_id, report.slots))
         return Acknowledge()
 
@@ -213,7 +177,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self, instance_id: InstanceId, slot_id: SlotId, allocation_id: AllocationId
     ) -> None:
         """See ResourceManagerGateway."""
-        self._registered(slot_id.resource_id, instance_id)
+        self._check_registered(slot_id.resource_id, instance_id)
         self._handle_slots(SlotFreed(slot_id.resource_id, allocation_id))
 
     def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
@@ -221,11 +185,10 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         if resource_id in self._task_managers:
             self._lose_task_manager(resource_id, cause)
 
-    def _registered(self, resource_id: ResourceId, instance_id: InstanceId) -> _TaskManager:
+    def _check_registered(self, resource_id: ResourceId, instance_id: InstanceId) -> None:
         task_manager = self._task_managers.get(resource_id)
         if task_manager is None or task_manager.instance_id != instance_id:
             raise StaleLeaderError(f"TaskManager {resource_id} is not registered as {instance_id}")
-        return task_manager
 
     def _rejection_of(self, registration: TaskExecutorRegistration) -> str | None:
         worker_id = registration.location.resource_id
@@ -233,16 +196,16 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             return (
                 f"attempt {registration.attempt_number} of worker {worker_id}: reruns are refused"
             )
-        refusal = self._pool.refusal_of(worker_id)
+        refusal = self._workers.refusal_of(worker_id)
         if refusal is not None:
             return refusal
         mismatch = find_mismatch(self._versions, registration.versions, str(worker_id))
         if mismatch is None:
             return None
         # Every worker of the host will be like this one: whoever waits for slots need not wait longer.
-        self._handle_pool(WorkerLost(worker_id, str(mismatch)))
+        self._workers.handle(WorkerLost(worker_id, str(mismatch)))
         for entry in self._matching.missing():
-            job_master = self._job_masters.get(entry.job_id)
+            job_master = self._job_masters.find(entry.job_id)
             if job_master is not None:
                 job_master.gateway.notify_not_enough_resources(str(mismatch))
         return str(mismatch)
@@ -250,14 +213,14 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
     def _lose_task_manager(self, worker_id: ResourceId, cause: str) -> None:
         """A TaskManager is gone, as far as anybody can tell: tell those who used it, and look for another one."""
         task_manager = self._task_managers.pop(worker_id)
-        self._task_manager_heartbeats.unmonitor_target(worker_id)
+        self._heartbeats.unmonitor_target(worker_id)
         _LOG.info("TaskManager %s is lost: %s", worker_id, cause)
         for job_id in self._matching.jobs_on(worker_id):
-            job_master = self._job_masters.get(job_id)
+            job_master = self._job_masters.find(job_id)
             if job_master is not None:
                 job_master.gateway.disconnect_task_manager(worker_id, cause)
         task_manager.gateway.disconnect_resource_manager(cause)
-        self._handle_pool(WorkerLost(worker_id, cause))
+        self._workers.handle(WorkerLost(worker_id, cause))
         self._handle_slots(TaskManagerRemoved(worker_id))
 
     # JobMasters
@@ -266,56 +229,33 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self, job_master_id: JobMasterId, resource_id: ResourceId, address: str, job_id: JobId
     ) -> JobMasterRegistrationResponse:
         """See ResourceManagerGateway. A newer leader of the same job takes the place of the older one."""
-        known = self._job_masters.get(job_id)
-        if known is None or known.job_master_id != job_master_id:
+        if not self._job_masters.is_leader(job_id, job_master_id):
             try:
                 gateway = await self.rpc_service.connect(address, JobMasterGateway, job_master_id)
             except RpcError as error:
                 return RegistrationRefused(
                     f"the ResourceManager at {self.address} cannot connect back to {address}: {error}"
                 )
-            self._forget_job_master(job_id)
-            job_master = _JobMaster(job_master_id, address, gateway, resource_id)
-            self._job_masters[job_id] = job_master
-            self._job_master_heartbeats.monitor_target(
-                resource_id, lambda: gateway.heartbeat_from_resource_manager(self._resource_id)
-            )
+            job_master = RegisteredJobMaster(job_master_id, address, gateway, resource_id)
+            self._job_masters.add(job_id, job_master)
         return JobMasterRegistered(self.fencing_token, self._resource_id)
 
     async def declare_required_resources(
         self, job_master_id: JobMasterId, requirements: ResourceRequirements
     ) -> Acknowledge:
         """See ResourceManagerGateway."""
-        job_master = self._job_masters.get(requirements.job_id)
-        if job_master is None or job_master.job_master_id != job_master_id:
+        if not self._job_masters.is_leader(requirements.job_id, job_master_id):
             raise StaleLeaderError(f"JobMaster {job_master_id} does not lead {requirements.job_id}")
         self._handle_slots(RequirementsDeclared(requirements.job_id, requirements.requirements))
         return Acknowledge()
 
     def disconnect_job_master(self, job_id: JobId, cause: str) -> None:
         """See ResourceManagerGateway."""
-        self._forget_job_master(job_id)
+        self._job_masters.forget(job_id)
+        self._forget_requirements(job_id)
+
+    def _forget_requirements(self, job_id: JobId) -> None:
         self._handle_slots(RequirementsDeclared(job_id, ()))
-
-    def _forget_job_master(self, job_id: JobId) -> None:
-        job_master = self._job_masters.pop(job_id, None)
-        if job_master is not None:
-            self._job_master_heartbeats.unmonitor_target(job_master.resource_id)
-
-    def _job_master_silent(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
-        """Keep what the job needs for a while: another leader may come."""
-        for job_id, job_master in tuple(self._job_masters.items()):
-            if job_master.resource_id == resource_id:
-                job_master.gateway.disconnect_resource_manager(loss.text)
-                self._forget_job_master(job_id)
-                self._forget_requirements_later(job_id)
-
-    def _forget_requirements_later(self, job_id: JobId) -> None:
-        def give_up() -> None:
-            if job_id not in self._job_masters:
-                self._handle_slots(RequirementsDeclared(job_id, ()))
-
-        self.schedule_run_async(duration_ms(self.settings, JOB_TIMEOUT), give_up)
 
     async def request_resource_overview(self) -> ResourceOverview:
         """See ResourceManagerGateway."""
@@ -338,9 +278,9 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             len(infos),
             sum(info.slot_count for info in infos),
             sum(info.free_slot_count for info in infos),
-            self._pool.describe_pending(self._now_ms()),
+            self._workers.describe_pending(),
         )
-        return ResourceOverview(tuple(infos), self._pool.pending_count, explanation)
+        return ResourceOverview(tuple(infos), self._workers.pending_count, explanation)
 
     # Heartbeats of TaskManagers
 
@@ -360,18 +300,19 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         if resource_id in self._task_managers:
             self._lose_task_manager(resource_id, loss.text)
 
-    # Carrying out what the pure parts decide
+    # Slots
 
     def _handle_slots(self, event: SlotEvent) -> None:
         self.validate_main_thread()
         for action in self._matching.handle(event):
             self.spawn(self._allocate(action), f"slot request {action.allocation_id}")
         missing_count = sum(entry.missing_count for entry in self._matching.missing())
-        self._handle_pool(SlotsMissing(missing_count, tuple(self._matching.idle_task_managers())))
+        idle = tuple(self._matching.idle_task_managers())
+        self._workers.handle(SlotsMissing(missing_count, idle))
 
     async def _allocate(self, action: AllocateSlot) -> None:
         task_manager = self._task_managers.get(action.resource_id)
-        job_master = self._job_masters.get(action.job_id)
+        job_master = self._job_masters.find(action.job_id)
         is_accepted = False
         if task_manager is not None and job_master is not None:
             request = SlotRequest(
@@ -394,44 +335,18 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         else:
             self.schedule_run_async(_REFUSED_SLOT_PAUSE_MS, lambda: self._handle_slots(answer))
 
-    def _handle_pool(self, event: PoolEvent) -> None:
-        # The host may grow and shrink: its limit is asked for again each time.
-        self._pool.limits = replace(self._pool.limits, max_count=self._driver.max_worker_count)
-        now_ms = self._now_ms()
-        for action in self._pool.handle(event, now_ms):
-            match action:
-                case RequestWorker(worker_id):
-                    self._driver.request_worker(worker_id, ResourceProfile())
-                case ReleaseWorker(worker_id, cause):
-                    self.spawn(self._release(worker_id, cause), f"release of {worker_id}")
-                case AskWhetherReleasable(worker_id):
-                    self.spawn(self._ask_whether_releasable(worker_id), f"idle {worker_id}")
-        self._set_timer(self._pool.next_check_ms(), now_ms)
+    # WorkersOwner
 
-    def _set_timer(self, due_ms: float | None, now_ms: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if due_ms is not None:
-            delay_ms = max(1.0, due_ms - now_ms)
-            self._timer = self.schedule_run_async(delay_ms, lambda: self._handle_pool(TimePassed()))
-
-    async def _release(self, worker_id: ResourceId, cause: str) -> None:
-        """By RPC first, so that the TaskManager can say goodbye; then by the host, for certain."""
+    async def stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
+        """See WorkersOwner."""
         task_manager = self._task_managers.pop(worker_id, None)
         if task_manager is not None:
-            self._task_manager_heartbeats.unmonitor_target(worker_id)
+            self._heartbeats.unmonitor_target(worker_id)
             self._handle_slots(TaskManagerRemoved(worker_id))
             await self._ask_to_stop(task_manager, cause)
-        self._driver.release_worker(worker_id)
 
-    async def _ask_to_stop(self, task_manager: _TaskManager, cause: str) -> None:
-        try:
-            await with_timeout(task_manager.gateway, _STOP_TIMEOUT_MS).shut_down(cause)
-        except RpcError as error:
-            _LOG.debug("%s did not take its stop: %s", task_manager.registration.address, error)
-
-    async def _ask_whether_releasable(self, worker_id: ResourceId) -> None:
+    async def ask_whether_releasable(self, worker_id: ResourceId) -> None:
+        """See WorkersOwner."""
         task_manager = self._task_managers.get(worker_id)
         if task_manager is None:
             return
@@ -440,68 +355,23 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         except RpcError:
             return
         if is_releasable:
-            self._handle_pool(IdleReleaseAgreed(worker_id))
+            self._workers.handle(IdleReleaseAgreed(worker_id))
 
-    # Reports of the host
-
-    def worker_started(self, worker_id: ResourceId) -> None:
-        """The host gave the worker a place."""
-        self._handle_pool(WorkerStarted(worker_id))
-
-    def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
-        """The host says that the worker is gone: nobody knows it sooner or better."""
-        if worker_id in self._task_managers:
+    def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> bool:
+        """See WorkersOwner: nobody knows it sooner or better than the host."""
+        is_registered = worker_id in self._task_managers
+        if is_registered:
             self._lose_task_manager(worker_id, diagnostics)
-        else:
-            self._handle_pool(WorkerTerminated(worker_id, diagnostics))
+        return is_registered
 
     def host_failed(self, error: BaseException) -> None:
-        """The host itself is gone, and with it every worker, without a word."""
+        """See WorkersOwner: with the host every worker is gone, without a word."""
         self._on_host_failed(error)
         for worker_id in tuple(self._task_managers):
             self._lose_task_manager(worker_id, str(error))
 
-    # Small things
-
-    def _new_worker_id(self) -> ResourceId:
-        self._worker_count += 1
-        return ResourceId(self._worker_name(self._worker_count))
-
-    def _now_ms(self) -> float:
-        return self.clock.monotonic_ns() / 1e6
-
-
-class _WorkerReports:
-    """Brings what the host says, from whichever thread, to the main thread. Implements WorkerListener."""
-
-    def __init__(self, resource_manager: ResourceManager) -> None:
-        self._resource_manager = resource_manager
-
-    def worker_started(self, worker_id: ResourceId) -> None:
-        manager = self._resource_manager
-        manager.run_async(lambda: manager.worker_started(worker_id))
-
-    def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
-        manager = self._resource_manager
-        manager.run_async(lambda: manager.worker_terminated(worker_id, diagnostics))
-
-    def host_failed(self, error: BaseException) -> None:
-        manager = self._resource_manager
-        manager.run_async(lambda: manager.host_failed(error))
-
-
-def _limits(settings: Settings, driver: ResourceManagerDriver) -> PoolLimits:
-    return PoolLimits(
-        slots_per_worker=settings.get_option(NUMBER_OF_TASK_SLOTS),
-        fixed_count=settings.get_option(FIXED_POOL_SIZE) or None,
-        max_count=driver.max_worker_count,
-        registration_timeout_ms=duration_ms(settings, TASK_MANAGER_REGISTRATION_TIMEOUT),
-        idle_timeout_ms=duration_ms(settings, TASK_MANAGER_TIMEOUT),
-        max_failures_per_minute=settings.get_option(START_WORKER_MAX_FAILURE_RATE),
-        retry_interval_ms=duration_ms(settings, START_WORKER_RETRY_INTERVAL),
-    )
-
-
-def worker_names(prefix: str) -> Callable[[int], str]:
-    """`<prefix>-tm-<n>`."""
-    return lambda number: f"{prefix}-tm-{number}"
+    async def _ask_to_stop(self, task_manager: _TaskManager, cause: str) -> None:
+        try:
+            await with_timeout(task_manager.gateway, _STOP_TIMEOUT_MS).shut_down(cause)
+        except RpcError as error:
+            _LOG.debug("%s did not take its stop: %s", task_manager.registration.address, error)

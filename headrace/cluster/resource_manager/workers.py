@@ -1,0 +1,177 @@
+"""Workers: carries out at the host what the WorkerPool decides, and brings the host's reports to the main thread."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from headrace.cluster.resource_manager.driver import ResourceManagerDriver
+from headrace.cluster.resource_manager.options import (
+    FIXED_POOL_SIZE,
+    START_WORKER_MAX_FAILURE_RATE,
+    START_WORKER_RETRY_INTERVAL,
+    TASK_MANAGER_REGISTRATION_TIMEOUT,
+    TASK_MANAGER_TIMEOUT,
+)
+from headrace.cluster.resource_manager.worker_pool import (
+    AskWhetherReleasable,
+    PoolEvent,
+    PoolLimits,
+    ReleaseWorker,
+    RequestWorker,
+    TimePassed,
+    WorkerPool,
+    WorkerStarted,
+    WorkerTerminated,
+)
+from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.core.config import Settings
+from headrace.core.ids import ResourceId
+from headrace.gateways.messages import ResourceProfile
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.options import duration_ms
+from headrace.rpc.service import Cancellable
+
+
+class WorkersOwner(Protocol):
+    """What the ResourceManager does for its workers' TaskManagers."""
+
+    async def stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
+        """Stop it by RPC where it is registered, and use it no more."""
+        ...
+
+    async def ask_whether_releasable(self, worker_id: ResourceId) -> None:
+        """Ask whether somebody still reads from it; the answer yes is an IdleReleaseAgreed."""
+        ...
+
+    def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> bool:
+        """The host says that it is gone. Returns whether it was registered, and has been dealt with."""
+        ...
+
+    def host_failed(self, error: BaseException) -> None:
+        """The host itself is gone."""
+        ...
+
+
+class Workers:
+    """The pool, the driver and the clock between them. Runs on the ResourceManager's main thread.
+
+    Implements WorkerListener, from any thread.
+    """
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        driver: ResourceManagerDriver,
+        owner: WorkersOwner,
+        worker_name: Callable[[int], str],
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._driver: Final = driver
+        self._owner: Final = owner
+        self._worker_name: Final = worker_name
+        self._name_count = 0
+        self._pool: Final = WorkerPool(_limits(endpoint.settings, driver), self._new_worker_id)
+        self._timer: Cancellable | None = None
+        self._is_closing = False
+
+    def open(self) -> None:
+        """Open the host; a fixed pool is asked for at once."""
+        self._driver.initialize(self)
+        self.handle(TimePassed())
+
+    async def close(self) -> None:
+        """Have the host end every worker. Nothing is asked of it any more."""
+        self._is_closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._driver.close()
+
+    def handle(self, event: PoolEvent) -> None:
+        """Let the pool decide, and do it."""
+        if self._is_closing:
+            return
+        # The host may grow and shrink: its limit is asked for again each time.
+        self._pool.limits = replace(self._pool.limits, max_count=self._driver.max_worker_count)
+        now_ms = self._now_ms()
+        for action in self._pool.handle(event, now_ms):
+            match action:
+                case RequestWorker(worker_id):
+                    self._driver.request_worker(worker_id, ResourceProfile())
+                case ReleaseWorker(worker_id, cause):
+                    self._endpoint.spawn(self._release(worker_id, cause), f"release {worker_id}")
+                case AskWhetherReleasable(worker_id):
+                    question = self._owner.ask_whether_releasable(worker_id)
+                    self._endpoint.spawn(question, f"idle {worker_id}")
+        self._set_timer(self._pool.next_check_ms(), now_ms)
+
+    def refusal_of(self, worker_id: ResourceId) -> str | None:
+        """Why a TaskManager of this name may not register, or None where it may."""
+        if self._is_closing:
+            return "the cluster is shutting down"
+        return self._pool.refusal_of(worker_id)
+
+    @property
+    def pending_count(self) -> int:
+        """Workers that were asked for and have not registered."""
+        return self._pool.pending_count
+
+    def describe_pending(self) -> str:
+        """Say what the wait for workers is about, for people."""
+        return self._pool.describe_pending(self._now_ms())
+
+    # WorkerListener: any thread
+
+    def worker_started(self, worker_id: ResourceId) -> None:
+        """See WorkerListener."""
+        self._endpoint.run_async(lambda: self.handle(WorkerStarted(worker_id)))
+
+    def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> None:
+        """See WorkerListener."""
+
+        def terminated() -> None:
+            if not self._owner.worker_terminated(worker_id, diagnostics):
+                self.handle(WorkerTerminated(worker_id, diagnostics))
+
+        self._endpoint.run_async(terminated)
+
+    def host_failed(self, error: BaseException) -> None:
+        """See WorkerListener."""
+        self._endpoint.run_async(lambda: self._owner.host_failed(error))
+
+    async def _release(self, worker_id: ResourceId, cause: str) -> None:
+        """By RPC first, so that the TaskManager can say goodbye; then by the host, for certain."""
+        await self._owner.stop_task_manager(worker_id, cause)
+        self._driver.release_worker(worker_id)
+
+    def _set_timer(self, due_ms: float | None, now_ms: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due_ms is not None:
+            self._timer = self._endpoint.schedule_run_async(
+                max(1.0, due_ms - now_ms), lambda: self.handle(TimePassed())
+            )
+
+    def _new_worker_id(self) -> ResourceId:
+        self._name_count += 1
+        return ResourceId(self._worker_name(self._name_count))
+
+    def _now_ms(self) -> float:
+        return self._endpoint.clock.monotonic_ns() / 1e6
+
+
+def worker_names(prefix: str) -> Callable[[int], str]:
+    """`<prefix>-tm-<n>`."""
+    return lambda number: f"{prefix}-tm-{number}"
+
+
+def _limits(settings: Settings, driver: ResourceManagerDriver) -> PoolLimits:
+    return PoolLimits(
+        slots_per_worker=settings.get_option(NUMBER_OF_TASK_SLOTS),
+        fixed_count=settings.get_option(FIXED_POOL_SIZE) or None,
+        max_count=driver.max_worker_count,
+        registration_timeout_ms=duration_ms(settings, TASK_MANAGER_REGISTRATION_TIMEOUT),
+        idle_timeout_ms=duration_ms(settings, TASK_MANAGER_TIMEOUT),
+        max_failures_per_minute=settings.get_option(START_WORKER_MAX_FAILURE_RATE),
+        retry_interval_ms=duration_ms(settings, START_WORKER_RETRY_INTERVAL),
+    )
