@@ -16,6 +16,7 @@ from headrace.api.executors import (
     set_default_settings,
 )
 from headrace.cli.failures import EXIT_INTERRUPTED, report_failure
+from headrace.cli.logs import configure_logs
 from headrace.cli.progress import ProgressDisplay, WatchedExecutor
 from headrace.core.config import Settings
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
@@ -79,6 +80,7 @@ Examples:
     default=None,
     help="Show the job while it runs (default: on a terminal).",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Say what Headrace itself does.")
 @click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -87,10 +89,12 @@ def run(
     definitions: tuple[tuple[str, str], ...],
     python_files: str | None,
     progress: bool | None,
+    verbose: bool,
     program: Path,
     arguments: tuple[str, ...],
 ) -> int:
     """Run a program; the help text is `_HELP`."""
+    configure_logs(verbose=verbose)
     settings = run_settings(master, parallelism, dict(definitions), python_files)
     set_default_settings(settings)
     _make_importable(Settings(settings))

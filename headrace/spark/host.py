@@ -159,7 +159,7 @@ class SparkHost:
         spec = WorkerSpec(
             configuration,
             self._driver_host,
-            logging.WARNING,
+            logging.getLogger("headrace").getEffectiveLevel(),
             str(self._output.path) if self._output is not None else "",
         )
         return functools.partial(run_worker, spec)

@@ -162,11 +162,9 @@ def headrace_run(
     """Start `headrace run [options] program.py [arguments]` for a program of this text."""
     path = directory / "program.py"
     path.write_text(text)
-    command = [
-        str(Path(sys.executable).parent / "headrace"),
-        "run",
-        *options,
-        str(path),
-        *arguments,
-    ]
-    return start(command, directory)
+    return start_headrace(directory, "run", *options, str(path), *arguments)
+
+
+def start_headrace(directory: Path, *arguments: str) -> Program:
+    """Start the command line with these arguments."""
+    return start([str(Path(sys.executable).parent / "headrace"), *arguments], directory)

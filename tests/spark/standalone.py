@@ -1,0 +1,82 @@
+"""A standalone Spark master with two workers, started from pip's PySpark, which brings no scripts for that."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+
+from tests.spark.processes import MARK_VARIABLE, wait_until
+
+SPARK_HOME = Path(pyspark.__file__).parent
+HOST = "127.0.0.1"
+
+
+class StandaloneCluster:
+    """Master and workers as processes of this host; `end` kills them all."""
+
+    def __init__(self, directory: Path, mark: str, *, cores_per_worker: int = 2) -> None:
+        self._directory = directory
+        self._environment = {
+            **os.environ,
+            MARK_VARIABLE: mark,
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_NO_DAEMONIZE": "1",
+            "PYSPARK_PYTHON": sys.executable,
+            # Executors inherit the workers' directories, not the application's.
+            "SPARK_LOCAL_DIRS": str(directory / "local"),
+            "_JAVA_OPTIONS": f"-Djava.io.tmpdir={directory / 'local'} -XX:-UsePerfData",
+        }
+        (directory / "local").mkdir(parents=True)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        log = self._start("master.Master", "--host", HOST, "--port", "0", "--webui-port", "0")
+        wait_until(lambda: "Starting Spark master at" in log.read_text(), 60, "the master is up")
+        (line,) = [
+            text for text in log.read_text().splitlines() if "Starting Spark master at" in text
+        ]
+        self.url = line.rsplit(" ", 1)[1]
+        logs = [
+            self._start(
+                "worker.Worker", "--host", HOST, "--cores", str(cores_per_worker), "--memory", "2g",
+                "--webui-port", "0", "--work-dir", str(directory / f"work-{index}"), self.url,
+            )
+            for index in range(2)
+        ]  # fmt: skip
+        wait_until(
+            lambda: all("Successfully registered with master" in one.read_text() for one in logs),
+            60,
+            "both workers are registered",
+        )
+
+    def _start(self, class_name: str, *arguments: str) -> Path:
+        path = self._directory / f"log-{len(self._processes)}"
+        with path.open("wb") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [
+                        str(SPARK_HOME / "bin" / "spark-class"),
+                        f"org.apache.spark.deploy.{class_name}",
+                        *arguments,
+                    ],
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=self._directory,
+                    start_new_session=True,
+                )
+            )
+        return path
+
+    def end(self) -> None:
+        """Stop workers, then the master."""
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
