@@ -4,6 +4,8 @@ One channel, batches of 4,096 rows in 8 columns (88 bytes a row), over local, Un
 pair of blocking sockets on the same two cores that moves the very bytes of these batches, already serialised. Both
 sides go through 16 different batches in turn (a stream that repeats one batch would be served from the cache), and
 take turns with each other; the best of all turns counts, for both, since what disturbs a turn only makes it slower.
+Where other programs use the machine, shares of wall time mean little (a pair of raw sockets is content with one core):
+the processor time that both processes together spend on a batch is recorded beside it.
 Latency: one batch of 256 rows at a time, 200 a second, from before `emit` to after the consumer's `poll`. Memory: a
 producer that emits whenever it may, a consumer that takes nothing, resident set of both processes from the moment the
 pipe is full.
@@ -21,171 +23,27 @@ import sys
 import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
+from benchmarks.programs.exchange_consumer import (
+    TYPE,
+    consume,
+    make_batch,
+    open_gate,
+    open_writer,
+    resident_bytes,
+    start_environment,
+)
 from benchmarks.record import record_result
-from headrace.core.clock import SystemClock
-from headrace.core.config import Settings
-from headrace.core.ids import (
-    ExecutionAttemptId,
-    ExecutionVertexId,
-    IntermediateDataSetId,
-    JobId,
-    JobVertexId,
-    ResourceId,
-    ResultPartitionId,
-)
-from headrace.core.randomness import SeededRandom
-from headrace.core.record_batch import BatchType, RecordBatch
-from headrace.core.shuffle_descriptors import (
-    InputChannelDescriptor,
-    InputGateDescriptor,
-    ResultPartitionDescriptor,
-    ResultPartitionType,
-    ShuffleDescriptor,
-    TaskManagerLocation,
-)
-from headrace.core.types.type_info import Types
-from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.environment import ShuffleEnvironment
-from headrace.network.gate import BatchElement, InputGate
-from headrace.network.partitioner import create_selector
+from headrace.core.record_batch import RecordBatch
 from headrace.network.record_writer import RecordWriter
 
-SECRET = b"benchmark".ljust(32, b".")
-DATA_SET = IntermediateDataSetId(b"exchange".ljust(16, b"."))
-TYPE = BatchType(
-    Types.ROW_NAMED(
-        [f"c{index}" for index in range(8)],
-        [Types.LONG()] * 3 + [Types.DOUBLE()] * 2 + [Types.INT()] + [Types.STRING()] * 2,
-    )
-)
 LATENCY_ROWS, LATENCY_RATE, LATENCY_SECONDS = 256, 200, 5
 WARM_UP_BATCHES = 300
 DISTINCT_BATCHES = 16
-
-
-def make_batch(rows: int, seed: int = 0) -> RecordBatch:
-    numbers = np.arange(rows) + seed * rows
-    texts = [f"{index:018d}" for index in numbers.tolist()]
-    arrays = [pa.array(numbers + step) for step in range(3)]
-    arrays += [
-        pa.array(numbers * 0.5),
-        pa.array(numbers * 0.25),
-        pa.array(numbers.astype(np.int32)),
-    ]
-    arrays += [pa.array(texts), pa.array(texts[::-1])]
-    columns = pa.RecordBatch.from_arrays(arrays, names=[f"c{index}" for index in range(8)])
-    return RecordBatch.of_columns(TYPE, columns)
-
-
-def start_environment(
-    name: str, directory: str | None
-) -> tuple[ShuffleEnvironment, TaskManagerLocation]:
-    environment = ShuffleEnvironment(
-        resource_id=ResourceId(name),
-        settings=Settings(),
-        secret=SECRET,
-        bind_host="127.0.0.1",
-        advertised_host="127.0.0.1",
-        clock=SystemClock(),
-        random=SeededRandom(name),
-        socket_directory=None if directory is None else Path(directory),
-    )
-    return environment, environment.start()
-
-
-def partition_id(number: int) -> ResultPartitionId:
-    attempt = ExecutionAttemptId(
-        JobId(b"j" * 16), ExecutionVertexId(JobVertexId(b"v" * 16), number), 0
-    )
-    return ResultPartitionId(DATA_SET, number, attempt)
-
-
-def open_writer(
-    environment: ShuffleEnvironment, number: int, buffer_timeout_ms: int
-) -> RecordWriter:
-    descriptor = ResultPartitionDescriptor(
-        partition_id(number), ResultPartitionType.PIPELINED_BOUNDED, 1
-    )
-    selector = create_selector(PartitionerSpec(PartitionerKind.FORWARD), 1, 0, 128, SeededRandom(0))
-    return RecordWriter(
-        environment.create_result_partition(descriptor), selector, buffer_timeout_ms, SystemClock()
-    )
-
-
-def open_gate(
-    environment: ShuffleEnvironment, location: TaskManagerLocation, number: int
-) -> InputGate:
-    channel = InputChannelDescriptor(ShuffleDescriptor(partition_id(number), location), 0)
-    gate = environment.create_input_gate(
-        InputGateDescriptor(DATA_SET, 0, (channel,)), partition_id(number).producer, TYPE
-    )
-    gate.request_partitions()
-    return gate
-
-
-# --- the consumer's side ----------------------------------------------------------------------------
-
-
-def consume(gate: InputGate, with_latency: bool) -> dict[str, Any]:
-    """Read to the end; rows, and the latencies in ns where the first column holds the time of sending."""
-    rows, latencies = 0, []
-    available = threading.Event()
-    while not gate.is_finished:
-        element = gate.poll()
-        if element is None:
-            available.clear()
-            gate.on_available(available.set)
-            available.wait()
-        elif isinstance(element, BatchElement):
-            rows += element.batch.num_rows
-            if with_latency:
-                now_ns = time.monotonic_ns()
-                latencies.append(now_ns - int(element.batch.timestamps[0]))
-    gate.close()
-    return {"rows": rows, "latencies": latencies}
-
-
-def serve_consumer() -> None:
-    """The consumer process: one JSON order per line, one JSON answer per line."""
-    environment, _ = start_environment(f"consumer-{os.getpid()}", None)
-    for line in sys.stdin:
-        order = json.loads(line)
-        match order["do"]:
-            case "consume":
-                location = msgspec.json.decode(order["location"], type=TaskManagerLocation)
-                answer = consume(
-                    open_gate(environment, location, order["number"]), order["latency"]
-                )
-            case "stall":
-                location = msgspec.json.decode(order["location"], type=TaskManagerLocation)
-                open_gate(environment, location, order["number"])
-                answer = {}
-            case "resident":
-                answer = {"bytes": resident_bytes()}
-            case _:
-                answer = raw_receive(order["address"], order["size"])
-        print(json.dumps(answer), flush=True)
-    environment.close()
-
-
-def raw_receive(address: Any, size: int) -> dict[str, Any]:
-    """Receive `size` bytes and confirm."""
-    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
-    with socket.socket(family) as connection:
-        connection.connect(address if isinstance(address, str) else tuple(address))
-        buffer = bytearray(1 << 20)
-        left = size
-        while left:
-            left -= connection.recv_into(buffer)
-        connection.sendall(b"!")
-    return {}
 
 
 class Consumer:
@@ -193,7 +51,7 @@ class Consumer:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.exchange", "--consumer"],
+            [sys.executable, "-m", "benchmarks.programs.exchange_consumer"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -208,13 +66,15 @@ class Consumer:
         assert self._process.stdout is not None
         return json.loads(self._process.stdout.readline())
 
+    def cpu_seconds(self) -> float:
+        """Processor time of both processes so far."""
+        self.order(do="cpu")
+        return self.answer()["seconds"] + time.process_time()
+
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(10)
-
-
-# --- the producer's side ----------------------------------------------------------------------------
 
 
 def raw_seconds(
@@ -305,11 +165,6 @@ class Exchange:
         return writer, collect
 
 
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 def memory_under_back_pressure(batch: RecordBatch, seconds: float) -> dict[str, Any]:
     """Growth of the resident set of producer and consumer while nothing is consumed."""
     consumer = Consumer()
@@ -357,10 +212,16 @@ def measure(
         exchange.seconds(batches, WARM_UP_BATCHES)
         ours: list[float] = []
         raw: list[float] = []
+        our_cpu = raw_cpu = 0.0
         for _ in range(repeats):
+            marks = [consumer.cpu_seconds()]
             if carrier != "local":
                 raw.append(raw_seconds(consumer, batches, count, unix))
+            marks.append(consumer.cpu_seconds())
             ours.append(exchange.seconds(batches, count))
+            marks.append(consumer.cpu_seconds())
+            raw_cpu += marks[1] - marks[0]
+            our_cpu += marks[2] - marks[1]
         latencies = sorted(exchange.latencies_us(make_batch(LATENCY_ROWS)))
         exchange.close()
     rows, size = batches[0].num_rows, batches[0].columns().serialize().size
@@ -368,6 +229,7 @@ def measure(
     figures: dict[str, Any] = {
         f"{carrier}_mrows_per_s": rows * count / seconds / 1e6,
         f"{carrier}_mb_per_s": size * count / seconds / 1e6,
+        f"{carrier}_cpu_us_per_batch": our_cpu / (repeats * count) * 1e6,
         f"{carrier}_latency_p50_us": latencies[len(latencies) // 2],
         f"{carrier}_latency_p99_us": latencies[len(latencies) * 99 // 100],
     }
@@ -375,6 +237,7 @@ def measure(
         ceiling = min(raw)
         figures[f"{carrier}_raw_mb_per_s"] = size * count / ceiling / 1e6
         figures[f"{carrier}_share_of_raw_percent"] = 100 * ceiling / seconds
+        figures[f"{carrier}_raw_cpu_us_per_batch"] = raw_cpu / (repeats * count) * 1e6
         shares = [100 * theirs / own for theirs, own in zip(raw, ours, strict=True)]
         figures[f"{carrier}_share_of_raw_median_percent"] = statistics.median(shares)
     return figures
@@ -389,11 +252,7 @@ def main() -> None:
     parser.add_argument("--skip-memory", action="store_true")
     parser.add_argument("--carriers", default="local,unix,tcp")
     parser.add_argument("--dry", action="store_true", help="print only, keep no result")
-    parser.add_argument("--consumer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.consumer:
-        serve_consumer()
-        return
     batches = [make_batch(options.rows, seed) for seed in range(DISTINCT_BATCHES)]
     figures: dict[str, Any] = {"rows_per_batch": options.rows, "batches": options.batches}
     consumer = Consumer()

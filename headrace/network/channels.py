@@ -210,6 +210,7 @@ class RemoteInputChannel:
         self._session: PeerSession | None = None
         self._channel = -1
         self._next_sequence = 0
+        self._is_notice_due = False
         self._timer: Cancellable | None = None
         self._is_closed = False
 
@@ -350,6 +351,14 @@ class RemoteInputChannel:
     def _enqueue(self, item: _Queued) -> None:
         # Also where the queue was not empty: the task may have emptied it since, and would not look again.
         self._queue.append(item)
+        if not self._is_notice_due:
+            # Once all that has come is taken in. A task that is woken at once fights with this thread for the
+            # interpreter lock, and is woken anew for every batch.
+            self._is_notice_due = True
+            self._receiver.transport.call_later(0, self._give_notice)
+
+    def _give_notice(self) -> None:
+        self._is_notice_due = False
         self._notify()
 
     def _fail(self, error: NetworkError) -> None:

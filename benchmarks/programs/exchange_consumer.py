@@ -1,0 +1,181 @@
+"""The other end of the exchange benchmark: a TaskManager process that consumes, and what both ends share.
+
+One JSON order per line on standard input, one JSON answer per line on standard output.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    ExecutionVertexId,
+    IntermediateDataSetId,
+    JobId,
+    JobVertexId,
+    ResourceId,
+    ResultPartitionId,
+)
+from headrace.core.randomness import SeededRandom
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.shuffle_descriptors import (
+    InputChannelDescriptor,
+    InputGateDescriptor,
+    ResultPartitionDescriptor,
+    ResultPartitionType,
+    ShuffleDescriptor,
+    TaskManagerLocation,
+)
+from headrace.core.types.type_info import Types
+from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
+from headrace.network.environment import ShuffleEnvironment
+from headrace.network.gate import BatchElement, InputGate
+from headrace.network.partitioner import create_selector
+from headrace.network.record_writer import RecordWriter
+
+SECRET = b"benchmark".ljust(32, b".")
+DATA_SET = IntermediateDataSetId(b"exchange".ljust(16, b"."))
+TYPE = BatchType(
+    Types.ROW_NAMED(
+        [f"c{index}" for index in range(8)],
+        [Types.LONG()] * 3 + [Types.DOUBLE()] * 2 + [Types.INT()] + [Types.STRING()] * 2,
+    )
+)
+
+
+def make_batch(rows: int, seed: int = 0) -> RecordBatch:
+    numbers = np.arange(rows) + seed * rows
+    texts = [f"{index:018d}" for index in numbers.tolist()]
+    arrays = [pa.array(numbers + step) for step in range(3)]
+    arrays += [
+        pa.array(numbers * 0.5),
+        pa.array(numbers * 0.25),
+        pa.array(numbers.astype(np.int32)),
+    ]
+    arrays += [pa.array(texts), pa.array(texts[::-1])]
+    columns = pa.RecordBatch.from_arrays(arrays, names=[f"c{index}" for index in range(8)])
+    return RecordBatch.of_columns(TYPE, columns)
+
+
+def start_environment(
+    name: str, directory: str | None
+) -> tuple[ShuffleEnvironment, TaskManagerLocation]:
+    environment = ShuffleEnvironment(
+        resource_id=ResourceId(name),
+        settings=Settings(),
+        secret=SECRET,
+        bind_host="127.0.0.1",
+        advertised_host="127.0.0.1",
+        clock=SystemClock(),
+        random=SeededRandom(name),
+        socket_directory=None if directory is None else Path(directory),
+    )
+    return environment, environment.start()
+
+
+def partition_id(number: int) -> ResultPartitionId:
+    attempt = ExecutionAttemptId(
+        JobId(b"j" * 16), ExecutionVertexId(JobVertexId(b"v" * 16), number), 0
+    )
+    return ResultPartitionId(DATA_SET, number, attempt)
+
+
+def open_writer(
+    environment: ShuffleEnvironment, number: int, buffer_timeout_ms: int
+) -> RecordWriter:
+    descriptor = ResultPartitionDescriptor(
+        partition_id(number), ResultPartitionType.PIPELINED_BOUNDED, 1
+    )
+    selector = create_selector(PartitionerSpec(PartitionerKind.FORWARD), 1, 0, 128, SeededRandom(0))
+    return RecordWriter(
+        environment.create_result_partition(descriptor), selector, buffer_timeout_ms, SystemClock()
+    )
+
+
+def open_gate(
+    environment: ShuffleEnvironment, location: TaskManagerLocation, number: int
+) -> InputGate:
+    channel = InputChannelDescriptor(ShuffleDescriptor(partition_id(number), location), 0)
+    gate = environment.create_input_gate(
+        InputGateDescriptor(DATA_SET, 0, (channel,)), partition_id(number).producer, TYPE
+    )
+    gate.request_partitions()
+    return gate
+
+
+def consume(gate: InputGate, with_latency: bool) -> dict[str, Any]:
+    """Read to the end; rows, and the latencies in ns where the first column holds the time of sending."""
+    rows, latencies = 0, []
+    available = threading.Event()
+    while not gate.is_finished:
+        element = gate.poll()
+        if element is None:
+            available.clear()
+            gate.on_available(available.set)
+            available.wait()
+        elif isinstance(element, BatchElement):
+            rows += element.batch.num_rows
+            if with_latency:
+                now_ns = time.monotonic_ns()
+                latencies.append(now_ns - int(element.batch.timestamps[0]))
+    gate.close()
+    return {"rows": rows, "latencies": latencies}
+
+
+def serve_consumer() -> None:
+    """The consumer process: one JSON order per line, one JSON answer per line."""
+    environment, _ = start_environment(f"consumer-{os.getpid()}", None)
+    for line in sys.stdin:
+        order = json.loads(line)
+        match order["do"]:
+            case "consume":
+                location = msgspec.json.decode(order["location"], type=TaskManagerLocation)
+                answer = consume(
+                    open_gate(environment, location, order["number"]), order["latency"]
+                )
+            case "stall":
+                location = msgspec.json.decode(order["location"], type=TaskManagerLocation)
+                open_gate(environment, location, order["number"])
+                answer = {}
+            case "resident":
+                answer = {"bytes": resident_bytes()}
+            case "cpu":
+                answer = {"seconds": time.process_time()}
+            case _:
+                answer = raw_receive(order["address"], order["size"])
+        print(json.dumps(answer), flush=True)
+    environment.close()
+
+
+def raw_receive(address: Any, size: int) -> dict[str, Any]:
+    """Receive `size` bytes and confirm."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    with socket.socket(family) as connection:
+        connection.connect(address if isinstance(address, str) else tuple(address))
+        buffer = bytearray(1 << 20)
+        left = size
+        while left:
+            left -= connection.recv_into(buffer)
+        connection.sendall(b"!")
+    return {}
+
+
+def resident_bytes() -> int:
+    """The resident set of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    serve_consumer()
