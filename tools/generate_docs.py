@@ -1,4 +1,4 @@
-"""Writes docs/generated from the code, or with `--check` says which pages are stale.
+"""Writes docs/generated from the code, or with `--check` says which pages are stale and which references are broken.
 
 Every page is a function from nothing to text, in a module of `tools/pages`; add it to PAGES.
 """
@@ -21,6 +21,7 @@ from tools.pages.lifecycles import lifecycles_page  # noqa: E402
 from tools.pages.metrics import metrics_page  # noqa: E402
 from tools.pages.operators import operators_page  # noqa: E402
 from tools.pages.protocol import protocol_page  # noqa: E402
+from tools.pages.references import broken_references  # noqa: E402
 from tools.pages.rpc import rpc_page  # noqa: E402
 
 NOTE: Final = "<!-- Made from the code by `make docs`; edit the code, not this page. -->\n"
@@ -61,11 +62,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="change nothing, fail when stale")
     if parser.parse_args().check:
-        found = stale_pages()
-        if found:
-            print("\n".join(found))
+        stale, broken = stale_pages(), broken_references(ROOT)
+        print("\n".join([*stale, *broken]), end="\n" if stale or broken else "")
+        if stale:
             print("docs/generated is stale: run `make docs`")
-        return 1 if found else 0
+        return 1 if stale or broken else 0
     GENERATED.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         (GENERATED / name).write_text(NOTE + page(), encoding="utf-8")
