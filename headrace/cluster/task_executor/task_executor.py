@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.task_executor.deployment import RunningTask, TaskFactory
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
 from headrace.cluster.task_executor.options import SLOT_TIMEOUT
 from headrace.cluster.task_executor.resource_manager_connection import ResourceManagerConnection
 from headrace.cluster.task_executor.slot_table import FreedSlot, SlotState, SlotTable, SlotTicket
+from headrace.cluster.task_executor.task_reporter import TaskReporter
 from headrace.cluster.task_executor.task_reports import TaskOutbox
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
 from headrace.core.errors import HeadraceError
@@ -30,15 +30,13 @@ from headrace.core.ids import (
     ResultPartitionId,
     SlotId,
 )
-from headrace.core.lifecycle import ExecutionState
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.gateways.errors import StaleLeaderError, TaskSubmissionError, UnknownAttemptError
+from headrace.gateways.errors import StaleLeaderError, TaskSubmissionError
 from headrace.gateways.messages import (
     Acknowledge,
     AllocatedSlotReport,
     ErrorInfo,
     ExecutionDeploymentReport,
-    ExecutionReport,
     ResourceProfile,
     SlotOffer,
     SlotReport,
@@ -52,7 +50,6 @@ from headrace.gateways.task_executor import (
 )
 from headrace.graph.pipeline_options import TASK_CANCELLATION_TIMEOUT
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.main_thread import is_on_loop
 from headrace.rpc.options import duration_ms
 from headrace.rpc.service import RpcService
 
@@ -101,7 +98,7 @@ class SlotReleasedError(HeadraceError):
 
 
 class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
-    """One per TaskManager. Implements TaskListener for its tasks."""
+    """One per TaskManager. Implements JobConnectionOwner and TaskReporterOwner."""
 
     def __init__(self, rpc_service: RpcService, setup: TaskExecutorSetup) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
@@ -109,6 +106,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._slots: Final = SlotTable(setup.slot_count, setup.slot_profile)
         self._tasks: Final = TaskTable()
         self._jobs: Final = JobConnections(self, self, setup.resource_id, setup.location)
+        self._reporter: Final = TaskReporter(self, self, self._tasks, self._jobs)
         self._resource_manager: Final = ResourceManagerConnection(
             self,
             setup.resource_id,
@@ -223,7 +221,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         for attempt_id in result:
             entry = self._tasks.find(attempt_id)
             assert entry is not None, "a task in a slot is in the table"
-            self._fail_task(entry, SlotReleasedError(f"its slot was freed: {cause}"))
+            self.fail_task(entry, SlotReleasedError(f"its slot was freed: {cause}"))
 
     def _free_slots_of(self, job_id: JobId, cause: str) -> None:
         states = (SlotState.ALLOCATED, SlotState.ACTIVE)
@@ -268,10 +266,11 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._tasks.add(entry)
         try:
             task = await self._setup.build_task(
-                f"deploy {name}", lambda: self._setup.task_factory.create(descriptor, self)
+                f"deploy {name}",
+                lambda: self._setup.task_factory.create(descriptor, self._reporter),
             )
         except Exception as error:
-            self._task_gone(entry)
+            self.task_gone(entry)
             if isinstance(error, HeadraceError):
                 raise
             raise TaskSubmissionError(
@@ -305,7 +304,8 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         """See TaskExecutorGateway."""
         return tuple(entry.metrics() for entry in self._tasks.of_job(job_id))
 
-    def _fail_task(self, entry: TaskEntry, error: BaseException) -> None:
+    def fail_task(self, entry: TaskEntry, error: BaseException) -> None:
+        """See TaskReporterOwner: fail a task, and watch that it ends."""
         if not entry.has_ended:
             self._watch(entry)
             entry.fail(error)
@@ -325,8 +325,8 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
         entry.watchdog = self.schedule_run_async(timeout_ms, stuck)
 
-    def _task_gone(self, entry: TaskEntry) -> None:
-        """The task has ended, and its JobMaster knows or will never know."""
+    def task_gone(self, entry: TaskEntry) -> None:
+        """See TaskReporterOwner: the task has ended, and its JobMaster knows or will never know."""
         entry.has_ended = True
         entry.outbox.close()
         if entry.watchdog is not None:
@@ -337,69 +337,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self._slot_freed(freed)
         else:
             self._close_job_if_over(entry.attempt_id.job_id)
-
-    # TaskListener: any thread
-
-    def state_changed(
-        self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
-    ) -> None:
-        """See TaskListener."""
-        self.run_async(lambda: self._state_changed(attempt_id, state, error))
-
-    def operator_event(
-        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
-    ) -> None:
-        """See TaskListener. Waits while too much of the task is still untold."""
-        entry = self._tasks.find(attempt_id)
-        if entry is None:
-            return
-        entry.outbox.await_room(may_block=not is_on_loop(self.rpc_service.loop))
-
-        def put() -> None:
-            if entry.outbox.put_event(operator_id, payload):
-                self._drain(entry)
-
-        self.run_async(put)
-
-    def _state_changed(
-        self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
-    ) -> None:
-        entry = self._tasks.find(attempt_id)
-        if entry is None or entry.has_ended:
-            return
-        metrics: TaskMetrics | None = None
-        if state.is_terminal:
-            metrics = entry.last_metrics = entry.metrics()
-            entry.has_ended = True
-            if entry.watchdog is not None:
-                entry.watchdog.cancel()
-        where = f"task '{entry.display_name}'"
-        info = None if error is None else error_info_of(error, where)
-        if state.is_terminal and entry.outbox.is_closed:
-            # Its JobMaster is gone, or wants to hear no more; deployment reports tell of the end.
-            self._task_gone(entry)
-        elif entry.outbox.put_report(ExecutionReport(attempt_id, state, info, metrics)):
-            self._drain(entry)
-
-    def _drain(self, entry: TaskEntry) -> None:
-        connection = self._jobs.find(entry.attempt_id.job_id)
-        if connection is None or not connection.is_connected:
-            return
-        self.spawn(self._tell(entry, connection), f"reports of {entry.attempt_id}")
-
-    async def _tell(self, entry: TaskEntry, connection: JobConnection) -> None:
-        while not entry.outbox.is_empty:
-            try:
-                await entry.outbox.drain(connection.gateway, connection.pause)
-            except UnknownAttemptError as error:
-                entry.outbox.close()
-                self._fail_task(entry, error)
-            except HeadraceError as error:
-                # The JobMaster refuses what the task says: the task is of no use any more.
-                entry.outbox.skip()
-                self._fail_task(entry, error)
-        if entry.has_ended:
-            self._task_gone(entry)
 
     # Heartbeats and leaders
 
@@ -444,9 +381,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         for entry in self._tasks.of_job(job_id):
             entry.outbox.close()
             if entry.has_ended:
-                self._task_gone(entry)
+                self.task_gone(entry)
             else:
-                self._fail_task(entry, JobMasterLostError(f"the JobMaster was lost: {cause}"))
+                self.fail_task(entry, JobMasterLostError(f"the JobMaster was lost: {cause}"))
         for allocation_id in self._slots.allocations_of(job_id, SlotState.ACTIVE):
             ticket = self._slots.deactivate(allocation_id)
             if ticket is not None:

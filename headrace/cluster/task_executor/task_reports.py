@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.core.elements import CancelTaskException
 from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.errors import CoordinatorBusyError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import ExecutionReport
@@ -36,7 +37,7 @@ OutboxEntry = ExecutionReport | OperatorEvent
 
 
 class TaskOutbox:
-    """One attempt's queue. Everything runs on the control thread, except `await_room` and `close_for_task`.
+    """One attempt's queue. Everything runs on the control thread, except `await_room`.
 
     `drain` is a coroutine that the owner starts when `put` returns True and that ends when the queue is empty.
     """
@@ -50,13 +51,14 @@ class TaskOutbox:
         # The only state that the task's thread shares: how many more events it may hand over.
         self._room = threading.Condition()
         self._room_count = CAPACITY
+        self._is_interrupted = False
 
     def await_room(self, *, may_block: bool) -> None:
-        """Called by the task before it hands over an event: waits for room. CancelTaskException once closed."""
+        """Called by the task before it hands over an event: waits for room. CancelTaskException once interrupted."""
         with self._room:
-            while may_block and self._room_count <= 0 and not self._is_closed:
+            while may_block and self._room_count <= 0 and not self._is_interrupted:
                 self._room.wait()
-            if self._is_closed:
+            if self._is_interrupted:
                 raise CancelTaskException("nobody takes the task's events any more")
             self._room_count -= 1
 
@@ -67,13 +69,26 @@ class TaskOutbox:
         return self._put(OperatorEvent(operator_id, sequence_number, payload))
 
     def put_report(self, report: ExecutionReport) -> bool:
-        """Queue a state report; True where `drain` has to be started."""
+        """Queue a state report; True where `drain` has to be started.
+
+        After a failure or cancellation nobody wants the events any more, and a busy coordinator must not hold up the
+        news of it.
+        """
+        if report.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
+            self._drop_events()
         return self._put(report)
 
     @property
     def is_empty(self) -> bool:
         """Whether everything was told."""
         return not self._entries
+
+    def interrupt(self) -> None:
+        """The task is to end: it waits for room no more, and its events are dropped. Its reports still go."""
+        self._drop_events()
+        with self._room:
+            self._is_interrupted = True
+            self._room.notify_all()
 
     @property
     def is_closed(self) -> bool:
@@ -82,10 +97,9 @@ class TaskOutbox:
 
     def close(self) -> None:
         """Nobody listens any more: drop what waits and let the task go on, into its cancellation."""
-        with self._room:
-            self._is_closed = True
-            self._room.notify_all()
+        self._is_closed = True
         self._entries.clear()
+        self.interrupt()
 
     async def drain(
         self, gateway: JobMasterGateway, pause: Callable[[float], Awaitable[None]]
@@ -94,6 +108,7 @@ class TaskOutbox:
 
         `pause(ms)` waits on the owner's clock. Silence and busy coordinators are met with repetition.
         """
+        self._is_draining = True
         try:
             while self._entries and not self._is_closed:
                 entry = self._entries[0]
@@ -130,6 +145,10 @@ class TaskOutbox:
             return False
         self._is_draining = True
         return True
+
+    def _drop_events(self) -> None:
+        reports = [entry for entry in self._entries if isinstance(entry, ExecutionReport)]
+        self._entries = deque(reports)
 
     def _told(self, entry: OutboxEntry) -> None:
         # `close` may have emptied the queue while the answer was on its way.

@@ -28,12 +28,14 @@ class TaskEntry:
     def cancel(self) -> None:
         """Cancel the task, now or as soon as it is built."""
         self.is_cancel_wanted = True
+        self.outbox.interrupt()
         if self.task is not None:
             self.task.cancel()
 
     def fail(self, error: BaseException) -> None:
         """Fail the task, now or as soon as it is built."""
         self.wanted_failure = self.wanted_failure or error
+        self.outbox.interrupt()
         if self.task is not None:
             self.task.fail_externally(error)
 
