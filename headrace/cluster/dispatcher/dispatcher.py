@@ -79,7 +79,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         """Cancel all jobs, give them a little time, then end their JobMasters."""
         jobs = list(self._jobs.values())
         for job in jobs:
-            await job.gateway.cancel()
+            job.job_master.cancel_by_dispatcher()
         if jobs:
             timeout_ms = duration_ms(self.settings, SHUTDOWN_JOBS_TIMEOUT)
             _, late = await asyncio.wait([job.ended for job in jobs], timeout=timeout_ms / 1000)

@@ -285,6 +285,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """For the Dispatcher: the job cannot run on this cluster any more."""
         self._scheduler.fail_job(Failure.of_error(error).as_final())
 
+    def cancel_by_dispatcher(self) -> None:
+        """For the Dispatcher, which runs on the same thread: the cluster ends."""
+        self.run_async(self._scheduler.cancel)
+
     @property
     def status(self) -> JobStatus:
         """For the Dispatcher, which runs on the same thread."""

@@ -95,6 +95,7 @@ class TaskManagers:
         self._executions: Final = executions
         self._pool: Final = pool
         self._registered: dict[ResourceId, _TaskManager] = {}
+        self._is_dismissed = False
         self._heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
             endpoint, self._silent, self._answered
         )
@@ -161,6 +162,7 @@ class TaskManagers:
 
         The word that the job is over may be lost; freeing is repeated until it was heard, within a bound.
         """
+        self._is_dismissed = True
         self._heartbeats.stop()
         registered, self._registered = self._registered, {}
         for task_manager in registered.values():

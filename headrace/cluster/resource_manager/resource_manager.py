@@ -127,6 +127,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
 
     async def on_stop(self) -> None:
         """Stop every TaskManager, then have the host end what is left."""
+        self._workers.stop_asking()
         self._heartbeats.stop()
         self._job_masters.stop()
         task_managers = list(self._task_managers.values())
@@ -307,8 +308,14 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         for action in self._matching.handle(event):
             self.spawn(self._allocate(action), f"slot request {action.allocation_id}")
         missing_count = sum(entry.missing_count for entry in self._matching.missing())
+        # TaskManagers that registered and have not reported yet will serve some of that.
+        coming_count = sum(
+            task_manager.registration.slot_count
+            for worker_id, task_manager in self._task_managers.items()
+            if self._matching.slot_counts(worker_id)[0] == 0
+        )
         idle = tuple(self._matching.idle_task_managers())
-        self._workers.handle(SlotsMissing(missing_count, idle))
+        self._workers.handle(SlotsMissing(max(0, missing_count - coming_count), idle))
 
     async def _allocate(self, action: AllocateSlot) -> None:
         task_manager = self._task_managers.get(action.resource_id)

@@ -79,11 +79,15 @@ class Workers:
         self._driver.initialize(self)
         self.handle(TimePassed())
 
-    async def close(self) -> None:
-        """Have the host end every worker. Nothing is asked of it any more."""
+    def stop_asking(self) -> None:
+        """The cluster ends: ask for no more workers and let none register."""
         self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
+
+    async def close(self) -> None:
+        """Have the host end every worker."""
+        self.stop_asking()
         await self._driver.close()
 
     def handle(self, event: PoolEvent) -> None:

@@ -160,9 +160,10 @@ class StreamTaskFactory:
                 self.random,
                 settings,
             )
-        except BaseException:
+        except Exception as error:
             partition.fail(None)
-            raise
+            source = _operator(descriptor, deployment.edge.source_operator_id)
+            raise _not_loadable(error, "partitioner", source) from error
         writer = RecordWriter(
             partition, selector, deployment.edge.buffer_timeout_ms, self.clock, settings
         )
@@ -184,13 +185,21 @@ def _load_types(operator: ChainedOperator) -> OperatorTypes:
     try:
         types = pickle.loads(operator.types_payload)
     except Exception as error:
-        # Most often a module with the user's classes that the driver has and this worker has not.
-        raise UserCodeError(
-            type(error).__name__,
-            f"{error}; the types cannot be loaded on the worker, ship their modules with --python-files",
-            operator.name,
-            operator.location or "unknown location",
-            traceback.format_exc(),
-        ) from error
+        raise _not_loadable(error, "types", operator) from error
     assert isinstance(types, OperatorTypes)
     return types
+
+
+def _not_loadable(error: Exception, what: str, operator: ChainedOperator) -> UserCodeError:
+    """Most often a module with the user's classes that the driver has and this worker has not."""
+    return UserCodeError(
+        type(error).__name__,
+        f"{error}; the {what} cannot be loaded on the worker, ship modules with --python-files",
+        operator.name,
+        operator.location or "unknown location",
+        traceback.format_exc(),
+    )
+
+
+def _operator(descriptor: TaskDeploymentDescriptor, operator_id: OperatorId) -> ChainedOperator:
+    return next(each for each in descriptor.vertex.operators if each.operator_id == operator_id)

@@ -4,6 +4,7 @@ The same body for a Spark worker, a plain process and a test's thread. Source: F
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -226,7 +227,8 @@ def _serve(
                 executor.end("the process that hosts it was told to stop")
     finally:
         # The goodbyes have been written; let them leave before the connections go.
-        control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
+        with contextlib.suppress(TimeoutError):
+            control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
     return reasons[0]
 
 

@@ -26,7 +26,9 @@ from tests.unit.cluster.cluster_samples import (
 )
 
 S = ExecutionState
-USER_ERROR = ErrorInfo("UserCodeError", "ValueError: bad (in operator 'map', f.py, line 3)", "USER", True)
+USER_ERROR = ErrorInfo(
+    "UserCodeError", "ValueError: bad (in operator 'map', f.py, line 3)", "USER", True
+)
 LOST = ErrorInfo("ConnectionLostError", "connection lost", "EXTERNAL", True)
 
 

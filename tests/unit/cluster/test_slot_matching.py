@@ -36,7 +36,9 @@ def new_matching() -> SlotMatching:
     return SlotMatching(lambda: allocation(next(numbers)))
 
 
-def need(count: int, job: JobId = JOB, profile: ResourceProfile = ANY_PROFILE) -> RequirementsDeclared:
+def need(
+    count: int, job: JobId = JOB, profile: ResourceProfile = ANY_PROFILE
+) -> RequirementsDeclared:
     requirements = (ResourceRequirement(profile, count),) if count else ()
     return RequirementsDeclared(job, requirements)
 

@@ -1,0 +1,165 @@
+"""Scripted endpoints and tasks: what a test puts in place of the other side of a gateway.
+
+A scripted endpoint implements every method of a gateway, notes the calls and answers as it was told. A scripted task
+has no data plane: the test says which state it reaches.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from headrace.core.ids import ExecutionAttemptId, FencingToken, OperatorId, ResultPartitionId
+from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.messages import Acknowledge
+from headrace.gateways.task_executor import TaskDeploymentDescriptor
+from headrace.rpc.contract import gateway_contract
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.fencing import FencedRpcEndpoint
+from headrace.rpc.service import RpcService
+from headrace.task.environment import TaskListener
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call that arrived."""
+
+    method: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass
+class Script:
+    """Calls so far, and answers: a value, an exception to raise, or a function of the arguments.
+
+    Asks without an answer are acknowledged.
+    """
+
+    answers: dict[str, Any] = field(default_factory=dict[str, Any])
+    calls: list[Call] = field(default_factory=list[Call])
+
+    def called(self, method: str) -> list[tuple[Any, ...]]:
+        """Arguments of all calls of one method."""
+        return [call.arguments for call in self.calls if call.method == method]
+
+    async def answer(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        """Note a call and find its answer."""
+        self.calls.append(Call(method, arguments))
+        answer = self.answers.get(method, Acknowledge())
+        if callable(answer):
+            answer = answer(*arguments)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+class ScriptedEndpoint:
+    """An endpoint that implements `gateway_type` by its `script`. Made by `start_scripted`."""
+
+    script: Script
+    address: str
+
+
+def start_scripted(
+    rpc_service: RpcService,
+    name: str,
+    gateway_type: type,
+    fencing_token: FencingToken | None = None,
+    **answers: Any,
+) -> ScriptedEndpoint:
+    """Start an endpoint that answers calls of `gateway_type` from a script."""
+    script = Script(answers)
+    members: dict[str, Any] = {"gateway_types": (gateway_type,), "script": script}
+    for method in gateway_contract(gateway_type).methods.values():
+        members[method.name] = _asked(method.name) if method.is_ask else _told(method.name)
+    base = RpcEndpoint if fencing_token is None else FencedRpcEndpoint
+    endpoint_type = cast(Any, type(f"Scripted{gateway_type.__name__}", (base,), members))
+    arguments = (rpc_service, name) if fencing_token is None else (rpc_service, name, fencing_token)
+    endpoint = endpoint_type(*arguments)
+    endpoint.start()
+    return endpoint
+
+
+def _asked(name: str) -> Callable[..., Any]:
+    async def handler(self: ScriptedEndpoint, *arguments: Any) -> Any:
+        return await self.script.answer(name, arguments)
+
+    return handler
+
+
+def _told(name: str) -> Callable[..., None]:
+    def handler(self: ScriptedEndpoint, *arguments: Any) -> None:
+        self.script.calls.append(Call(name, arguments))
+
+    return handler
+
+
+class ScriptedTask:
+    """A task that reaches the states that the test tells it. Implements RunningTask.
+
+    It ends by itself when it is cancelled or failed, unless `is_stuck`.
+    """
+
+    def __init__(self, attempt_id: ExecutionAttemptId, listener: TaskListener) -> None:
+        self.attempt_id = attempt_id
+        self.state = ExecutionState.CREATED
+        self.is_stuck = False
+        self.events: list[tuple[OperatorId, bytes]] = []
+        self.metrics: dict[str, float] = {}
+        self._listener = listener
+
+    def start(self) -> None:
+        """See RunningTask."""
+        self.reach(ExecutionState.RUNNING)
+
+    def reach(self, state: ExecutionState, error: BaseException | None = None) -> None:
+        """Report a state."""
+        self.state = state
+        self._listener.state_changed(self.attempt_id, state, error)
+
+    def send_event(self, operator_id: OperatorId, payload: bytes) -> None:
+        """Speak to the operator's coordinator."""
+        self._listener.operator_event(self.attempt_id, operator_id, payload)
+
+    def cancel(self) -> None:
+        """See RunningTask."""
+        if not self.state.is_terminal:
+            self.reach(ExecutionState.CANCELING)
+            if not self.is_stuck:
+                self.reach(ExecutionState.CANCELED)
+
+    def fail_externally(self, error: BaseException) -> None:
+        """See RunningTask."""
+        if not self.state.is_terminal and not self.is_stuck:
+            self.reach(ExecutionState.FAILED, error)
+
+    def deliver_operator_event(self, operator_id: OperatorId, payload: bytes) -> None:
+        """See RunningTask."""
+        self.events.append((operator_id, payload))
+
+    def metrics_snapshot(self) -> dict[str, float]:
+        """See RunningTask."""
+        return dict(self.metrics)
+
+
+@dataclass
+class ScriptedTaskFactory:
+    """Makes scripted tasks and keeps them. Implements TaskFactory. `error` is raised instead where it is set."""
+
+    tasks: dict[ExecutionAttemptId, ScriptedTask] = field(
+        default_factory=dict[ExecutionAttemptId, ScriptedTask]
+    )
+    error: BaseException | None = None
+
+    def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> ScriptedTask:
+        """See TaskFactory."""
+        if self.error is not None:
+            raise self.error
+        task = ScriptedTask(descriptor.attempt_id, listener)
+        self.tasks[descriptor.attempt_id] = task
+        return task
+
+    def release_partitions(self, partition_ids: tuple[ResultPartitionId, ...]) -> None:
+        """See TaskFactory."""

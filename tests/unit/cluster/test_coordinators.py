@@ -1,0 +1,185 @@
+"""Operator coordinators: who hears which event, and the records that wait for the client."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
+from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.cluster.job_master.operator_coordinators import OperatorCoordinators
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import ExecutionAttemptId, JobVertexId, OperatorId, ResourceId
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.errors import CoordinatorBusyError
+from tests.unit.cluster.cluster_samples import JOB, attempt, job_graph, vertex, vertex_id
+
+OPERATOR = OperatorId((1).to_bytes(16, "big"))
+LOCATION = TaskManagerLocation(ResourceId("tm"), "host", 1, None, "id")
+
+
+class NotingCoordinator:
+    """Keeps what it hears."""
+
+    def __init__(self, context: CoordinatorContext, payload: bytes) -> None:
+        self.context = context
+        self.payload = payload
+        self.heard: list[object] = []
+
+    def start(self) -> None:
+        self.heard.append("started")
+
+    def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
+        self.heard.append(("ready", attempt_id.subtask_index))
+
+    def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
+        self.heard.append(("failed", attempt_id.subtask_index))
+
+    def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
+        if payload == b"busy" and "busy" not in self.heard:
+            self.heard.append("busy")
+            raise CoordinatorBusyError("later")
+        self.heard.append(payload)
+
+    async def job_finishing(self) -> None:
+        self.heard.append("finishing")
+
+    async def close(self) -> None:
+        self.heard.append("closed")
+        raise OSError("does not close")
+
+
+def new_coordinators() -> tuple[OperatorCoordinators, NotingCoordinator, list[tuple[object, ...]]]:
+    made: list[NotingCoordinator] = []
+    sent: list[tuple[object, ...]] = []
+
+    def create(context: CoordinatorContext, payload: bytes) -> NotingCoordinator:
+        made.append(NotingCoordinator(context, payload))
+        return made[-1]
+
+    def send(vertex: JobVertexId, index: int, operator: OperatorId, payload: bytes) -> None:
+        sent.append((vertex, index, operator, payload))
+
+    coordinators = OperatorCoordinators(
+        job_graph((vertex(1, 2, coordinator="noting"), vertex(2, 2))),
+        {"noting": create},
+        send_event=send,
+        run_async=_run,
+        fail_job=lambda error: None,
+    )
+    return coordinators, made[0], sent
+
+
+def _run(action: Callable[[], None]) -> None:
+    action()
+
+
+def test_a_coordinator_hears_of_the_subtasks_of_its_own_vertex() -> None:
+    coordinators, noting, _ = new_coordinators()
+    coordinators.start()
+    coordinators.subtask_ready(attempt(1, vertex=1), LOCATION)
+    coordinators.subtask_ready(attempt(0, vertex=2), LOCATION)
+    coordinators.subtask_failed(attempt(1, vertex=1))
+    assert noting.heard == ["started", ("ready", 1), ("failed", 1)]
+
+
+def test_a_repeated_event_is_delivered_once() -> None:
+    coordinators, noting, _ = new_coordinators()
+    coordinators.handle_event(attempt(0), OPERATOR, 0, b"one")
+    coordinators.handle_event(attempt(0), OPERATOR, 0, b"one")
+    coordinators.handle_event(attempt(0), OPERATOR, 1, b"two")
+    assert noting.heard == [b"one", b"two"]
+
+
+def test_events_are_numbered_anew_for_each_attempt() -> None:
+    coordinators, noting, _ = new_coordinators()
+    coordinators.handle_event(attempt(0), OPERATOR, 0, b"one")
+    coordinators.subtask_failed(attempt(0))
+    coordinators.handle_event(attempt(0, number=1), OPERATOR, 0, b"again")
+    assert noting.heard == [b"one", ("failed", 0), b"again"]
+
+
+def test_a_refused_event_counts_when_it_comes_again() -> None:
+    coordinators, noting, _ = new_coordinators()
+    with pytest.raises(CoordinatorBusyError):
+        coordinators.handle_event(attempt(0), OPERATOR, 0, b"busy")
+    coordinators.handle_event(attempt(0), OPERATOR, 0, b"busy")
+    assert noting.heard == ["busy", b"busy"]
+
+
+def test_a_coordinator_reaches_its_subtasks_by_index() -> None:
+    _, noting, sent = new_coordinators()
+    noting.context.send_event(1, b"hello")
+    assert sent == [(vertex_id(1), 1, OPERATOR, b"hello")]
+
+
+def test_closing_closes_all_and_tells_what_went_wrong() -> None:
+    coordinators, noting, _ = new_coordinators()
+    asyncio.run(coordinators.commit())
+    errors = asyncio.run(coordinators.close())
+    assert noting.heard == ["finishing", "closed"]
+    assert [str(error) for error in errors] == ["does not close"]
+
+
+def test_an_unknown_coordinator_is_an_error_that_names_the_operator() -> None:
+    with pytest.raises(ConfigurationError, match="operator 1"):
+        OperatorCoordinators(
+            job_graph((vertex(1, 1, coordinator="kafka"),)),
+            {},
+            send_event=lambda *_: None,
+            run_async=_run,
+            fail_job=lambda error: None,
+        )
+
+
+def new_collect(parallelism: int = 1, settings: dict[str, str] | None = None) -> CollectCoordinator:
+    context = CoordinatorContext(
+        job_id=JOB,
+        operator_id=OPERATOR,
+        operator_name="Collect",
+        parallelism=parallelism,
+        settings=Settings(settings),
+        send_event=lambda index, payload: None,
+        run_async=_run,
+        fail_job=lambda error: None,
+    )
+    return CollectCoordinator(context, b"")
+
+
+def test_fetching_from_an_offset_forgets_what_stands_before_it() -> None:
+    collect = new_collect()
+    for payload in (b"a", b"b", b"c"):
+        collect.handle_event(attempt(0), payload)
+    assert collect.fetch(0, 2).batches == (b"a", b"b")
+    assert collect.fetch(0, 2).batches == (b"a", b"b"), "a lost answer can be asked for again"
+    answer = collect.fetch(2, 2)
+    assert (answer.offset, answer.batches, answer.is_finished) == (2, (b"c",), False)
+
+
+def test_the_last_batch_says_that_it_is_the_last() -> None:
+    collect = new_collect(parallelism=2)
+    collect.handle_event(attempt(0), b"a")
+    collect.handle_event(attempt(0), b"")
+    assert not collect.fetch(0, 10).is_finished
+    collect.handle_event(attempt(1), b"b")
+    collect.handle_event(attempt(1), b"")
+    assert not collect.fetch(0, 1).is_finished
+    assert collect.fetch(1, 1).is_finished
+
+
+def test_records_beyond_the_bound_are_refused_until_the_client_has_fetched() -> None:
+    collect = new_collect(settings={"headrace.collect.buffer-size": "10"})
+    collect.handle_event(attempt(0), b"x" * 50)
+    with pytest.raises(CoordinatorBusyError):
+        collect.handle_event(attempt(0), b"y")
+    collect.fetch(1, 1)
+    collect.handle_event(attempt(0), b"y")
+    assert collect.fetch(1, 1).batches == (b"y",)
+
+
+def test_after_the_end_of_the_job_nothing_follows_what_is_left() -> None:
+    collect = new_collect()
+    collect.handle_event(attempt(0), b"a")
+    asyncio.run(collect.close())
+    assert collect.fetch(0, 10).is_finished

@@ -1,0 +1,134 @@
+"""The whole cluster in one process, with real threads: jobs, their ends, and what clients are told."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.cluster.minicluster import MiniCluster
+from headrace.core.ids import JobId, OperatorId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.randomness import SeededRandom
+from headrace.gateways.errors import (
+    DuplicateJobSubmissionError,
+    JobAlreadyEndedError,
+    NothingCollectedError,
+    UnknownJobError,
+)
+from headrace.graph.job_graph import JobGraph
+from headrace.testing.simulated_job import (
+    counting_job,
+    expected_output,
+    forget_output,
+    output_of,
+)
+
+RANDOM = SeededRandom(11)
+
+
+@pytest.fixture(scope="module", params=["by reference", "serialized"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[MiniCluster]:
+    settings = {"headrace.rpc.force-invocation-serialization": str(request.param != "by reference")}
+    with MiniCluster(task_manager_count=2, settings=settings) as cluster:
+        yield cluster
+
+
+def job(name: str, count: int = 300, fail_at: int | None = None) -> JobGraph:
+    forget_output(name)
+    return counting_job(
+        JobId.generate(RANDOM),
+        name,
+        count=count,
+        interval_ms=1,
+        parallelism=2,
+        settings={},
+        fail_at=fail_at,
+    )
+
+
+def test_a_job_runs_to_its_end_with_exact_output(cluster: MiniCluster) -> None:
+    graph = job("runs")
+    cluster.submit(graph)
+    result = cluster.await_result(graph.job_id)
+    assert result.status is JobStatus.FINISHED
+    assert output_of("runs") == expected_output(300)
+
+
+def test_slots_are_used_again_by_the_next_job(cluster: MiniCluster) -> None:
+    for number in range(3):
+        graph = job(f"again {number}", count=50)
+        cluster.submit(graph)
+        assert cluster.await_result(graph.job_id).status is JobStatus.FINISHED
+
+
+def test_details_of_an_ended_job_keep_metrics_and_times(cluster: MiniCluster) -> None:
+    graph = job("details")
+    handle = cluster.submit(graph)
+    cluster.await_result(graph.job_id)
+    details = handle.call(handle.dispatcher.request_job_details(graph.job_id))
+    assert details.vertices[0].metrics["numRecordsOut"] == 300
+    assert list(details.status_timestamps_ms) == ["CREATED", "RUNNING", "FINISHED"]
+
+
+def test_a_user_error_names_cause_operator_file_and_line(cluster: MiniCluster) -> None:
+    graph = job("fails", fail_at=20)
+    cluster.submit(graph)
+    result = cluster.await_result(graph.job_id)
+    assert result.status is JobStatus.FAILED and result.failure is not None
+    assert result.failure.text.startswith("ValueError: 20 was to fail (in operator 'Source: Paced'")
+
+
+def test_a_cancelled_job_ends_as_cancelled_and_may_be_cancelled_again(cluster: MiniCluster) -> None:
+    graph = job("cancelled", count=10**6)
+    handle = cluster.submit(graph)
+    handle.call(handle.dispatcher.cancel_job(graph.job_id))
+    assert cluster.await_result(graph.job_id).status is JobStatus.CANCELED
+    handle.call(handle.dispatcher.cancel_job(graph.job_id))
+
+
+def test_a_finished_job_cannot_be_cancelled_nor_submitted_again(cluster: MiniCluster) -> None:
+    graph = job("once", count=20)
+    handle = cluster.submit(graph)
+    cluster.await_result(graph.job_id)
+    with pytest.raises(JobAlreadyEndedError, match="FINISHED"):
+        handle.call(handle.dispatcher.cancel_job(graph.job_id))
+    with pytest.raises(DuplicateJobSubmissionError):
+        cluster.submit(graph)
+
+
+def test_an_unknown_job_is_an_error(cluster: MiniCluster) -> None:
+    handle = cluster.handle
+    with pytest.raises(UnknownJobError):
+        handle.call(handle.dispatcher.request_job_status(JobId.generate(RANDOM)))
+
+
+def test_an_operator_that_collects_nothing_is_an_error(cluster: MiniCluster) -> None:
+    graph = job("nothing", count=20)
+    handle = cluster.submit(graph)
+    cluster.await_result(graph.job_id)
+    operator_id = OperatorId.generate(RANDOM)
+    with pytest.raises(NothingCollectedError):
+        handle.call(handle.dispatcher.fetch_collected_results(graph.job_id, operator_id, 0, 1))
+
+
+def test_jobs_are_listed_with_their_status(cluster: MiniCluster) -> None:
+    graph = job("listed", count=20)
+    handle = cluster.submit(graph)
+    cluster.await_result(graph.job_id)
+    overview = {each.job_id: each for each in handle.call(handle.dispatcher.list_jobs())}
+    assert overview[graph.job_id].status is JobStatus.FINISHED
+
+
+def test_closing_cancels_what_runs() -> None:
+    graph = job("closed under it", count=10**6)
+    cluster = MiniCluster(task_manager_count=2)
+    cluster.start()
+    cluster.submit(graph)
+    cluster.close()
+    cluster.close()
+
+
+def test_a_client_may_ask_for_the_end_of_the_cluster() -> None:
+    with MiniCluster() as cluster:
+        handle = cluster.handle
+        handle.call(handle.dispatcher.shut_down_cluster())
+        assert handle.is_shutting_down.is_set()

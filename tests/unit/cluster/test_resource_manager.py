@@ -1,0 +1,294 @@
+"""ResourceManager between a scripted TaskManager, a scripted JobMaster and a driver that notes what it is asked."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.cluster.resource_manager.driver import WorkerListener
+from headrace.cluster.resource_manager.resource_manager import ResourceManager
+from headrace.cluster.resource_manager.workers import worker_names
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.ids import JobMasterId, ResourceId, ResourceManagerId
+from headrace.core.randomness import SeededRandom
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.errors import StaleLeaderError
+from headrace.gateways.job_master import JobMasterGateway
+from headrace.gateways.messages import (
+    RegistrationRejected,
+    ResourceProfile,
+    SlotReport,
+)
+from headrace.gateways.resource_manager import (
+    JobMasterRegistered,
+    ResourceManagerGateway,
+    ResourceRequirement,
+    ResourceRequirements,
+    TaskExecutorRegistered,
+    TaskExecutorRegistration,
+    TaskExecutorRegistrationResponse,
+)
+from headrace.gateways.task_executor import TaskExecutorGateway
+from headrace.rpc.errors import FencingTokenError
+from headrace.rpc.loopback import LoopbackNetwork
+from headrace.testing.gateways import start_scripted
+from headrace.testing.virtual_loop import VirtualLoop
+from tests.unit.cluster.cluster_samples import ANY_PROFILE, JOB, SLOT_PROFILE, empty_slots
+
+RM_ID = ResourceManagerId(b"r" * 16)
+JM_ID = JobMasterId(b"m" * 16)
+VERSIONS = {"python": "3.11.7", "pyarrow": "26.0"}
+WORKER = ResourceId("test-tm-1")
+
+
+class NotingDriver:
+    """Starts nothing."""
+
+    max_worker_count: int | None = None
+
+    def __init__(self) -> None:
+        self.requested: list[ResourceId] = []
+        self.released: list[ResourceId] = []
+        self.is_closed = False
+
+    def initialize(self, listener: WorkerListener) -> None:
+        self.listener = listener
+
+    def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
+        self.requested.append(worker_id)
+
+    def release_worker(self, worker_id: ResourceId) -> None:
+        self.released.append(worker_id)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class World:
+    """A ResourceManager, one TaskManager process and one JobMaster process."""
+
+    def __init__(self, settings: dict[str, str] | None = None) -> None:
+        clock = ManualClock()
+        self.loop = VirtualLoop(clock)
+        self.network = LoopbackNetwork(
+            clock, SeededRandom(1), loop=self.loop, settings=Settings(settings)
+        )
+        self.driver = NotingDriver()
+        self.failures: list[BaseException] = []
+        self.manager = ResourceManager(
+            self.network.create_service("master"),
+            RM_ID,
+            self.driver,
+            resource_id=ResourceId("rm"),
+            versions=VERSIONS,
+            worker_name=worker_names("test"),
+            on_host_failed=self.failures.append,
+        )
+        self.manager.start()
+        self.loop.run_for(1)
+        self.worker = self.network.create_service("worker")
+        self.task_manager = start_scripted(
+            self.worker,
+            "taskmanager",
+            TaskExecutorGateway,
+            heartbeat_from_resource_manager=SlotReport(empty_slots(WORKER, 1)),
+            can_be_released=True,
+        )
+        self.job = self.network.create_service("job")
+        self.job_master = start_scripted(self.job, "jobmanager", JobMasterGateway, JM_ID)
+        self.gateway = self.worker.gateway(self.manager.address, ResourceManagerGateway, RM_ID)
+
+    def ask(self, coroutine: Any) -> Any:
+        return self.loop.run_until(coroutine)
+
+    def run_for(self, duration_ms: float) -> None:
+        self.loop.run_for(duration_ms)
+
+    def register(
+        self, *, versions: dict[str, str] = VERSIONS, attempt: int = 0, name: ResourceId = WORKER
+    ) -> TaskExecutorRegistrationResponse:
+        location = TaskManagerLocation(name, "worker", 1, None, "host")
+        registration = TaskExecutorRegistration(
+            self.task_manager.address, location, 1, SLOT_PROFILE, versions, 7, attempt
+        )
+        return self.ask(self.gateway.register_task_executor(registration))
+
+    def register_with_slots(self) -> TaskExecutorRegistered:
+        answer = self.register()
+        assert isinstance(answer, TaskExecutorRegistered)
+        report = SlotReport(empty_slots(WORKER, 1))
+        self.ask(self.gateway.send_slot_report(WORKER, answer.instance_id, report))
+        self.run_for(10)
+        return answer
+
+    def declare(self, count: int, job_master_id: JobMasterId = JM_ID) -> None:
+        address = self.job_master.address
+        registered = self.gateway.register_job_master(JM_ID, ResourceId("jm"), address, JOB)
+        assert isinstance(self.ask(registered), JobMasterRegistered)
+        requirements = (ResourceRequirement(ANY_PROFILE, count),) if count else ()
+        self.ask(
+            self.gateway.declare_required_resources(
+                job_master_id, ResourceRequirements(JOB, address, requirements)
+            )
+        )
+        self.run_for(10)
+
+    @property
+    def explanation(self) -> str:
+        return self.ask(self.gateway.request_resource_overview()).explanation
+
+    def close(self) -> None:
+        for service in list(self.network.services.values()):
+            service.abort()
+        self.run_for(1)
+        self.loop.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def test_a_declared_need_asks_the_host_for_workers(world: World) -> None:
+    world.declare(2)
+    assert world.driver.requested == [WORKER, ResourceId("test-tm-2")]
+
+
+def test_a_registered_slot_is_requested_for_the_job_that_needs_it(world: World) -> None:
+    world.declare(1)
+    world.register_with_slots()
+    ((request,),) = world.task_manager.script.called("request_slot")
+    assert (request.job_id, request.job_master_id, request.resource_manager_id) == (
+        JOB,
+        JM_ID,
+        RM_ID,
+    )
+    assert world.explanation == ""
+
+
+def test_a_refused_slot_request_is_made_again_after_a_pause(world: World) -> None:
+    world.declare(1)
+    world.task_manager.script.answers["request_slot"] = StaleLeaderError("no")
+    world.register_with_slots()
+    assert len(world.task_manager.script.called("request_slot")) == 1
+    world.run_for(150)
+    assert len(world.task_manager.script.called("request_slot")) == 2
+
+
+def test_a_worker_with_other_versions_is_rejected_and_the_waiting_job_hears_why(
+    world: World,
+) -> None:
+    world.declare(1)
+    answer = world.register(versions={**VERSIONS, "python": "3.12.1"})
+    assert isinstance(answer, RegistrationRejected)
+    assert answer.reason.startswith("version of python differs: 3.11.7 on the driver, 3.12.1")
+    world.run_for(10)
+    assert world.job_master.script.called("notify_not_enough_resources") == [(answer.reason,)]
+    assert world.driver.released == [WORKER]
+
+
+def test_a_worker_that_nobody_asked_for_is_rejected(world: World) -> None:
+    answer = world.register(name=ResourceId("stranger"))
+    assert isinstance(answer, RegistrationRejected) and "never asked for" in answer.reason
+
+
+def test_a_rerun_by_the_host_is_rejected(world: World) -> None:
+    world.declare(1)
+    answer = world.register(attempt=1)
+    assert isinstance(answer, RegistrationRejected) and "reruns are refused" in answer.reason
+
+
+def test_a_worker_that_was_given_up_is_rejected_when_it_comes_late(world: World) -> None:
+    world.declare(1)
+    world.declare(0)
+    answer = world.register()
+    assert isinstance(answer, RegistrationRejected) and "given up" in answer.reason
+
+
+def test_a_task_manager_that_does_not_answer_is_refused_with_both_addresses(world: World) -> None:
+    world.declare(1)
+    gateway = world.job.gateway(world.manager.address, ResourceManagerGateway, RM_ID)
+    location = TaskManagerLocation(WORKER, "worker", 1, None, "host")
+    address = "headrace.loopback://nowhere/rpc/taskmanager"
+    answer = world.ask(
+        gateway.register_task_executor(
+            TaskExecutorRegistration(address, location, 1, SLOT_PROFILE, VERSIONS, 7)
+        )
+    )
+    assert world.manager.address in answer.reason and address in answer.reason
+
+
+def test_when_the_host_loses_a_worker_its_jobs_hear_it_and_another_is_asked_for(
+    world: World,
+) -> None:
+    world.declare(1)
+    world.register_with_slots()
+    world.driver.listener.worker_terminated(WORKER, "killed with signal 9")
+    world.run_for(10)
+    assert world.job_master.script.called("disconnect_task_manager") == [
+        (WORKER, "killed with signal 9")
+    ]
+    assert world.driver.requested == [WORKER, ResourceId("test-tm-2")]
+    assert "killed with signal 9" in world.explanation
+
+
+def test_a_silent_task_manager_is_lost_after_the_heartbeat_timeout(world: World) -> None:
+    world.declare(1)
+    world.register_with_slots()
+    world.network.kill("worker")
+    gateway = world.job.gateway(world.manager.address, ResourceManagerGateway, RM_ID)
+    world.run_for(60_000)
+    assert world.ask(gateway.request_resource_overview()).task_managers == ()
+    assert world.driver.released == [WORKER]
+
+
+def test_an_idle_task_manager_is_stopped_by_rpc_and_then_released(world: World) -> None:
+    world.declare(1)
+    world.register_with_slots()
+    ((request,),) = world.task_manager.script.called("request_slot")
+    world.declare(0)
+    answer = world.task_manager.script.called("heartbeat_from_resource_manager")
+    assert answer, "heartbeats tell of free slots as well"
+    world.run_for(45_000)
+    assert len(world.task_manager.script.called("shut_down")) == 1
+    assert world.driver.released == [WORKER]
+    assert request.allocation_id is not None
+
+
+def test_declarations_of_an_older_leader_are_refused(world: World) -> None:
+    with pytest.raises(StaleLeaderError):
+        world.declare(1, job_master_id=JobMasterId(b"x" * 16))
+
+
+def test_calls_with_another_fencing_token_reach_no_handler(world: World) -> None:
+    gateway = world.worker.gateway(
+        world.manager.address, ResourceManagerGateway, ResourceManagerId(b"x" * 16)
+    )
+    with pytest.raises(FencingTokenError):
+        world.ask(gateway.request_resource_overview())
+
+
+def test_a_fixed_pool_is_asked_for_at_the_start() -> None:
+    world = World({"headrace.taskmanager.fixed-pool.size": "2"})
+    world.run_for(10)
+    assert len(world.driver.requested) == 2
+    world.close()
+
+
+def test_closing_stops_task_managers_then_the_host_and_asks_for_nobody(world: World) -> None:
+    world.declare(1)
+    world.register_with_slots()
+    world.ask(world.manager.close())
+    assert world.task_manager.script.called("shut_down") == [("the cluster is shutting down",)]
+    assert world.driver.is_closed
+    assert world.driver.requested == [WORKER]
+
+
+def test_the_end_of_the_host_is_told(world: World) -> None:
+    error = OSError("the JVM is gone")
+    world.driver.listener.host_failed(error)
+    world.run_for(10)
+    assert world.failures == [error]

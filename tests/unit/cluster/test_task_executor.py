@@ -1,0 +1,440 @@
+"""TaskExecutor between a scripted ResourceManager and a scripted JobMaster, on virtual time."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.cluster.task_executor.deployment import RunningTask
+from headrace.cluster.task_executor.task_executor import TaskExecutor, TaskExecutorSetup
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.errors import UserCodeError
+from headrace.core.ids import (
+    InstanceId,
+    JobMasterId,
+    OperatorId,
+    ResourceId,
+    ResourceManagerId,
+    SlotId,
+)
+from headrace.core.lifecycle import ExecutionState
+from headrace.core.randomness import SeededRandom
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.errors import (
+    CoordinatorBusyError,
+    StaleLeaderError,
+    TaskSubmissionError,
+    UnknownAttemptError,
+)
+from headrace.gateways.job_master import JobMasterGateway, TaskManagerRegistered
+from headrace.gateways.messages import (
+    Acknowledge,
+    AllocatedSlotReport,
+    ErrorInfo,
+    RegistrationRejected,
+    ResourceProfile,
+    SlotOffer,
+)
+from headrace.gateways.resource_manager import ResourceManagerGateway, TaskExecutorRegistered
+from headrace.gateways.task_executor import (
+    SlotRequest,
+    TaskDeploymentDescriptor,
+    TaskExecutorGateway,
+)
+from headrace.rpc.loopback import LoopbackNetwork
+from headrace.testing.gateways import ScriptedTask, ScriptedTaskFactory, start_scripted
+from headrace.testing.virtual_loop import VirtualLoop
+from tests.unit.cluster.cluster_samples import (
+    JOB,
+    SLOT_PROFILE,
+    TM_1,
+    allocation,
+    attempt,
+    vertex,
+)
+
+RM_ID = ResourceManagerId(b"r" * 16)
+JM_ID = JobMasterId(b"m" * 16)
+INSTANCE = InstanceId(b"i" * 16)
+RM_RESOURCE, JM_RESOURCE = ResourceId("rm"), ResourceId("jm")
+OPERATOR = OperatorId(b"o" * 16)
+SETTINGS = {
+    "taskmanager.slot.timeout": "5 s",
+    "task.cancellation.timeout": "30 s",
+    "taskmanager.registration.timeout": "60 s",
+    "heartbeat.timeout": "20 s",
+    "pekko.ask.timeout": "1 s",
+}
+
+
+class World:
+    """A TaskManager of one slot, and who speaks with it."""
+
+    def __init__(self, **resource_manager_answers: Any) -> None:
+        clock = ManualClock()
+        self.loop = VirtualLoop(clock)
+        self.network = LoopbackNetwork(
+            clock, SeededRandom(1), loop=self.loop, settings=Settings(SETTINGS)
+        )
+        master = self.network.create_service("master")
+        answers = {"register_task_executor": TaskExecutorRegistered(INSTANCE, RM_RESOURCE)}
+        self.resource_manager = start_scripted(
+            master, "rm", ResourceManagerGateway, RM_ID, **(answers | resource_manager_answers)
+        )
+        self.job_master = start_scripted(
+            master,
+            "jm",
+            JobMasterGateway,
+            JM_ID,
+            register_task_manager=TaskManagerRegistered(JM_RESOURCE),
+            offer_slots=lambda _, offers: tuple(offer.allocation_id for offer in offers),
+        )
+        self.factory = ScriptedTaskFactory()
+        self.exits: list[str] = []
+        self.ends: list[str] = []
+        worker = self.network.create_service("worker")
+        self.executor = TaskExecutor(worker, self._setup())
+        self.executor.start()
+        self.gateway = master.gateway(self.executor.address, TaskExecutorGateway)
+        self.run_for(10)
+
+    def _setup(self) -> TaskExecutorSetup:
+        async def build(name: str, make: Any) -> RunningTask:
+            return make()
+
+        return TaskExecutorSetup(
+            resource_id=TM_1,
+            location=TaskManagerLocation(TM_1, "worker", 1, None, "host"),
+            resource_manager_address=self.resource_manager.address,
+            resource_manager_id=RM_ID,
+            slot_count=1,
+            slot_profile=SLOT_PROFILE,
+            versions={},
+            pid=7,
+            attempt_number=0,
+            task_factory=self.factory,
+            build_task=build,
+            exit_process=self.exits.append,
+            on_terminated=self.ends.append,
+        )
+
+    def run_for(self, duration_ms: float) -> None:
+        self.loop.run_for(duration_ms)
+
+    def close(self) -> None:
+        """End every process, so that no task is left pending."""
+        for service in list(self.network.services.values()):
+            service.abort()
+        self.run_for(1)
+        self.loop.close()
+
+    def ask(self, coroutine: Any) -> Any:
+        return self.loop.run_until(coroutine)
+
+    def request_slot(self, number: int = 1, resource_manager_id: ResourceManagerId = RM_ID) -> None:
+        request = SlotRequest(
+            SlotId(TM_1, 0),
+            JOB,
+            allocation(number),
+            ResourceProfile(),
+            self.job_master.address,
+            JM_ID,
+            resource_manager_id,
+        )
+        self.ask(self.gateway.request_slot(request))
+        self.run_for(10)
+
+    def submit(self, index: int = 0, job_master_id: JobMasterId = JM_ID) -> ScriptedTask:
+        descriptor = TaskDeploymentDescriptor(
+            attempt(index), allocation(1), "a job", {}, vertex(1, 2), (), ()
+        )
+        self.ask(self.gateway.submit_task(descriptor, job_master_id))
+        self.run_for(10)
+        return self.factory.tasks[attempt(index)]
+
+    @property
+    def slot_owner(self) -> object:
+        return self.executor.slot_report().slots[0].allocation_id
+
+    def reported(self) -> list[ExecutionState]:
+        calls = self.job_master.script.called("update_task_execution_state")
+        return [report.state for (report,) in calls]
+
+
+async def _never() -> Any:
+    await asyncio.sleep(10**6)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def test_it_registers_and_reports_its_slots(world: World) -> None:
+    ((registration,),) = world.resource_manager.script.called("register_task_executor")
+    assert (registration.slot_count, registration.pid) == (1, 7)
+    ((resource_id, instance_id, report),) = world.resource_manager.script.called("send_slot_report")
+    assert (resource_id, instance_id) == (TM_1, INSTANCE)
+    assert [slot.allocation_id for slot in report.slots] == [None]
+
+
+def test_a_slot_request_of_another_leader_is_refused(world: World) -> None:
+    with pytest.raises(StaleLeaderError):
+        world.request_slot(resource_manager_id=ResourceManagerId(b"x" * 16))
+
+
+def test_a_requested_slot_is_offered_to_the_job_master(world: World) -> None:
+    world.request_slot()
+    assert world.job_master.script.called("offer_slots") == [
+        (TM_1, (SlotOffer(allocation(1), 0, SLOT_PROFILE),))
+    ]
+    assert world.slot_owner == allocation(1)
+
+
+def test_a_slot_that_the_job_master_does_not_take_is_free_again(world: World) -> None:
+    world.job_master.script.answers["offer_slots"] = ()
+    world.request_slot()
+    assert world.slot_owner is None
+    freed = world.resource_manager.script.called("notify_slot_available")
+    assert freed == [(INSTANCE, SlotId(TM_1, 0), allocation(1))]
+
+
+def test_an_offer_without_an_answer_is_made_again(world: World) -> None:
+    answers = iter([_never, lambda: (allocation(1),)])
+    world.job_master.script.answers["offer_slots"] = lambda *_: next(answers)()
+    world.request_slot()
+    world.run_for(1_500)
+    assert len(world.job_master.script.called("offer_slots")) == 2
+    world.run_for(10_000)
+    assert world.slot_owner == allocation(1)
+
+
+def test_a_slot_without_a_job_master_is_free_after_its_timeout(world: World) -> None:
+    world.job_master.script.answers["register_task_manager"] = lambda *_: _never()
+    world.request_slot()
+    world.run_for(4_900)
+    assert world.slot_owner == allocation(1)
+    world.run_for(200)
+    assert world.slot_owner is None
+
+
+def test_a_submitted_task_runs_and_its_states_are_reported(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    task.reach(ExecutionState.FINISHED)
+    world.run_for(10)
+    assert world.reported() == [ExecutionState.RUNNING, ExecutionState.FINISHED]
+    assert world.executor.attempt_ids == ()
+
+
+def test_a_task_of_another_job_master_is_refused(world: World) -> None:
+    world.request_slot()
+    with pytest.raises(TaskSubmissionError):
+        world.submit(job_master_id=JobMasterId(b"x" * 16))
+
+
+def test_a_task_without_a_slot_is_refused(world: World) -> None:
+    with pytest.raises(TaskSubmissionError):
+        world.submit()
+
+
+def test_submitting_twice_is_one_task(world: World) -> None:
+    world.request_slot()
+    assert world.submit() is world.submit()
+
+
+def test_what_goes_wrong_while_a_task_is_built_reaches_the_job_master_as_it_is(
+    world: World,
+) -> None:
+    world.request_slot()
+    world.factory.error = UserCodeError(
+        "ModuleNotFoundError", "No module named 'x'", "Map", "f.py", ""
+    )
+    with pytest.raises(UserCodeError, match="No module named 'x'"):
+        world.submit()
+    assert world.executor.attempt_ids == ()
+    world.factory.error = None
+    world.submit()
+
+
+def test_a_report_whose_answer_was_lost_is_repeated_before_the_next_one(world: World) -> None:
+    world.request_slot()
+    answers = iter([_never()])
+    world.job_master.script.answers["update_task_execution_state"] = lambda *_: next(
+        answers, Acknowledge()
+    )
+    task = world.submit()
+    task.reach(ExecutionState.FINISHED)
+    world.run_for(5_000)
+    assert world.reported() == [
+        ExecutionState.RUNNING,
+        ExecutionState.RUNNING,
+        ExecutionState.FINISHED,
+    ]
+
+
+def test_an_attempt_that_the_job_master_does_not_know_is_stopped(world: World) -> None:
+    world.request_slot()
+    unknown = UnknownAttemptError("a")
+    world.job_master.script.answers["update_task_execution_state"] = unknown
+    task = world.submit()
+    assert task.state is ExecutionState.FAILED
+    assert world.executor.attempt_ids == ()
+
+
+def test_events_are_numbered_and_a_busy_coordinator_gets_the_same_one_again(world: World) -> None:
+    world.request_slot()
+    answers = iter([CoordinatorBusyError("full"), Acknowledge(), Acknowledge()])
+    world.job_master.script.answers["send_operator_event_to_coordinator"] = lambda *_: next(answers)
+    task = world.submit()
+    task.send_event(OPERATOR, b"one")
+    task.send_event(OPERATOR, b"two")
+    world.run_for(100)
+    calls = world.job_master.script.called("send_operator_event_to_coordinator")
+    assert [(number, payload) for _, _, number, payload in calls] == [
+        (0, b"one"),
+        (0, b"one"),
+        (1, b"two"),
+    ]
+
+
+def test_the_end_of_a_task_is_told_after_its_last_event(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    task.send_event(OPERATOR, b"last")
+    task.reach(ExecutionState.FINISHED)
+    world.run_for(100)
+    methods = [call.method for call in world.job_master.script.calls]
+    assert methods[-2:] == ["send_operator_event_to_coordinator", "update_task_execution_state"]
+
+
+def test_a_cancelled_task_does_not_wait_for_a_busy_coordinator(world: World) -> None:
+    world.request_slot()
+    busy = CoordinatorBusyError("full")
+    world.job_master.script.answers["send_operator_event_to_coordinator"] = busy
+    task = world.submit()
+    task.send_event(OPERATOR, b"never taken")
+    world.ask(world.gateway.cancel_task(attempt(0)))
+    world.run_for(100)
+    assert world.reported()[-1] is ExecutionState.CANCELED
+
+
+def test_cancelling_an_unknown_attempt_is_fine(world: World) -> None:
+    assert world.ask(world.gateway.cancel_task(attempt(9))) == Acknowledge()
+
+
+def test_a_task_that_does_not_end_ends_its_process(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    task.is_stuck = True
+    world.ask(world.gateway.cancel_task(attempt(0)))
+    world.run_for(29_000)
+    assert world.exits == []
+    world.run_for(2_000)
+    (reason,) = world.exits
+    assert "task.cancellation.timeout" in reason and "vertex 1 (1/2)" in reason
+
+
+def test_freeing_a_slot_stops_its_tasks_first(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    world.ask(world.gateway.free_slot(allocation(1), "not needed"))
+    world.run_for(10)
+    assert task.state is ExecutionState.FAILED
+    assert world.slot_owner is None
+
+
+def test_losing_the_job_master_stops_its_tasks_and_its_slot_waits_for_another(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    world.job_master.script.answers["register_task_manager"] = lambda *_: _never()
+    world.run_for(21_000)
+    assert task.state is ExecutionState.FAILED
+    assert world.slot_owner == allocation(1)
+    world.run_for(5_000)
+    assert world.slot_owner is None
+
+
+def test_the_end_of_the_job_frees_its_slots_without_a_goodbye(world: World) -> None:
+    world.request_slot()
+    world.gateway.disconnect_job_master(JOB, None)
+    world.run_for(10)
+    assert world.slot_owner is None
+    assert world.job_master.script.called("disconnect_task_manager") == []
+
+
+def test_a_job_master_that_ends_the_connection_is_registered_at_again(world: World) -> None:
+    world.request_slot()
+    world.gateway.disconnect_job_master(JOB, ErrorInfo("X", "lost", "INTERNAL", True))
+    world.run_for(10)
+    assert len(world.job_master.script.called("register_task_manager")) == 2
+    assert len(world.job_master.script.called("offer_slots")) == 2
+
+
+def test_losing_the_resource_manager_leaves_tasks_alone(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    world.gateway.disconnect_resource_manager("restart")
+    world.run_for(10)
+    assert task.state is ExecutionState.RUNNING
+    assert len(world.resource_manager.script.called("register_task_executor")) == 2
+
+
+def test_a_slot_that_two_reports_do_not_list_is_freed(world: World) -> None:
+    world.request_slot()
+    report = AllocatedSlotReport(JOB, ())
+    world.ask(world.gateway.heartbeat_from_job_master(JM_RESOURCE, report))
+    assert world.slot_owner == allocation(1), (
+        "the report may have left before the slot was accepted"
+    )
+    world.ask(world.gateway.heartbeat_from_job_master(JM_RESOURCE, report))
+    assert world.slot_owner is None
+
+
+def test_a_slot_that_only_the_job_master_has_is_reported_lost(world: World) -> None:
+    world.request_slot()
+    report = AllocatedSlotReport(JOB, (allocation(1), allocation(2)))
+    answer = world.ask(world.gateway.heartbeat_from_job_master(JM_RESOURCE, report))
+    world.run_for(10)
+    assert answer.attempt_ids == ()
+    ((_, lost, _),) = world.job_master.script.called("fail_slot")
+    assert lost == allocation(2)
+
+
+def test_the_deployment_report_lists_tasks_with_their_metrics(world: World) -> None:
+    world.request_slot()
+    world.submit().metrics = {"numRecordsIn": 5.0}
+    report = AllocatedSlotReport(JOB, (allocation(1),))
+    answer = world.ask(world.gateway.heartbeat_from_job_master(JM_RESOURCE, report))
+    assert answer.attempt_ids == (attempt(0),)
+    assert answer.metrics[0].values == {"numRecordsIn": 5.0}
+
+
+def test_a_rejected_task_manager_ends_and_says_why() -> None:
+    world = World(register_task_executor=RegistrationRejected("version of python differs"))
+    world.run_for(100)
+    assert world.ends == ["the ResourceManager rejected it: version of python differs"]
+    world.close()
+
+
+def test_a_task_manager_that_nobody_registers_ends() -> None:
+    world = World(register_task_executor=lambda *_: _never())
+    world.run_for(61_000)
+    (reason,) = world.ends
+    assert "taskmanager.registration.timeout" in reason
+    world.close()
+
+
+def test_shutting_down_fails_tasks_and_says_goodbye(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    world.ask(world.gateway.shut_down("no longer needed"))
+    world.run_for(4_000)
+    assert task.state is ExecutionState.FAILED
+    assert world.ends == ["no longer needed"]
+    assert len(world.resource_manager.script.called("disconnect_task_manager")) == 1
+    assert len(world.job_master.script.called("disconnect_task_manager")) == 1
