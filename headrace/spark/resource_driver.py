@@ -18,6 +18,7 @@ from headrace.core.ids import ResourceId
 from headrace.core.threads import start_thread
 from headrace.gateways.messages import ResourceProfile
 from headrace.spark.jvm import JvmGoneError
+from headrace.spark.spark_errors import unusable_worker
 from headrace.spark.worker_jobs import WorkerJob, WorkerJobs
 from headrace.spark.worker_lifecycle import (
     CancelJob,
@@ -148,11 +149,18 @@ class SparkResourceDriver:
         for worker_id, job in list(self._running.items()):
             if job.is_done():
                 del self._running[worker_id]
-                self._handle(JobEnded(worker_id, job.error()))
+                self._ended_with(worker_id, job.error())
             elif job.is_active():
                 self._handle(TaskActive(worker_id))
         self._handle(TimePassed())
         self._slot_count = self._jobs.slot_count()
+
+    def _ended_with(self, worker_id: ResourceId, error: str | None) -> None:
+        unusable = None if error is None else unusable_worker(error)
+        if unusable is not None:
+            # Trying again would only make the user wait for the same answer.
+            self._report().host_failed(unusable)
+        self._handle(JobEnded(worker_id, error))
 
     def _handle(self, event: WorkerEvent) -> None:
         for action in self._lifecycles.handle(event, self._clock.monotonic_ns() / 1e6):

@@ -4,7 +4,6 @@ import atexit
 import logging
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import threading
@@ -21,9 +20,10 @@ from pyspark.sql import SparkSession
 from headrace.api.executors import default_settings
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
-from headrace.spark.checklist import refuse_contradictions
+from headrace.spark.checklist import parse_master, refuse_contradictions
 from headrace.spark.java_runtime import ensure_java
 from headrace.spark.jvm import delete_at_jvm_exit
+from headrace.spark.jvm_process import DeferredInterrupts, stop_context, stop_jvm
 from headrace.spark.session_configuration import given_master, plan_session
 
 _LOG: Final = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class HostSession:
             self.spark.stop()
         except Exception as error:  # the JVM may be gone, which is what we want
             _LOG.debug("stopping Spark: %s", error)
-        _stop_jvm()
+        stop_jvm()
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -92,6 +92,7 @@ def host_session(settings: Settings) -> HostSession:
         active = _active_session()
         if active is not None:
             _log_warnings(refuse_and_describe(dict(active.sparkContext.getConf().getAll())))
+            _use_this_interpreter(active.sparkContext)
             return HostSession(active, is_borrowed=True)
         _Current.session = _create(settings)
         return _Current.session
@@ -126,6 +127,15 @@ def _active_session() -> SparkSession | None:
     return None if context is None else SparkSession(context)
 
 
+def _use_this_interpreter(context: SparkContext) -> None:
+    """Have workers on this machine run this interpreter where nobody chose one: Spark takes `python3` of the PATH."""
+    is_chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().contains(
+        "spark.pyspark.python"
+    )
+    if parse_master(str(context.master), 1).is_local and not is_chosen:
+        context.pythonExec = sys.executable
+
+
 def _is_alive(spark: SparkSession) -> bool:
     return getattr(spark.sparkContext, "_jsc", None) is not None
 
@@ -146,13 +156,15 @@ def _create(settings: Settings) -> HostSession:
     try:
         _log_warnings(refuse_and_describe(plan.conf))
         os.environ.update(plan.environment)
-        with _InterruptsKept():
+        with DeferredInterrupts() as interrupts:
             spark = SparkSession.builder.config(conf=_spark_conf(plan.conf)).getOrCreate()
+        if interrupts.is_interrupted:
+            raise KeyboardInterrupt
     except PySparkException as error:
-        shutil.rmtree(scratch, ignore_errors=True)
+        _abandon(scratch)
         raise SparkStartError(plan.conf["spark.master"], _first_line(error)) from error
     except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
+        _abandon(scratch)
         raise
     session = HostSession(
         spark,
@@ -181,33 +193,9 @@ def _submitted_configuration() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _stop_jvm() -> None:
-    """End the JVM that was started for us: it lives as long as the pipe to its standard input."""
-    gateway = getattr(SparkContext, "_gateway", None)
-    process = getattr(gateway, "proc", None)
-    if gateway is None or process is None:
-        return
-    gateway.shutdown()
-    process.stdin.close()
-    try:
-        process.wait(timeout=10)
-    except Exception:
-        process.kill()
-    setattr(SparkContext, "_gateway", None)  # noqa: B010
-    setattr(SparkContext, "_jvm", None)  # noqa: B010
-
-
-class _InterruptsKept:
-    """Keeps the program's own reaction to Ctrl-C: Spark's would cancel TaskManagers before they can stop."""
-
-    def __enter__(self) -> None:
-        self._is_main = threading.current_thread() is threading.main_thread()
-        if self._is_main:
-            self._previous = signal.getsignal(signal.SIGINT)
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_main:
-            signal.signal(signal.SIGINT, self._previous)
+def _abandon(scratch: Path) -> None:
+    stop_context()
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _first_line(error: BaseException) -> str:

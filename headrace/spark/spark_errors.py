@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 
+from headrace.core.errors import HostError
+
 _PYTHON_TRACEBACK: Final = "Traceback (most recent call last):"
 _EXCEPTION_LINE: Final = re.compile(
     r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$"
@@ -14,6 +16,13 @@ _JVM_FRAME: Final = re.compile(
 )
 _LOST_TASK: Final = re.compile(
     r"most recent failure: Lost task [^:]*?(?:\(TID \d+\) )?\([^)]*\): (?P<cause>.*)", re.DOTALL
+)
+
+
+# The condition that Spark's worker raises, and what pickles of ours need.
+_VERSION_MISMATCH: Final = "PYTHON_VERSION_MISMATCH"
+_OWN_MODULES: Final = re.compile(
+    r"No module named '(?:headrace|cloudpickle|msgspec|pyarrow|uvloop|numpy)\b"
 )
 
 
@@ -64,3 +73,28 @@ def python_exception_line(text: str) -> str | None:
         if line[:1] not in (" ", "\t") and _EXCEPTION_LINE.match(stripped):
             found = stripped
     return found
+
+
+class UnusableWorkerError(HostError):
+    """Every TaskManager would end like this one: its Python is not the driver's, or lacks this package."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            f"TaskManagers cannot run in Spark's Python workers: {cause}; set PYSPARK_PYTHON (or spark.pyspark.python) "
+            "to an interpreter that has the driver's Python and packages on every host"
+        )
+
+
+def unusable_worker(diagnostics: str) -> UnusableWorkerError | None:
+    """Return the error of a worker whose replacement would fail in the same way, or None for other ends."""
+    first_line = diagnostics.split("\n", 1)[0]
+    if _VERSION_MISMATCH in diagnostics:
+        return UnusableWorkerError(_sentence_of(diagnostics, "Python in worker"))
+    if _OWN_MODULES.search(first_line):
+        return UnusableWorkerError(first_line)
+    return None
+
+
+def _sentence_of(text: str, beginning: str) -> str:
+    start = text.find(beginning)
+    return text[max(0, start) :].split("\n", 1)[0].strip()

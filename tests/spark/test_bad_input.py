@@ -1,5 +1,7 @@
 """Wrong programs on real Spark: the first line names cause, operator, file and line; nothing is left running."""
 
+import socket
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,9 +143,49 @@ def test_more_slots_than_the_machine_gives(runs: Runs) -> None:
     assert "local[3]" in line
 
 
-def test_a_port_that_is_taken(runs: Runs) -> None:
-    import socket
+def test_no_slot_within_the_timeout(runs: Runs) -> None:
+    body = """
+from headrace.common import WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.core.lifecycle import JobStatus
 
+env.from_source(
+    DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=10),
+    WatermarkStrategy.no_watermarks(), "numbers",
+).set_parallelism(2).filter(lambda n: False).print()
+numbers.print()
+env.execute_async("the first job takes both slots")
+numbers = env.from_collection([1], type_info=Types.LONG())
+numbers.print()
+"""
+    line = runs.failing(body, "-D", "slot.request.timeout=4 s")
+    assert "1 slot(s) did not become available within 4000 ms (slot.request.timeout)" in line
+
+
+def test_another_library_version_on_the_workers(runs: Runs) -> None:
+    # As if the driver had another version: the workers' own is what it is.
+    body = """
+import headrace.cluster.entrypoint as entrypoint
+real = entrypoint.software_versions()
+entrypoint.software_versions = lambda: {**real, "cloudpickle": "1.2.3"}
+numbers.print()
+"""
+    line = runs.failing(body)
+    assert "version of cloudpickle differs: 1.2.3 on the driver" in line
+    assert "PYSPARK_PYTHON" in line
+
+
+def test_workers_whose_python_lacks_headrace(runs: Runs) -> None:
+    bare = runs.directory / "bare"
+    venv.create(bare, symlinks=True, with_pip=False)
+    line = runs.failing(
+        "numbers.print()\n", "-D", f"spark.pyspark.python={bare / 'bin' / 'python'}"
+    )
+    assert "TaskManagers cannot run in Spark's Python workers" in line
+    assert "No module named" in line
+
+
+def test_a_port_that_is_taken(runs: Runs) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         line = runs.failing("numbers.print()\n", "-D", f"jobmanager.rpc.port={port}")

@@ -20,7 +20,8 @@ MONTH = 7  # the month of the thunderstorms
 FLIGHTS_SQL = """
     SELECT origin, carrier, CAST(flight AS INT) AS flight,
            unix_millis(to_timestamp(time_hour)) + minute * 60000 AS planned_ms,
-           unix_millis(to_timestamp(time_hour)) + (minute + CAST(coalesce(dep_delay, 0) AS BIGINT)) * 60000 AS departed_ms,
+           unix_millis(to_timestamp(time_hour)) + minute * 60000
+               + CAST(coalesce(dep_delay, 0) AS BIGINT) * 60000 AS departed_ms,
            CASE WHEN dep_time IS NULL THEN 1 ELSE 0 END AS cancelled,
            dep_delay AS delay
     FROM flights_csv WHERE {where}

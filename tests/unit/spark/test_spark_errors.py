@@ -1,6 +1,6 @@
 """The one line that a person needs, out of Spark's pages."""
 
-from headrace.spark.spark_errors import tidy
+from headrace.spark.spark_errors import tidy, unusable_worker
 
 PYTHON_FAILURE = """\
 Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 \
@@ -34,3 +34,25 @@ def test_other_texts_stay_as_they_are() -> None:
     assert tidy("Job 3 cancelled part of cancelled job group x") == (
         "Job 3 cancelled part of cancelled job group x"
     )
+
+
+def test_a_worker_without_our_package_can_only_be_mended_by_the_user() -> None:
+    error = unusable_worker("ModuleNotFoundError: No module named 'headrace'\n...")
+    assert error is not None
+    assert "No module named 'headrace'" in str(error)
+    assert "PYSPARK_PYTHON" in str(error)
+
+
+def test_another_python_is_named_with_both_versions() -> None:
+    said = (
+        "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.10 than that in "
+        "driver: 3.11, PySpark cannot run with different minor versions.\n..."
+    )
+    error = unusable_worker(said)
+    assert error is not None
+    assert "Python in worker has different version: 3.10 than that in driver: 3.11" in str(error)
+
+
+def test_a_module_of_the_user_s_is_no_fault_of_the_workers() -> None:
+    assert unusable_worker("ModuleNotFoundError: No module named 'rules'") is None
+    assert unusable_worker("Python worker exited unexpectedly (crashed)") is None

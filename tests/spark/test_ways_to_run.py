@@ -1,0 +1,132 @@
+"""One program, run in every way that there is: plainly, by spark-submit, in a session of its own; and interrupted."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.processes import wait_until
+from tests.spark.programs import ROOT, Program, headrace_run, start, start_headrace
+from tests.spark.standalone import SPARK_HOME
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+EXAMPLE = ROOT / "examples" / "delay_per_airport.py"
+RESULTS = sorted(["(JFK,12)", "(EWR,3)", "(JFK,53)", "(LGA,7)"])
+
+BORROWING = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false").getOrCreate()
+
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+df = spark.range(5)
+with env.from_dataframe(df).map(lambda row: row["id"] * 2, output_type=Types.LONG()).execute_and_collect() as rows:
+    print("COLLECTED", sorted(rows))
+from headrace.api.executors import executor_for
+from headrace.core.config import Settings
+executor_for(Settings()).close()
+print("STILL", spark.range(7).count())
+"""
+
+
+@pytest.fixture
+def started() -> Iterator[list[Program]]:
+    made: list[Program] = []
+    yield made
+    for program in made:
+        program.end()
+
+
+def records(program: Program) -> list[str]:
+    """What the job printed, without the subtask's prefix."""
+    return sorted(line.rpartition("> ")[2].strip() for line in program.out)
+
+
+def test_as_a_plain_python_program(tmp_path: Path, started: list[Program]) -> None:
+    program = start([sys.executable, str(EXAMPLE)], tmp_path)
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    assert records(program) == RESULTS
+    program.assert_nothing_is_left()
+
+
+def test_by_spark_submit(tmp_path: Path, started: list[Program]) -> None:
+    command = [
+        str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[3]",
+        "--conf", "spark.ui.enabled=false", "--conf", f"spark.pyspark.python={sys.executable}", str(EXAMPLE),
+    ]  # fmt: skip
+    program = start(command, tmp_path, {"SPARK_HOME": str(SPARK_HOME)})
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    assert records(program) == RESULTS
+    program.assert_nothing_is_left()
+
+
+def test_by_the_command_line(tmp_path: Path, started: list[Program]) -> None:
+    program = start_headrace(tmp_path, "run", "-p", "1", str(EXAMPLE))
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    assert [line.strip() for line in program.out] == ["(JFK,12)", "(EWR,3)", "(JFK,53)", "(LGA,7)"]
+    program.assert_nothing_is_left()
+
+
+def test_a_session_of_the_program_s_own_is_borrowed_and_outlives_the_cluster(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    (tmp_path / "program.py").write_text(BORROWING)
+    program = start([sys.executable, str(tmp_path / "program.py")], tmp_path)
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    assert "COLLECTED [0, 2, 4, 6, 8]" in "".join(program.out)
+    assert "STILL 7" in "".join(program.out)
+    program.assert_nothing_is_left()
+
+
+WAITING = """
+import sys, time
+from headrace.common import Types, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+numbers = env.from_source(
+    DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=20),
+    WatermarkStrategy.no_watermarks(),
+    "numbers",
+)
+numbers.map(lambda n: f"number {n}", output_type=Types.STRING()).print()
+env.execute("waiting")
+"""
+
+
+@pytest.mark.parametrize("by_headrace", [True, False], ids=["headrace run", "python"])
+def test_control_c_cancels_the_job_and_leaves_nothing(
+    tmp_path: Path, started: list[Program], by_headrace: bool
+) -> None:
+    if by_headrace:
+        program = headrace_run(tmp_path, WAITING)
+    else:
+        (tmp_path / "program.py").write_text(WAITING)
+        program = start([sys.executable, str(tmp_path / "program.py")], tmp_path)
+    started.append(program)
+    program.wait_for_line("number 3")
+    program.interrupt()
+    code = program.wait(60)
+    assert code == 130 if by_headrace else code != 0
+    program.assert_nothing_is_left()
+
+
+def test_control_c_while_spark_starts_leaves_nothing(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, WAITING)
+    started.append(program)
+    wait_until(lambda: bool(program.jvms()), 60, "Spark's JVM starts")
+    program.interrupt()
+    assert program.wait(60) == 130
+    program.assert_nothing_is_left()
