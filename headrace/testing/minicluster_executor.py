@@ -12,8 +12,8 @@ from headrace.graph.job_graph import JobGraph
 class MiniClusterExecutor:
     """Implements PipelineExecutor. As a context manager it is the active executor of the process.
 
-        with MiniClusterExecutor(slot_count=2):
-            env.execute()
+    with MiniClusterExecutor(slot_count=2):
+        env.execute()
     """
 
     name = "minicluster"

@@ -5,6 +5,7 @@ and the drivers of the task loops are the simulation's. Everything that happens 
 hash is the same for the same seed. In idea: FoundationDB's and TigerBeetle's simulators.
 """
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
@@ -16,13 +17,15 @@ from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.task_executor.deployment import RunningTask, StreamTaskFactory
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
-from headrace.cluster.task_executor.task_executor import TaskExecutor, TaskExecutorSetup
+from headrace.cluster.task_executor.setup import TaskExecutorSetup
+from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.dispatcher import DispatcherGateway, JobResult
+from headrace.gateways.errors import JobAlreadyEndedError
 from headrace.gateways.messages import ResourceProfile
 from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceOverview
 from headrace.graph.job_graph import JobGraph
@@ -263,6 +266,15 @@ class SimulatedCluster:
     def submit(self, graph: JobGraph) -> None:
         """Submit a job."""
         self.loop.run_until(self.dispatcher.submit_job(graph))
+
+    def cancel(self, job_id: JobId) -> None:
+        """Cancel a job, unless it has ended."""
+
+        async def ask() -> None:
+            with contextlib.suppress(JobAlreadyEndedError):
+                await self.dispatcher.cancel_job(job_id)
+
+        self.cluster.dispatcher.spawn(ask(), "a client cancels")
 
     def await_result(self, job_id: JobId, max_virtual_ms: float = 3_600_000) -> JobResult:
         """Run until the job has ended."""

@@ -60,6 +60,7 @@ class Plan:
     kill_times_ms: tuple[float, ...]
     cut_times_ms: tuple[tuple[float, float], ...]
     fail_at: int | None
+    cancel_at_ms: float | None
     has_restarts: bool
     parallelism: int
     slots_per_task_manager: int
@@ -93,6 +94,7 @@ class Plan:
                 for _ in range(random.choice([0, 0, 0, 1]))
             ),
             fail_at=random.choice([None, None, None, random.randrange(COUNT)]),
+            cancel_at_ms=random.choice([None, None, None, None, random.uniform(0, 10_000)]),
             has_restarts=random.random() < 0.7,
             parallelism=random.choice([1, 2, 3]),
             slots_per_task_manager=random.choice([1, 1, 2]),
@@ -136,6 +138,8 @@ def run_scenario(seed: int) -> Outcome:
             fail_at=plan.fail_at,
         )
     )
+    if plan.cancel_at_ms is not None:
+        sim.later(plan.cancel_at_ms, lambda: sim.cancel(job_id))
     result = sim.await_result(job_id)
     _check_result(plan, result, name, note)
     _check_nothing_is_left(sim, job_id, note)
@@ -146,6 +150,9 @@ def run_scenario(seed: int) -> Outcome:
 def _check_result(plan: Plan, result: JobResult, name: str, note: Callable[[str], str]) -> None:
     if result.status is JobStatus.FINISHED:
         assert output_of(name) == expected_output(COUNT), note("the output is not exact")
+        return
+    if result.status is JobStatus.CANCELED:
+        assert plan.cancel_at_ms is not None, note("nobody cancelled the job")
         return
     assert result.status is JobStatus.FAILED, note(f"the job ended as {result.status}")
     assert result.failure is not None, note("the job FAILED without a cause")

@@ -16,7 +16,8 @@ from typing import Final
 from headrace.cluster.control_thread import ControlThread
 from headrace.cluster.task_executor.deployment import RunningTask, StreamTaskFactory
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
-from headrace.cluster.task_executor.task_executor import TaskExecutor, TaskExecutorSetup
+from headrace.cluster.task_executor.setup import TaskExecutorSetup
+from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings

@@ -6,14 +6,17 @@ a TaskManager serves several leaders. Source: Flink TaskExecutor.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
-from headrace.cluster.task_executor.deployment import RunningTask, TaskFactory
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
 from headrace.cluster.task_executor.options import SLOT_TIMEOUT
 from headrace.cluster.task_executor.resource_manager_connection import ResourceManagerConnection
+from headrace.cluster.task_executor.setup import (
+    JobMasterLostError,
+    SlotReleasedError,
+    TaskExecutorSetup,
+    TaskManagerEndsError,
+)
 from headrace.cluster.task_executor.slot_table import FreedSlot, SlotState, SlotTable, SlotTicket
 from headrace.cluster.task_executor.task_reporter import TaskReporter
 from headrace.cluster.task_executor.task_reports import TaskOutbox
@@ -26,18 +29,15 @@ from headrace.core.ids import (
     JobMasterId,
     OperatorId,
     ResourceId,
-    ResourceManagerId,
     ResultPartitionId,
     SlotId,
 )
-from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import StaleLeaderError, TaskSubmissionError
 from headrace.gateways.messages import (
     Acknowledge,
     AllocatedSlotReport,
     ErrorInfo,
     ExecutionDeploymentReport,
-    ResourceProfile,
     SlotOffer,
     SlotReport,
     TaskMetrics,
@@ -57,44 +57,6 @@ _LOG = logging.getLogger(__name__)
 
 _TASKS_END_TIMEOUT_MS: Final = 3_000
 _TASKS_END_POLL_S: Final = 0.01
-
-BuildTask = Callable[[str, Callable[[], RunningTask]], Awaitable[RunningTask]]
-"""Runs a function that may import user code, beside the control thread where there are threads."""
-
-
-@dataclass(frozen=True)
-class TaskExecutorSetup:
-    """All that a TaskExecutor is given.
-
-    `exit_process(reason)` ends the process on the spot (`os._exit` in a real one): a task cannot be stopped
-    otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end.
-    """
-
-    resource_id: ResourceId
-    location: TaskManagerLocation
-    resource_manager_address: str
-    resource_manager_id: ResourceManagerId
-    slot_count: int
-    slot_profile: ResourceProfile
-    versions: dict[str, str]
-    pid: int
-    attempt_number: int
-    task_factory: TaskFactory
-    build_task: BuildTask
-    exit_process: Callable[[str], None]
-    on_terminated: Callable[[str], None]
-
-
-class JobMasterLostError(HeadraceError):
-    """A task was stopped, because the JobMaster that it belongs to is gone."""
-
-
-class TaskManagerEndsError(HeadraceError):
-    """A task was stopped, because its TaskManager ends."""
-
-
-class SlotReleasedError(HeadraceError):
-    """A task was stopped, because its slot was taken away."""
 
 
 class TaskExecutor(RpcEndpoint, TaskExecutorGateway):

@@ -1,170 +1,43 @@
 """TaskExecutor between a scripted ResourceManager and a scripted JobMaster, on virtual time."""
 
-import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from headrace.cluster.task_executor.deployment import RunningTask
-from headrace.cluster.task_executor.task_executor import TaskExecutor, TaskExecutorSetup
-from headrace.core.clock import ManualClock
-from headrace.core.config import Settings
 from headrace.core.errors import UserCodeError
 from headrace.core.ids import (
-    InstanceId,
     JobMasterId,
-    OperatorId,
-    ResourceId,
     ResourceManagerId,
     SlotId,
 )
 from headrace.core.lifecycle import ExecutionState
-from headrace.core.randomness import SeededRandom
-from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import (
     CoordinatorBusyError,
     StaleLeaderError,
     TaskSubmissionError,
     UnknownAttemptError,
 )
-from headrace.gateways.job_master import JobMasterGateway, TaskManagerRegistered
 from headrace.gateways.messages import (
     Acknowledge,
     AllocatedSlotReport,
     ErrorInfo,
     RegistrationRejected,
-    ResourceProfile,
     SlotOffer,
 )
-from headrace.gateways.resource_manager import ResourceManagerGateway, TaskExecutorRegistered
-from headrace.gateways.task_executor import (
-    SlotRequest,
-    TaskDeploymentDescriptor,
-    TaskExecutorGateway,
-)
-from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import ScriptedTask, ScriptedTaskFactory, start_scripted
-from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import (
     JOB,
     SLOT_PROFILE,
     TM_1,
     allocation,
     attempt,
-    vertex,
 )
-
-RM_ID = ResourceManagerId(b"r" * 16)
-JM_ID = JobMasterId(b"m" * 16)
-INSTANCE = InstanceId(b"i" * 16)
-RM_RESOURCE, JM_RESOURCE = ResourceId("rm"), ResourceId("jm")
-OPERATOR = OperatorId(b"o" * 16)
-SETTINGS = {
-    "taskmanager.slot.timeout": "5 s",
-    "task.cancellation.timeout": "30 s",
-    "taskmanager.registration.timeout": "60 s",
-    "heartbeat.timeout": "20 s",
-    "pekko.ask.timeout": "1 s",
-}
-
-
-class World:
-    """A TaskManager of one slot, and who speaks with it."""
-
-    def __init__(self, **resource_manager_answers: Any) -> None:
-        clock = ManualClock()
-        self.loop = VirtualLoop(clock)
-        self.network = LoopbackNetwork(
-            clock, SeededRandom(1), loop=self.loop, settings=Settings(SETTINGS)
-        )
-        master = self.network.create_service("master")
-        answers = {"register_task_executor": TaskExecutorRegistered(INSTANCE, RM_RESOURCE)}
-        self.resource_manager = start_scripted(
-            master, "rm", ResourceManagerGateway, RM_ID, **(answers | resource_manager_answers)
-        )
-        self.job_master = start_scripted(
-            master,
-            "jm",
-            JobMasterGateway,
-            JM_ID,
-            register_task_manager=TaskManagerRegistered(JM_RESOURCE),
-            offer_slots=lambda _, offers: tuple(offer.allocation_id for offer in offers),
-        )
-        self.factory = ScriptedTaskFactory()
-        self.exits: list[str] = []
-        self.ends: list[str] = []
-        worker = self.network.create_service("worker")
-        self.executor = TaskExecutor(worker, self._setup())
-        self.executor.start()
-        self.gateway = master.gateway(self.executor.address, TaskExecutorGateway)
-        self.run_for(10)
-
-    def _setup(self) -> TaskExecutorSetup:
-        async def build(name: str, make: Any) -> RunningTask:
-            return make()
-
-        return TaskExecutorSetup(
-            resource_id=TM_1,
-            location=TaskManagerLocation(TM_1, "worker", 1, None, "host"),
-            resource_manager_address=self.resource_manager.address,
-            resource_manager_id=RM_ID,
-            slot_count=1,
-            slot_profile=SLOT_PROFILE,
-            versions={},
-            pid=7,
-            attempt_number=0,
-            task_factory=self.factory,
-            build_task=build,
-            exit_process=self.exits.append,
-            on_terminated=self.ends.append,
-        )
-
-    def run_for(self, duration_ms: float) -> None:
-        self.loop.run_for(duration_ms)
-
-    def close(self) -> None:
-        """End every process, so that no task is left pending."""
-        for service in list(self.network.services.values()):
-            service.abort()
-        self.run_for(1)
-        self.loop.close()
-
-    def ask(self, coroutine: Any) -> Any:
-        return self.loop.run_until(coroutine)
-
-    def request_slot(self, number: int = 1, resource_manager_id: ResourceManagerId = RM_ID) -> None:
-        request = SlotRequest(
-            SlotId(TM_1, 0),
-            JOB,
-            allocation(number),
-            ResourceProfile(),
-            self.job_master.address,
-            JM_ID,
-            resource_manager_id,
-        )
-        self.ask(self.gateway.request_slot(request))
-        self.run_for(10)
-
-    def submit(self, index: int = 0, job_master_id: JobMasterId = JM_ID) -> ScriptedTask:
-        descriptor = TaskDeploymentDescriptor(
-            attempt(index), allocation(1), "a job", {}, vertex(1, 2), (), ()
-        )
-        self.ask(self.gateway.submit_task(descriptor, job_master_id))
-        self.run_for(10)
-        return self.factory.tasks[attempt(index)]
-
-    @property
-    def slot_owner(self) -> object:
-        return self.executor.slot_report().slots[0].allocation_id
-
-    def reported(self) -> list[ExecutionState]:
-        calls = self.job_master.script.called("update_task_execution_state")
-        return [report.state for (report,) in calls]
-
-
-async def _never() -> Any:
-    await asyncio.sleep(10**6)
+from tests.unit.cluster.task_executor_world import (
+    INSTANCE,
+    JM_RESOURCE,
+    OPERATOR,
+    World,
+    never,
+)
 
 
 @pytest.fixture
@@ -204,7 +77,7 @@ def test_a_slot_that_the_job_master_does_not_take_is_free_again(world: World) ->
 
 
 def test_an_offer_without_an_answer_is_made_again(world: World) -> None:
-    answers = iter([_never, lambda: (allocation(1),)])
+    answers = iter([never, lambda: (allocation(1),)])
     world.job_master.script.answers["offer_slots"] = lambda *_: next(answers)()
     world.request_slot()
     world.run_for(1_500)
@@ -214,7 +87,7 @@ def test_an_offer_without_an_answer_is_made_again(world: World) -> None:
 
 
 def test_a_slot_without_a_job_master_is_free_after_its_timeout(world: World) -> None:
-    world.job_master.script.answers["register_task_manager"] = lambda *_: _never()
+    world.job_master.script.answers["register_task_manager"] = lambda *_: never()
     world.request_slot()
     world.run_for(4_900)
     assert world.slot_owner == allocation(1)
@@ -263,7 +136,7 @@ def test_what_goes_wrong_while_a_task_is_built_reaches_the_job_master_as_it_is(
 
 def test_a_report_whose_answer_was_lost_is_repeated_before_the_next_one(world: World) -> None:
     world.request_slot()
-    answers = iter([_never()])
+    answers = iter([never()])
     world.job_master.script.answers["update_task_execution_state"] = lambda *_: next(
         answers, Acknowledge()
     )
@@ -351,7 +224,7 @@ def test_freeing_a_slot_stops_its_tasks_first(world: World) -> None:
 def test_losing_the_job_master_stops_its_tasks_and_its_slot_waits_for_another(world: World) -> None:
     world.request_slot()
     task = world.submit()
-    world.job_master.script.answers["register_task_manager"] = lambda *_: _never()
+    world.job_master.script.answers["register_task_manager"] = lambda *_: never()
     world.run_for(21_000)
     assert task.state is ExecutionState.FAILED
     assert world.slot_owner == allocation(1)
@@ -422,7 +295,7 @@ def test_a_rejected_task_manager_ends_and_says_why() -> None:
 
 
 def test_a_task_manager_that_nobody_registers_ends() -> None:
-    world = World(register_task_executor=lambda *_: _never())
+    world = World(register_task_executor=lambda *_: never())
     world.run_for(61_000)
     (reason,) = world.ends
     assert "taskmanager.registration.timeout" in reason

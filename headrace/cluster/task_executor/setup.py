@@ -1,0 +1,48 @@
+"""TaskExecutorSetup: all that a TaskExecutor is given, and the errors with which it stops tasks."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from headrace.cluster.task_executor.deployment import RunningTask, TaskFactory
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.messages import ResourceProfile
+
+BuildTask = Callable[[str, Callable[[], RunningTask]], Awaitable[RunningTask]]
+"""Runs a function that may import user code, beside the control thread where there are threads."""
+
+
+@dataclass(frozen=True)
+class TaskExecutorSetup:
+    """All that a TaskExecutor is given.
+
+    `exit_process(reason)` ends the process on the spot (`os._exit` in a real one): a task cannot be stopped
+    otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end.
+    """
+
+    resource_id: ResourceId
+    location: TaskManagerLocation
+    resource_manager_address: str
+    resource_manager_id: ResourceManagerId
+    slot_count: int
+    slot_profile: ResourceProfile
+    versions: dict[str, str]
+    pid: int
+    attempt_number: int
+    task_factory: TaskFactory
+    build_task: BuildTask
+    exit_process: Callable[[str], None]
+    on_terminated: Callable[[str], None]
+
+
+class JobMasterLostError(HeadraceError):
+    """A task was stopped, because the JobMaster that it belongs to is gone."""
+
+
+class TaskManagerEndsError(HeadraceError):
+    """A task was stopped, because its TaskManager ends."""
+
+
+class SlotReleasedError(HeadraceError):
+    """A task was stopped, because its slot was taken away."""
