@@ -23,6 +23,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -77,32 +79,68 @@ class Consumer:
         self._process.wait(10)
 
 
+@contextmanager
+def raw_connection(
+    consumer: Consumer, directory: str | None, **order: Any
+) -> Iterator[socket.socket]:
+    """A blocking connection with the consumer, which was given `order`."""
+    family = socket.AF_INET if directory is None else socket.AF_UNIX
+    place = ("127.0.0.1", 0) if directory is None else f"{directory}/{time.monotonic_ns()}.sock"
+    with socket.socket(family) as server:
+        server.bind(place)
+        server.listen()
+        consumer.order(address=server.getsockname(), **order)
+        connection, _ = server.accept()
+        if directory is None:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with connection:
+            yield connection
+
+
 def raw_seconds(
     consumer: Consumer, batches: list[RecordBatch], count: int, directory: str | None
 ) -> float:
     """Time for raw blocking sockets to move the messages of `count` batches."""
     messages = [batch.columns().serialize() for batch in batches]
     turns = [messages[turn % len(messages)] for turn in range(count)]
-    family = socket.AF_INET if directory is None else socket.AF_UNIX
-    with socket.socket(family) as server:
-        server.bind(
-            ("127.0.0.1", 0) if directory is None else f"{directory}/raw-{time.monotonic_ns()}.sock"
-        )
-        server.listen()
-        consumer.order(
-            do="raw", address=server.getsockname(), size=sum(message.size for message in turns)
-        )
-        connection, _ = server.accept()
-        if directory is None:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with connection:
-            started = time.perf_counter()
-            for message in turns:
-                connection.sendall(message)
-            connection.recv(1)
-            seconds = time.perf_counter() - started
+    size = sum(message.size for message in turns)
+    with raw_connection(consumer, directory, do="raw", size=size) as connection:
+        started = time.perf_counter()
+        for message in turns:
+            connection.sendall(message)
+        connection.recv(1)
+        seconds = time.perf_counter() - started
     consumer.answer()
     return seconds
+
+
+def raw_latencies_us(
+    consumer: Consumer, template: RecordBatch, directory: str | None
+) -> list[float]:
+    """Latencies of raw blocking sockets: serialise, send, receive, read."""
+    columns = template.columns()
+    count, size = LATENCY_RATE * LATENCY_SECONDS, columns.serialize().size
+    order = {"do": "raw latency", "count": count, "size": size}
+    with raw_connection(consumer, directory, **order) as connection:
+        for _ in ticks(count):
+            sent_ns = time.monotonic_ns()
+            connection.sendall(sent_ns.to_bytes(8, "big") + columns.serialize().to_pybytes())
+        answer = consumer.answer()
+    return settled_us(answer["latencies"])
+
+
+def ticks(count: int) -> Iterator[None]:
+    """`count` moments, LATENCY_RATE a second."""
+    due = time.perf_counter()
+    for _ in range(count):
+        due += 1 / LATENCY_RATE
+        time.sleep(max(0.0, due - time.perf_counter()))
+        yield
+
+
+def settled_us(latencies_ns: list[int]) -> list[float]:
+    """Microseconds in order, without the first half second."""
+    return sorted(latency / 1000 for latency in latencies_ns[LATENCY_RATE // 2 :])
 
 
 class Exchange:
@@ -132,16 +170,12 @@ class Exchange:
         """Latencies of single batches at a low rate."""
         writer, collect = self._open(buffer_timeout_ms=0, latency=True)
         columns = template.columns()
-        interval = 1 / LATENCY_RATE
-        due = time.perf_counter()
-        for _ in range(LATENCY_RATE * LATENCY_SECONDS):
-            due += interval
-            time.sleep(max(0.0, due - time.perf_counter()))
+        for _ in ticks(LATENCY_RATE * LATENCY_SECONDS):
             stamps = np.full(template.num_rows, time.monotonic_ns())
             writer.emit(RecordBatch.of_columns(TYPE, columns, stamps))
         writer.finish()
         writer.close()
-        return [nanoseconds / 1000 for nanoseconds in collect()["latencies"][LATENCY_RATE // 2 :]]
+        return settled_us(collect()["latencies"])
 
     def close(self) -> None:
         self.environment.close()
@@ -222,7 +256,9 @@ def measure(
             marks.append(consumer.cpu_seconds())
             raw_cpu += marks[1] - marks[0]
             our_cpu += marks[2] - marks[1]
-        latencies = sorted(exchange.latencies_us(make_batch(LATENCY_ROWS)))
+        template = make_batch(LATENCY_ROWS)
+        latencies = exchange.latencies_us(template)
+        raw_latencies = [] if carrier == "local" else raw_latencies_us(consumer, template, unix)
         exchange.close()
     rows, size = batches[0].num_rows, batches[0].columns().serialize().size
     seconds = min(ours)
@@ -237,6 +273,8 @@ def measure(
         ceiling = min(raw)
         figures[f"{carrier}_raw_mb_per_s"] = size * count / ceiling / 1e6
         figures[f"{carrier}_share_of_raw_percent"] = 100 * ceiling / seconds
+        figures[f"{carrier}_raw_latency_p50_us"] = raw_latencies[len(raw_latencies) // 2]
+        figures[f"{carrier}_raw_latency_p99_us"] = raw_latencies[len(raw_latencies) * 99 // 100]
         figures[f"{carrier}_raw_cpu_us_per_batch"] = raw_cpu / (repeats * count) * 1e6
         shares = [100 * theirs / own for theirs, own in zip(raw, ours, strict=True)]
         figures[f"{carrier}_share_of_raw_median_percent"] = statistics.median(shares)

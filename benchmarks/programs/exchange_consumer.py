@@ -152,17 +152,37 @@ def serve_consumer() -> None:
                 answer = {"bytes": resident_bytes()}
             case "cpu":
                 answer = {"seconds": time.process_time()}
+            case "raw latency":
+                answer = raw_latencies(order["address"], order["count"], order["size"])
             case _:
                 answer = raw_receive(order["address"], order["size"])
         print(json.dumps(answer), flush=True)
     environment.close()
 
 
+def connect(address: Any) -> socket.socket:
+    """A blocking connection with a Unix path or a host and port."""
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    connection = socket.socket(family)
+    connection.connect(address if isinstance(address, str) else tuple(address))
+    return connection
+
+
+def raw_latencies(address: Any, count: int, size: int) -> dict[str, Any]:
+    """Receive `count` messages: the time of sending in 8 bytes, then `size` bytes of a batch."""
+    schema = make_batch(1).columns().schema
+    latencies = []
+    with connect(address) as connection:
+        for _ in range(count):
+            message = connection.recv(8 + size, socket.MSG_WAITALL)
+            pa.ipc.read_record_batch(pa.py_buffer(message).slice(8), schema)
+            latencies.append(time.monotonic_ns() - int.from_bytes(message[:8], "big"))
+    return {"latencies": latencies}
+
+
 def raw_receive(address: Any, size: int) -> dict[str, Any]:
     """Receive `size` bytes and confirm."""
-    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
-    with socket.socket(family) as connection:
-        connection.connect(address if isinstance(address, str) else tuple(address))
+    with connect(address) as connection:
         buffer = bytearray(1 << 20)
         left = size
         while left:

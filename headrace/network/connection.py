@@ -13,6 +13,7 @@ from headrace.network.wire_endpoint import WireEndpoint
 
 WRITE_BUDGET_BYTES: Final = 1 << 20
 WRITE_HIGH_WATER_BYTES: Final = 1 << 20
+ROUNDS_PER_FLUSH: Final = 4
 UNIX_SEND_BUFFER_BYTES: Final = 1 << 20
 
 
@@ -131,13 +132,16 @@ class SocketConnection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._is_wake_pending = False
-        while (
-            not self._is_paused and self._transport is not None and not self._transport.is_closing()
-        ):
+        for _ in range(ROUNDS_PER_FLUSH):
+            transport = self._transport
+            if self._is_paused or transport is None or transport.is_closing():
+                return
             output = self._endpoint.take_output(WRITE_BUDGET_BYTES)
             if not output:
                 return
-            self._transport.writelines(output)
+            transport.writelines(output)
+        # Others, and what this peer sends, have a turn before the rest.
+        self.wake()
 
     def _fail(self, error: NetworkError) -> None:
         self._error = error
