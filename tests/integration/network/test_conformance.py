@@ -332,3 +332,22 @@ def test_memory_of_the_minimum_size_is_slow_but_live(edge: Callable[..., Edge]) 
     assert values_of(drain(source)) == list(range(500_000))
     producing.join()
     source.close()
+
+
+def test_what_is_closed_after_its_environment_still_gives_everything_back(
+    edge: Callable[..., Edge],
+) -> None:
+    ends = edge()
+    sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
+    source.request_partitions()
+    sink.emit(numbers(0, 20_000))
+    wait_until(lambda: source.is_available)
+    ends.consumer.close()
+    ends.producer.close()
+    ends.producer.close()
+    with pytest.raises(CancelTaskException):
+        sink.emit(numbers(0, 20_000))
+    sink.close()
+    source.close()
+    for environment in (ends.producer, ends.consumer):
+        assert environment.buffer_pool.idle_pages == environment.buffer_pool.total_pages
