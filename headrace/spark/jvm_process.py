@@ -48,7 +48,7 @@ def stop_context() -> None:
 
 
 def stop_jvm() -> None:
-    """End the JVM that was started for us, which lives as long as the pipe to its standard input; not spark-submit's."""
+    """End the JVM that was started for us: it lives as long as the pipe to its input. That of spark-submit stays."""
     gateway = getattr(SparkContext, "_gateway", None)
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if gateway is None or process is None:

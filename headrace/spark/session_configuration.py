@@ -49,7 +49,10 @@ def plan_session(
         **SESSION_SETTINGS,
         "spark.local.dir": str(scratch),
     }
-    environment = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    environment = {
+        "PYSPARK_PYTHON": given.get("spark.pyspark.python", python),
+        "PYSPARK_DRIVER_PYTHON": python,
+    }
     kind = parse_master(master, cpu_count)
     if kind.is_local:
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}

@@ -70,6 +70,11 @@ def test_an_interpreter_that_the_user_named_is_kept() -> None:
     assert "PYSPARK_PYTHON" not in made.environment
 
 
+def test_an_interpreter_for_workers_may_be_named_as_a_setting() -> None:
+    made = plan({"spark.pyspark.python": "/workers/python"})
+    assert made.environment["PYSPARK_PYTHON"] == "/workers/python"
+
+
 def test_the_jvm_s_temporary_files_lie_in_the_scratch_directory() -> None:
     conf = plan({"spark.driver.extraJavaOptions": "-Xss4m"}).conf
     assert conf["spark.driver.extraJavaOptions"].startswith("-Xss4m -Djava.io.tmpdir=/scratch")

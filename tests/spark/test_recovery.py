@@ -1,0 +1,58 @@
+"""A job with a restart strategy outlives a lost TaskManager: the ResourceManager asks for a new one, not Spark."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.processes import wait_until
+from tests.spark.programs import Program, headrace_run
+from tests.spark.test_failure_matrix import ENDLESS
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+RESTARTING = ENDLESS.replace(
+    "client.get_job_execution_result().result()",
+    """
+attempts = {0}
+while max(attempts) == 0 or states != {ExecutionState.RUNNING}:
+    time.sleep(0.05)
+    subtasks = [s for v in client.get_job_details().result().vertices for s in v.subtasks]
+    attempts, states = {s.attempt_number for s in subtasks}, {s.state for s in subtasks}
+print("RUNNING AGAIN")
+client.get_job_execution_result().result()
+""",
+)
+
+
+@pytest.fixture
+def started() -> Iterator[list[Program]]:
+    made: list[Program] = []
+    yield made
+    for program in made:
+        program.end()
+
+
+@pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,2,1024]"])
+def test_a_killed_worker_is_replaced_and_the_job_runs_again(
+    tmp_path: Path, started: list[Program], master: str
+) -> None:
+    program = headrace_run(
+        tmp_path,
+        RESTARTING,
+        "--master", master,
+        "-D", "restart-strategy.type=fixed-delay",
+        "-D", "restart-strategy.fixed-delay.attempts=3",
+        "-D", "restart-strategy.fixed-delay.delay=500 ms",
+    )  # fmt: skip
+    started.append(program)
+    program.wait_for_line("RUNNING")
+    before = {one.pid for one in program.task_managers()}
+    program.task_managers()[0].kill()
+    program.wait_for_line("RUNNING AGAIN")
+    wait_until(lambda: len(program.task_managers()) == 2, 20, "two TaskManagers again")
+    after = {one.pid for one in program.task_managers()}
+    assert len(before & after) == 1
+    program.interrupt()
+    assert program.wait() == 130
+    program.assert_nothing_is_left()
