@@ -2,6 +2,7 @@
 
 import atexit
 import importlib.metadata
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -49,6 +50,8 @@ class _Registry:
         self.active: PipelineExecutor | None = None
         self.made: dict[str, PipelineExecutor] = {}
         self.default_settings: dict[str, str] = {}
+        # Two threads of a program may submit their first jobs at once, and must find the same executor.
+        self.lock = threading.Lock()
 
 
 _registry: Final = _Registry()
@@ -98,8 +101,9 @@ def executor_for(settings: Settings) -> PipelineExecutor:
     if _registry.active is not None:
         return _registry.active
     name = settings.get_option(TARGET)
-    if name not in _registry.made:
-        executor = create_executor(settings)
-        _registry.made[name] = executor
-        atexit.register(executor.close)
-    return _registry.made[name]
+    with _registry.lock:
+        if name not in _registry.made:
+            executor = create_executor(settings)
+            _registry.made[name] = executor
+            atexit.register(executor.close)
+        return _registry.made[name]

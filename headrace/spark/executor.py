@@ -9,6 +9,7 @@ from headrace.api.job_client import JobClient
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.gateways.dispatcher import DispatcherGateway
+from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
 from headrace.spark.checklist import parse_master
 from headrace.spark.host import SparkHost
@@ -37,16 +38,15 @@ class SparkExecutor:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._lock = (
-            threading.Lock()
-        )  # two threads of a program may submit their first jobs at once
+        # Two threads of a program may submit their first jobs at once: the second waits for the first one's host.
+        self._lock = threading.Lock()
         self._host: SparkHost | None = None
         self._is_closed = False
 
     def submit(self, job_graph: JobGraph) -> JobClient:
         """Submit a job, starting Spark and the cluster if need be; returns once the Dispatcher has taken it."""
         host = self._started_host()
-        needed, available = required_slot_count(job_graph), host.slot_count
+        needed, available = expand(job_graph).slots_needed, host.slot_count
         if available is not None and needed > available and host.is_fixed:
             raise NotEnoughSlotsError(needed, available, host.master)
         handle = host.handle
@@ -90,12 +90,3 @@ class SparkExecutor:
                     raise
                 self._host = host
             return self._host
-
-
-def required_slot_count(job_graph: JobGraph) -> int:
-    """How many slots the job occupies: per slot sharing group the largest parallelism in it."""
-    largest: dict[str, int] = {}
-    for vertex in job_graph.vertices:
-        group = vertex.slot_sharing_group
-        largest[group] = max(largest.get(group, 0), vertex.parallelism)
-    return sum(largest.values())

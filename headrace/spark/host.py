@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
+from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.runner import TaskManagerConfiguration
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
 from headrace.core.clock import SystemClock
@@ -78,9 +79,12 @@ class SparkHost:
 
     @property
     def slot_count(self) -> int | None:
-        """TaskManagers that the application has room for now, or None where executors come on demand."""
+        """Slots of the TaskManagers that the application has room for now, or None where executors come on demand."""
         assert self._driver is not None
-        return self._driver.max_worker_count
+        workers = self._driver.max_worker_count
+        return (
+            None if workers is None else workers * self._settings.get_option(NUMBER_OF_TASK_SLOTS)
+        )
 
     def start(self) -> None:
         """Start the control plane; TaskManagers come when a job needs them."""

@@ -21,7 +21,8 @@ SPARE_SLOT_COUNT: Final = ConfigOption(
     "headrace.spark.spare-slots",
     int,
     default=4,
-    doc="Slots of an embedded `local[n]` that stay free for Spark's own jobs, such as those that push DataFrames.",
+    doc="Slots that an embedded `local[n]` has beyond those of its jobs, for Spark's own work such as pushing "
+    "DataFrames; if a job needs more than planned, TaskManagers may take all but one.",
 )
 STOP_GRACE: Final = ConfigOption(
     "headrace.spark.stop-grace",

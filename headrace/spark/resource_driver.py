@@ -41,8 +41,8 @@ _LOG: Final = logging.getLogger(__name__)
 POLL_INTERVAL_S: Final = 0.1
 """How often ended jobs are looked for: the most that a loss may stay unnoticed where Spark is the one to see it."""
 
-SPARE_SLOT_COUNT: Final = 1
-"""Slots that TaskManagers must leave to Spark's own jobs: they hold theirs for ever."""
+KEPT_FREE_COUNT: Final = 1
+"""Slots that TaskManagers never take, however many there are: Spark's own jobs would wait for ever."""
 
 _CLOSE_TIMEOUT_S: Final = 30.0
 
@@ -75,7 +75,7 @@ class SparkResourceDriver:
     @property
     def max_worker_count(self) -> int | None:
         """Slots of the application less the spare one, or None where executors come on demand."""
-        return None if self._slot_count is None else max(0, self._slot_count - SPARE_SLOT_COUNT)
+        return None if self._slot_count is None else max(0, self._slot_count - KEPT_FREE_COUNT)
 
     def initialize(self, listener: WorkerListener) -> None:
         """Start the thread that talks to Spark."""

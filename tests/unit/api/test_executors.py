@@ -1,9 +1,12 @@
+import threading
+
 import pytest
 
 from headrace.api import executors
 from headrace.api.executors import create_executor, executor_for, set_active_executor
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
+from headrace.core.threads import start_thread
 from tests.unit.api.recording import RecordingExecutor, recording
 
 
@@ -36,3 +39,28 @@ def test_environments_of_one_process_share_the_executor_that_was_made(
     settings = Settings({"execution.target": "elsewhere"})
     assert executor_for(settings) is executor_for(settings)
     assert made == [settings]
+
+
+def test_two_threads_that_submit_first_at_once_share_one_executor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both_ask = threading.Barrier(2)
+    made: list[RecordingExecutor] = []
+
+    def create(settings: Settings) -> RecordingExecutor:
+        made.append(RecordingExecutor())
+        return made[-1]
+
+    monkeypatch.setattr(executors, "create_executor", create)
+    monkeypatch.setattr(executors._registry, "made", {})
+    found: list[object] = []
+
+    def ask() -> None:
+        both_ask.wait(10)
+        found.append(executor_for(Settings({"execution.target": "elsewhere"})))
+
+    threads = [start_thread(f"submitter-{number}", ask) for number in range(2)]
+    for thread in threads:
+        thread.join(10)
+    assert found[0] is found[1]
+    assert len(made) == 1
