@@ -8,7 +8,7 @@ Event time is the moment a flight really left. Flights come in the order of the 
 early: the watermark stays some hours behind, and flights that are later still go to a side output.
 
 Run it:
-    headrace run examples/new_york_departures.py --output departures
+    headrace run examples/new_york_departures.py
 """
 
 import argparse
@@ -323,13 +323,13 @@ def print_table(hours: list[Any], alerts: list[Any], late_count: int) -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument(
-        "--output", type=Path, default=Path("departures"), help="folder of all results"
+        "--output", type=Path, default=Path("out/departures"), help="folder of all results"
     )
     parser.add_argument(
         "--months", type=int, nargs="*", default=[], help="only these months (default: all)"
     )
     parser.add_argument(
-        "--out-of-orderness-hours", type=int, default=6, help="how far watermarks stay behind"
+        "--out-of-orderness-hours", type=int, default=2, help="how far watermarks stay behind"
     )
     parser.add_argument(
         "--threshold-minutes", type=float, default=45.0, help="mean delay that is alarming"
