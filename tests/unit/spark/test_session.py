@@ -1,0 +1,46 @@
+"""What is known of a session before Spark starts: the master, the parallelism, and what is refused."""
+
+import os
+
+import pytest
+
+from headrace.core.config import Settings
+from headrace.core.errors import HostError
+from headrace.spark.executor import SparkExecutor
+from headrace.spark.session import host_session, planned_or_running_master
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_spark_connect_is_refused_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    with pytest.raises(HostError, match="Spark Connect cannot host a streaming job.*spark-submit"):
+        host_session(Settings())
+
+
+def test_no_master_is_planned_where_the_size_is_ours_to_choose() -> None:
+    assert planned_or_running_master(Settings()) is None
+
+
+def test_a_named_master_is_planned() -> None:
+    settings = Settings({"headrace.spark.master": "spark://host:7077"})
+    assert planned_or_running_master(settings) == "spark://host:7077"
+
+
+@pytest.mark.parametrize(
+    ("settings", "parallelism"),
+    [
+        ({}, os.cpu_count()),
+        ({"headrace.spark.slots": "3"}, 3),
+        ({"headrace.spark.master": "local[4]"}, 3),
+        ({"headrace.spark.master": "local"}, 1),
+    ],
+)
+def test_the_default_parallelism_is_known_without_starting_spark(
+    settings: dict[str, str], parallelism: int
+) -> None:
+    assert SparkExecutor(Settings(settings)).default_parallelism() == parallelism
