@@ -1,11 +1,12 @@
 """SubtaskContext: what a source reader or sink writer may know of the subtask it runs in."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.operator_types import OperatorTypes
+from headrace.functions.ingest import IngestDoor
 from headrace.functions.processing_time import ProcessingTimeService
 
 
@@ -35,7 +36,7 @@ class SubtaskContext(Protocol):
     @property
     def timers(self) -> ProcessingTimeService: ...
     @property
-    def ingest(self) -> Any: ...
+    def ingest(self) -> IngestDoor | None: ...
     @property
     def attempt_id(self) -> ExecutionAttemptId | None: ...
 

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-import pyarrow as pa
-
 from headrace.core.config import ConfigOption
 from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
+from headrace.functions.ingest import Ingested, IngestedBatch, IngestedEnd
 from headrace.network.batches import SchemaMemory, read_batch
 from headrace.network.errors import IngestRefusedError, NetworkError, ProtocolError
 from headrace.network.transport import Cancellable, Link, Transport
@@ -45,27 +44,6 @@ INGEST_NAME: Final = "ingest"
 INGEST_BODY_BYTES_MAX: Final = 256 << 20
 
 Target = tuple[JobId, OperatorId, int]
-
-
-@dataclass(frozen=True, slots=True)
-class IngestedBatch:
-    """Rows [row_offset, row_offset + batch.num_rows) of a partition, as pushed by the given attempt."""
-
-    partition: int
-    attempt: int
-    row_offset: int
-    batch: pa.RecordBatch
-
-
-@dataclass(frozen=True, slots=True)
-class IngestedEnd:
-    """The partition has `row_count` rows and all of them came."""
-
-    partition: int
-    row_count: int
-
-
-Ingested = IngestedBatch | IngestedEnd
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import RecordBatch
+from headrace.functions.ingest import IngestDoor
 from headrace.functions.processing_time import ProcessingTimeService, ScheduledTimer
 from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
@@ -78,7 +79,7 @@ class OperatorContext:
     output: Output
     send_event: Callable[[bytes], None]
     wake: Callable[[], None]
-    ingest: object | None = None
+    ingest: IngestDoor | None = None
     attempt_id: ExecutionAttemptId | None = None
 
     @property

@@ -4,13 +4,14 @@ Built by `cluster/task_executor/deployment`, the one place that knows both plane
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.shuffle_descriptors import InputGateDescriptor
+from headrace.functions.ingest import IngestDoor
 from headrace.graph.job_graph import JobEdge, JobVertex
 from headrace.metrics.groups import MetricGroup
 from headrace.network.gate import InputGate
@@ -18,7 +19,7 @@ from headrace.network.record_writer import RecordWriter
 
 
 class TaskListener(Protocol):
-    """How a task reports; every method may be called from any thread and returns at once."""
+    """How a task reports; every method may be called from any thread."""
 
     def state_changed(
         self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
@@ -62,4 +63,4 @@ class TaskEnvironment:
     clock: Clock
     metrics: MetricGroup
     listener: TaskListener
-    ingest: Any = None
+    ingest: IngestDoor | None = None

@@ -17,6 +17,7 @@ from headrace.core.operator_types import OperatorTypes
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType
 from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
+from headrace.functions.ingest import IngestDoor
 from headrace.gateways.task_executor import ResultPartitionDeployment, TaskDeploymentDescriptor
 from headrace.graph.job_graph import ChainedOperator
 from headrace.metrics.groups import MetricGroup
@@ -104,7 +105,7 @@ class StreamTaskFactory:
     clock: Clock
     random: SeededRandom
     metrics: MetricGroup
-    ingest: object | None = None
+    ingest: IngestDoor | None = None
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> Task:
         """See TaskFactory. Partitions come first: they have room reserved, or the task cannot run at all."""

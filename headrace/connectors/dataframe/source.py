@@ -17,11 +17,11 @@ from headrace.connectors.dataframe.messages import (
     PartitionsAnnounced,
     SourcePayload,
 )
-from headrace.connectors.dataframe.partition_progress import PartitionProgress
 from headrace.core.errors import RecordTypeError
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.ingest import Ingest, IngestedBatch
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceReader
 from headrace.functions.subtask_context import SubtaskContext
 
@@ -59,15 +59,15 @@ class DataFrameReader(SourceReader):
         self._event_time_column = source.event_time_column
         self._batch_type = context.types.output
         self._schema = data_schema(self._batch_type.value_type)
-        self._receiver: Any = None
-        # None until the coordinator has said how many there are.
-        self._partitions: dict[int, PartitionProgress] | None = None
+        self._receiver: Ingest | None = None
+        # Partitions that have not ended; None until the coordinator has said how many there are.
+        self._open_partitions: set[int] | None = None
         self._holds_watermark = False
 
     def start(self) -> None:
         context = self._context
         attempt_id = context.attempt_id
-        assert attempt_id is not None
+        assert attempt_id is not None and context.ingest is not None
         self._receiver = context.ingest.register(
             attempt_id.job_id,
             context.operator_id,
@@ -78,35 +78,32 @@ class DataFrameReader(SourceReader):
 
     def handle_event(self, payload: bytes) -> None:
         count = _ANNOUNCEMENT.decode(payload).partition_count
-        mine = range(self._context.subtask_index, count, self._context.parallelism)
-        self._partitions = {partition: PartitionProgress(partition) for partition in mine}
+        self._open_partitions = set(
+            range(self._context.subtask_index, count, self._context.parallelism)
+        )
         self._context.wake()
 
     def poll_next(self, output: Any) -> InputStatus:
         """Emit at most one batch. `output` also takes splits, which hold the watermark back."""
-        if self._partitions is None:
+        partitions = self._open_partitions
+        if partitions is None:
             return InputStatus.NOTHING_AVAILABLE
         if not self._holds_watermark:
             self._holds_watermark = True
-            for partition in self._partitions:
+            for partition in sorted(partitions):
                 output.add_split(_split_id(partition))
-        if all(progress.is_finished for progress in self._partitions.values()):
+        if not partitions:
             return InputStatus.END_OF_INPUT
+        assert self._receiver is not None
         received = self._receiver.poll()
         if received is None:
             return InputStatus.NOTHING_AVAILABLE
-        progress = self._partitions[received.partition]
-        if hasattr(received, "batch"):
-            skipped = progress.rows_to_skip(
-                received.attempt, received.row_offset, received.batch.num_rows
-            )
-            if skipped < received.batch.num_rows:
-                output.emit(
-                    self._rows(received.batch.slice(skipped)), _split_id(received.partition)
-                )
+        split_id = _split_id(received.partition)
+        if isinstance(received, IngestedBatch):
+            output.emit(self._rows(received.batch), split_id)
         else:
-            progress.end(received.row_count)
-            output.release_split(_split_id(received.partition))
+            partitions.discard(received.partition)
+            output.release_split(split_id)
         return InputStatus.MORE_AVAILABLE
 
     def close(self) -> None:

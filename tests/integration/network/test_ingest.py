@@ -10,9 +10,10 @@ import pytest
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
+from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.network.environment import ShuffleEnvironment
 from headrace.network.errors import ConnectionLostError, HandshakeError, IngestRefusedError
-from headrace.network.ingest import IngestedBatch, IngestedEnd, IngestReceiver
+from headrace.network.ingest import IngestReceiver
 from headrace.network.ingest_sender import IngestSender
 from tests.integration.network.conftest import Starter, wait_until
 from tests.unit.network.exchange import SECRET, attempt

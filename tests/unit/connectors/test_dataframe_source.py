@@ -17,8 +17,8 @@ from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobV
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
+from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.functions.source import InputStatus, SourceReader
-from headrace.network.ingest import IngestedBatch, IngestedEnd
 
 ROWS = Types.ROW_NAMED(["id", "at"], [Types.LONG(), Types.LONG()])
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.int64())])
@@ -114,10 +114,8 @@ def test_a_subtask_without_partitions_ends_at_once() -> None:
     assert reader.poll_next(Output()) is InputStatus.END_OF_INPUT
 
 
-def test_rows_that_came_before_are_not_emitted_again_and_the_end_releases_the_split() -> None:
-    door = ScriptedDoor(
-        deque([batch([1, 2], 0), batch([1, 2, 3], 0, attempt=1), IngestedEnd(0, 3)])
-    )
+def test_rows_go_on_in_order_whichever_attempt_pushed_them_and_the_end_releases_the_split() -> None:
+    door = ScriptedDoor(deque([batch([1, 2], 0), batch([3], 2, attempt=1), IngestedEnd(0, 3)]))
     reader, output = reader_of(Context(door)), Output()
     announce(reader, 1)
     assert [reader.poll_next(output) for _ in range(3)] == [InputStatus.MORE_AVAILABLE] * 3

@@ -1,0 +1,63 @@
+"""The door for pushed data as a source reader sees it: what comes in, and how a subtask asks for it.
+
+The TaskManager's data plane implements it; every row of a partition comes through exactly once and in order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedBatch:
+    """Rows [row_offset, row_offset + batch.num_rows) of a partition, as pushed by the given attempt."""
+
+    partition: int
+    attempt: int
+    row_offset: int
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedEnd:
+    """The partition has `row_count` rows and all of them came."""
+
+    partition: int
+    row_count: int
+
+
+Ingested = IngestedBatch | IngestedEnd
+
+
+class Ingest(Protocol):
+    """What one source subtask gets through the door; used by the subtask's thread."""
+
+    def poll(self) -> Ingested | None:
+        """Return the next element, or None when nothing waits; grants the pusher credit for another batch."""
+        ...
+
+    def close(self) -> None:
+        """Close the door: pushers are refused from now on. Idempotent, any thread."""
+        ...
+
+
+class IngestDoor(Protocol):
+    """The door of a TaskManager."""
+
+    def register(
+        self,
+        job_id: JobId,
+        operator_id: OperatorId,
+        subtask_index: int,
+        attempt: ExecutionAttemptId,
+        on_data: Callable[[], None],
+    ) -> Ingest:
+        """Open the door for one source subtask; an older attempt's door closes.
+
+        `on_data` is called from another thread when the first element waits.
+        """
+        ...
