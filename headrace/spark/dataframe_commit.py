@@ -71,6 +71,7 @@ class SinkCoordinator:
         self._payload = payload
         self._spark = spark
         self._staged = StagedFiles(context.parallelism)
+        self._commit_end: asyncio.Future[None] | None = None
         self._is_closed = False
 
     def start(self) -> None:
@@ -96,13 +97,18 @@ class SinkCoordinator:
                 self._payload.path,
                 f"subtasks {', '.join(map(str, self._staged.missing))} finished without staging their files",
             )
-        await _in_thread(f"commit-{self._context.operator_name}", self._commit)
+        self._commit_end = _in_thread(f"commit-{self._context.operator_name}", self._commit)
+        # Whoever waits may be cancelled; the thread cannot, and `close` must still see when it ends.
+        await asyncio.shield(self._commit_end)
 
     async def close(self) -> None:
-        """Leave no staged files."""
-        if not self._is_closed:
-            self._is_closed = True
-            await _in_thread(f"clean-{self._context.operator_name}", self._remove_staging)
+        """Leave no staged files; a commit that is running reads them, so it is let finish first."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._commit_end is not None:
+            await asyncio.wait([self._commit_end])
+        await _in_thread(f"clean-{self._context.operator_name}", self._remove_staging)
 
     def _commit(self) -> None:
         payload = self._payload
@@ -126,8 +132,8 @@ class SinkCoordinator:
             filesystem.delete_dir(directory)
 
 
-async def _in_thread(name: str, action: Callable[[], None]) -> None:
-    """Run blocking work on a thread of its own and wait for it without holding the loop."""
+def _in_thread(name: str, action: Callable[[], None]) -> asyncio.Future[None]:
+    """Run blocking work on a thread of its own; the future tells its end without holding the loop."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
 
@@ -148,7 +154,7 @@ async def _in_thread(name: str, action: Callable[[], None]) -> None:
         loop.call_soon_threadsafe(settle, outcome)
 
     start_thread(name, run)
-    await ended
+    return ended
 
 
 def sink_coordinator_factory(spark: Callable[[], SparkSession]) -> CoordinatorFactory:

@@ -16,8 +16,8 @@ LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 """Where Spark names the scratch directories of an executor, separated by commas."""
 
 _SCRATCH: Final = re.compile(r"headrace-tm-(\d+)\Z")
-# What `sockaddr_un` holds, less the terminating zero, less room for the sockets' own names.
-_SOCKET_DIRECTORY_LENGTH_MAX: Final = 70
+SOCKET_DIRECTORY_LENGTH_MAX: Final = 80
+"""Bytes: what an address of a Unix socket holds (108), less its end and the name of the socket in the directory."""
 
 
 def routable_address(driver_host: str) -> str:
@@ -59,8 +59,16 @@ def sweep(root: Path) -> None:
 
 
 def socket_directory(scratch: Path) -> Path | None:
-    """Return where Unix sockets may be made: `scratch` where their paths stay short enough, else None (TCP only)."""
-    return scratch if len(os.fsencode(scratch)) <= _SOCKET_DIRECTORY_LENGTH_MAX else None
+    """Return a path to `scratch` that is short enough for Unix sockets in it, or None where there is none (TCP only).
+
+    Directories of executors are long names below each other. Linux names the directories that a process has open by
+    the numbers of process and descriptor; the descriptor stays open as long as the process lives.
+    """
+    if len(os.fsencode(scratch)) <= SOCKET_DIRECTORY_LENGTH_MAX:
+        return scratch
+    if sys.platform != "linux" or not Path("/proc/self/fd").is_dir():
+        return None
+    return Path(f"/proc/{os.getpid()}/fd/{os.open(scratch, os.O_PATH | os.O_DIRECTORY)}")
 
 
 def _is_running(pid: int) -> bool:

@@ -1,11 +1,13 @@
 """What a TaskManager's process takes from Spark and leaves behind: nothing."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from headrace.spark.worker_process import (
+    SOCKET_DIRECTORY_LENGTH_MAX,
     routable_address,
     scratch_directory,
     socket_directory,
@@ -33,9 +35,23 @@ def test_what_a_killed_worker_left_is_swept_by_the_next_one(tmp_path: Path) -> N
     ]
 
 
-def test_a_long_scratch_path_has_no_unix_sockets() -> None:
+def test_a_short_scratch_path_holds_the_sockets_itself() -> None:
     assert socket_directory(Path("/short")) == Path("/short")
-    assert socket_directory(Path("/" + 100 * "x")) is None
+
+
+def test_sockets_below_a_long_scratch_path_are_reached_from_other_processes(tmp_path: Path) -> None:
+    scratch = tmp_path / (100 * "x")
+    scratch.mkdir()
+    directory = socket_directory(scratch)
+    assert directory is not None
+    assert len(str(directory)) <= SOCKET_DIRECTORY_LENGTH_MAX
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{directory}/{64 // 4 * 'f'}.sock")
+        listening.listen()
+        script = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+        subprocess.run([sys.executable, "-c", script, listening.getsockname()], check=True)
+    os.close(int(directory.name))
+    assert len(list(scratch.iterdir())) == 1
 
 
 def test_the_address_towards_a_local_driver_is_the_loopback_one() -> None:
