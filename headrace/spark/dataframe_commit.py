@@ -108,6 +108,8 @@ class SinkCoordinator:
         self._is_closed = True
         if self._commit_end is not None:
             await asyncio.wait([self._commit_end])
+            # Whoever awaited `job_finishing` tells the error; it counts as seen also where nobody does any more.
+            self._commit_end.exception()
         await _in_thread(f"clean-{self._context.operator_name}", self._remove_staging)
 
     def _commit(self) -> None:

@@ -4,7 +4,7 @@
                   ^   | failure      | failure    | a commit failed
                   |   v              v            v
                 Restarting <-- or --> Failing -> Ended(FAILED)
-    a user's cancel from anywhere: Cancelling -> Ended(CANCELED)
+    a user's cancel from anywhere but Finishing: Cancelling -> Ended(CANCELED)
 
 States decide; what they cause happens through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
 """
@@ -169,6 +169,10 @@ class Finishing(SchedulerState):
         """A failed commit is final: the tasks that could repeat it have ended."""
         self.context.decide_failover(failure.as_final())
         return Failing(self.context)
+
+    def cancel(self) -> SchedulerState:
+        """Too late: output that is being written is not called cancelled; the job ends as its commit does."""
+        return self
 
 
 class _CancellingExecutions(SchedulerState):

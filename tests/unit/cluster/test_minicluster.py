@@ -1,13 +1,18 @@
 """The whole cluster in one process, with real threads: jobs, their ends, and what clients are told."""
 
+import asyncio
+import threading
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
+from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.minicluster import MiniCluster
-from headrace.core.ids import JobId, OperatorId
+from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
+from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import (
     DuplicateJobSubmissionError,
     JobAlreadyEndedError,
@@ -83,6 +88,56 @@ def test_a_cancelled_job_ends_as_cancelled_and_may_be_cancelled_again(cluster: M
     handle.call(handle.dispatcher.cancel_job(graph.job_id))
     assert cluster.await_result(graph.job_id).status is JobStatus.CANCELED
     handle.call(handle.dispatcher.cancel_job(graph.job_id))
+
+
+class HeldCommit:
+    """A coordinator whose commit waits until it is let go."""
+
+    has_begun = threading.Event()
+    may_end = threading.Event()
+
+    def __init__(self, context: CoordinatorContext, payload: bytes) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
+        pass
+
+    def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
+        pass
+
+    def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
+        pass
+
+    async def job_finishing(self) -> None:
+        self.has_begun.set()
+        await asyncio.get_running_loop().run_in_executor(None, self.may_end.wait, 10)
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_cancel_that_comes_while_output_is_committed_does_not_call_it_cancelled() -> None:
+    plain = job("committing", count=20)
+    source, *others = plain.vertices
+    head, *chained = source.operators
+    watched = msgspec.structs.replace(head, coordinator="held")
+    graph = msgspec.structs.replace(
+        plain,
+        vertices=(msgspec.structs.replace(source, operators=(watched, *chained)), *others),
+    )
+    with MiniCluster(
+        task_manager_count=2, coordinator_factories={"held": HeldCommit}
+    ) as committing:
+        handle = committing.submit(graph)
+        assert HeldCommit.has_begun.wait(20)
+        handle.call(handle.dispatcher.cancel_job(graph.job_id))
+        status = handle.call(handle.dispatcher.request_job_status(graph.job_id))
+        HeldCommit.may_end.set()
+        assert status is JobStatus.RUNNING
+        assert committing.await_result(graph.job_id).status is JobStatus.FINISHED
 
 
 def test_a_finished_job_cannot_be_cancelled_nor_submitted_again(cluster: MiniCluster) -> None:

@@ -264,6 +264,22 @@ def test_cancelling_before_deployment_ends_at_once(job: Fixture) -> None:
     assert job.shell.statuses == [JobStatus.RUNNING, JobStatus.CANCELLING, JobStatus.CANCELED]
 
 
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_job_that_is_cancelled_while_it_commits_ends_as_the_commit_does(
+    job: Fixture, is_committed: bool
+) -> None:
+    job.run()
+    job.report_all(S.FINISHED)
+    job.scheduler.cancel()
+    assert job.scheduler.status is JobStatus.RUNNING
+    if is_committed:
+        job.scheduler.committed()
+    else:
+        job.scheduler.fail_job(Failure.of_error(OSError("disk full")))
+    assert job.scheduler.status is (JobStatus.FINISHED if is_committed else JobStatus.FAILED)
+    assert JobStatus.CANCELLING not in job.shell.statuses
+
+
 def test_a_users_cancellation_wins_over_a_restart() -> None:
     job = Fixture(restarts=1)
     job.run()
