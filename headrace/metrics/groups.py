@@ -75,14 +75,19 @@ class MetricGroup:
         In the names of groups everything but letters, digits and underscores is an underscore. Metrics without a
         value are left out.
         """
-        values: dict[str, Number] = {}
-        # Copies: the task may add metrics while another thread reads.
-        for name, metric in list(self._metrics.items()):
-            values.update(metric.snapshot(name))
+        values = self.own_snapshot()
+        # Copies, here and below: the task may add metrics while another thread reads.
         for name, group in list(self._groups.items()):
             prefix = _NOT_IN_A_NAME.sub("_", name)
             for key, value in group.snapshot().items():
                 values[f"{prefix}.{key}"] = value
+        return values
+
+    def own_snapshot(self) -> dict[str, Number]:
+        """Return the values of this group's own metrics, without those of sub-groups; callable from any thread."""
+        values: dict[str, Number] = {}
+        for name, metric in list(self._metrics.items()):
+            values.update(metric.snapshot(name))
         return values
 
     def _group(self, name: str, variables: Mapping[str, str]) -> "MetricGroup":

@@ -100,7 +100,9 @@ class LocalInputChannel:
     @property
     def queued_count(self) -> int:
         """See InputChannel."""
-        return 0 if self._view is None else self._view.queued_count
+        # Read once: a reader of metrics may meet a canceller that takes the view away.
+        view = self._view
+        return 0 if view is None else view.queued_count
 
     def request(self) -> None:
         """See InputChannel. A producer that is still being deployed is waited for."""

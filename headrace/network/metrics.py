@@ -10,34 +10,39 @@ from headrace.metrics import names
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import NetworkBufferPool
 from headrace.network.gate import InputGate
+from headrace.network.partition import queue_lengths
 from headrace.network.record_writer import RecordWriter
 
 
 def register_task_metrics(
     group: MetricGroup, gates: Sequence[InputGate], writers: Sequence[RecordWriter]
 ) -> None:
-    """Register everything that one task reads and writes, in the group of the task."""
+    """Register everything that one task reads and writes, under plain names in the group of the task."""
     group.gauge(names.NUM_BYTES_IN, lambda: sum(gate.bytes_in for gate in gates))
+    group.gauge(names.NUM_BYTES_IN_LOCAL, lambda: sum(gate.bytes_in_local for gate in gates))
+    group.gauge(names.NUM_BYTES_IN_REMOTE, lambda: sum(gate.bytes_in_remote for gate in gates))
     group.gauge(names.NUM_BUFFERS_IN, lambda: sum(gate.buffers_in for gate in gates))
-    group.gauge(names.NUM_BYTES_OUT, lambda: sum(writer.bytes_out for writer in writers))
-    group.gauge(names.NUM_BUFFERS_OUT, lambda: sum(writer.buffers_out for writer in writers))
-    netty = group.add_group("Shuffle").add_group("Netty")
-    _register_input(netty.add_group("Input"), gates)
-    buffers = netty.add_group("Output").add_group("Buffers")
-    partitions = [writer.partition for writer in writers]
-    buffers.gauge(
-        names.OUTPUT_QUEUE_LENGTH,
-        lambda: sum(
-            sub.queued_count for partition in partitions for sub in partition.subpartitions
+    group.gauge(names.NUM_BUFFERS_IN_LOCAL, lambda: sum(gate.buffers_in_local for gate in gates))
+    group.gauge(names.NUM_BUFFERS_IN_REMOTE, lambda: sum(gate.buffers_in_remote for gate in gates))
+    group.gauge(names.INPUT_QUEUE_LENGTH, lambda: sum(gate.queue_length for gate in gates))
+    group.gauge(
+        names.IN_POOL_USAGE,
+        lambda: _share(
+            sum(gate.used_segment_count for gate in gates),
+            sum(gate.segment_count for gate in gates),
         ),
     )
-    buffers.gauge(
+    group.gauge(names.NUM_BYTES_OUT, lambda: sum(writer.bytes_out for writer in writers))
+    group.gauge(names.NUM_BUFFERS_OUT, lambda: sum(writer.buffers_out for writer in writers))
+    partitions = [writer.partition for writer in writers]
+    group.gauge(names.OUTPUT_QUEUE_LENGTH, lambda: sum(queue_lengths(partitions)))
+    group.gauge(
         names.OUTPUT_QUEUE_SIZE,
         lambda: sum(
             sub.queued_bytes for partition in partitions for sub in partition.subpartitions
         ),
     )
-    buffers.gauge(
+    group.gauge(
         names.OUT_POOL_USAGE,
         lambda: _share(
             sum(partition.pool.used for partition in partitions),
@@ -59,22 +64,6 @@ def register_pool_metrics(group: MetricGroup, pool: NetworkBufferPool) -> None:
     netty.gauge(
         names.REQUESTED_MEMORY_USAGE,
         lambda: 100 * _share(pool.requested_pages, pool.total_pages),
-    )
-
-
-def _register_input(group: MetricGroup, gates: Sequence[InputGate]) -> None:
-    group.gauge(names.NUM_BYTES_IN_LOCAL, lambda: sum(gate.bytes_in_local for gate in gates))
-    group.gauge(names.NUM_BYTES_IN_REMOTE, lambda: sum(gate.bytes_in_remote for gate in gates))
-    group.gauge(names.NUM_BUFFERS_IN_LOCAL, lambda: sum(gate.buffers_in_local for gate in gates))
-    group.gauge(names.NUM_BUFFERS_IN_REMOTE, lambda: sum(gate.buffers_in_remote for gate in gates))
-    buffers = group.add_group("Buffers")
-    buffers.gauge(names.INPUT_QUEUE_LENGTH, lambda: sum(gate.queue_length for gate in gates))
-    buffers.gauge(
-        names.IN_POOL_USAGE,
-        lambda: _share(
-            sum(gate.used_segment_count for gate in gates),
-            sum(gate.segment_count for gate in gates),
-        ),
     )
 
 

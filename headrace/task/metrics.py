@@ -1,4 +1,4 @@
-"""What a task measures of itself: records, batches, and how its time was spent.
+"""What a task measures of itself: records, watermarks, and how its time was spent.
 
 Written by the mailbox thread once per batch; read by any thread, which may see a value that is one batch old.
 Source: Flink TaskIOMetricGroup; formulas as in the network reference, back pressure and metrics.
@@ -9,6 +9,7 @@ from typing import Final
 
 from headrace.core.clock import Clock
 from headrace.core.elements import MIN_TIMESTAMP
+from headrace.metrics import names
 
 _NS_PER_MS: Final = 1_000_000
 
@@ -19,6 +20,18 @@ class Occupation(enum.Enum):
     BUSY = "busy"
     IDLE = "idle"
     BACK_PRESSURED = "backPressured"
+
+
+_SHARE_NAMES: Final = {
+    Occupation.BUSY: names.BUSY_TIME.name,
+    Occupation.IDLE: names.IDLE_TIME.name,
+    Occupation.BACK_PRESSURED: names.BACK_PRESSURED_TIME.name,
+}
+_TOTAL_NAMES: Final = {
+    Occupation.BUSY: names.ACCUMULATE_BUSY_TIME.name,
+    Occupation.IDLE: names.ACCUMULATE_IDLE_TIME.name,
+    Occupation.BACK_PRESSURED: names.ACCUMULATE_BACK_PRESSURED_TIME.name,
+}
 
 
 class TaskTimes:
@@ -65,33 +78,28 @@ class TaskTimes:
             self._rate_start_ns, self._rate_totals_ns = now_ns, totals_ns
         values: dict[str, float] = {}
         for occupation, total_ns in totals_ns.items():
-            name = occupation.value
-            values[f"{name}TimeMsPerSecond"] = self._rates[occupation]
-            values[f"accumulate{name[0].upper()}{name[1:]}TimeMs"] = total_ns / _NS_PER_MS
+            values[_SHARE_NAMES[occupation]] = self._rates[occupation]
+            values[_TOTAL_NAMES[occupation]] = total_ns / _NS_PER_MS
         return values
 
 
 class TaskCounters:
-    """Counts of one task, under Flink's names in `snapshot`."""
+    """Records and watermarks of one task; bytes and batches are counted by its gates and writers."""
 
     def __init__(self) -> None:
         self.records_in = 0
         self.records_out = 0
-        self.batches_in = 0
-        self.batches_out = 0
         self.input_watermark = MIN_TIMESTAMP
         self.output_watermark = MIN_TIMESTAMP
 
     def snapshot(self) -> dict[str, float]:
         """Return the counts and, once there are any, the watermarks."""
         values: dict[str, float] = {
-            "numRecordsIn": self.records_in,
-            "numRecordsOut": self.records_out,
-            "numBuffersIn": self.batches_in,
-            "numBuffersOut": self.batches_out,
+            names.NUM_RECORDS_IN.name: self.records_in,
+            names.NUM_RECORDS_OUT.name: self.records_out,
         }
         if self.input_watermark != MIN_TIMESTAMP:
-            values["currentInputWatermark"] = self.input_watermark
+            values[names.CURRENT_INPUT_WATERMARK.name] = self.input_watermark
         if self.output_watermark != MIN_TIMESTAMP:
-            values["currentOutputWatermark"] = self.output_watermark
+            values[names.CURRENT_OUTPUT_WATERMARK.name] = self.output_watermark
         return values

@@ -136,7 +136,6 @@ class NetworkTarget:
         except RecordTypeError as error:
             raise self._blame(error) from error
         self._counters.records_out += batch.num_rows
-        self._counters.batches_out += 1
         self._writer.emit(batch)
         self._schedule_flush()
 

@@ -125,7 +125,6 @@ class SourceStreamTask(StreamTask):
         status = source.poll(output)
         if output.records_out != records_out:
             self.counters.records_in += output.records_out - records_out
-            self.counters.batches_in += 1
         match status:
             case InputStatus.MORE_AVAILABLE:
                 return Progress.MORE
@@ -148,7 +147,6 @@ class OneInputStreamTask(StreamTask):
     def batch(self, batch: RecordBatch) -> None:
         """See InputHandler."""
         self.counters.records_in += batch.num_rows
-        self.counters.batches_in += 1
         head = self.chain.head
         assert isinstance(head, OneInputOperator)
         head.process_batch(batch, self.chain.head_output)
@@ -190,7 +188,6 @@ class _InputSide:
 
     def batch(self, batch: RecordBatch) -> None:
         self._task.counters.records_in += batch.num_rows
-        self._task.counters.batches_in += 1
         self._process_batch(batch, self._task.chain.head_output)
 
     def watermark(self, timestamp_ms: int) -> None:

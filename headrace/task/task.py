@@ -12,6 +12,7 @@ from headrace.core.elements import CancelTaskException
 from headrace.core.errors import UserCodeError
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.lifecycle import ExecutionState
+from headrace.metrics import names
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.runner import Step, TaskRunner
@@ -80,13 +81,18 @@ class Task:
         self.mailbox.put(deliver)
 
     def metrics_snapshot(self) -> dict[str, float]:
-        """Return the task's and its operators' metrics; may be called from any thread, also after the end."""
+        """Return the task's metrics under plain names and its operators' as `<operator>.<metric>`.
+
+        May be called from any thread, also after the end.
+        """
+        # What was registered around the task, of its gates and writers; its sub-groups are the operators.
+        values = dict(self._environment.metrics.own_snapshot())
+        values[names.MAILBOX_QUEUE_SIZE.name] = self.mailbox.size
         stream_task = self._stream_task
-        if stream_task is None:
-            return {}
-        values = {**stream_task.counters.snapshot(), **stream_task.times.snapshot()}
-        values["mailboxQueueSize"] = self.mailbox.size
-        values.update(stream_task.chain.metrics_snapshot())
+        if stream_task is not None:
+            values.update(stream_task.counters.snapshot())
+            values.update(stream_task.times.snapshot())
+            values.update(stream_task.chain.metrics_snapshot())
         return values
 
     def delay_to_next_timer_ms(self) -> float | None:

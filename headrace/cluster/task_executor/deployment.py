@@ -22,6 +22,7 @@ from headrace.gateways.task_executor import ResultPartitionDeployment, TaskDeplo
 from headrace.graph.job_graph import ChainedOperator
 from headrace.metrics.groups import MetricGroup
 from headrace.network.gate import InputGate
+from headrace.network.metrics import register_task_metrics
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
@@ -127,6 +128,12 @@ class StreamTaskFactory:
             for gate_input in inputs:
                 gate_input.gate.close()
             raise
+        metrics = self._metric_group(descriptor)
+        register_task_metrics(
+            metrics,
+            [gate_input.gate for gate_input in inputs],
+            [output.writer for output in outputs],
+        )
         environment = TaskEnvironment(
             attempt_id=descriptor.attempt_id,
             job_name=descriptor.job_name,
@@ -135,7 +142,7 @@ class StreamTaskFactory:
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             clock=self.clock,
-            metrics=self._metric_group(descriptor),
+            metrics=metrics,
             listener=listener,
             ingest=self.ingest,
         )
