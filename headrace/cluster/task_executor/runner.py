@@ -90,7 +90,8 @@ def run_task_manager(
 class LocalTaskManager:
     """The data plane of one TaskManager, and the TaskExecutor that opens it to the cluster.
 
-    A context manager: entering binds the data plane's sockets, leaving closes them.
+    A context manager: entering binds the data plane's sockets, leaving closes them. `metrics` are the process's own;
+    each task has a group beside them.
     """
 
     def __init__(self, configuration: TaskManagerConfiguration) -> None:
@@ -98,6 +99,7 @@ class LocalTaskManager:
         self._settings: Final = Settings(configuration.settings)
         self._clock: Final[Clock] = SystemClock()
         self._random: Final[SeededRandom] = system_random()
+        self.metrics: Final = MetricGroup(self._clock, (str(configuration.resource_id),))
         self._shuffle: Final = ShuffleEnvironment(
             resource_id=configuration.resource_id,
             settings=self._settings,
@@ -107,6 +109,7 @@ class LocalTaskManager:
             clock=self._clock,
             random=self._random,
             socket_directory=configuration.socket_directory,
+            metrics=self.metrics,
         )
         self._location: TaskManagerLocation | None = None
 
@@ -139,7 +142,7 @@ class LocalTaskManager:
             settings=self._settings,
             clock=self._clock,
             random=self._random,
-            metrics=MetricGroup(self._clock, (str(configuration.resource_id),)),
+            metrics=self.metrics,
             ingest=self._shuffle.ingest,
         )
         setup = TaskExecutorSetup(
