@@ -94,6 +94,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._coordinators: Final = OperatorCoordinators(
             graph,
             coordinator_factories,
+            settings=self._job_settings,
             send_event=self._send_event,
             run_async=self.run_async,
             fail_job=self._coordinator_failed,
@@ -104,6 +105,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             job_id=graph.job_id,
             job_master_id=job_master_id,
             resource_id=resource_id,
+            settings=self._job_settings,
             executions=lambda: self._scheduler.executions,
             pool=self._scheduler.pool,
         )

@@ -24,19 +24,22 @@ BUILT_IN: Final[CoordinatorFactories] = {"collect": CollectCoordinator}
 
 
 class OperatorCoordinators:
-    """Made before anything is deployed; asks nothing of the tasks itself."""
+    """Made before anything is deployed; asks nothing of the tasks itself.
+
+    `settings` are the job's over the cluster's.
+    """
 
     def __init__(
         self,
         graph: JobGraph,
         factories: CoordinatorFactories,
         *,
+        settings: Settings,
         send_event: SendEvent,
         run_async: Callable[[Callable[[], None]], None],
         fail_job: Callable[[BaseException], None],
     ) -> None:
         known = {**BUILT_IN, **factories}
-        settings = Settings(graph.settings)
         self._coordinators: dict[OperatorId, OperatorCoordinator] = {}
         self._by_vertex: dict[JobVertexId, list[OperatorCoordinator]] = {}
         # Next event number of each operator of each attempt: what was repeated counts once.

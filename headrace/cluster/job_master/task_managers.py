@@ -13,6 +13,7 @@ from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
 from headrace.cluster.task_executor.options import SUBMIT_TIMEOUT
+from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId, JobId, JobMasterId, OperatorId, ResourceId
 from headrace.core.lifecycle import ExecutionState
@@ -74,7 +75,10 @@ class _HeartbeatAnswer:
 
 
 class TaskManagers:
-    """Registered TaskManagers by id. Whoever is lost must register again."""
+    """Registered TaskManagers by id. Whoever is lost must register again.
+
+    `settings` are the job's over the cluster's.
+    """
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class TaskManagers:
         job_id: JobId,
         job_master_id: JobMasterId,
         resource_id: ResourceId,
+        settings: Settings,
         executions: Callable[[], Executions],
         pool: SlotPool,
     ) -> None:
@@ -92,10 +97,10 @@ class TaskManagers:
         self._job_id: Final = job_id
         self._job_master_id: Final = job_master_id
         self._resource_id: Final = resource_id
+        self._settings: Final = settings
         self._executions: Final = executions
         self._pool: Final = pool
         self._registered: dict[ResourceId, _TaskManager] = {}
-        self._is_dismissed = False
         self._heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
             endpoint, self._silent, self._answered
         )
@@ -162,7 +167,6 @@ class TaskManagers:
 
         The word that the job is over may be lost; freeing is repeated until it was heard, within a bound.
         """
-        self._is_dismissed = True
         self._heartbeats.stop()
         registered, self._registered = self._registered, {}
         for task_manager in registered.values():
@@ -240,7 +244,7 @@ class TaskManagers:
     async def _submit(
         self, task_manager: _TaskManager, descriptor: TaskDeploymentDescriptor
     ) -> None:
-        timeout_ms = duration_ms(self._endpoint.settings, SUBMIT_TIMEOUT)
+        timeout_ms = duration_ms(self._settings, SUBMIT_TIMEOUT)
         error: ErrorInfo | None = None
         try:
             await with_timeout(task_manager.gateway, timeout_ms).submit_task(

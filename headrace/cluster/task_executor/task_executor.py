@@ -224,7 +224,8 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         vertex = descriptor.vertex
         name = f"{vertex.name} ({attempt_id.subtask_index + 1}/{vertex.parallelism})"
         outbox = TaskOutbox(attempt_id)
-        entry = TaskEntry(attempt_id, descriptor.allocation_id, name, outbox)
+        settings = self.settings.with_values(descriptor.settings)
+        entry = TaskEntry(attempt_id, descriptor.allocation_id, name, settings, outbox)
         self._tasks.add(entry)
         try:
             task = await self._setup.build_task(
@@ -274,7 +275,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     def _watch(self, entry: TaskEntry) -> None:
         """A task that does not end although it must can be stopped only with its process."""
-        timeout_ms = duration_ms(self.settings, TASK_CANCELLATION_TIMEOUT)
+        timeout_ms = duration_ms(entry.settings, TASK_CANCELLATION_TIMEOUT)
         if entry.watchdog is not None or timeout_ms <= 0:
             return
 

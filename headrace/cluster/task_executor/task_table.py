@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from headrace.cluster.task_executor.deployment import RunningTask
 from headrace.cluster.task_executor.task_reports import TaskOutbox
+from headrace.core.config import Settings
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId
 from headrace.gateways.messages import TaskMetrics
 from headrace.rpc.service import Cancellable
@@ -12,11 +13,15 @@ from headrace.rpc.service import Cancellable
 
 @dataclass
 class TaskEntry:
-    """One attempt. `task` is None while it is being built; what is wanted of it meanwhile is kept for then."""
+    """One attempt. `task` is None while it is being built; what is wanted of it meanwhile is kept for then.
+
+    `settings` are the job's over the TaskManager's.
+    """
 
     attempt_id: ExecutionAttemptId
     allocation_id: AllocationId
     display_name: str
+    settings: Settings
     outbox: TaskOutbox
     task: RunningTask | None = None
     has_ended: bool = False

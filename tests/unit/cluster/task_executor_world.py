@@ -132,9 +132,14 @@ class World:
         self.ask(self.gateway.request_slot(request))
         self.run_for(10)
 
-    def submit(self, index: int = 0, job_master_id: JobMasterId = JM_ID) -> ScriptedTask:
+    def submit(
+        self,
+        index: int = 0,
+        job_master_id: JobMasterId = JM_ID,
+        settings: dict[str, str] | None = None,
+    ) -> ScriptedTask:
         descriptor = TaskDeploymentDescriptor(
-            attempt(index), allocation(1), "a job", {}, vertex(1, 2), (), ()
+            attempt(index), allocation(1), "a job", settings or {}, vertex(1, 2), (), ()
         )
         self.ask(self.gateway.submit_task(descriptor, job_master_id))
         self.run_for(10)

@@ -64,6 +64,7 @@ def new_coordinators() -> tuple[OperatorCoordinators, NotingCoordinator, list[tu
     coordinators = OperatorCoordinators(
         job_graph((vertex(1, 2, coordinator="noting"), vertex(2, 2))),
         {"noting": create},
+        settings=Settings(),
         send_event=send,
         run_async=_run,
         fail_job=lambda error: None,
@@ -127,6 +128,7 @@ def test_an_unknown_coordinator_is_an_error_that_names_the_operator() -> None:
         OperatorCoordinators(
             job_graph((vertex(1, 1, coordinator="kafka"),)),
             {},
+            settings=Settings(),
             send_event=lambda *_: None,
             run_async=_run,
             fail_job=lambda error: None,

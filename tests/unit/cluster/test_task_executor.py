@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace.api.execution_config import ExecutionConfig
+from headrace.api.program_settings import ProgramSettings
 from headrace.core.errors import UserCodeError
 from headrace.core.ids import (
     JobMasterId,
@@ -210,6 +212,20 @@ def test_a_task_that_does_not_end_ends_its_process(world: World) -> None:
     world.run_for(2_000)
     (reason,) = world.exits
     assert "task.cancellation.timeout" in reason and "vertex 1 (1/2)" in reason
+
+
+def test_a_jobs_own_patience_with_its_tasks_goes_before_the_clusters(world: World) -> None:
+    program = ProgramSettings()
+    ExecutionConfig(program).set_task_cancellation_timeout(5_000)
+    world.request_slot()
+    task = world.submit(settings=program.to_settings().to_dict())
+    task.is_stuck = True
+    world.ask(world.gateway.cancel_task(attempt(0)))
+    world.run_for(4_000)
+    assert world.exits == []
+    world.run_for(2_000)
+    (reason,) = world.exits
+    assert "within 5 s" in reason
 
 
 def test_freeing_a_slot_stops_its_tasks_first(world: World) -> None:

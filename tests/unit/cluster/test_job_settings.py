@@ -1,0 +1,120 @@
+"""Which settings hold for a job in its JobMaster: its own, and the cluster's where it says nothing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.cluster.dispatcher.archive import ArchivedJob
+from headrace.cluster.job_master.collect_coordinator import COLLECT_BUFFER_SIZE, CollectCoordinator
+from headrace.cluster.job_master.job_master import JobMaster
+from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.cluster.task_executor.options import SUBMIT_TIMEOUT
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.ids import JobMasterId, ResourceId, ResourceManagerId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.randomness import SeededRandom
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.job_master import JobMasterGateway, TaskManagerRegistration
+from headrace.gateways.messages import SlotOffer
+from headrace.gateways.resource_manager import JobMasterRegistered, ResourceManagerGateway
+from headrace.gateways.task_executor import TaskExecutorGateway
+from headrace.rpc.loopback import LoopbackNetwork
+from headrace.testing.gateways import start_scripted
+from headrace.testing.virtual_loop import VirtualLoop
+from tests.unit.cluster.cluster_samples import (
+    JOB,
+    SLOT_PROFILE,
+    TM_1,
+    allocation,
+    job_graph,
+    vertex,
+)
+from tests.unit.cluster.task_executor_world import never
+
+RM_ID = ResourceManagerId(b"r" * 16)
+JM_ID = JobMasterId(b"m" * 16)
+CLUSTER = {SUBMIT_TIMEOUT.key: "40 s", COLLECT_BUFFER_SIZE.key: "4 kb", "heartbeat.timeout": "1 h"}
+
+
+class World:
+    """A JobMaster of a job with one subtask, and a TaskManager that never says whether it took the task."""
+
+    def __init__(self, job_settings: dict[str, str]) -> None:
+        clock = ManualClock()
+        self.loop = VirtualLoop(clock)
+        self.network = LoopbackNetwork(
+            clock, SeededRandom(1), loop=self.loop, settings=Settings(CLUSTER)
+        )
+        self.contexts: list[CoordinatorContext] = []
+        self.ends: list[ArchivedJob] = []
+        worker = self.network.create_service("worker")
+        resource_manager = start_scripted(
+            worker,
+            "rm",
+            ResourceManagerGateway,
+            RM_ID,
+            register_job_master=JobMasterRegistered(RM_ID, ResourceId("rm")),
+        )
+        task_manager = start_scripted(
+            worker, "tm", TaskExecutorGateway, submit_task=lambda *_: never()
+        )
+        self.job_master = JobMaster(
+            self.network.create_service("master"),
+            JM_ID,
+            job_graph((vertex(1, 1, coordinator="noting"),), settings=job_settings),
+            resource_manager_address=resource_manager.address,
+            resource_manager_id=RM_ID,
+            coordinator_factories={"noting": self._coordinator},
+            on_ended=self.ends.append,
+        )
+        self.job_master.start()
+        self.loop.run_for(10)
+        gateway = worker.gateway(self.job_master.address, JobMasterGateway, JM_ID)
+        location = TaskManagerLocation(TM_1, "worker", 1, None, "host")
+        registration = TaskManagerRegistration(task_manager.address, location)
+        self.loop.run_until(gateway.register_task_manager(JOB, registration))
+        offers = (SlotOffer(allocation(1), 0, SLOT_PROFILE),)
+        self.loop.run_until(gateway.offer_slots(TM_1, offers))
+
+    def _coordinator(self, context: CoordinatorContext, payload: bytes) -> Any:
+        self.contexts.append(context)
+        return CollectCoordinator(context, payload)
+
+    def close(self) -> None:
+        for service in list(self.network.services.values()):
+            service.abort()
+        self.loop.run_for(1)
+        self.loop.close()
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    world = World(request.param)
+    yield world
+    world.close()
+
+
+@pytest.mark.parametrize(
+    ("world", "size_bytes"),
+    [({}, 4 << 10), ({COLLECT_BUFFER_SIZE.key: "8 kb"}, 8 << 10)],
+    indirect=["world"],
+)
+def test_a_coordinator_sees_the_jobs_settings_over_the_clusters(
+    world: World, size_bytes: int
+) -> None:
+    (context,) = world.contexts
+    assert context.settings.get_option(COLLECT_BUFFER_SIZE) == size_bytes
+
+
+@pytest.mark.parametrize(
+    ("world", "timeout_ms"),
+    [({}, 40_000), ({SUBMIT_TIMEOUT.key: "5 s"}, 5_000)],
+    indirect=["world"],
+)
+def test_a_task_manager_has_the_jobs_own_time_to_take_a_task(world: World, timeout_ms: int) -> None:
+    world.loop.run_for(timeout_ms - 1_000)
+    assert world.job_master.status is JobStatus.RUNNING
+    world.loop.run_for(2_000)
+    assert world.job_master.status in (JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.FAILED)
