@@ -22,6 +22,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import DispatcherId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
+from headrace.core.tls import TlsIdentity, client_context, server_context
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.rpc.options import JOB_MANAGER_RPC_PORT
@@ -142,7 +143,7 @@ class ClusterHandle:
 
 
 class ClusterEntrypoint:
-    """Starts a cluster whose workers come from `driver`. `secret` is what its processes share."""
+    """Starts a cluster whose workers come from `driver`. `secret`, and `tls` if any, is what its processes share."""
 
     def __init__(
         self,
@@ -156,11 +157,13 @@ class ClusterEntrypoint:
         random: SeededRandom,
         *,
         worker_name: WorkerNames | None = None,
+        tls: TlsIdentity | None = None,
     ) -> None:
         self._settings: Final = settings
         self._driver: Final = driver
         self._coordinator_factories: Final = coordinator_factories
         self._secret: Final = secret
+        self._tls: Final = tls
         self._bind_host: Final = bind_host
         self._advertised_host: Final = advertised_host
         self._clock: Final = clock
@@ -187,6 +190,8 @@ class ClusterEntrypoint:
             secret=self._secret,
             clock=self._clock,
             random=self._random,
+            server_ssl=None if self._tls is None else server_context(self._tls),
+            client_ssl=None if self._tls is None else client_context(self._tls),
         )
         await rpc_service.start()
         cluster = Cluster(

@@ -6,6 +6,7 @@ for both directions instead of two.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -25,10 +26,17 @@ Factory = Callable[[str, str], SocketConnection]
 class ConnectionTable:
     """Connections by the name of the peer. On the network thread."""
 
-    def __init__(self, own_host_id: str, factory: Factory, timeout_s: float) -> None:
+    def __init__(
+        self,
+        own_host_id: str,
+        factory: Factory,
+        timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._own_host_id: Final = own_host_id
         self._factory = factory
         self._timeout_s = timeout_s
+        self._tls = tls
         self._established: dict[str, tuple[SocketConnection, PeerSession]] = {}
         self._waiting: dict[str, list[tuple[OnReady, OnError]]] = {}
         self._dials: set[asyncio.Task[Any]] = set()
@@ -90,5 +98,9 @@ class ConnectionTable:
                 pass
         address = f"{location.host}:{location.data_port}"
         await loop.create_connection(
-            lambda: self._factory(address, name), location.host, location.data_port
+            lambda: self._factory(address, name),
+            location.host,
+            location.data_port,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else self._timeout_s,
         )

@@ -17,6 +17,7 @@ from headrace.core.shuffle_descriptors import (
     ResultPartitionDescriptor,
     TaskManagerLocation,
 )
+from headrace.core.tls import TlsIdentity
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import (
     BUFFERS_PER_CHANNEL,
@@ -59,6 +60,7 @@ class ShuffleEnvironment:
         clock: Clock,
         random: SeededRandom,
         socket_directory: Path | None,
+        tls: TlsIdentity | None = None,
         metrics: MetricGroup | None = None,
         transport: Transport | None = None,
         wait: WaitStrategy | None = None,
@@ -69,7 +71,7 @@ class ShuffleEnvironment:
         self.settings: Final = settings
         self.clock: Final = clock
         self.transport: Final[Transport] = transport or SocketTransport(
-            settings, bind_host, advertised_host, socket_directory
+            settings, bind_host, advertised_host, socket_directory, tls
         )
         self.partitions: Final = ResultPartitionManager(str(resource_id))
         page_bytes = settings.get_option(SEGMENT_SIZE)

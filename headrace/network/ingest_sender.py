@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.randomness import SeededRandom, system_random
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.tls import TlsIdentity, client_context
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
 from headrace.network.batches import SchemaAnnouncer, decode_dictionaries, has_dictionaries
 from headrace.network.errors import (
@@ -59,12 +60,13 @@ class IngestSender:
         partition: int,
         spark_attempt: int,
         random: SeededRandom | None = None,
+        tls: TlsIdentity | None = None,
     ) -> None:
         self._peer = str(location.resource_id)
         self._announcer = SchemaAnnouncer()
         self._frames: deque[Frame] = deque()
         self._credit = 0
-        self._socket = _connect(location)
+        self._socket = _connect(location, tls)
         try:
             self._assembler = self._shake_hands(secret, random or system_random())
             self._write(
@@ -114,7 +116,11 @@ class IngestSender:
         self._socket.settimeout(CONNECT_TIMEOUT_S)
         self._send_all([handshake.opening()])
         while True:
-            data = self._socket.recv(4096)
+            try:
+                data = self._socket.recv(4096)
+            except OSError as error:
+                # With TLS 1.3 it is here that a certificate is refused.
+                raise ConnectionLostError(self._peer, str(error)) from error
             if not data:
                 raise ConnectionLostError(
                     self._peer, "it closed the connection during the handshake"
@@ -183,7 +189,7 @@ class IngestSender:
             return
 
 
-def _connect(location: TaskManagerLocation) -> socket.socket:
+def _connect(location: TaskManagerLocation, tls: TlsIdentity | None) -> socket.socket:
     path = location.unix_socket_path
     if path is not None and location.host_id == host_id() and Path(path).is_socket():
         try:
@@ -201,4 +207,10 @@ def _connect(location: TaskManagerLocation) -> socket.socket:
         raise ConnectionLostError(str(location.resource_id), str(error)) from error
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return connection
+    if tls is None:
+        return connection
+    try:
+        return client_context(tls).wrap_socket(connection)
+    except OSError as error:
+        connection.close()
+        raise ConnectionLostError(str(location.resource_id), f"TLS: {error}") from error

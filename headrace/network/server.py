@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -36,11 +37,24 @@ class DataServer:
         self._servers: list[asyncio.AbstractServer] = []
         self._unix_path: Path | None = None
 
-    async def listen(self, bind_host: str, port: int, unix_path: Path | None) -> int:
-        """Bind both; return the TCP port. PortInUseError."""
+    async def listen(
+        self,
+        bind_host: str,
+        port: int,
+        unix_path: Path | None,
+        tls: ssl.SSLContext | None = None,
+        tls_timeout_s: float | None = None,
+    ) -> int:
+        """Bind both; return the TCP port. With `tls` TCP is TLS; the Unix socket stays plain. PortInUseError."""
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(self._factory, bind_host, port)
+            server = await loop.create_server(
+                self._factory,
+                bind_host,
+                port,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else tls_timeout_s,
+            )
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise PortInUseError(bind_host, port, DATA_PORT.key) from error

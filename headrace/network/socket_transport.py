@@ -1,6 +1,7 @@
 """SocketTransport: the exchange between processes: network thread, server, connections.
 
-Sharing a host means sharing a Unix socket, else TCP. Closing waits until what was written has left.
+Sharing a host means sharing a Unix socket, else TCP, with TLS where the cluster has it. Closing waits until what was
+written has left.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from typing import Final
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.ids import ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.tls import TlsIdentity, client_context, refuse_plaintext, server_context
 from headrace.network.client import ConnectionTable, OnError, OnReady
 from headrace.network.connection import SocketConnection
 from headrace.network.errors import NetworkError
@@ -41,12 +43,16 @@ class SocketTransport:
         bind_host: str,
         advertised_host: str,
         socket_directory: Path | None,
+        tls: TlsIdentity | None = None,
     ) -> None:
+        if tls is None:
+            refuse_plaintext(settings, bind_host)
         self._settings = settings
         self._bind_host = bind_host
         self._advertised_host = advertised_host
         self._socket_directory = socket_directory
         self._handshake_timeout_s = settings.get_option(HANDSHAKE_TIMEOUT).total_seconds()
+        self._server_tls = None if tls is None else server_context(tls)
         self._connections: set[SocketConnection] = set()
         self._all_closed: asyncio.Event | None = None
         self._is_closed = False
@@ -58,6 +64,7 @@ class SocketTransport:
             self._host_id,
             lambda address, name: self._new_connection(Role.DIALLER, address, name),
             float(settings.get_option(CONNECT_TIMEOUT)),
+            None if tls is None else client_context(tls),
         )
 
     def start(self, host: TransportHost) -> TaskManagerLocation:
@@ -70,7 +77,10 @@ class SocketTransport:
             unix_path = self._socket_directory / f"{host.random.getrandbits(64):016x}.sock"
         port = self._settings.get_option(DATA_PORT)
         try:
-            bound = self._thread.run(self._server.listen(self._bind_host, port, unix_path), 30)
+            listening = self._server.listen(
+                self._bind_host, port, unix_path, self._server_tls, self._handshake_timeout_s
+            )
+            bound = self._thread.run(listening, 30)
         except BaseException:
             self.close()
             raise

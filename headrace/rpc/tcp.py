@@ -17,6 +17,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.randomness import SeededRandom
+from headrace.core.tls import refuse_plaintext
 from headrace.rpc import codec
 from headrace.rpc.authentication import Authentication, Role
 from headrace.rpc.connection import RpcConnection
@@ -42,7 +43,8 @@ class TcpRpcService(RpcService):
     """A process on the network. Construct it on its loop, then `await start()`.
 
     `secret` are the 32 bytes that the processes of one cluster share. With `server_ssl` and `client_ssl` all
-    connections are TLS; without them everything but the proof of the secret is readable on the wire.
+    connections are TLS; without them everything but the proof of the secret is readable on the wire, so they are
+    refused beyond loopback (ConfigurationError) unless the settings allow it.
     """
 
     scheme = "headrace.tcp"
@@ -61,6 +63,8 @@ class TcpRpcService(RpcService):
         client_ssl: ssl.SSLContext | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        if server_ssl is None:
+            refuse_plaintext(settings, bind_host)
         super().__init__(settings, clock, random, loop or asyncio.get_running_loop())
         self._bind_host = bind_host
         self._advertised_host = advertised_host or bind_host

@@ -161,7 +161,7 @@ def _warnings(conf: Mapping[str, str]) -> list[Finding]:
                 Severity.WARNING,
                 "spark.network.crypto.enabled",
                 conf.get("spark.network.crypto.enabled", "false"),
-                "the cluster's secret travels to the executors in clear text; set it to true (with "
+                "the cluster's secret and key travel to the executors in clear text; set it to true (with "
                 "spark.authenticate) or encrypt Spark's RPC",
             )
         )

@@ -29,6 +29,7 @@ from headrace.core.errors import HostError, ProgramError
 from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
+from headrace.core.tls import TlsIdentity
 from headrace.core.types.arrow_types import type_info_from_schema
 from headrace.core.types.type_info import TypeInformation
 from headrace.network.ingest_sender import IngestSender
@@ -84,12 +85,13 @@ def dataframe_source(
 
 @dataclass(frozen=True)
 class PushTarget:
-    """Where the rows of a DataFrame go; travels in the closure of the Spark job, so the secret is in nobody's log."""
+    """Where the rows of a DataFrame go; travels in the closure of the Spark job, so no secret is in anybody's log."""
 
     job_id: JobId
     operator_id: OperatorId
     locations: tuple[TaskManagerLocation, ...]
     secret: bytes
+    tls: TlsIdentity | None
 
 
 def push_partition(
@@ -108,6 +110,7 @@ def push_partition(
         subtask_index,
         partition,
         attempt,
+        tls=target.tls,
     )
     try:
         row_count = 0
@@ -136,10 +139,13 @@ class _Pushing:
 class DataFrameCoordinator:
     """Starts the pushing job once all subtasks are ready, and cancels it with the Headrace job."""
 
-    def __init__(self, context: CoordinatorContext, df: DataFrame, secret: bytes) -> None:
+    def __init__(
+        self, context: CoordinatorContext, df: DataFrame, secret: bytes, tls: TlsIdentity | None
+    ) -> None:
         self._context = context
         self._df = df
         self._secret = secret
+        self._tls = tls
         self._ready: dict[int, tuple[ExecutionAttemptId, TaskManagerLocation]] = {}
         self._pushing: _Pushing | None = None
         self._runs = itertools.count(1)
@@ -195,6 +201,7 @@ class DataFrameCoordinator:
             context.operator_id,
             tuple(self._ready[index][1] for index in range(context.parallelism)),
             self._secret,
+            self._tls,
         )
         group = f"headrace-{context.job_id.hex()[:8]}-{context.operator_id.hex()[:8]}-{next(self._runs)}"
         pushing = self._pushing = _Pushing(group)
@@ -235,7 +242,7 @@ def _body(target: PushTarget) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
     return push
 
 
-def source_coordinator_factory(secret: bytes) -> CoordinatorFactory:
+def source_coordinator_factory(secret: bytes, tls: TlsIdentity | None = None) -> CoordinatorFactory:
     """Return what makes a DataFrame source's coordinator in the JobMaster."""
 
     def create(context: CoordinatorContext, payload: bytes) -> OperatorCoordinator:
@@ -246,6 +253,6 @@ def source_coordinator_factory(secret: bytes) -> CoordinatorFactory:
                 f"operator '{context.operator_name}' reads {dataframe_id}, which this driver does not know: a job "
                 "with DataFrames must be submitted by the process that made them"
             )
-        return DataFrameCoordinator(context, df, secret)
+        return DataFrameCoordinator(context, df, secret, tls)
 
     return create

@@ -18,6 +18,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.core.ids import ResourceId
 from headrace.core.randomness import secret_token, system_random
+from headrace.core.tls import TlsIdentity, generate_identity, needs_tls
 from headrace.spark.checklist import MasterKind, parse_master
 from headrace.spark.dataframe_commit import sink_coordinator_factory
 from headrace.spark.dataframes import source_coordinator_factory
@@ -26,13 +27,12 @@ from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
 from headrace.spark.python_files import python_files, ship
 from headrace.spark.resource_driver import SparkResourceDriver
 from headrace.spark.session import HostSession, host_session
-from headrace.spark.session_configuration import LOOPBACK
+from headrace.spark.session_configuration import LOOPBACK, driver_addresses
 from headrace.spark.worker import WorkerSpec, run_worker
 from headrace.spark.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.worker_output import OutputPipe
 
 _LOG: Final = logging.getLogger(__name__)
-_ANY_ADDRESS: Final = "0.0.0.0"
 _POLL_S: Final = 0.1
 
 
@@ -56,9 +56,9 @@ class SparkHost:
         conf = dict(self.session.context.getConf().getAll())
         self.master = conf["spark.master"]
         self._kind: MasterKind = parse_master(self.master, os.cpu_count() or 1)
-        self._driver_host = LOOPBACK if self._kind.is_local else conf["spark.driver.host"]
-        self._bind_host = LOOPBACK if self._kind.is_local else _ANY_ADDRESS
+        self._addresses = driver_addresses(conf, is_local=self._kind.is_local)
         self._secret = secret_token()
+        self._tls: TlsIdentity | None = None
         self._scratch = Path(tempfile.mkdtemp(prefix="headrace-host-", dir=self.session.scratch))
         # Whichever of the two processes ends in order removes it, should the other be killed.
         delete_at_jvm_exit(self.session.context, self._scratch)
@@ -88,6 +88,8 @@ class SparkHost:
 
     def start(self) -> None:
         """Start the control plane; TaskManagers come when a job needs them."""
+        if needs_tls(self._settings, self._addresses.advertised):
+            self._tls = generate_identity(self._clock.now_ms())
         self._wait_for_executors()
         files = python_files(self._settings)
         ship(self.session.context, files, self._scratch)
@@ -104,14 +106,15 @@ class SparkHost:
             self._settings,
             self._driver,
             {
-                SOURCE_COORDINATOR: source_coordinator_factory(self._secret),
+                SOURCE_COORDINATOR: source_coordinator_factory(self._secret, self._tls),
                 SINK_COORDINATOR: sink_coordinator_factory(lambda: self.session.spark),
             },
             self._secret,
-            self._bind_host,
-            self._driver_host,
+            self._addresses.bound,
+            self._addresses.advertised,
             self._clock,
             system_random(),
+            tls=self._tls,
         )
         # At the interpreter's exit the session may be the first to be stopped: it was made last.
         self.session.before_stop = self._close_cluster
@@ -157,12 +160,13 @@ class SparkHost:
             resource_manager_id=handle.resource_manager_id,
             secret=self._secret,
             settings=self._settings.to_dict(),
-            bind_host=self._bind_host,
+            bind_host=LOOPBACK if self._kind.is_local else "",
             advertised_host=LOOPBACK if self._kind.is_local else "",
+            tls=self._tls,
         )
         spec = WorkerSpec(
             configuration,
-            self._driver_host,
+            self._addresses.advertised,
             logging.getLogger("headrace").getEffectiveLevel(),
             str(self._output.path) if self._output is not None else "",
         )

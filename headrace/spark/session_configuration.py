@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.core.config import Settings
+from headrace.core.tls import is_loopback
 from headrace.graph.pipeline_options import PARALLELISM
 from headrace.spark.checklist import SESSION_SETTINGS, parse_master
 from headrace.spark.options import APPLICATION_NAME, MASTER, SLOT_COUNT, SPARE_SLOT_COUNT
@@ -66,6 +67,29 @@ def plan_session(
     return SessionPlan(
         conf,
         {key: value for key, value in environment.items() if not environ.get(key)},
+    )
+
+
+@dataclass(frozen=True)
+class DriverAddresses:
+    """Where the control plane listens, and under which host others reach it."""
+
+    bound: str
+    advertised: str
+
+
+def driver_addresses(conf: Mapping[str, str], *, is_local: bool) -> DriverAddresses:
+    """Return what Spark's running configuration says of the driver: where Spark listens we can, and nowhere else.
+
+    `is_local`: nobody is on another host, whatever the configuration says.
+    """
+    # Spark writes addresses of IPv6 in brackets.
+    advertised = LOOPBACK if is_local else conf["spark.driver.host"].strip("[]")
+    if is_loopback(advertised):
+        # A name may stand for two addresses, and port 0 for another port on each.
+        return DriverAddresses(LOOPBACK if advertised == "localhost" else advertised, advertised)
+    return DriverAddresses(
+        conf.get("spark.driver.bindAddress", "").strip("[]") or advertised, advertised
     )
 
 

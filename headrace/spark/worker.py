@@ -35,7 +35,8 @@ from headrace.spark.worker_watch import (
 class WorkerSpec:
     """What the closure carries. `configuration` lacks what only the worker knows: addresses and directories.
 
-    `output_pipe` is where lines of standard output go, or empty where they stay with the executor.
+    An empty `bind_host` stands for the address under which others reach this host. `output_pipe` is where lines of
+    standard output go, or empty where they stay with the executor.
     """
 
     configuration: TaskManagerConfiguration
@@ -82,10 +83,11 @@ def _host_task_manager(spec: WorkerSpec) -> str:
         redirect_standard_output(spec.output_pipe),
         scratch_directory(os.environ) as scratch,
     ):
+        own_address = spec.configuration.advertised_host or routable_address(spec.driver_host)
         configuration = replace(
             spec.configuration,
-            advertised_host=spec.configuration.advertised_host
-            or routable_address(spec.driver_host),
+            bind_host=spec.configuration.bind_host or own_address,
+            advertised_host=own_address,
             socket_directory=socket_directory(scratch),
             versions=software_versions(),
         )

@@ -64,6 +64,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "pyspark": frozenset({"spark"}),
     "py4j": frozenset({"spark"}),
     "pandas": frozenset(),
+    "cryptography": frozenset({"core"}),
 }
 
 

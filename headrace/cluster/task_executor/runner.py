@@ -25,6 +25,7 @@ from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom, system_random
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
+from headrace.core.tls import TlsIdentity, client_context, server_context
 from headrace.gateways.messages import ResourceProfile
 from headrace.metrics.groups import MetricGroup
 from headrace.network.environment import ShuffleEnvironment
@@ -46,6 +47,7 @@ class TaskManagerConfiguration:
 
     `advertised_host` is how others reach this host. `attempt_number` is the host's own count of starts of this
     worker: the ResourceManager refuses every rerun. `versions`: what to say instead of the process's own versions.
+    `tls` is the cluster's identity where its TCP connections are TLS.
     """
 
     resource_id: ResourceId
@@ -58,6 +60,7 @@ class TaskManagerConfiguration:
     socket_directory: Path | None = None
     attempt_number: int = 0
     versions: Mapping[str, str] | None = None
+    tls: TlsIdentity | None = None
 
 
 def run_task_manager(
@@ -109,6 +112,7 @@ class LocalTaskManager:
             clock=self._clock,
             random=self._random,
             socket_directory=configuration.socket_directory,
+            tls=configuration.tls,
             metrics=self.metrics,
         )
         self._location: TaskManagerLocation | None = None
@@ -205,6 +209,8 @@ def _serve(
         reasons.append(reason)
         ended.set()
 
+    tls = configuration.tls
+
     async def start() -> tuple[TcpRpcService, TaskExecutor]:
         rpc_service = TcpRpcService(
             Settings(configuration.settings),
@@ -214,6 +220,8 @@ def _serve(
             secret=configuration.secret,
             clock=SystemClock(),
             random=system_random(),
+            server_ssl=None if tls is None else server_context(tls),
+            client_ssl=None if tls is None else client_context(tls),
         )
         await rpc_service.start()
         executor = task_manager.create_executor(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.core.tls import TlsIdentity, generate_identity
 from headrace.network.environment import ShuffleEnvironment
 from tests.unit.network.exchange import environment
 
@@ -21,6 +22,12 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         changed.wait(0.002)
+
+
+@pytest.fixture(scope="session")
+def identity() -> TlsIdentity:
+    """What the processes of one cluster share."""
+    return generate_identity(time.time_ns() // 1_000_000)
 
 
 @pytest.fixture

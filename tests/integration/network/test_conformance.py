@@ -1,4 +1,4 @@
-"""One suite over channels of one process, Unix sockets and TCP: they must not differ in what a task can see."""
+"""One suite over channels of one process, Unix sockets, TCP and TLS: they must not differ in what a task can see."""
 
 import threading
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from headrace.core.elements import (
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
+from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.environment import ShuffleEnvironment
@@ -50,9 +51,13 @@ class Edge:
     location: TaskManagerLocation
 
 
-@pytest.fixture(params=["local", "unix", "tcp"])
-def edge(request: pytest.FixtureRequest, start: Starter, tmp_path: Path) -> Callable[..., Edge]:
+@pytest.fixture(params=["local", "unix", "tcp", "tls"])
+def edge(
+    request: pytest.FixtureRequest, start: Starter, tmp_path: Path, identity: TlsIdentity
+) -> Callable[..., Edge]:
     def make(**options: object) -> Edge:
+        if request.param == "tls":
+            options["tls"] = identity
         producer = start("a", tmp_path if request.param == "unix" else None, **options)
         location = producer.start()
         if request.param == "local":

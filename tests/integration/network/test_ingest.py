@@ -1,6 +1,7 @@
 """The door for pushed DataFrames: credits, row offsets, retries, and who is refused."""
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
+from headrace.core.tls import TlsIdentity, generate_identity
 from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.network.environment import ShuffleEnvironment
 from headrace.network.errors import ConnectionLostError, HandshakeError, IngestRefusedError
@@ -66,16 +68,24 @@ def door(
 
 
 def sender(
-    location: TaskManagerLocation, partition: int = 0, spark_attempt: int = 0
+    location: TaskManagerLocation,
+    partition: int = 0,
+    spark_attempt: int = 0,
+    tls: TlsIdentity | None = None,
 ) -> IngestSender:
-    return IngestSender(location, SECRET, JOB, OPERATOR, 0, partition, spark_attempt)
+    return IngestSender(location, SECRET, JOB, OPERATOR, 0, partition, spark_attempt, tls=tls)
 
 
 def push(
-    location: TaskManagerLocation, partition: int, total: int, size: int, spark_attempt: int = 0
+    location: TaskManagerLocation,
+    partition: int,
+    total: int,
+    size: int,
+    spark_attempt: int = 0,
+    tls: TlsIdentity | None = None,
 ) -> int:
     """Push a whole partition as a Spark task does; return how many rows were already there."""
-    with sender(location, partition, spark_attempt) as pushing:
+    with sender(location, partition, spark_attempt, tls) as pushing:
         for offset in range(pushing.accepted_row_count, total, size):
             pushing.send(rows(offset, min(size, total - offset)), offset)
         pushing.finish(total)
@@ -94,6 +104,36 @@ def test_partitions_arrive_whole_and_in_order(door: tuple[ShuffleEnvironment, An
     for thread in pushing:
         thread.join(10)
     source.receiver.close()
+
+
+def test_partitions_arrive_over_tls_too(start: Starter, identity: TlsIdentity) -> None:
+    environment = start("a", tls=identity)
+    location = environment.start()
+    source = Source(environment)
+    pushing = start_thread("push", lambda: push(location, 0, 200_000, 50_000, tls=identity))
+    assert source.take_all() == {0: list(range(200_000))}
+    pushing.join(10)
+    source.receiver.close()
+
+
+def test_whoever_has_the_secret_but_not_the_key_pushes_nothing(
+    start: Starter, identity: TlsIdentity
+) -> None:
+    environment = start("a", tls=identity)
+    location = environment.start()
+    stranger = generate_identity(time.time_ns() // 1_000_000)
+    for tls in (stranger, None):
+        with pytest.raises(ConnectionLostError):
+            sender(location, tls=tls)
+
+
+def test_a_pusher_refuses_a_source_that_speaks_plainly(
+    start: Starter, identity: TlsIdentity
+) -> None:
+    environment = start("a")
+    location = environment.start()
+    with pytest.raises(ConnectionLostError):
+        sender(location, tls=identity)
 
 
 def test_a_pusher_waits_for_a_source_that_is_still_being_deployed(

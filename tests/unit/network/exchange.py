@@ -29,6 +29,7 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
+from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.environment import ShuffleEnvironment
@@ -51,7 +52,11 @@ def partition_id(number: int = 0, attempt_number: int = 0) -> ResultPartitionId:
 
 
 def environment(
-    name: str, socket_directory: Path | None = None, secret: bytes = SECRET, **options: Any
+    name: str,
+    socket_directory: Path | None = None,
+    secret: bytes = SECRET,
+    tls: TlsIdentity | None = None,
+    **options: Any,
 ) -> ShuffleEnvironment:
     settings = {
         key.replace("__", "-").replace("_", "."): str(value) for key, value in options.items()
@@ -65,6 +70,7 @@ def environment(
         clock=SystemClock(),
         random=SeededRandom(name),
         socket_directory=socket_directory,
+        tls=tls,
     )
 
 
