@@ -20,6 +20,7 @@ def error_info_of(error: BaseException, where: str = "") -> ErrorInfo:
             error.domain.name,
             error.recoverable,
             error.remote_traceback,
+            error.is_consequence,
         )
     trace = "".join(traceback.format_exception(error))
     if isinstance(error, RemoteError):
@@ -28,7 +29,14 @@ def error_info_of(error: BaseException, where: str = "") -> ErrorInfo:
     if isinstance(error, HeadraceError):
         first, _, rest = str(error).partition("\n")
         text = _located(first, where) + (f"\n{rest}" if rest else "")
-        return ErrorInfo(type(error).__name__, text, error.domain.name, error.recoverable, trace)
+        return ErrorInfo(
+            type(error).__name__,
+            text,
+            error.domain.name,
+            error.recoverable,
+            trace,
+            error.is_consequence,
+        )
     first = _located(f"{type(error).__name__}: {error}".partition("\n")[0], where)
     return ErrorInfo(type(error).__name__, first, ErrorDomain.INTERNAL.name, True, trace)
 

@@ -1,6 +1,7 @@
 """The tree of errors. Each says what, where and what next, and keeps its facts as fields.
 
-HeadraceError                    domain and recoverable say who can mend it and whether a restart may help
+HeadraceError                    domain and recoverable say who can mend it and whether a restart may help;
+|                                is_consequence, that something else failed before
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
 +- ConfigurationError            an option has a value that cannot be
@@ -33,10 +34,15 @@ class ErrorDomain(enum.Enum):
 
 
 class HeadraceError(Exception):
-    """Base of all errors that Headrace raises on purpose."""
+    """Base of all errors that Headrace raises on purpose.
+
+    `is_consequence`: what is seen when somebody else failed or left. It is never told as a job's cause while
+    another error is known.
+    """
 
     domain: ClassVar[ErrorDomain] = ErrorDomain.INTERNAL
     recoverable: ClassVar[bool] = True
+    is_consequence: ClassVar[bool] = False
 
 
 class ProgramError(HeadraceError):

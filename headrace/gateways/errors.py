@@ -6,6 +6,7 @@ HeadraceError
 +- JobAlreadyEndedError           it has ended otherwise and cannot be cancelled
 +- NothingCollectedError          the operator is no collect sink of the job
 +- TaskSubmissionError            a TaskManager does not take a task
++- TaskBuildError                 it took the task and could not build it
 +- SlotOccupiedError              a TaskManager does not give a slot
 +- StaleLeaderError               a TaskManager is asked by somebody who does not lead any more
 +- UnknownAttemptError            the JobMaster knows no such attempt (any more)
@@ -39,6 +40,12 @@ class UnknownJobError(HeadraceError):
 class TaskSubmissionError(HeadraceError):
     """A TaskManager does not take a task: its slot is gone, or the sender does not lead the job."""
 
+    is_consequence = True
+
+
+class TaskBuildError(HeadraceError):
+    """A TaskManager took a task and could not build it from its description."""
+
 
 class SlotOccupiedError(HeadraceError):
     """The slot belongs to another allocation, or does not exist: the ResourceManager must look again."""
@@ -51,7 +58,7 @@ class StaleLeaderError(HeadraceError):
 class UnknownAttemptError(HeadraceError):
     """The JobMaster knows no such attempt, or it has ended there: the task must stop."""
 
-    recoverable = False
+    recoverable, is_consequence = False, True
 
     def __init__(self, attempt_id: str) -> None:
         super().__init__(f"the JobMaster does not run attempt {attempt_id} (any more)")

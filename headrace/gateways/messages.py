@@ -13,7 +13,8 @@ class Acknowledge(msgspec.Struct, frozen=True):
 class ErrorInfo(msgspec.Struct, frozen=True):
     """An error on its way to the client, as text; nothing is unpickled.
 
-    `text` begins with the one line that names cause, operator and the user's file and line.
+    `text` begins with the one line that names cause, operator and the user's file and line. `is_consequence` says
+    that something else must have failed before.
     """
 
     class_name: str
@@ -21,6 +22,7 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     domain: str
     recoverable: bool
     remote_traceback: str = ""
+    is_consequence: bool = False
 
 
 class ResourceProfile(msgspec.Struct, frozen=True):

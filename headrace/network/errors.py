@@ -12,6 +12,7 @@ NetworkError
 |  +- PartitionNotFoundError
 |  +- PartitionConnectionError
 |  +- ProducerFailedError
++- IngestRefusedError            a source subtask takes no pushed data (any more)
 +- InsufficientBuffersError      network memory does not suffice for a task's minimum
 +- RecordTooLargeError           one record does not fit what a channel may hold
 +- InvalidChannelError           a custom partitioner chose a channel that does not exist
@@ -75,6 +76,7 @@ class ConnectionLostError(NetworkError):
     """An established connection ended; the task manager at its other end may be lost."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
+    is_consequence = True
 
     def __init__(self, peer: str, reason: str) -> None:
         super().__init__(
@@ -86,6 +88,8 @@ class ConnectionLostError(NetworkError):
 
 class PartitionError(NetworkError):
     """A partition cannot be read: restart its producer, not only the consumer."""
+
+    is_consequence = True
 
     def __init__(self, partition_text: str, message: str) -> None:
         super().__init__(message)
@@ -180,6 +184,8 @@ class InvalidChannelError(NetworkError):
 
 class IngestRefusedError(NetworkError):
     """A source subtask does not take what is pushed to it: it is gone, or a newer attempt took over."""
+
+    is_consequence = True
 
     def __init__(self, peer: str, reason: str) -> None:
         super().__init__(f"task manager {peer} refused the pushed partition: {reason}")

@@ -27,6 +27,8 @@ class RpcError(HeadraceError):
 class RpcConnectionError(RpcError):
     """No endpoint could be connected to under an address."""
 
+    is_consequence = True
+
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"could not connect to rpc endpoint under address {address}: {reason}")
         self.address = address
@@ -37,6 +39,7 @@ class HandshakeError(RpcConnectionError):
     """The peer answers, and is not one to talk to: version, secret or gateway differ."""
 
     recoverable = False
+    is_consequence = False
 
     def __init__(self, address: str, reason: str) -> None:
         RpcError.__init__(self, f"handshake with {address} failed: {reason}")
@@ -60,6 +63,8 @@ class AskTimeoutError(RpcError):
 
 class RecipientUnreachableError(RpcError):
     """The endpoint, its process or the connection to it is gone."""
+
+    is_consequence = True
 
     def __init__(self, target: str, method: str, reason: str) -> None:
         super().__init__(f"call of {method} could not reach {target}: {reason}")

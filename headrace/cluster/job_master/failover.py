@@ -14,18 +14,6 @@ from headrace.cluster.job_master.restart_strategies import RestartStrategy
 from headrace.core.ids import ExecutionAttemptId
 from headrace.gateways.messages import ErrorInfo
 
-# What a task sees when its neighbour died: never the cause while something else failed as well.
-_CONSEQUENCES: Final = frozenset(
-    {
-        "ConnectionLostError",
-        "PartitionNotFoundError",
-        "ProducerFailedError",
-        "PartitionReleasedError",
-        "TaskSubmissionError",
-        "RecipientUnreachableError",
-        "RpcConnectionError",
-    }
-)
 HISTORY_SIZE: Final = 16
 
 
@@ -56,7 +44,7 @@ class Failure:
     @property
     def is_consequence(self) -> bool:
         """Whether something else must have failed before."""
-        return self.error.class_name in _CONSEQUENCES
+        return self.error.is_consequence
 
 
 class FailureHistory:

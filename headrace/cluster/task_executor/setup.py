@@ -39,6 +39,8 @@ class TaskExecutorSetup:
 class JobMasterLostError(HeadraceError):
     """A task was stopped, because the JobMaster that it belongs to is gone."""
 
+    is_consequence = True
+
 
 class TaskManagerEndsError(HeadraceError):
     """A task was stopped, because its TaskManager ends."""
@@ -46,3 +48,5 @@ class TaskManagerEndsError(HeadraceError):
 
 class SlotReleasedError(HeadraceError):
     """A task was stopped, because its slot was taken away."""
+
+    is_consequence = True

@@ -32,7 +32,7 @@ from headrace.core.ids import (
     ResultPartitionId,
     SlotId,
 )
-from headrace.gateways.errors import StaleLeaderError, TaskSubmissionError
+from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
 from headrace.gateways.messages import (
     Acknowledge,
     AllocatedSlotReport,
@@ -236,9 +236,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self.task_gone(entry)
             if isinstance(error, HeadraceError):
                 raise
-            raise TaskSubmissionError(
-                f"{type(error).__name__}: {error} (in task '{name}')"
-            ) from error
+            raise TaskBuildError(f"{type(error).__name__}: {error} (in task '{name}')") from error
         entry.built(task)
         return Acknowledge()
 

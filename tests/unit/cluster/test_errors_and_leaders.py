@@ -1,18 +1,45 @@
 """What clients are told of errors, which versions must agree, and who leads."""
 
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
 from headrace.cluster.dispatcher.archive import ArchivedJob, JobArchive
 from headrace.cluster.error_reports import error_info_of, first_line, full_text
 from headrace.cluster.job_master.failover import Failure, FailureHistory
 from headrace.cluster.job_master.restart_strategies import NoRestart
 from headrace.cluster.leadership import RESOURCE_MANAGER, EmbeddedLeadership, LeaderInformation
+from headrace.cluster.task_executor.setup import SlotReleasedError
 from headrace.cluster.versions import find_mismatch, software_versions
-from headrace.core.errors import ConfigurationError, RemoteError, UserCodeError
+from headrace.core.errors import ConfigurationError, HeadraceError, RemoteError, UserCodeError
 from headrace.core.ids import JobId, ResourceManagerId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.errors import TaskBuildError, TaskSubmissionError
 from headrace.gateways.job_master import JobDetails
 from headrace.gateways.messages import ErrorInfo
+from headrace.network.errors import (
+    ConnectionLostError,
+    CorruptBatchError,
+    CreditOverspentError,
+    HandshakeError,
+    IngestRefusedError,
+    InsufficientBuffersError,
+    InvalidChannelError,
+    NetworkError,
+    PartitionConnectionError,
+    PartitionError,
+    PartitionNotFoundError,
+    ProducerFailedError,
+    ProtocolError,
+    RecordTooLargeError,
+    SequenceGapError,
+    UnknownFrameError,
+)
+from headrace.rpc import errors as rpc
+from headrace.rpc.errors import RecipientUnreachableError
 
 
 def test_a_user_error_says_cause_operator_and_place_on_its_first_line() -> None:
@@ -42,7 +69,7 @@ def test_an_error_of_another_process_keeps_its_class_and_traceback() -> None:
 
 def test_a_consequence_gives_way_to_the_cause() -> None:
     history = FailureHistory(NoRestart())
-    lost = Failure(ErrorInfo("ConnectionLostError", "lost", "EXTERNAL", True))
+    lost = Failure.of_error(ConnectionLostError("tm-2", "reset by peer"))
     cause = Failure(ErrorInfo("UserCodeError", "bad", "USER", True))
     late = Failure(ErrorInfo("UserCodeError", "also bad", "USER", True))
     history.decide(lost, 0)
@@ -50,6 +77,60 @@ def test_a_consequence_gives_way_to_the_cause() -> None:
         history.refine(failure)
     assert history.cause == cause
     assert list(history.recent) == [lost, cause, late]
+
+
+def _subclasses(base: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
+    for each in base.__subclasses__():
+        if each.__module__ == base.__module__:
+            yield each
+            yield from _subclasses(each)
+
+
+# Every error of the exchange, so that a new one is placed when it is made.
+FOLLOWS_FROM_A_PEER = {
+    NetworkError: False,
+    ProtocolError: False,
+    UnknownFrameError: False,
+    SequenceGapError: False,
+    CreditOverspentError: False,
+    CorruptBatchError: False,
+    HandshakeError: False,
+    ConnectionLostError: True,
+    PartitionError: True,
+    PartitionNotFoundError: True,
+    PartitionConnectionError: True,
+    ProducerFailedError: True,
+    InsufficientBuffersError: False,
+    RecordTooLargeError: False,
+    InvalidChannelError: False,
+    IngestRefusedError: True,
+}
+
+
+def test_every_error_of_the_exchange_says_whether_it_follows_from_the_end_of_a_peer() -> None:
+    every = {NetworkError, *_subclasses(NetworkError)}
+    assert {each: each.is_consequence for each in every} == FOLLOWS_FROM_A_PEER
+
+
+@pytest.mark.parametrize(
+    ("error", "is_consequence"),
+    [
+        (ProducerFailedError("p", "it was cancelled"), True),
+        (RecipientUnreachableError("tm", "submit_task", "closed"), True),
+        (TaskSubmissionError("no slot"), True),
+        (SlotReleasedError("freed"), True),
+        (TaskBuildError("ValueError: bad"), False),
+        (rpc.HandshakeError("tm", "wrong version"), False),
+        (UserCodeError("ValueError", "bad", "Map", "f.py, line 3", ""), False),
+        (KeyError("x"), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_tells_the_job_master_whether_something_else_failed_before(
+    error: Exception, is_consequence: bool
+) -> None:
+    sent = msgspec.msgpack.encode(error_info_of(error))
+    assert Failure(msgspec.msgpack.decode(sent, type=ErrorInfo)).is_consequence is is_consequence
 
 
 def test_versions_of_one_process_agree_with_themselves() -> None:
