@@ -6,13 +6,16 @@ from typing import Final
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+from headrace.metrics import names
+from headrace.metrics.names import MetricName
 
-_LATE_RECORDS: Final = "numLateRecordsDropped"
+# The watermark that a task works with: what it received, or for a source, which receives none, what it sent.
+_WATERMARKS: Final = (names.CURRENT_INPUT_WATERMARK, names.CURRENT_OUTPUT_WATERMARK)
 
 
 @dataclass(frozen=True)
 class VertexView:
-    """One line: counts and rates are sums over subtasks, shares are averages in [0, 1], the watermark is the least."""
+    """One line: figures of the whole vertex, shares in [0, 1]; no watermark before every subtask has one."""
 
     name: str
     state: str
@@ -66,32 +69,33 @@ def _vertex_view(
         vertex.name,
         states[0] if len(set(states)) == 1 else "/".join(sorted(set(states))),
         vertex.parallelism,
-        int(_sum(vertex, "numRecordsIn")),
-        int(_sum(vertex, "numRecordsOut")),
+        int(_figure(vertex, names.NUM_RECORDS_IN)),
+        int(_figure(vertex, names.NUM_RECORDS_OUT)),
         rate,
         _least_watermark(vertex.subtasks),
-        _share(vertex, "busyTimeMsPerSecond"),
-        _share(vertex, "backPressuredTimeMsPerSecond"),
-        int(sum(_late(subtask) for subtask in vertex.subtasks)),
+        _share(vertex, names.BUSY_TIME),
+        _share(vertex, names.BACK_PRESSURED_TIME),
+        _late(vertex),
     )
 
 
 def _handled(vertex: VertexDetails) -> float:
     """Records taken, or for a source, which takes none, records given."""
-    return max(_sum(vertex, "numRecordsIn"), _sum(vertex, "numRecordsOut"))
+    return max(_figure(vertex, names.NUM_RECORDS_IN), _figure(vertex, names.NUM_RECORDS_OUT))
 
 
-def _sum(vertex: VertexDetails, metric: str) -> float:
-    return sum(subtask.metrics.get(metric, 0.0) for subtask in vertex.subtasks)
+def _figure(vertex: VertexDetails, row: MetricName) -> float:
+    return vertex.metrics.get(row.name, 0.0)
 
 
-def _share(vertex: VertexDetails, metric: str) -> float:
-    values = [subtask.metrics.get(metric, 0.0) for subtask in vertex.subtasks]
-    return min(1.0, sum(values) / len(values) / 1000.0) if values else 0.0
+def _share(vertex: VertexDetails, row: MetricName) -> float:
+    return min(1.0, _figure(vertex, row) / 1000.0)
 
 
-def _late(subtask: SubtaskDetails) -> float:
-    return sum(value for name, value in subtask.metrics.items() if name.endswith(_LATE_RECORDS))
+def _late(vertex: VertexDetails) -> int:
+    """Records that any operator of the vertex dropped: the metric stands below each operator's name."""
+    ending = f".{names.NUM_LATE_RECORDS_DROPPED.name}"
+    return int(sum(value for name, value in vertex.metrics.items() if name.endswith(ending)))
 
 
 def _least_watermark(subtasks: tuple[SubtaskDetails, ...]) -> int | None:
@@ -104,8 +108,8 @@ def _least_watermark(subtasks: tuple[SubtaskDetails, ...]) -> int | None:
 
 
 def _watermark(subtask: SubtaskDetails) -> int | None:
-    for name in ("currentInputWatermark", "currentOutputWatermark"):
-        value = subtask.metrics.get(name)
+    for row in _WATERMARKS:
+        value = subtask.metrics.get(row.name)
         if value is not None and value > MIN_TIMESTAMP:
             return int(value)
     return None

@@ -28,22 +28,42 @@ class MetricScope(enum.Enum):
     OPERATOR = "operator"
 
 
+class Combination(enum.Enum):
+    """How the values of several subtasks become the value of their vertex."""
+
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+    AVERAGE = "average"
+
+
 @dataclass(frozen=True)
 class MetricName:
-    """One row of the table. `unit` is empty for plain counts."""
+    """One row of the table. `unit` is empty for plain counts; `combination` is None where nothing is combined."""
 
     name: str
     kind: MetricKind
     unit: str
     scope: MetricScope
     meaning: str
+    combination: Combination | None
 
 
 _TABLE: list[MetricName] = []
 
 
-def _row(name: str, kind: MetricKind, unit: str, scope: MetricScope, meaning: str) -> MetricName:
-    row = MetricName(name, kind, unit, scope, meaning)
+def _row(
+    name: str,
+    kind: MetricKind,
+    unit: str,
+    scope: MetricScope,
+    meaning: str,
+    combination: Combination | None = None,
+) -> MetricName:
+    if kind in (MetricKind.COUNTER, MetricKind.METER):
+        # Counts and rates add up, whatever they count; everything else says how.
+        combination = Combination.SUM
+    row = MetricName(name, kind, unit, scope, meaning, combination)
     _TABLE.append(row)
     return row
 
@@ -51,8 +71,10 @@ def _row(name: str, kind: MetricKind, unit: str, scope: MetricScope, meaning: st
 _C, _G, _M, _H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.METER, MetricKind.HISTOGRAM
 _TASK, _OPERATOR, _JOB = MetricScope.TASK, MetricScope.OPERATOR, MetricScope.JOB
 _JM, _TM = MetricScope.JOB_MANAGER, MetricScope.TASK_MANAGER
+_SUM, _MAX = Combination.SUM, Combination.MAX
+_MIN, _AVERAGE = Combination.MIN, Combination.AVERAGE
 
-# Records, bytes and buffers of a task; operators have the first four under their own name.
+# Records, bytes and buffers of a task.
 NUM_RECORDS_IN = _row("numRecordsIn", _C, "", _TASK, "Records received.")
 NUM_RECORDS_OUT = _row("numRecordsOut", _C, "", _TASK, "Records sent.")
 NUM_RECORDS_IN_PER_SECOND = _row("numRecordsInPerSecond", _M, "1/s", _TASK, "Records received.")
@@ -70,41 +92,72 @@ NUM_BUFFERS_OUT = _row("numBuffersOut", _C, "", _TASK, "Batches sent.")
 NUM_BUFFERS_OUT_PER_SECOND = _row("numBuffersOutPerSecond", _M, "1/s", _TASK, "Batches sent.")
 
 # How a task spends its time: the first three sum to 1000.
-BUSY_TIME = _row("busyTimeMsPerSecond", _G, "ms/s", _TASK, "Time spent working.")
-IDLE_TIME = _row("idleTimeMsPerSecond", _G, "ms/s", _TASK, "Time spent waiting for input.")
+BUSY_TIME = _row("busyTimeMsPerSecond", _G, "ms/s", _TASK, "Time spent working.", _AVERAGE)
+IDLE_TIME = _row(
+    "idleTimeMsPerSecond", _G, "ms/s", _TASK, "Time spent waiting for input.", _AVERAGE
+)
 BACK_PRESSURED_TIME = _row(
-    "backPressuredTimeMsPerSecond", _G, "ms/s", _TASK, "Time spent waiting for room in the output."
+    "backPressuredTimeMsPerSecond",
+    _G,
+    "ms/s",
+    _TASK,
+    "Time spent waiting for room in the output.",
+    _AVERAGE,
 )
 SOFT_BACK_PRESSURED_TIME = _row(
-    "softBackPressuredTimeMsPerSecond", _G, "ms/s", _TASK, "Waiting for output between batches."
+    "softBackPressuredTimeMsPerSecond",
+    _G,
+    "ms/s",
+    _TASK,
+    "Waiting for output between batches.",
+    _AVERAGE,
 )
 HARD_BACK_PRESSURED_TIME = _row(
-    "hardBackPressuredTimeMsPerSecond", _G, "ms/s", _TASK, "Waiting for output inside a batch."
+    "hardBackPressuredTimeMsPerSecond",
+    _G,
+    "ms/s",
+    _TASK,
+    "Waiting for output inside a batch.",
+    _AVERAGE,
 )
 MAX_SOFT_BACK_PRESSURE_TIME = _row(
-    "maxSoftBackPressureTimeMs", _G, "ms", _TASK, "Longest single soft wait of the last period."
+    "maxSoftBackPressureTimeMs",
+    _G,
+    "ms",
+    _TASK,
+    "Longest single soft wait of the last period.",
+    _MAX,
 )
 MAX_HARD_BACK_PRESSURE_TIME = _row(
-    "maxHardBackPressureTimeMs", _G, "ms", _TASK, "Longest single hard wait of the last period."
+    "maxHardBackPressureTimeMs",
+    _G,
+    "ms",
+    _TASK,
+    "Longest single hard wait of the last period.",
+    _MAX,
 )
-IS_BACK_PRESSURED = _row("isBackPressured", _G, "0 or 1", _TASK, "Whether an output is full now.")
-ACCUMULATE_BUSY_TIME = _row("accumulateBusyTimeMs", _G, "ms", _TASK, "Work since the start.")
-ACCUMULATE_IDLE_TIME = _row("accumulateIdleTimeMs", _G, "ms", _TASK, "Idleness since the start.")
+IS_BACK_PRESSURED = _row(
+    "isBackPressured", _G, "0 or 1", _TASK, "Whether an output is full now.", _MAX
+)
+ACCUMULATE_BUSY_TIME = _row("accumulateBusyTimeMs", _G, "ms", _TASK, "Work since the start.", _SUM)
+ACCUMULATE_IDLE_TIME = _row(
+    "accumulateIdleTimeMs", _G, "ms", _TASK, "Idleness since the start.", _SUM
+)
 ACCUMULATE_BACK_PRESSURED_TIME = _row(
-    "accumulateBackPressuredTimeMs", _G, "ms", _TASK, "Back pressure since the start."
+    "accumulateBackPressuredTimeMs", _G, "ms", _TASK, "Back pressure since the start.", _SUM
 )
 MAILBOX_MAILS_PER_SECOND = _row("mailboxMailsPerSecond", _M, "1/s", _TASK, "Mails that were run.")
-MAILBOX_QUEUE_SIZE = _row("mailboxQueueSize", _G, "", _TASK, "Mails that wait now.")
-MAILBOX_LATENCY = _row("mailboxLatencyMs", _H, "ms", _TASK, "How long mails waited.")
+MAILBOX_QUEUE_SIZE = _row("mailboxQueueSize", _G, "", _TASK, "Mails that wait now.", _SUM)
+MAILBOX_LATENCY = _row("mailboxLatencyMs", _H, "ms", _TASK, "How long mails waited.", _AVERAGE)
 NUM_FIRED_TIMERS = _row("numFiredTimers", _C, "", _TASK, "Timers that fired.")
-INITIALIZATION_TIME = _row("initializationTime", _G, "ms", _TASK, "Deployment to running.")
+INITIALIZATION_TIME = _row("initializationTime", _G, "ms", _TASK, "Deployment to running.", _MAX)
 
 # Event time.
 CURRENT_INPUT_WATERMARK = _row(
-    "currentInputWatermark", _G, "epoch ms", _OPERATOR, "Last watermark received."
+    "currentInputWatermark", _G, "epoch ms", _TASK, "Last watermark received.", _MIN
 )
 CURRENT_OUTPUT_WATERMARK = _row(
-    "currentOutputWatermark", _G, "epoch ms", _OPERATOR, "Last watermark sent."
+    "currentOutputWatermark", _G, "epoch ms", _TASK, "Last watermark sent.", _MIN
 )
 NUM_LATE_RECORDS_DROPPED = _row(
     "numLateRecordsDropped", _C, "", _OPERATOR, "Records too late for every window of theirs."
@@ -114,26 +167,38 @@ NUM_LATE_RECORDS_DROPPED = _row(
 NUM_RECORDS_IN_ERRORS = _row(
     "numRecordsInErrors", _C, "", _OPERATOR, "Records that a source could not read."
 )
-SOURCE_IDLE_TIME = _row("sourceIdleTime", _G, "ms", _OPERATOR, "Time since the last record.")
+SOURCE_IDLE_TIME = _row("sourceIdleTime", _G, "ms", _OPERATOR, "Time since the last record.", _MIN)
 CURRENT_EMIT_EVENT_TIME_LAG = _row(
-    "currentEmitEventTimeLag", _G, "ms", _OPERATOR, "Clock minus event time as a record left."
+    "currentEmitEventTimeLag", _G, "ms", _OPERATOR, "Clock minus event time as a record left.", _MAX
 )
 CURRENT_FETCH_EVENT_TIME_LAG = _row(
-    "currentFetchEventTimeLag", _G, "ms", _OPERATOR, "Clock minus event time as a record came."
+    "currentFetchEventTimeLag",
+    _G,
+    "ms",
+    _OPERATOR,
+    "Clock minus event time as a record came.",
+    _MAX,
 )
 NUM_RECORDS_SEND = _row("numRecordsSend", _C, "", _OPERATOR, "Records that a sink handed over.")
 NUM_RECORDS_SEND_ERRORS = _row(
     "numRecordsSendErrors", _C, "", _OPERATOR, "Records that a sink could not hand over."
 )
 
-# The exchange, below Shuffle.Netty.Input.Buffers and Shuffle.Netty.Output.Buffers.
-INPUT_QUEUE_LENGTH = _row("inputQueueLength", _G, "", _TASK, "Batches that wait in channels.")
-INPUT_QUEUE_SIZE = _row("inputQueueSize", _G, "bytes", _TASK, "Bytes that wait in channels.")
-IN_POOL_USAGE = _row("inPoolUsage", _G, "0…1", _TASK, "Share of the input's buffers in use.")
-OUTPUT_QUEUE_LENGTH = _row("outputQueueLength", _G, "", _TASK, "Batches that wait to be sent.")
-OUTPUT_QUEUE_SIZE = _row("outputQueueSize", _G, "bytes", _TASK, "Bytes that wait to be sent.")
+# The exchange. Pools have the greatest share: one subtask without a free buffer holds up the whole vertex.
+INPUT_QUEUE_LENGTH = _row("inputQueueLength", _G, "", _TASK, "Batches that wait in channels.", _SUM)
+INPUT_QUEUE_SIZE = _row("inputQueueSize", _G, "bytes", _TASK, "Bytes that wait in channels.", _SUM)
+IN_POOL_USAGE = _row("inPoolUsage", _G, "0…1", _TASK, "Share of the input's buffers in use.", _MAX)
+OUTPUT_QUEUE_LENGTH = _row(
+    "outputQueueLength", _G, "", _TASK, "Batches that wait to be sent.", _SUM
+)
+OUTPUT_QUEUE_SIZE = _row("outputQueueSize", _G, "bytes", _TASK, "Bytes that wait to be sent.", _SUM)
 OUT_POOL_USAGE = _row(
-    "outPoolUsage", _G, "0…1", _TASK, "Share of the output's buffers in use; above 1 in overdraft."
+    "outPoolUsage",
+    _G,
+    "0…1",
+    _TASK,
+    "Share of the output's buffers in use; above 1 in overdraft.",
+    _MAX,
 )
 TOTAL_MEMORY_SEGMENTS = _row("TotalMemorySegments", _G, "", _TM, "Network segments.")
 AVAILABLE_MEMORY_SEGMENTS = _row("AvailableMemorySegments", _G, "", _TM, "Free network segments.")

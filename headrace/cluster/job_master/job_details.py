@@ -1,7 +1,5 @@
 """What people and clients see of a job: details per vertex and subtask, and metrics combined over subtasks. Pure."""
 
-from collections.abc import Iterable, Mapping
-
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.core.ids import ExecutionVertexId
@@ -9,6 +7,7 @@ from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
 from headrace.gateways.messages import ErrorInfo
+from headrace.metrics.combination import combine_metrics
 
 
 def describe_job(scheduler: Scheduler, explanation: str = "") -> JobDetails:
@@ -64,26 +63,6 @@ def failure_of(scheduler: Scheduler) -> ErrorInfo | None:
     ):
         return None
     return cause.error
-
-
-def combine_metrics(values: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Sum what is counted, average shares of time, and take minima and maxima where the name says so."""
-    collected: dict[str, list[float]] = {}
-    for metrics in values:
-        for name, value in metrics.items():
-            collected.setdefault(name, []).append(value)
-    return {name: _combine(name, found) for name, found in collected.items()}
-
-
-def _combine(name: str, values: list[float]) -> float:
-    last = name.rpartition(".")[2]
-    if last.endswith("Watermark") or last.endswith("_min"):
-        return min(values)
-    if last.endswith("_max"):
-        return max(values)
-    if last.endswith(("TimeMsPerSecond", "_mean", "_p50", "_p95", "_p99")):
-        return sum(values) / len(values)
-    return sum(values)
 
 
 def _subtask(execution: Execution) -> SubtaskDetails:

@@ -13,6 +13,7 @@ from headrace.core.elements import MAX_WATERMARK
 from headrace.core.ids import JobId, JobVertexId
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+from headrace.metrics.combination import combine_metrics
 
 VERTEX = JobVertexId(b"v" * 16)
 
@@ -24,7 +25,8 @@ def subtask(
 
 
 def job(*subtasks: SubtaskDetails) -> JobDetails:
-    vertex = VertexDetails(VERTEX, "Source -> Map", len(subtasks), subtasks)
+    metrics = combine_metrics(each.metrics for each in subtasks)
+    vertex = VertexDetails(VERTEX, "Source -> Map", len(subtasks), subtasks, metrics)
     return JobDetails(JobId(b"j" * 16), "delays", JobStatus.RUNNING, {}, (vertex,))
 
 
@@ -54,6 +56,13 @@ def test_shares_are_averages_and_the_watermark_is_the_least() -> None:
 def test_a_subtask_without_a_watermark_holds_the_vertex_without_one() -> None:
     view = view_of(job(subtask(0, currentInputWatermark=50), subtask(1)), None, 1.0, 1.0)
     assert view.vertices[0].watermark_ms is None
+
+
+def test_late_records_of_all_operators_are_one_figure() -> None:
+    late = {"Window.numLateRecordsDropped": 3.0, "Other window.numLateRecordsDropped": 4.0}
+    subtasks = [SubtaskDetails(index, 0, ExecutionState.RUNNING, None, late) for index in (0, 1)]
+    (vertex,) = view_of(job(*subtasks), None, 1.0, 1.0).vertices
+    assert vertex.late_records == 14
 
 
 def test_states_that_differ_are_all_named() -> None:
