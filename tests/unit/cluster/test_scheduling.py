@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_details import combine_metrics, describe_job, result_of
@@ -15,6 +16,7 @@ from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer, TaskMetrics
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
+from headrace.network.errors import ConnectionLostError
 from tests.unit.cluster.cluster_samples import (
     SLOT_PROFILE,
     TM_1,
@@ -29,7 +31,7 @@ S = ExecutionState
 USER_ERROR = ErrorInfo(
     "UserCodeError", "ValueError: bad (in operator 'map', f.py, line 3)", "USER", True
 )
-LOST = ErrorInfo("ConnectionLostError", "connection lost", "EXTERNAL", True)
+LOST = error_info_of(ConnectionLostError("tm-2", "reset by peer"))
 
 
 class ScriptedShell:
