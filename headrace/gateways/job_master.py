@@ -8,7 +8,6 @@ from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
     JobId,
-    JobMasterId,
     JobVertexId,
     OperatorId,
     ResourceId,
@@ -150,10 +149,3 @@ class JobMasterGateway(Protocol):
     async def cancel(self) -> Acknowledge:
         """Cancel the job."""
         ...
-
-
-class JobMasterAddress(msgspec.Struct, frozen=True):
-    """Where the JobMaster of a job is reached."""
-
-    address: str
-    job_master_id: JobMasterId

@@ -12,7 +12,6 @@ from headrace.core.ids import (
     OperatorId,
     ResourceId,
     ResourceManagerId,
-    ResultPartitionId,
     SlotId,
 )
 from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
@@ -88,10 +87,6 @@ class TaskExecutorGateway(Protocol):
         self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
     ) -> None:
         """Deliver an event of an operator's coordinator to one subtask."""
-        ...
-
-    async def release_partitions(self, partitions: tuple[ResultPartitionId, ...]) -> Acknowledge:
-        """Drop partitions that no consumer will read."""
         ...
 
     async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> SlotReport:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from headrace.core.ids import ExecutionAttemptId, FencingToken, OperatorId, ResultPartitionId
+from headrace.core.ids import ExecutionAttemptId, FencingToken, OperatorId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.messages import Acknowledge
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
@@ -160,6 +160,3 @@ class ScriptedTaskFactory:
         task = ScriptedTask(descriptor.attempt_id, listener)
         self.tasks[descriptor.attempt_id] = task
         return task
-
-    def release_partitions(self, partition_ids: tuple[ResultPartitionId, ...]) -> None:
-        """See TaskFactory."""

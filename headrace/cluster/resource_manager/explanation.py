@@ -28,14 +28,6 @@ def explain_missing(
     return f"{needs}; {has}" + (f"; {pending}" if pending else "")
 
 
-def explain_impossible(profile: ResourceProfile, offered: ResourceProfile) -> str:
-    """Say why no worker of this cluster can ever serve `profile`."""
-    return (
-        f"a slot{_profile_text(profile)} is larger than any slot of this cluster"
-        f"{_profile_text(offered)}"
-    )
-
-
 def _profile_text(profile: ResourceProfile) -> str:
     parts: list[str] = []
     if profile.cpu_cores:

@@ -189,11 +189,6 @@ class WorkerPool:
         """Workers that were asked for and have not registered."""
         return sum(w.state is not WorkerState.REGISTERED for w in self._workers.values())
 
-    @property
-    def live_count(self) -> int:
-        """Workers that were asked for and are not gone."""
-        return len(self._workers)
-
     def describe_pending(self, now_ms: float) -> str:
         """Say what the wait for workers is about, for people; empty where nobody is waited for."""
         parts: list[str] = []

@@ -11,7 +11,7 @@ from typing import Protocol
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.errors import UserCodeError
-from headrace.core.ids import ExecutionAttemptId, OperatorId, ResourceId, ResultPartitionId
+from headrace.core.ids import ExecutionAttemptId, OperatorId, ResourceId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.randomness import SeededRandom
@@ -72,10 +72,6 @@ class TaskFactory(Protocol):
         """Build everything the task needs, without starting it; user code may be imported here."""
         ...
 
-    def release_partitions(self, partition_ids: tuple[ResultPartitionId, ...]) -> None:
-        """Drop partitions that nobody will read."""
-        ...
-
 
 class Shuffle(Protocol):
     """What a task needs of `headrace.network.environment.ShuffleEnvironment`."""
@@ -88,10 +84,6 @@ class Shuffle(Protocol):
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId, batch_type: BatchType
     ) -> InputGate:
         """Make a gate; nothing is requested yet."""
-        ...
-
-    def release_partitions(self, partition_ids: list[ResultPartitionId]) -> None:
-        """Drop partitions."""
         ...
 
 
@@ -147,10 +139,6 @@ class StreamTaskFactory:
             ingest=self.ingest,
         )
         return Task(environment, self.runner)
-
-    def release_partitions(self, partition_ids: tuple[ResultPartitionId, ...]) -> None:
-        """See TaskFactory."""
-        self.shuffle.release_partitions(list(partition_ids))
 
     def _output(
         self,

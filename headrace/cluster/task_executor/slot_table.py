@@ -139,11 +139,6 @@ class SlotTable:
                     return freed
         return None
 
-    def index_of(self, allocation_id: AllocationId) -> int | None:
-        """The slot that an allocation has, or None."""
-        slot = self._find(allocation_id)
-        return None if slot is None else slot.index
-
     def state_of(self, allocation_id: AllocationId) -> SlotState:
         """State of the allocation's slot; FREE where there is none."""
         slot = self._find(allocation_id)

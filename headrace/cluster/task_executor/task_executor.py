@@ -29,7 +29,6 @@ from headrace.core.ids import (
     JobMasterId,
     OperatorId,
     ResourceId,
-    ResultPartitionId,
     SlotId,
 )
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
@@ -255,11 +254,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         entry = self._tasks.find(attempt_id)
         if entry is not None and entry.task is not None:
             entry.task.deliver_operator_event(operator_id, payload)
-
-    async def release_partitions(self, partitions: tuple[ResultPartitionId, ...]) -> Acknowledge:
-        """See TaskExecutorGateway."""
-        self._setup.task_factory.release_partitions(partitions)
-        return Acknowledge()
 
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
         """See TaskExecutorGateway."""
