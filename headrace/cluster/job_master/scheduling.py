@@ -15,7 +15,6 @@ from headrace.cluster.job_master.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.scheduler_states import (
     Created,
     Ended,
-    Finishing,
     SchedulerState,
     WaitingForSlots,
 )
@@ -84,7 +83,7 @@ class Scheduler:
         self.executions = Executions(graph, clock.now_ms())
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
         self._execution_graph = expand(graph)
-        self._groups = share_slots(graph)
+        self._groups = share_slots(self._execution_graph)
         self._shell = shell
         self._created = Created(self)
         self._state: SchedulerState = self._created
@@ -106,7 +105,7 @@ class Scheduler:
     @property
     def slot_count(self) -> int:
         """How many slots the job needs."""
-        return len(self._groups)
+        return self._execution_graph.slots_needed
 
     # Events
 
@@ -238,11 +237,6 @@ class Scheduler:
     def commit(self) -> None:
         """See SchedulerContext."""
         self._shell.commit()
-
-    @property
-    def is_committing(self) -> bool:
-        """Whether every task has FINISHED and the coordinators have not."""
-        return isinstance(self._state, Finishing)
 
     @property
     def has_ended(self) -> bool:

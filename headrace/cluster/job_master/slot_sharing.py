@@ -1,12 +1,12 @@
 """Which subtasks run together in one slot. Pure. Source: Flink LocalInputPreferredSlotSharingStrategy.
 
-At most one subtask of each vertex per slot; slots needed = sum over slot sharing groups of the largest parallelism.
+At most one subtask of each vertex per slot; how many slots each group needs is the graph's own answer.
 """
 
 from dataclasses import dataclass
 
 from headrace.core.ids import ExecutionVertexId, JobVertexId
-from headrace.graph.job_graph import JobGraph
+from headrace.graph.execution_graph import ExecutionGraph
 
 
 @dataclass(frozen=True)
@@ -17,24 +17,21 @@ class ExecutionSlotSharingGroup:
     execution_vertices: tuple[ExecutionVertexId, ...]
 
 
-def share_slots(graph: JobGraph) -> tuple[ExecutionSlotSharingGroup, ...]:
+def share_slots(graph: ExecutionGraph) -> tuple[ExecutionSlotSharingGroup, ...]:
     """Assign every subtask to a slot, beside one of its producers where that is possible.
 
     Vertices come in topological order, so producers are assigned before their consumers.
     """
     members: dict[tuple[str, int], list[ExecutionVertexId]] = {}
     slot_of: dict[ExecutionVertexId, tuple[str, int]] = {}
-    slot_counts: dict[str, int] = {}
-    for vertex in graph.vertices:
+    for vertex in graph.job_graph.vertices:
         group = vertex.slot_sharing_group
         taken: set[tuple[str, int]] = set()
         for subtask_index in range(vertex.parallelism):
             subtask = ExecutionVertexId(vertex.vertex_id, subtask_index)
             slot = _beside_producer(graph, vertex.vertex_id, subtask_index, slot_of, taken, group)
             if slot is None:
-                slot = _first_without(group, slot_counts.get(group, 0), taken)
-            if slot[1] >= slot_counts.get(group, 0):
-                slot_counts[group] = slot[1] + 1
+                slot = _first_without(group, graph.slots_by_group[group], taken)
             taken.add(slot)
             slot_of[subtask] = slot
             members.setdefault(slot, []).append(subtask)
@@ -45,26 +42,22 @@ def share_slots(graph: JobGraph) -> tuple[ExecutionSlotSharingGroup, ...]:
 
 
 def _beside_producer(
-    graph: JobGraph,
+    graph: ExecutionGraph,
     vertex_id: JobVertexId,
     subtask_index: int,
     slot_of: dict[ExecutionVertexId, tuple[str, int]],
     taken: set[tuple[str, int]],
     group: str,
 ) -> tuple[str, int] | None:
-    """The slot of the producer with the same index, if its slot is of the same group and lacks this vertex.
-
-    Where producers are fewer than consumers, or the edge is all-to-all, an equal index is as near as any.
-    """
+    """The slot of a producer, the one of equal index first, if it is of the same group and lacks this vertex."""
     for edge in graph.edges_into(vertex_id):
-        slot = slot_of.get(ExecutionVertexId(edge.source_vertex_id, subtask_index))
-        if slot is not None and slot[0] == group and slot not in taken:
-            return slot
+        producers = edge.producers_of(subtask_index)
+        for index in sorted(producers, key=lambda index: index != subtask_index):
+            slot = slot_of.get(ExecutionVertexId(edge.job_edge.source_vertex_id, index))
+            if slot is not None and slot[0] == group and slot not in taken:
+                return slot
     return None
 
 
 def _first_without(group: str, slot_count: int, taken: set[tuple[str, int]]) -> tuple[str, int]:
-    for number in range(slot_count):
-        if (group, number) not in taken:
-            return group, number
-    return group, slot_count
+    return next((group, number) for number in range(slot_count) if (group, number) not in taken)

@@ -1,5 +1,7 @@
 """SlotPool and slot sharing: which slots a job wants, takes, keeps and returns."""
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +9,7 @@ from headrace.cluster.job_master.slot_pool import SlotPool
 from headrace.cluster.job_master.slot_sharing import share_slots
 from headrace.gateways.messages import ResourceProfile, SlotOffer
 from headrace.gateways.resource_manager import ResourceRequirement
+from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobVertex, PartitionerKind
 from tests.unit.cluster.cluster_samples import (
     ANY_PROFILE,
@@ -108,13 +111,9 @@ def test_sharing_needs_the_largest_parallelism_of_each_group_and_never_doubles_a
     edges = tuple(
         edge(number, number + 1, PartitionerKind.REBALANCE) for number in range(1, len(vertices))
     )
-    shared = share_slots(job_graph(tuple(vertices), edges))
-    needed: dict[str, int] = {}
-    for each in vertices:
-        needed[each.slot_sharing_group] = max(
-            needed.get(each.slot_sharing_group, 0), each.parallelism
-        )
-    assert len(shared) == sum(needed.values())
+    graph = expand(job_graph(tuple(vertices), edges))
+    shared = share_slots(graph)
+    assert Counter(each.slot_sharing_group for each in shared) == graph.slots_by_group
     placed = [subtask for slot in shared for subtask in slot.execution_vertices]
     assert len(placed) == len(set(placed)) == sum(parallelisms)
     for slot in shared:
@@ -123,8 +122,19 @@ def test_sharing_needs_the_largest_parallelism_of_each_group_and_never_doubles_a
 
 
 def test_a_consumer_runs_beside_the_producer_of_its_index() -> None:
-    shared = share_slots(job_graph((vertex(1, 2), vertex(2, 2)), (edge(1, 2),)))
+    shared = share_slots(expand(job_graph((vertex(1, 2), vertex(2, 2)), (edge(1, 2),))))
     assert [[s.subtask_index for s in slot.execution_vertices] for slot in shared] == [
         [0, 0],
         [1, 1],
+    ]
+
+
+def test_a_consumer_runs_beside_a_producer_that_it_reads_from() -> None:
+    rescaled = job_graph((vertex(1, 4), vertex(2, 2)), (edge(1, 2, PartitionerKind.RESCALE),))
+    shared = share_slots(expand(rescaled))
+    assert [[s.subtask_index for s in slot.execution_vertices] for slot in shared] == [
+        [0, 0],
+        [1],
+        [2, 1],
+        [3],
     ]
