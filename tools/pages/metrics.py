@@ -1,21 +1,19 @@
-"""metrics.md: every metric of the runtime, by whose it is, and whether something measures it."""
+"""metrics.md: every metric of the runtime, by whose it is, how subtasks combine, and whether it is measured."""
 
-import re
 from typing import Final
 
-from headrace.core.clock import SystemClock
-from headrace.metrics import names
-from headrace.metrics.names import MetricName, MetricScope
-from headrace.task.metrics import TaskTimes
-from tests.architecture.floor_plan import source_files
+from headrace.metrics.names import METRIC_NAMES, MetricName, MetricScope
 from tools.pages.markdown import table
+from tools.pages.measured_metrics import MeasuredMetrics, measured_metrics
 
 _INTRODUCTION: Final = """\
 # Metrics
 
-The table of `headrace/metrics/names.py`. Names and meanings are Flink's; a row whose last column says
-"not yet" keeps its name for what will measure it. Metrics that user functions register come beside these,
-as `<operator>.<metric>`.
+The table of `headrace/metrics/names.py`. Names and meanings are Flink's. "combined" says how the values of
+a vertex's subtasks become the vertex's own. "measured" is asked of a running job when this page is made:
+"yes" is what clients can read of a job's details, under the plain name for a task and as `<operator>.<metric>`
+for an operator; "in its process" is measured by each TaskManager but sent to nobody; "not yet" keeps its name
+for what will measure it. Metrics that user functions register come beside these, as `<operator>.<metric>`.
 """
 
 _TITLES: Final = {
@@ -29,7 +27,7 @@ _TITLES: Final = {
 
 def metrics_page() -> str:
     """One table per scope."""
-    code = _code_outside_the_table()
+    measured = measured_metrics()
     lines = [_INTRODUCTION]
     for scope, title in _TITLES.items():
         rows = [
@@ -38,29 +36,18 @@ def metrics_page() -> str:
                 metric.kind.value,
                 metric.unit,
                 metric.meaning,
-                "yes" if _is_measured(constant, metric, code) else "not yet",
+                "" if metric.combination is None else metric.combination.value,
+                _where(metric, measured),
             )
-            for constant, metric in _constants()
+            for metric in METRIC_NAMES
             if metric.scope is scope
         ]
-        headings = ("name", "kind", "unit", "meaning", "measured")
+        headings = ("name", "kind", "unit", "meaning", "combined", "measured")
         lines += [f"## {title}", "", *table(headings, rows), ""]
     return "\n".join(lines)
 
 
-def _constants() -> list[tuple[str, MetricName]]:
-    """The rows of the table with the names of their constants."""
-    return [(name, value) for name, value in vars(names).items() if isinstance(value, MetricName)]
-
-
-def _code_outside_the_table() -> str:
-    return "\n".join(
-        file.read_text(encoding="utf-8") for file in source_files() if file.parent.name != "metrics"
-    )
-
-
-def _is_measured(constant: str, metric: MetricName, code: str) -> bool:
-    """Whether code names the metric: by its constant, as text, or among the names that a task puts together."""
-    if metric.name in TaskTimes(SystemClock()).snapshot():
-        return True
-    return re.search(rf'\b{constant}\b|"{re.escape(metric.name)}"', code) is not None
+def _where(metric: MetricName, measured: MeasuredMetrics) -> str:
+    if metric.name in measured.reported:
+        return "yes"
+    return "in its process" if metric.name in measured.in_process else "not yet"

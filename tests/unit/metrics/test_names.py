@@ -1,0 +1,19 @@
+"""The table of names is the only place that spells them."""
+
+import ast
+
+from headrace.metrics.names import METRIC_NAMES
+from tests.architecture.floor_plan import PACKAGE, source_files
+
+
+def test_no_other_code_of_the_runtime_spells_the_name_of_a_metric() -> None:
+    # Plain words are not only names of metrics: "uptime" may be a field of an answer.
+    known = {row.name for row in METRIC_NAMES if row.name.lower() != row.name}
+    found = [
+        f"{file.relative_to(PACKAGE)}:{node.lineno} {node.value}"
+        for file in source_files()
+        if file != PACKAGE / "metrics" / "names.py"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in known
+    ]
+    assert not found
