@@ -6,9 +6,11 @@ import threading
 
 import pytest
 
+from headrace.core.clock import SystemClock
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError, PortInUseError, RemoteError
 from headrace.core.threads import start_thread
+from headrace.core.tls import TlsIdentity, client_context, generate_identity, server_context
 from headrace.rpc.errors import (
     AskTimeoutError,
     EndpointNotStartedError,
@@ -202,6 +204,22 @@ def test_with_certificates_everything_is_encrypted(run: Run) -> None:
             assert await gateway.echo(bytes(100_000)) == bytes(100_000)
             with pytest.raises(RpcConnectionError):
                 await plain.connect(ledger.address, LedgerGateway)
+
+    run(scenario())
+
+
+def test_a_process_with_the_secret_and_another_cluster_s_certificate_is_refused(run: Run) -> None:
+    def options(identity: TlsIdentity) -> dict[str, ssl.SSLContext]:
+        return {"server_ssl": server_context(identity), "client_ssl": client_context(identity)}
+
+    async def scenario() -> None:
+        ours, theirs = (generate_identity(SystemClock().now_ms()) for _ in range(2))
+        callee, caller = make_service(**options(ours)), make_service(**options(ours))
+        async with started(callee, caller, stranger := make_service(**options(theirs))):
+            ledger, gateway = await ledger_and_gateway(callee, caller)
+            assert await gateway.echo(b"x") == b"x"
+            with pytest.raises(RpcConnectionError):
+                await stranger.connect(ledger.address, LedgerGateway)
 
     run(scenario())
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.core.config import Settings
-from headrace.spark.session_configuration import SessionPlan, plan_session
+from headrace.spark.session_configuration import SessionPlan, driver_addresses, plan_session
 
 
 def plan(
@@ -84,3 +84,27 @@ def test_the_jvm_s_temporary_files_lie_in_the_scratch_directory() -> None:
 def test_executors_of_a_cluster_keep_theirs_in_their_working_directory() -> None:
     conf = plan({"spark.master": "local-cluster[2,2,1024]"}).conf
     assert "-Djava.io.tmpdir=." in conf["spark.executor.extraJavaOptions"]
+
+
+@pytest.mark.parametrize(
+    ("host", "bind_address", "bound", "advertised"),
+    [
+        ("10.0.0.7", "", "10.0.0.7", "10.0.0.7"),
+        ("10.0.0.7", "0.0.0.0", "0.0.0.0", "10.0.0.7"),
+        ("gateway.example", "172.17.0.2", "172.17.0.2", "gateway.example"),
+        ("[fd00::2]", "[::]", "::", "fd00::2"),
+        ("127.0.0.1", "0.0.0.0", "127.0.0.1", "127.0.0.1"),
+        ("localhost", "", "127.0.0.1", "localhost"),
+    ],
+)
+def test_the_control_plane_listens_where_spark_s_driver_does_or_on_loopback_alone(
+    host: str, bind_address: str, bound: str, advertised: str
+) -> None:
+    conf = {"spark.driver.host": host, "spark.driver.bindAddress": bind_address}
+    addresses = driver_addresses(conf, is_local=False)
+    assert (addresses.bound, addresses.advertised) == (bound, advertised)
+
+
+def test_a_local_master_listens_on_loopback_whatever_spark_s_driver_does() -> None:
+    addresses = driver_addresses({"spark.driver.host": "10.0.0.7"}, is_local=True)
+    assert (addresses.bound, addresses.advertised) == ("127.0.0.1", "127.0.0.1")
