@@ -1,9 +1,10 @@
 """How fast do batches pass from one TaskManager process to another, against raw sockets moving the same bytes?
 
-One channel, batches of 4,096 rows in 8 columns (88 bytes a row), over local, Unix and TCP channels. The ceiling is a
-pair of blocking sockets on the same two cores that moves the very bytes of these batches, already serialised. Both
-sides go through 16 different batches in turn (a stream that repeats one batch would be served from the cache), and
-take turns with each other; the best of all turns counts, for both, since what disturbs a turn only makes it slower.
+One channel, batches of 4,096 rows in 8 columns (88 bytes a row), over local, Unix, TCP and TLS channels. The ceiling
+is a pair of blocking sockets on the same two cores that moves the very bytes of these batches, already serialised.
+Both sides go through 16 different batches in turn (a stream that repeats one batch would be served from the cache),
+and take turns with each other; the best of all turns counts, for both, since what disturbs a turn only makes it
+slower.
 Where other programs use the machine, shares of wall time mean little (a pair of raw sockets is content with one core):
 the processor time that both processes together spend on a batch is recorded beside it.
 Latency: one batch of 256 rows at a time, 200 a second, from before `emit` to after the consumer's `poll`. Memory: a
@@ -41,6 +42,7 @@ from benchmarks.programs.exchange_consumer import (
 )
 from benchmarks.record import record_result
 from headrace.core.record_batch import RecordBatch
+from headrace.core.tls import TlsIdentity, generate_identity
 from headrace.network.record_writer import RecordWriter
 
 LATENCY_ROWS, LATENCY_RATE, LATENCY_SECONDS = 256, 200, 5
@@ -51,13 +53,17 @@ DISTINCT_BATCHES = 16
 class Consumer:
     """The consumer process as the producer sees it."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: TlsIdentity | None = None) -> None:
+        self.tls = tls
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.programs.exchange_consumer"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
+        if tls is not None:
+            self.order(do="tls", pem=[tls.certificate.decode(), tls.private_key.decode()])
+            self.answer()
 
     def order(self, **order: Any) -> None:
         assert self._process.stdin is not None
@@ -150,7 +156,9 @@ class Exchange:
         self.carrier = carrier
         self._consumer = consumer
         name = f"producer-{carrier}-{os.getpid()}"
-        self.environment, self.location = start_environment(name, directory)
+        self.environment, self.location = start_environment(
+            name, directory, None if consumer is None else consumer.tls
+        )
         self._number = 0
 
     def seconds(self, batches: list[RecordBatch], count: int) -> float:
@@ -288,15 +296,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4096)
     parser.add_argument("--memory-seconds", type=float, default=20)
     parser.add_argument("--skip-memory", action="store_true")
-    parser.add_argument("--carriers", default="local,unix,tcp")
+    parser.add_argument("--carriers", default="local,unix,tcp,tls")
     parser.add_argument("--dry", action="store_true", help="print only, keep no result")
     options = parser.parse_args()
     batches = [make_batch(options.rows, seed) for seed in range(DISTINCT_BATCHES)]
     figures: dict[str, Any] = {"rows_per_batch": options.rows, "batches": options.batches}
-    consumer = Consumer()
     for carrier in options.carriers.split(","):
+        identity = generate_identity(time.time_ns() // 1_000_000) if carrier == "tls" else None
+        consumer = Consumer(identity)
         figures |= measure(carrier, consumer, batches, options.batches, options.repeats)
-    consumer.close()
+        consumer.close()
     if not options.skip_memory:
         figures |= memory_under_back_pressure(batches[0], options.memory_seconds)
     if options.dry:

@@ -37,6 +37,7 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
+from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.environment import ShuffleEnvironment
@@ -69,7 +70,7 @@ def make_batch(rows: int, seed: int = 0) -> RecordBatch:
 
 
 def start_environment(
-    name: str, directory: str | None
+    name: str, directory: str | None, tls: TlsIdentity | None = None
 ) -> tuple[ShuffleEnvironment, TaskManagerLocation]:
     environment = ShuffleEnvironment(
         resource_id=ResourceId(name),
@@ -80,6 +81,7 @@ def start_environment(
         clock=SystemClock(),
         random=SeededRandom(name),
         socket_directory=None if directory is None else Path(directory),
+        tls=tls,
     )
     return environment, environment.start()
 
@@ -144,6 +146,12 @@ def serve_consumer() -> None:
                 answer = consume(
                     open_gate(environment, location, order["number"]), order["latency"]
                 )
+            case "tls":
+                environment.close()
+                certificate, key = (pem.encode() for pem in order["pem"])
+                identity = TlsIdentity(certificate, key)
+                environment, _ = start_environment(f"consumer-{os.getpid()}", None, identity)
+                answer = {}
             case "stall":
                 location = msgspec.json.decode(order["location"], type=TaskManagerLocation)
                 open_gate(environment, location, order["number"])

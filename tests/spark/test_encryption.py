@@ -1,0 +1,137 @@
+"""TLS between the processes of a cluster: by option on one host, by itself where other hosts can connect."""
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.spark.worker_process import routable_address
+from tests.spark.processes import children_of, listening_ports_of, marked_processes
+from tests.spark.programs import Program, headrace_run
+from tests.spark.standalone import StandaloneCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+LOOPBACK = "127.0.0.1"
+MARK = "encryption"
+"""Executors of a standalone cluster inherit the mark of its workers, not the program's."""
+FRAMES = """
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.spark.session import spark_session
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+keyed = (
+    env.from_dataframe(spark_session().range(1000))
+    .map(lambda row: (row["id"] % 3, 1), output_type=Types.TUPLE([Types.LONG(), Types.LONG()]))
+    .key_by(lambda pair: pair[0])
+)
+with keyed.reduce(lambda left, right: (left[0], left[1] + right[1])).execute_and_collect() as rows:
+    print("COUNTS", sorted(dict(sorted(rows)).items()))
+"""
+ENDLESS = """
+from headrace.common import Types, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+numbers = env.from_source(
+    DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=20),
+    WatermarkStrategy.no_watermarks(),
+    "numbers",
+)
+with numbers.key_by(lambda n: n % 2).reduce(max).execute_and_collect() as rows:
+    for number in rows:
+        print(f"number {number}", flush=True)
+"""
+
+
+@pytest.fixture
+def started() -> Iterator[list[Program]]:
+    made: list[Program] = []
+    yield made
+    for program in made:
+        program.end()
+
+
+def own_addresses() -> list[str]:
+    """The address of this host that others may reach, if it is on a network at all."""
+    try:
+        return [routable_address("198.51.100.1")]
+    except OSError:
+        return []
+
+
+def tls_version(host: str, port: int) -> str | None:
+    """What a port speaks with a client that has no certificate, before it hangs up on it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    # Shorter than what a stranger is given to prove itself: the certificate is what it lacks.
+    with socket.create_connection((host, port), 5) as plain, context.wrap_socket(plain) as secured:
+        version = secured.version()
+        with contextlib.suppress(ssl.SSLError, ConnectionResetError):
+            assert secured.recv(1) == b""
+    return version
+
+
+def ports_of_task_managers(mark: str) -> set[int]:
+    """Ports of Spark's Python workers with this mark: two TaskManagers have one of each plane."""
+    # The daemon that they are forked from listens too, for its JVM alone.
+    python = [one for one in marked_processes(mark) if one.is_daemon_or_worker]
+    workers = {child.pid for daemon in python for child in children_of(daemon.pid)}
+    ports = listening_ports_of(workers)
+    assert len(ports) == 4, ports
+    return ports
+
+
+def test_rows_of_a_dataframe_and_results_arrive_over_tls(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, FRAMES, "-D", "security.internal.ssl.enabled=true")
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    assert "COUNTS [(0, 334), (1, 333), (2, 333)]" in "".join(program.out), program.report()
+    program.assert_nothing_is_left()
+
+
+def test_the_option_turns_every_port_of_one_host_to_tls(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, ENDLESS, "-D", "security.internal.ssl.enabled=true")
+    started.append(program)
+    program.wait_for_line("number 20")
+    assert {tls_version(LOOPBACK, port) for port in ports_of_task_managers(program.mark)} == {
+        "TLSv1.3"
+    }
+    program.interrupt()
+    program.wait(60)
+    program.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("address", own_addresses()[:1])
+def test_a_driver_that_other_hosts_reach_has_tls_and_listens_nowhere_else(
+    tmp_path: Path, started: list[Program], address: str
+) -> None:
+    cluster = StandaloneCluster(tmp_path / "cluster", MARK)
+    try:
+        program = headrace_run(
+            tmp_path, ENDLESS, "--master", cluster.url,
+            "-D", f"spark.driver.host={address}", "-D", "spark.executor.memory=1g",
+        )  # fmt: skip
+        started.append(program)
+        program.wait_for_line("number 20")
+        for port in ports_of_task_managers(MARK):
+            assert tls_version(address, port) == "TLSv1.3"
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection((LOOPBACK, port), 10)
+        program.interrupt()
+        program.wait(60)
+        program.assert_nothing_is_left()
+    finally:
+        cluster.end()
