@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +42,8 @@ class HostSession:
     """A session and whether it is ours to stop.
 
     `scratch` is where it leaves files, None where borrowed. `is_embedded`: a `local[n]` whose size we chose.
-    `before_stop` ends what runs in the session, while there still is one.
+    `before_stop` ends what runs in the session, while there still is one. `environment_before`: variables that were
+    set for it, and what they were.
     """
 
     spark: SparkSession
@@ -50,6 +51,7 @@ class HostSession:
     scratch: Path | None = None
     is_embedded: bool = False
     before_stop: Callable[[], None] | None = None
+    environment_before: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     _is_stopped: bool = False
 
     @property
@@ -69,6 +71,11 @@ class HostSession:
         except Exception as error:  # the JVM may be gone, which is what we want
             _LOG.debug("stopping Spark: %s", error)
         stop_jvm()
+        for key, value in self.environment_before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -155,6 +162,7 @@ def _create(settings: Settings) -> HostSession:
     )
     try:
         _log_warnings(refuse_and_describe(plan.conf))
+        before = {key: os.environ.get(key) for key in plan.environment}
         os.environ.update(plan.environment)
         with DeferredInterrupts() as interrupts:
             spark = SparkSession.builder.config(conf=_spark_conf(plan.conf)).getOrCreate()
@@ -171,6 +179,7 @@ def _create(settings: Settings) -> HostSession:
         is_borrowed=False,
         scratch=scratch,
         is_embedded=not given_master(settings, os.environ, submitted),
+        environment_before=before,
     )
     # Whichever of the two processes ends in order removes the directory, should the other be killed.
     delete_at_jvm_exit(spark.sparkContext, scratch)

@@ -50,10 +50,7 @@ def plan_session(
         **SESSION_SETTINGS,
         "spark.local.dir": str(scratch),
     }
-    environment = {
-        "PYSPARK_PYTHON": given.get("spark.pyspark.python", python),
-        "PYSPARK_DRIVER_PYTHON": python,
-    }
+    environment = {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
     kind = parse_master(master, cpu_count)
     if kind.is_local:
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
@@ -64,10 +61,11 @@ def plan_session(
     if not kind.is_single_process:
         # An executor's working directory is its own and goes with the application.
         _add_java_options(conf, "spark.executor.extraJavaOptions", ".", None)
-    return SessionPlan(
-        conf,
-        {key: value for key, value in environment.items() if not environ.get(key)},
-    )
+    added = {key: value for key, value in environment.items() if not environ.get(key)}
+    if "spark.pyspark.python" in given:
+        # Spark obeys the setting before the variable, but its Python library reads only the latter.
+        added["PYSPARK_PYTHON"] = given["spark.pyspark.python"]
+    return SessionPlan(conf, added)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def test_an_interpreter_that_the_user_named_is_kept() -> None:
 
 
 def test_an_interpreter_for_workers_may_be_named_as_a_setting() -> None:
-    made = plan({"spark.pyspark.python": "/workers/python"})
+    made = plan({"spark.pyspark.python": "/workers/python"}, {"PYSPARK_PYTHON": "/other/python"})
     assert made.environment["PYSPARK_PYTHON"] == "/workers/python"
 
 
