@@ -55,9 +55,9 @@ sim: SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2
 sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
 	@seed=$(SEED); echo "seed $$seed"; $(BIN)/python -m pytest -q tests/simulation --seed $$seed
 
-bench: setup  ## answer every question under benchmarks/ (or one: BENCH=benchmarks/x.py)
-	@for question in $(or $(BENCH),$(sort $(wildcard benchmarks/*.py))); do \
-	  echo "== $$question"; $(BIN)/python $$question || exit $$?; \
+bench: setup  ## answer every question under benchmarks/ (or one: BENCH=keyed_latency)
+	@for question in $(or $(BENCH),exchange keyed_latency keyed_function); do \
+	  echo "== $$question"; $(BIN)/python -m benchmarks.$$question || exit $$?; \
 	done
 
 docs: setup  ## regenerate docs/generated from the code

@@ -4,7 +4,7 @@ Each record carries the nanosecond it was due at its source; the keyed function 
 its own reading of the same machine's clock. The job runs on Spark as users run it: source and keyed function are
 separate TaskManager processes where `--parallelism` is 2. The first records are a warm-up and are left out.
 
-    python benchmarks/keyed_latency.py [--rate 10000] [--seconds 20] [--buffer-timeout 5] [--parallelism 2]
+    python -m benchmarks.keyed_latency [--rate 10000] [--seconds 20] [--buffer-timeout 5] [--parallelism 2]
 """
 
 import argparse
