@@ -1,4 +1,4 @@
-"""What `headrace run` says of its own work on standard error: errors only, or everything with `--verbose`."""
+"""What `headrace run` says on standard error: errors, findings about its Spark session; all with `--verbose`."""
 
 import logging
 import sys
@@ -14,3 +14,6 @@ def configure_logs(*, verbose: bool) -> None:
     logger.handlers = [handler]
     logger.setLevel(logging.DEBUG if verbose else logging.ERROR)
     logger.propagate = False
+    if not verbose:
+        # Findings of the start-up checklist, such as secrets that would cross a network in clear, are for everybody.
+        logging.getLogger("headrace.spark.session").setLevel(logging.WARNING)

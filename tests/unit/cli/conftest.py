@@ -14,3 +14,4 @@ def logs_as_they_were() -> Iterator[None]:
     yield
     logger.handlers, level, logger.propagate = before
     logger.setLevel(level)
+    logging.getLogger("headrace.spark.session").setLevel(logging.NOTSET)
