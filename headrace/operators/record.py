@@ -3,7 +3,8 @@
 On keyed streams they have keyed state. Source: Flink StreamMap, StreamFlatMap, StreamFilter, CoStreamMap.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -40,25 +41,40 @@ class RecordFunctionOperator(FunctionOperator):
         self._emitter.emit(rows, batch.timestamps, output)
 
     def _flat_map(self, call: RecordFunction, batch: RecordBatch, output: Output) -> None:
+        for rows, begin, counts in self._result_pieces(call, batch):
+            self._emit_repeated(rows, batch, begin, counts, output)
+
+    def _result_pieces(
+        self, call: RecordFunction, batch: RecordBatch
+    ) -> Iterator[tuple[list[Any], int, list[int]]]:
+        """Results in pieces of at most EMIT_ROWS_MAX: one record may give more of them than fit into memory.
+
+        A piece is (results, index of the first record that gave some, count of results of each record from there on).
+        """
         rows: list[Any] = []
         counts: list[int] = []
         begin = 0
         try:
             for value in self._rows(batch):
                 results = call(value)
-                before = len(rows)
-                if results is not None:
-                    if not isinstance(results, Iterable):
-                        raise not_iterable(results, "flat_map")
-                    rows.extend(results)
-                counts.append(len(rows) - before)
-                if len(rows) >= EMIT_ROWS_MAX:
-                    self._emit_repeated(rows, batch, begin, counts, output)
-                    begin += len(counts)
-                    rows, counts = [], []
+                counts.append(0)
+                if results is None:
+                    continue
+                if not isinstance(results, Iterable):
+                    raise not_iterable(results, "flat_map")
+                remaining = iter(results)
+                while True:
+                    before = len(rows)
+                    rows.extend(islice(remaining, EMIT_ROWS_MAX - before))
+                    counts[-1] += len(rows) - before
+                    if len(rows) < EMIT_ROWS_MAX:
+                        break
+                    yield rows, begin, counts
+                    begin += len(counts) - 1
+                    rows, counts = [], [0]
         except Exception as error:
             raise user_error(error, self.context.operator_name) from error
-        self._emit_repeated(rows, batch, begin, counts, output)
+        yield rows, begin, counts
 
     def _emit_repeated(
         self, rows: list[Any], batch: RecordBatch, begin: int, counts: list[int], output: Output

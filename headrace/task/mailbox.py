@@ -42,6 +42,18 @@ class Mailbox:
         self._is_awake = False
         self._is_closed = False
         self._wake_hook: Callable[[], None] | None = None
+        self._interruption: BaseException | None = None
+
+    def interrupt(self, error: BaseException) -> None:
+        """Have `check_interrupted` raise `error` from now on, and wake the task. Any thread; the first error stays."""
+        if self._interruption is None:
+            self._interruption = error
+        self.wake()
+
+    def check_interrupted(self) -> None:
+        """Raise what the task was interrupted with, if it was: user code that emits for ever is stopped by this."""
+        if self._interruption is not None:
+            raise self._interruption
 
     def put(self, mail: Mail) -> bool:
         """Append a mail; returns False, without effect, once the mailbox is closed."""

@@ -13,7 +13,7 @@ from headrace.graph.job_graph import ChainedOperator
 from headrace.operators.operator import OneInputOperator, Operator, OperatorContext
 from headrace.operators.registry import create_operator
 from headrace.task.environment import TaskEnvironment
-from headrace.task.mailbox import MailboxTimers
+from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import TaskCounters
 from headrace.task.outputs import ChainedTarget, NetworkTarget, OperatorOutput, finish_in_order
 
@@ -32,19 +32,22 @@ class OperatorChain:
         environment: TaskEnvironment,
         timers: MailboxTimers,
         counters: TaskCounters,
-        wake: Callable[[], None],
+        mailbox: Mailbox,
     ) -> None:
         self._environment = environment
         self._timers = timers
         self._counters = counters
-        self._wake = wake
+        self._mailbox = mailbox
         vertex = environment.vertex
         self._described = {operator.operator_id: operator for operator in vertex.operators}
         self._types = {operator.operator_id: _load_types(operator) for operator in vertex.operators}
         self._operators = {
             operator.operator_id: _load_operator(operator) for operator in vertex.operators
         }
-        self._outputs = {operator.operator_id: OperatorOutput() for operator in vertex.operators}
+        self._outputs = {
+            operator.operator_id: OperatorOutput(mailbox.check_interrupted)
+            for operator in vertex.operators
+        }
         self._metrics = {
             operator.operator_id: environment.metrics.add_group(operator.name)
             for operator in vertex.operators
@@ -168,7 +171,7 @@ class OperatorChain:
             metrics=self._metrics[operator_id],
             output=self._outputs[operator_id],
             send_event=send_event,
-            wake=self._wake,
+            wake=self._mailbox.wake,
             ingest=environment.ingest,
             attempt_id=environment.attempt_id,
         )

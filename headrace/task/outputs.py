@@ -35,9 +35,11 @@ class OperatorOutput:
     """The Output that one operator holds: filters empty batches and stale watermarks, then serves its targets.
 
     Side outputs get watermarks too (they are streams of their own), which is why all targets see every watermark.
+    `check_interrupted` raises where the task is to stop: a function that emits for ever gets no other chance to.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, check_interrupted: Callable[[], None] = lambda: None) -> None:
+        self._check_interrupted = check_interrupted
         self._main: list[Target] = []
         self._sides: dict[str, list[Target]] = {}
         self._all: list[Target] = []
@@ -55,6 +57,7 @@ class OperatorOutput:
 
     def emit(self, batch: RecordBatch) -> None:
         """See Output."""
+        self._check_interrupted()
         if batch.num_rows:
             self.records_out += batch.num_rows
             for target in self._main:

@@ -55,7 +55,7 @@ class StreamTask(ABC):
         self._writers: Final = [output.writer for output in environment.outputs]
         self._hard_back_pressured_ns = 0
         self._has_ended = False
-        self.chain = OperatorChain(environment, timers, self.counters, mailbox.wake)
+        self.chain = OperatorChain(environment, timers, self.counters, mailbox)
 
     def open(self) -> None:
         """Open the operators."""

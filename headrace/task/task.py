@@ -152,7 +152,7 @@ class Task:
             output.writer.fail(error)
         for gate_input in self._environment.inputs:
             gate_input.gate.close()
-        self.mailbox.wake()
+        self.mailbox.interrupt(error)
 
     def _terminate(self, error: BaseException | None) -> None:
         """Release everything, then report the final state."""

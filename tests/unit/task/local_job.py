@@ -36,6 +36,8 @@ from headrace.task.runner import ThreadTaskRunner
 from headrace.task.task import Task
 
 WAIT_SECONDS = 30
+STARTED = threading.Event()
+"""Set by a user function of a test, which runs in this process."""
 
 
 @dataclass

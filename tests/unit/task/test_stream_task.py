@@ -8,6 +8,7 @@ from headrace.core.lifecycle import ExecutionState
 from headrace.core.types.type_info import Types
 from headrace.functions.process import KeyedCoProcessFunction, KeyedProcessFunction
 from headrace.functions.state import ValueStateDescriptor
+from tests.unit.task import local_job
 from tests.unit.task.local_job import LocalJob
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -151,3 +152,27 @@ def test_a_cancelled_job_ends_as_cancelled_and_leaves_no_buffer() -> None:
         job.start()
         job.listener.await_end(len(job.tasks))
         assert job.final_states() == {ExecutionState.CANCELED}
+
+
+def test_a_function_that_emits_for_ever_can_be_cancelled(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    env = environment(1)
+
+    def endless(value):
+        # In the module, not in the closure: functions are shipped by value, and this event must be the test's.
+        while True:
+            local_job.STARTED.set()
+            yield value
+
+    env.from_collection([1], type_info=Types.LONG()).flat_map(
+        endless, output_type=Types.LONG()
+    ).filter(lambda n: n > 1).print()
+    with LocalJob(env.get_stream_graph()) as job:
+        job.start()
+        assert local_job.STARTED.wait(30)
+        for task in job.tasks:
+            task.cancel()
+        job.listener.await_end(len(job.tasks))
+        assert job.final_states() == {ExecutionState.CANCELED}
+    assert capfd.readouterr().out == ""
