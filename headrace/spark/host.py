@@ -15,7 +15,7 @@ from headrace.cluster.task_executor.runner import TaskManagerConfiguration
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
-from headrace.core.errors import HostError
+from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ResourceId
 from headrace.core.randomness import secret_token, system_random
 from headrace.core.tls import TlsIdentity, generate_identity, needs_tls
@@ -50,6 +50,11 @@ class SparkHost:
     """One Headrace cluster inside one Spark application. Made once per process; `close` ends it."""
 
     def __init__(self, settings: Settings) -> None:
+        slots = settings.get_option(NUMBER_OF_TASK_SLOTS)
+        if slots < 1:
+            raise ConfigurationError(
+                NUMBER_OF_TASK_SLOTS.key, slots, "a TaskManager needs at least one slot"
+            )
         self._settings = settings
         self._clock = SystemClock()
         self.session: HostSession = host_session(settings)
