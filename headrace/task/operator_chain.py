@@ -23,8 +23,9 @@ _UNKNOWN: Final = "unknown location"
 class OperatorChain:
     """Builds, opens, finishes and closes the operators of a vertex.
 
-    `head` is fed by the task; everything behind it is reached through outputs. User code is unpickled here, inside
-    the task that runs it, and nowhere else.
+    `head` is fed by the task; everything behind it is reached through outputs. Functions are unpickled
+    here, inside the task that runs them; gate types and custom partitioners are, in the same process, where the
+    task is deployed.
     """
 
     def __init__(
