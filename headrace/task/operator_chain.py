@@ -10,6 +10,7 @@ from headrace.core.errors import RecordTypeError, UserCodeError
 from headrace.core.ids import OperatorId
 from headrace.core.operator_types import OperatorTypes
 from headrace.graph.job_graph import ChainedOperator
+from headrace.graph.pipeline_options import global_job_parameters
 from headrace.operators.operator import OneInputOperator, Operator, OperatorContext
 from headrace.operators.registry import create_operator
 from headrace.task.environment import TaskEnvironment
@@ -65,11 +66,6 @@ class OperatorChain:
     def head_output(self) -> OperatorOutput:
         """The head's output."""
         return self._outputs[self.head_id]
-
-    @property
-    def head_types(self) -> OperatorTypes:
-        """The head's types."""
-        return self._types[self.head_id]
 
     def open(self) -> None:
         """Open from tail to head, so that nobody emits into an operator that is not open."""
@@ -166,7 +162,7 @@ class OperatorChain:
             attempt_number=environment.attempt_id.attempt_number,
             types=self._types[operator_id],
             settings=environment.settings,
-            job_parameters=_job_parameters(environment),
+            job_parameters=global_job_parameters(environment.settings),
             clock=environment.clock,
             timers=self._timers,
             metrics=self._metrics[operator_id],
@@ -185,17 +181,6 @@ class OperatorChain:
             )
 
         return blame
-
-
-_JOB_PARAMETER_PREFIX: Final = "pipeline.global-job-parameters."
-
-
-def _job_parameters(environment: TaskEnvironment) -> dict[str, str]:
-    return {
-        key.removeprefix(_JOB_PARAMETER_PREFIX): value
-        for key, value in environment.settings.items()
-        if key.startswith(_JOB_PARAMETER_PREFIX)
-    }
 
 
 def _load_operator(described: ChainedOperator) -> Operator:
