@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.acero as acero
 
 from headrace.core.errors import RecordTypeError
 from headrace.core.record_batch import RecordBatch
@@ -107,6 +106,9 @@ def evaluate(columns: pa.RecordBatch, expressions: Sequence[Any]) -> list[pa.Arr
 
     One Acero projection on this thread: a quarter of the cost of a dataset scanner or `Table.filter` at 4,096 rows.
     """
+    # Imported here, because it imports pandas where there is one: a quarter of a second for every TaskManager.
+    import pyarrow.acero as acero
+
     names = [str(index) for index in range(len(expressions))]
     plan = acero.Declaration.from_sequence(
         [

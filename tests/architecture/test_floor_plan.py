@@ -117,3 +117,11 @@ def test_importing_headrace_loads_neither_spark_nor_pandas() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_task_manager_starts_without_pandas() -> None:
+    program = "import sys, headrace.spark.worker; print('pandas' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "False"
