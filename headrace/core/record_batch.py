@@ -14,7 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.elements import MIN_TIMESTAMP
-from headrace.core.types.arrow_mapping import columns_to_rows, data_schema, rows_to_columns
+from headrace.core.types.arrow_mapping import (
+    ROW_KIND_COLUMN,
+    columns_to_rows,
+    data_schema,
+    rows_to_columns,
+)
 from headrace.core.types.type_info import TypeInformation
 
 TIMESTAMP_COLUMN: Final = "$timestamp"
@@ -295,13 +300,25 @@ def _to_data_columns(rows: Sequence[Any], value_type: TypeInformation) -> pa.Rec
     if len(arrays) == len(schema):
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
     # One more column than the type has: the kinds of rows that are not plain inserts.
-    return pa.RecordBatch.from_arrays(arrays, names=[*schema.names, "$row_kind"])
+    return pa.RecordBatch.from_arrays(arrays, names=[*schema.names, ROW_KIND_COLUMN])
 
 
 def _timestamps_or_none(batch: RecordBatch) -> Timestamps:
     if batch.timestamps is None:
         return np.full(batch.num_rows, MIN_TIMESTAMP, dtype=np.int64)
     return batch.timestamps
+
+
+def _of_one_schema(columns: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Where some have the kinds of their rows, give the others theirs: all plain inserts."""
+    if not any(ROW_KIND_COLUMN in one.schema.names for one in columns):
+        return columns
+    return [
+        one
+        if ROW_KIND_COLUMN in one.schema.names
+        else one.append_column(ROW_KIND_COLUMN, pa.array(np.zeros(one.num_rows, dtype=np.int8)))
+        for one in columns
+    ]
 
 
 def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
@@ -333,7 +350,7 @@ def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
     if not any(batch.is_columnar for batch in batches):
         rows = [row for batch in batches for row in batch.rows()]
     else:
-        columns = pa.concat_batches([batch.columns() for batch in batches])
+        columns = pa.concat_batches(_of_one_schema([batch.columns() for batch in batches]))
     return RecordBatch(
         first.batch_type,
         num_rows,

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.record_batch import BatchType, RecordBatch, concat_batches
+from headrace.core.types.rows import Row, RowKind
 from headrace.core.types.type_info import Types
 
 PICKLED = BatchType(Types.PICKLED_BYTE_ARRAY())
@@ -82,8 +84,6 @@ def test_concatenation_keeps_order_in_either_form() -> None:
 
 
 def test_a_row_kind_survives_the_wire() -> None:
-    from headrace.core.types.rows import Row, RowKind
-
     named = BatchType(Types.ROW_NAMED(["a"], [Types.INT()]))
     rows = [Row.of_kind(RowKind.DELETE, a=1), Row(a=2)]
     again = RecordBatch.from_arrow(named, RecordBatch.of_rows(named, rows).to_arrow()).rows()
@@ -96,3 +96,21 @@ def test_columns_can_be_made_without_rows() -> None:
     batch = RecordBatch.of_columns(BatchType(Types.ROW_NAMED(["a"], [Types.LONG()])), data)
     assert batch.is_columnar and not batch.is_keyed
     assert batch.columns() is data
+
+
+@pytest.mark.parametrize("has_columns_first", [False, True])
+@given(st.lists(st.lists(st.sampled_from(RowKind), min_size=1, max_size=3), min_size=1, max_size=4))
+def test_batches_with_row_kinds_and_without_are_put_together(
+    has_columns_first: bool, kinds: list[list[RowKind]]
+) -> None:
+    named = BatchType(Types.ROW_NAMED(["a"], [Types.INT()]))
+    batches = [
+        RecordBatch.of_rows(named, [Row.of_kind(kind, a=number) for kind in part])
+        for number, part in enumerate(kinds)
+    ]
+    if has_columns_first:
+        batches[0].columns()
+    rows = RecordBatch.from_arrow(named, concat_batches(batches).to_arrow()).rows()
+    assert [(row.get_row_kind(), row["a"]) for row in rows] == [
+        (kind, number) for number, part in enumerate(kinds) for kind in part
+    ]
