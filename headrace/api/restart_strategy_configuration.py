@@ -1,14 +1,15 @@
 """Restart strategies as values: kept for programs that name them; the option `restart-strategy.type` decides."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 
-class RestartStrategyConfiguration:
+class RestartStrategyConfiguration(ABC):
     """Base: what should happen after a failure."""
 
+    @abstractmethod
     def get_description(self) -> str:
         """Say it in words."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

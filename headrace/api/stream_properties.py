@@ -1,6 +1,7 @@
 """Setters that change the operator behind a stream or a sink; each returns the stream it was called on."""
 
 import re
+from abc import ABC, abstractmethod
 from typing import Final, Self
 
 from headrace.api.function_checks import check_name
@@ -11,12 +12,12 @@ from headrace.graph.stream_graph import ChainingStrategy
 _UID_HASH: Final = re.compile(r"[0-9A-Fa-f]{32}\Z")
 
 
-class OperatorProperties:
+class OperatorProperties(ABC):
     """What streams and sinks have in common: name, uid, parallelism, chaining, slot sharing."""
 
+    @abstractmethod
     def _operator(self) -> OperatorTransformation:
         """Return the operator to change; ProgramError on a stream that no single operator made."""
-        raise NotImplementedError
 
     def name(self, name: str) -> Self:
         """Name the operator: shown in plans, metrics and errors."""

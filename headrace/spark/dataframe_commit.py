@@ -14,7 +14,7 @@ from headrace.cluster.job_master.operator_coordinator import (
     OperatorCoordinator,
 )
 from headrace.connectors.dataframe.messages import FilesStaged, SinkPayload
-from headrace.connectors.dataframe.sink import filesystem_of
+from headrace.connectors.files.paths import file_system_of
 from headrace.core.errors import HostError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -129,7 +129,7 @@ class SinkCoordinator:
             ) from error
 
     def _remove_staging(self) -> None:
-        filesystem, directory = filesystem_of(self._payload.staging_directory)
+        filesystem, directory = file_system_of(self._payload.staging_directory)
         with contextlib.suppress(FileNotFoundError):
             filesystem.delete_dir(directory)
 

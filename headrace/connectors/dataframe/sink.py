@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, FilesStaged, SinkPayload
+from headrace.connectors.files.paths import file_system_of
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
@@ -90,7 +90,7 @@ class StagingWriter(SinkWriter):
             )
         self._context = context
         self._schema = data_schema(value_type)
-        self._filesystem, directory = filesystem_of(staging_directory)
+        self._filesystem, directory = file_system_of(staging_directory)
         self._filesystem.create_dir(directory, recursive=True)
         name = f"part-{context.subtask_index:05d}-{context.attempt_number}.parquet"
         self._path = f"{directory}/{name}"
@@ -142,10 +142,3 @@ class StagingWriter(SinkWriter):
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
-
-
-def filesystem_of(location: str) -> tuple[pafs.FileSystem, str]:
-    """Return the file system of a URI or absolute path, and the path in it."""
-    if "://" in location:
-        return pafs.FileSystem.from_uri(location)
-    return pafs.LocalFileSystem(), location

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.connectors.timed_context import TimedContext
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
@@ -79,7 +78,7 @@ class DataGeneratorSource(Source):
             self._makes_batches,
             self._count,
             None if rate is None else rate / context.parallelism,
-            cast(TimedContext, context),
+            context,
         )
 
 
@@ -92,7 +91,7 @@ class DataGeneratorReader(SourceReader):
         makes_batches: bool,
         count: int | None,
         rows_per_second: float | None,
-        context: TimedContext,
+        context: SubtaskContext,
     ) -> None:
         self._generator = generator
         self._makes_batches = makes_batches

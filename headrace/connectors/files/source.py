@@ -6,12 +6,11 @@ Source: Flink FileSource, TextLineInputFormat.
 import codecs
 import zlib
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 
 from headrace.connectors.files.paths import list_files
-from headrace.connectors.timed_context import TimedContext
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TypeInformation, Types
@@ -74,7 +73,7 @@ class FileSource(Source):
             self._format,
             self._paths,
             self._discovery_interval_ms,
-            cast(TimedContext, context),
+            context,
         )
 
 
@@ -112,7 +111,7 @@ class FileReader(SourceReader):
         stream_format: StreamFormat,
         paths: tuple[str, ...],
         discovery_interval_ms: int | None,
-        context: TimedContext,
+        context: SubtaskContext,
     ) -> None:
         self._format = stream_format
         self._paths = paths
