@@ -31,16 +31,19 @@ from headrace.network.buffer_pool import (
     network_memory_bytes,
     wanted_segment_size,
 )
-from headrace.network.channels import InputChannel, LocalInputChannel, RemoteInputChannel
+from headrace.network.channels import InputChannel
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.gate import InputGate
 from headrace.network.ingest import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
+from headrace.network.local_channel import LocalInputChannel
 from headrace.network.metrics import register_pool_metrics
 from headrace.network.partition import ResultPartition
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.peer_session import PeerSession, Session
+from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.producer_session import ProducerSession
 from headrace.network.receiver import CreditedChannel, GateReceiver
+from headrace.network.remote_channel import RemoteInputChannel
 from headrace.network.retry import PARTITION_REQUEST_TIMEOUT, PartitionRequestRetry, to_ms
 from headrace.network.socket_transport import SocketTransport
 from headrace.network.transport import Link, Transport
@@ -106,7 +109,7 @@ class ShuffleEnvironment:
             overdraft_max=self.settings.get_option(MAX_OVERDRAFT_BUFFERS),
             wait=self._wait,
         )
-        partition = ResultPartition(
+        partition = PipelinedResultPartition(
             descriptor.partition_id,
             count,
             pool,

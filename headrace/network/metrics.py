@@ -10,7 +10,6 @@ from headrace.metrics import names
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import NetworkBufferPool
 from headrace.network.gate import InputGate
-from headrace.network.partition import queue_lengths
 from headrace.network.record_writer import RecordWriter
 
 
@@ -35,12 +34,12 @@ def register_task_metrics(
     group.gauge(names.NUM_BYTES_OUT, lambda: sum(writer.bytes_out for writer in writers))
     group.gauge(names.NUM_BUFFERS_OUT, lambda: sum(writer.buffers_out for writer in writers))
     partitions = [writer.partition for writer in writers]
-    group.gauge(names.OUTPUT_QUEUE_LENGTH, lambda: sum(queue_lengths(partitions)))
+    group.gauge(
+        names.OUTPUT_QUEUE_LENGTH, lambda: sum(partition.queued_count for partition in partitions)
+    )
     group.gauge(
         names.OUTPUT_QUEUE_SIZE,
-        lambda: sum(
-            sub.queued_bytes for partition in partitions for sub in partition.subpartitions
-        ),
+        lambda: sum(partition.queued_bytes for partition in partitions),
     )
     group.gauge(
         names.OUT_POOL_USAGE,

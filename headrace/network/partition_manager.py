@@ -63,12 +63,12 @@ class ResultPartitionManager:
             raise failure
         if partition is None:
             raise PartitionNotFoundError(str(partition_id), self._owner)
-        if subpartition_index >= len(partition.subpartitions):
+        if subpartition_index >= partition.subpartition_count:
             raise PartitionError(
                 str(partition_id),
-                f"{partition_id} has {len(partition.subpartitions)} subpartitions, {subpartition_index} was requested",
+                f"{partition_id} has {partition.subpartition_count} subpartitions, {subpartition_index} was requested",
             )
-        return partition.subpartitions[subpartition_index].create_view(listener, segment_size)
+        return partition.create_view(subpartition_index, listener, segment_size)
 
     def watch(self, partition_id: ResultPartitionId, watcher: Callable[[], None]) -> None:
         """Call `watcher` once the partition is registered or has failed; at once if it is."""

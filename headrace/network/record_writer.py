@@ -26,7 +26,6 @@ SEAL_ROWS: Final = ConfigOption(
     "Rows for one channel are handed over as soon as they are so many, whatever the buffer timeout.",
 )  # fmt: skip
 FLUSH_ALWAYS: Final = 0
-FLUSH_NEVER: Final = -1
 
 
 class RecordWriter:
@@ -56,7 +55,7 @@ class RecordWriter:
         self._seal_bytes = min(options.get_option(SEAL_BYTES), self._pool.segment_size)
         self._seal_rows = options.get_option(SEAL_ROWS)
         # A broadcast has one list of rows for all its channels: they are sealed once.
-        pending_count = 1 if selector.is_broadcast else len(partition.subpartitions)
+        pending_count = 1 if selector.is_broadcast else partition.subpartition_count
         self._pending = [PendingRows() for _ in range(pending_count)]
 
     @property
@@ -123,7 +122,7 @@ class RecordWriter:
 
     def _seal(self, channel: int) -> None:
         is_broadcast = self._selector.is_broadcast
-        references = len(self.partition.subpartitions) if is_broadcast else 1
+        references = self.partition.subpartition_count if is_broadcast else 1
         for piece in self._pending[channel].seal().cut(self._pool.segment_size):
             lease = self._pool.try_lease(piece.size_bytes, references)
             if lease is None:

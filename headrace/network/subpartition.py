@@ -1,24 +1,15 @@
-"""PipelinedSubpartition: the queue between one producer and one consumer, and the consumer's view of it.
+"""What a consumer, or the connection that serves it, sees of a subpartition, whatever the kind of its partition.
 
-A sealed batch is finished by definition, so that the backlog is exact and a flush is nothing but sealing. Once a
-consumer is gone, what is added is dropped. Source: Flink PipelinedSubpartition and its view.
+Source: Flink ResultSubpartitionView.
 """
 
-import threading
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from headrace.core.elements import StreamEvent
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
-from headrace.network.errors import (
-    NetworkError,
-    PartitionError,
-    ProducerFailedError,
-    RecordTooLargeError,
-)
+from headrace.network.buffer_pool import SegmentLease
+from headrace.network.errors import RecordTooLargeError
 
 LOCAL_SEGMENT_BYTES: Final = 1 << 62
 """For a consumer in this process: it takes references, which are never cut."""
@@ -54,229 +45,26 @@ class Stalled:
     backlog: int
 
 
-class PipelinedSubpartition:
-    """One subpartition; added to by the producer's task, read through one view by a task or the network thread."""
+class SubpartitionView(Protocol):
+    """One consumer's way through one subpartition. Used by one thread."""
 
-    def __init__(
-        self,
-        partition_text: str,
-        index: int,
-        pool: LocalBufferPool,
-        max_queued: int,
-        on_released: Callable[[], None],
-    ) -> None:
-        self.index: Final = index
-        self._partition_text = partition_text
-        self._pool = pool
-        self._max_queued = max_queued
-        self._on_released = on_released
-        # Guards the queue: the producer's task adds, another thread takes, cancellation may come from a third.
-        self._lock = threading.Lock()
-        self._queue: deque[Element] = deque()
-        self._view: SubpartitionView | None = None
-        self._segment_size = LOCAL_SEGMENT_BYTES
-        self._data_count = 0
-        self._backlog = 0
-        self._is_full = False
-        self._is_released = False
-        self._failure: NetworkError | None = None
-
-    @property
-    def wants_bytes(self) -> bool:
-        """Whether its consumer is in another process: then the producer's thread serialises before adding."""
-        return self._segment_size != LOCAL_SEGMENT_BYTES
+    def poll(self, credit: int) -> Element | Stalled | None:
+        """Return the next element, Stalled if it costs more than `credit`, or None. Raises the producer's failure."""
+        ...
 
     @property
     def queued_count(self) -> int:
-        """Elements that wait."""
-        return len(self._queue)
-
-    @property
-    def queued_bytes(self) -> int:
-        """Bytes of the batches that wait."""
-        with self._lock:
-            return sum(
-                item.sealed.size_bytes for item in self._queue if isinstance(item, DataElement)
-            )
+        """Elements that wait. Any thread; a moment's reading."""
+        ...
 
     @property
     def backlog(self) -> int:
         """Segments of the consumer's size that wait."""
-        return self._backlog
-
-    def add_data(self, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """Append a batch; dropped where the consumer is gone."""
-        with self._lock:
-            is_dropped = self._is_released or self._failure is not None
-            calls: list[Callable[[], None]] = []
-            if not is_dropped:
-                calls = self._listener_if_empty()
-                self._append_data(sealed, lease)
-                calls += self._fullness_changes()
-        if is_dropped:
-            lease.release()
-        for call in calls:
-            call()
-
-    def add_event(self, event: StreamEvent) -> None:
-        """Append an event."""
-        with self._lock:
-            if self._is_released or self._failure is not None:
-                return
-            calls = self._listener_if_empty()
-            self._queue.append(EventElement(event))
-        for call in calls:
-            call()
-
-    def create_view(self, listener: Callable[[], None], segment_size: int) -> "SubpartitionView":
-        """Attach the consumer, whose segments are of `segment_size` bytes; `listener` is called when data comes.
-
-        PartitionError where there has been one already: what it read is gone.
-        """
-        with self._lock:
-            if self._view is not None:
-                raise PartitionError(
-                    self._partition_text,
-                    f"subpartition {self.index} of {self._partition_text} had a consumer already",
-                )
-            self._segment_size = segment_size
-            view = SubpartitionView(self, listener)
-            self._view = view
-            if segment_size != LOCAL_SEGMENT_BYTES:
-                self._cut_again()
-            calls = self._fullness_changes()
-            if self._queue or self._failure is not None:
-                calls.append(listener)
-        for call in calls:
-            call()
-        return view
-
-    def discard(self) -> None:
-        """The partition is withdrawn: a consumer that is there is told, nobody else will come."""
-        with self._lock:
-            has_consumer = self._view is not None
-        if has_consumer:
-            self.fail("the partition was released")
-        else:
-            self.release()
-
-    def fail(self, cause_text: str) -> None:
-        """The producer ends without having finished: drop what waits and tell the consumer why."""
-        with self._lock:
-            if self._is_released or self._failure is not None:
-                return
-            self._failure = ProducerFailedError(self._partition_text, cause_text)
-            leases = self._drop_queue()
-            calls = self._fullness_changes()
-            if self._view is not None:
-                calls.append(self._view.listener)
-        self._pool.release(leases)
-        for call in calls:
-            call()
+        ...
 
     def release(self) -> None:
-        """The consumer is gone, or nobody will come any more: drop what waits. Idempotent."""
-        with self._lock:
-            if self._is_released:
-                return
-            self._is_released = True
-            leases = self._drop_queue()
-            calls = self._fullness_changes()
-        self._pool.release(leases)
-        for call in calls:
-            call()
-        self._on_released()
-
-    def poll(self, credit: int) -> Element | Stalled | None:
-        """See SubpartitionView.poll."""
-        calls: list[Callable[[], None]] = []
-        with self._lock:
-            if self._failure is not None:
-                raise self._failure
-            if not self._queue:
-                return None
-            head = self._queue[0]
-            if isinstance(head, DataElement):
-                if head.cost > credit:
-                    return Stalled(head.cost, self._backlog)
-                self._backlog -= head.cost
-                self._data_count -= 1
-                calls = self._fullness_changes()
-            self._queue.popleft()
-        for call in calls:
-            call()
-        return head
-
-    def _listener_if_empty(self) -> list[Callable[[], None]]:
-        return [self._view.listener] if self._view is not None and not self._queue else []
-
-    def _fullness_changes(self) -> list[Callable[[], None]]:
-        """What to tell the pool, once the lock is free, about holding too much or no longer so."""
-        is_full = self._data_count >= self._max_queued
-        if is_full == self._is_full:
-            return []
-        self._is_full = is_full
-        return [self._pool.channel_filled if is_full else self._pool.channel_drained]
-
-    def _append_data(self, sealed: SealedBatch, lease: SegmentLease | None) -> None:
-        pieces = sealed.cut(self._segment_size) if self.wants_bytes else [sealed]
-        for piece in pieces:
-            cost = self._cost_of(piece)
-            self._queue.append(DataElement(piece, lease if piece is pieces[-1] else None, cost))
-            self._backlog += cost
-            self._data_count += 1
-
-    def _cost_of(self, sealed: SealedBatch) -> int:
-        return max(1, -(-sealed.size_bytes // self._segment_size))
-
-    def _cut_again(self) -> None:
-        """Bring what was sealed before the consumer was known to its segment size."""
-        waiting = list(self._queue)
-        self._drop_queue()
-        for element in waiting:
-            if isinstance(element, DataElement):
-                self._append_data(element.sealed, element.lease)
-            else:
-                self._queue.append(element)
-
-    def _drop_queue(self) -> list[SegmentLease]:
-        leases = [
-            item.lease
-            for item in self._queue
-            if isinstance(item, DataElement) and item.lease is not None
-        ]
-        self._queue.clear()
-        self._data_count = self._backlog = 0
-        return leases
-
-
-class SubpartitionView:
-    """What the consumer, or the connection that serves it, holds. Used by one thread."""
-
-    def __init__(self, subpartition: PipelinedSubpartition, listener: Callable[[], None]) -> None:
-        self._subpartition = subpartition
-        self.listener: Final = listener
-        self.poll: Final = subpartition.poll
-        """poll(credit): the next element, Stalled if it costs more than `credit`, or None. Raises the failure."""
-
-    @property
-    def has_data(self) -> bool:
-        """Whether something waits."""
-        return self._subpartition.queued_count > 0
-
-    @property
-    def queued_count(self) -> int:
-        """Elements that wait."""
-        return self._subpartition.queued_count
-
-    @property
-    def backlog(self) -> int:
-        """Segments that wait."""
-        return self._subpartition.backlog
-
-    def release(self) -> None:
-        """Let go; the subpartition drops what it holds and whatever is added."""
-        self._subpartition.release()
+        """Let go. Idempotent."""
+        ...
 
 
 def refuse_if_too_large(stalled: Stalled, credit_max: int, segment_size: int) -> None:

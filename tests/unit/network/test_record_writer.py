@@ -21,6 +21,7 @@ from headrace.network.buffer_pool import NetworkBufferPool, NeverWait
 from headrace.network.errors import ProducerFailedError
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import create_selector
+from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.record_writer import RecordWriter
 from headrace.network.subpartition import (
     LOCAL_SEGMENT_BYTES,
@@ -78,7 +79,7 @@ def edge(
     )
     released: list[ResultPartition] = []
     failures: list[str] = []
-    partition = ResultPartition(
+    partition = PipelinedResultPartition(
         partition_id(),
         channel_count,
         pool,

@@ -1,0 +1,130 @@
+"""LocalInputChannel: a subpartition of this process; batches change hands. Source: Flink LocalInputChannel."""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.elements import EndOfPartition, StreamEvent
+from headrace.core.shuffle_descriptors import InputChannelDescriptor
+from headrace.network.channels import ReceivedBatch
+from headrace.network.errors import (
+    NetworkError,
+    PartitionNotFoundError,
+)
+from headrace.network.partition_manager import ResultPartitionManager
+from headrace.network.retry import PartitionRequestRetry
+from headrace.network.subpartition import (
+    LOCAL_SEGMENT_BYTES,
+    DataElement,
+    Stalled,
+    SubpartitionView,
+)
+from headrace.network.transport import Cancellable, Transport
+
+UNLIMITED_CREDIT: Final = 1 << 62
+
+
+class LocalInputChannel:
+    """Reads a subpartition of this process: batches change hands, nothing is copied or serialised."""
+
+    is_local = True
+
+    def __init__(
+        self,
+        descriptor: InputChannelDescriptor,
+        partitions: ResultPartitionManager,
+        transport: Transport,
+        retry: PartitionRequestRetry,
+        notify: Callable[[], None],
+    ) -> None:
+        self._partition_id: Final = descriptor.shuffle.partition_id
+        self._index = descriptor.subpartition_index
+        self._owner = str(descriptor.shuffle.location.resource_id)
+        self._partitions = partitions
+        self._transport = transport
+        self._timeout_ms = retry.total_ms
+        self._notify = notify
+        self._view: SubpartitionView | None = None
+        self._error: NetworkError | None = None
+        self._timer: Cancellable | None = None
+        self._is_closed = False
+
+    @property
+    def queued_count(self) -> int:
+        """See InputChannel."""
+        # Read once: a reader of metrics may meet a canceller that takes the view away.
+        view = self._view
+        return 0 if view is None else view.queued_count
+
+    def request(self) -> None:
+        """See InputChannel. A producer that is still being deployed is waited for."""
+        if not self._attach():
+            self._transport.post(self._wait_for_producer)
+
+    def poll(self) -> ReceivedBatch | StreamEvent | None:
+        """See InputChannel."""
+        if self._error is not None:
+            raise self._error
+        if self._view is None:
+            return None
+        element = self._view.poll(UNLIMITED_CREDIT)
+        if element is None:
+            return None
+        assert not isinstance(element, Stalled)
+        if isinstance(element, DataElement):
+            if element.lease is not None:
+                element.lease.release()
+            sealed = element.sealed
+            return ReceivedBatch(sealed.arrow, sealed.markers, sealed.row_count, sealed.size_bytes)
+        if isinstance(element.event, EndOfPartition):
+            self.close()
+        return element.event
+
+    def close(self) -> None:
+        """See InputChannel."""
+        self._is_closed = True
+        view, self._view = self._view, None
+        if view is not None:
+            view.release()
+        else:
+            self._transport.post(self._stop_waiting)
+
+    def _attach(self) -> bool:
+        try:
+            view = self._partitions.create_view(
+                self._partition_id, self._index, self._notify, LOCAL_SEGMENT_BYTES
+            )
+        except PartitionNotFoundError:
+            return False
+        except NetworkError as error:
+            self._error = error
+            self._notify()
+            return True
+        self._view = view
+        if self._is_closed:
+            self.close()
+        else:
+            self._notify()
+        return True
+
+    def _wait_for_producer(self) -> None:
+        if not self._is_closed:
+            self._timer = self._transport.call_later(self._timeout_ms, self._not_found)
+            self._partitions.watch(self._partition_id, self._registered)
+
+    def _registered(self) -> None:
+        self._transport.post(self._attach_late)
+
+    def _attach_late(self) -> None:
+        if self._view is None and not self._is_closed and self._attach():
+            self._stop_waiting()
+
+    def _not_found(self) -> None:
+        self._stop_waiting()
+        self._error = PartitionNotFoundError(str(self._partition_id), self._owner)
+        self._notify()
+
+    def _stop_waiting(self) -> None:
+        self._partitions.unwatch(self._partition_id, self._registered)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

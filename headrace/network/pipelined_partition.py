@@ -1,0 +1,128 @@
+"""PipelinedResultPartition: consumers read while the task produces, once.
+
+Released when all its consumers and the task itself have let go of it. Source: Flink PipelinedResultPartition.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.elements import EndOfPartition, StreamEvent
+from headrace.core.ids import ResultPartitionId
+from headrace.network.batch_writer import BatchWriter
+from headrace.network.batches import SealedBatch
+from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.partition import ResultPartition, describe_cause
+from headrace.network.pipelined_subpartition import PipelinedSubpartition
+from headrace.network.subpartition import SubpartitionView
+
+
+class PipelinedResultPartition:
+    """Subpartitions and the pool that bounds them. Written to by one task; closed or failed from any thread."""
+
+    def __init__(
+        self,
+        partition_id: ResultPartitionId,
+        subpartition_count: int,
+        pool: LocalBufferPool,
+        max_queued: int,
+        on_released: Callable[[ResultPartition], None],
+        on_failed: Callable[[ResultPartition, str], None],
+    ) -> None:
+        self.partition_id: Final = partition_id
+        self.pool: Final = pool
+        self.subpartitions: Final = tuple(
+            PipelinedSubpartition(str(partition_id), index, pool, max_queued, self._let_go)
+            for index in range(subpartition_count)
+        )
+        self.is_finished = False
+        self._batch_writer = BatchWriter()
+        self._on_released = on_released
+        self._on_failed = on_failed
+        # Guards the fields below: consumers, the task and its canceller may let go in any order.
+        self._lock = threading.Lock()
+        self._user_count = subpartition_count + 1
+        self._is_closed = False
+        self._is_failed = False
+
+    @property
+    def subpartition_count(self) -> int:
+        """See ResultPartition."""
+        return len(self.subpartitions)
+
+    @property
+    def queued_count(self) -> int:
+        """See ResultPartition."""
+        return sum(subpartition.queued_count for subpartition in self.subpartitions)
+
+    @property
+    def queued_bytes(self) -> int:
+        """See ResultPartition."""
+        return sum(subpartition.queued_bytes for subpartition in self.subpartitions)
+
+    def create_view(
+        self, index: int, listener: Callable[[], None], segment_size: int
+    ) -> SubpartitionView:
+        """See ResultPartition. A second consumer of one subpartition is refused: what the first read is gone."""
+        return self.subpartitions[index].create_view(listener, segment_size)
+
+    def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
+        """Give the same batch to every subpartition; it is serialised at most once and occupies its segments once."""
+        if any(subpartition.wants_bytes for subpartition in self.subpartitions):
+            sealed.write(self._batch_writer)
+        for subpartition in self.subpartitions:
+            subpartition.add_data(sealed, lease)
+
+    def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
+        """Give a batch to one subpartition."""
+        subpartition = self.subpartitions[index]
+        if subpartition.wants_bytes:
+            # Here, on the task's thread, so that the network thread only moves bytes.
+            sealed.write(self._batch_writer)
+        subpartition.add_data(sealed, lease)
+
+    def emit_event(self, event: StreamEvent) -> None:
+        """Give an event to every subpartition."""
+        for subpartition in self.subpartitions:
+            subpartition.add_event(event)
+
+    def finish(self) -> None:
+        """Everything was emitted."""
+        if not self.is_finished:
+            self.is_finished = True
+            self.emit_event(EndOfPartition())
+
+    def fail(self, cause: BaseException | None) -> None:
+        """The producer failed (or, without a cause, was cancelled): consumers are told. The first cause counts."""
+        with self._lock:
+            if self._is_failed or self._is_closed:
+                return
+            self._is_failed = True
+        text = "it was cancelled" if cause is None else describe_cause(cause)
+        self._on_failed(self, text)
+        for subpartition in self.subpartitions:
+            subpartition.fail(text)
+        self.close()
+
+    def close(self) -> None:
+        """The task is done with it; consumers may still read what was finished. Idempotent."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self.pool.destroy()
+        self._let_go()
+
+    def release(self) -> None:
+        """Withdraw it, whoever reads it: drop everything. Idempotent."""
+        self.close()
+        for subpartition in self.subpartitions:
+            subpartition.discard()
+
+    def _let_go(self) -> None:
+        with self._lock:
+            self._user_count -= 1
+            assert self._user_count >= 0, f"partition {self.partition_id} was released twice"
+            is_released = self._user_count == 0
+        if is_released:
+            self._on_released(self)

@@ -1,0 +1,240 @@
+"""RemoteInputChannel: a subpartition of another TaskManager, read with credit. Source: Flink RemoteInputChannel."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.core.elements import EndOfPartition, StreamEvent
+from headrace.core.ids import ResultPartitionId
+from headrace.core.shuffle_descriptors import InputChannelDescriptor
+from headrace.network.batches import SchemaMemory, decode_event, read_batch
+from headrace.network.channels import ReceivedBatch
+from headrace.network.credit import Charge, CreditExceeded
+from headrace.network.errors import (
+    CreditOverspentError,
+    NetworkError,
+    PartitionConnectionError,
+    PartitionNotFoundError,
+    ProducerFailedError,
+    ProtocolError,
+    SequenceGapError,
+)
+from headrace.network.peer_session import PeerSession
+from headrace.network.receiver import GateReceiver
+from headrace.network.retry import PartitionRequestRetry
+from headrace.network.transport import Cancellable
+from headrace.network.wire import Backlog, Data, ErrorCode, Event, Schema
+
+_Queued = tuple[Data, Charge, pa.Schema | None] | StreamEvent
+
+
+class RemoteInputChannel:
+    """Reads a subpartition of another TaskManager. Bytes become a batch on the task's thread.
+
+    Between the threads stands one deque; accounts and schema belong to the transport's thread.
+    """
+
+    is_local = False
+
+    def __init__(
+        self,
+        descriptor: InputChannelDescriptor,
+        index: int,
+        receiver: GateReceiver,
+        retry: PartitionRequestRetry,
+        notify: Callable[[], None],
+    ) -> None:
+        self._partition_id: Final[ResultPartitionId] = descriptor.shuffle.partition_id
+        self._subpartition_index = descriptor.subpartition_index
+        self._location = descriptor.shuffle.location
+        self._peer = str(descriptor.shuffle.location.resource_id)
+        self._index = index
+        self._receiver = receiver
+        self._retry = retry
+        self._notify = notify
+        self._queue: deque[_Queued] = deque()
+        self._schema = SchemaMemory(self._peer)
+        self._error: NetworkError | None = None
+        self._session: PeerSession | None = None
+        self._channel = -1
+        self._next_sequence = 0
+        self._is_notice_due = False
+        self._timer: Cancellable | None = None
+        self._is_closed = False
+
+    @property
+    def queued_count(self) -> int:
+        """See InputChannel."""
+        return len(self._queue)
+
+    def request(self) -> None:
+        """See InputChannel."""
+        self._receiver.transport.post(self._connect)
+
+    def poll(self) -> ReceivedBatch | StreamEvent | None:
+        """See InputChannel."""
+        if self._error is not None:
+            raise self._error
+        try:
+            item = self._queue.popleft()
+        except IndexError:
+            # Also where a canceller has just emptied it.
+            return None
+        if not isinstance(item, tuple):
+            return item
+        frame, charge, schema = item
+        self._receiver.batch_taken(self._index, charge)
+        arrow = (
+            None if schema is None else read_batch(frame.body, schema, frame.row_count, self._peer)
+        )
+        return ReceivedBatch(arrow, frame.markers, frame.row_count, len(frame.body))
+
+    def close(self) -> None:
+        """See InputChannel."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._receiver.transport.post(self._leave)
+
+    # --- the transport's thread -------------------------------------------------------------------
+
+    def grant(self, credit_count: int) -> None:
+        """See receiver.CreditedChannel."""
+        if self._session is not None:
+            self._session.consumer.add_credit(self._channel, credit_count)
+
+    def check_data(self, frame: Data, body_length: int) -> None:
+        """See consumer_session.ChannelReceiver."""
+        if body_length > frame.credit_count * self._receiver.segment_size:
+            raise ProtocolError(
+                self._peer,
+                f"a batch of {body_length} bytes that pays for {frame.credit_count} segment(s)",
+            )
+        granted = self._receiver.credits.accounts[self._index].granted
+        if frame.credit_count > granted:
+            raise CreditOverspentError(self._peer, self._name(), granted, frame.credit_count)
+
+    def schema_received(self, frame: Schema) -> None:
+        """See consumer_session.ChannelReceiver."""
+        self._schema.announced(frame.fingerprint, frame.body)
+
+    def data_received(self, frame: Data) -> None:
+        """See consumer_session.ChannelReceiver."""
+        self._check_sequence(frame.sequence)
+        if frame.credit_count < 1:
+            raise ProtocolError(self._peer, f"data without a price on channel {self._name()}")
+        schema = self._schema.schema_of(frame.fingerprint) if frame.row_count else None
+        try:
+            charge = self._receiver.credits.data_received(
+                self._index, frame.credit_count, frame.backlog
+            )
+        except CreditExceeded as error:
+            raise CreditOverspentError(
+                self._peer, self._name(), error.granted, error.spent
+            ) from error
+        self._enqueue((frame, charge, schema))
+        self._receiver.announce()
+
+    def event_received(self, frame: Event) -> None:
+        """See consumer_session.ChannelReceiver."""
+        self._check_sequence(frame.sequence)
+        event = decode_event(frame.kind, frame.value, self._peer)
+        if isinstance(event, EndOfPartition):
+            self._end(tell_producer=False)
+        self._enqueue(event)
+
+    def backlog_received(self, frame: Backlog) -> None:
+        """See consumer_session.ChannelReceiver."""
+        self._receiver.credits.backlog_announced(self._index, frame.backlog)
+        self._receiver.announce()
+
+    def error_received(self, code: int, text: str) -> None:
+        """See consumer_session.ChannelReceiver."""
+        self._end(tell_producer=False)
+        partition_text = str(self._partition_id)
+        if code == ErrorCode.PARTITION_NOT_FOUND:
+            delay_ms = self._retry.next_delay_ms()
+            if delay_ms is not None:
+                self._timer = self._receiver.transport.call_later(delay_ms, self._connect)
+                return
+            self._fail(PartitionNotFoundError(partition_text, self._peer))
+        elif code == ErrorCode.PRODUCER_FAILED:
+            self._fail(ProducerFailedError(partition_text, text))
+        else:
+            self._fail(
+                NetworkError(f"reading {partition_text} from task manager {self._peer}: {text}")
+            )
+
+    def connection_lost(self, error: NetworkError) -> None:
+        """See consumer_session.ChannelReceiver."""
+        self._end(tell_producer=False)
+        self._fail(error)
+
+    def _connect(self) -> None:
+        self._timer = None
+        if not self._is_closed:
+            self._receiver.transport.connect(self._location, self._connected, self._not_connected)
+
+    def _connected(self, session: PeerSession) -> None:
+        if self._is_closed:
+            return
+        self._session = session
+        self._next_sequence = 0
+        self._channel = session.consumer.open_channel(
+            self,
+            partition_id=self._partition_id,
+            subpartition_index=self._subpartition_index,
+            initial_credit=self._receiver.credits.open_channel(self._index),
+            credit_max=self._receiver.credits.credit_max,
+            segment_size=self._receiver.segment_size,
+        )
+
+    def _not_connected(self, reason: str) -> None:
+        self._fail(PartitionConnectionError(str(self._partition_id), self._peer, reason))
+
+    def _check_sequence(self, sequence: int) -> None:
+        if sequence != self._next_sequence:
+            raise SequenceGapError(self._peer, self._name(), self._next_sequence, sequence)
+        self._next_sequence += 1
+
+    def _enqueue(self, item: _Queued) -> None:
+        # Also where the queue was not empty: the task may have emptied it since, and would not look again.
+        self._queue.append(item)
+        if not self._is_notice_due:
+            # Once all that has come is taken in. A task that is woken at once fights with this thread for the
+            # interpreter lock, and is woken anew for every batch.
+            self._is_notice_due = True
+            self._receiver.transport.call_later(0, self._give_notice)
+
+    def _give_notice(self) -> None:
+        self._is_notice_due = False
+        self._notify()
+
+    def _fail(self, error: NetworkError) -> None:
+        if self._error is None:
+            self._error = error
+            self._notify()
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._end(tell_producer=True)
+        try:
+            while True:
+                item = self._queue.popleft()
+                if isinstance(item, tuple):
+                    self._receiver.credits.batch_taken(self._index, item[1])
+        except IndexError:
+            self._receiver.announce()
+
+    def _end(self, *, tell_producer: bool) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.consumer.close_channel(self._channel, tell_producer=tell_producer)
+            self._receiver.credits.close_channel(self._index)
+            self._receiver.announce()
+
+    def _name(self) -> str:
+        return f"{self._channel} ({self._partition_id}, subpartition {self._subpartition_index})"
