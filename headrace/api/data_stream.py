@@ -37,8 +37,6 @@ from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import (
-    PickledBytesTypeInfo,
-    RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
 )
@@ -368,20 +366,3 @@ class DataStream(StreamProperties):
         operator = operator_behind(self.transformation)
         made_by = "" if operator is None else f"'{operator.name}', "
         return f"{type(self).__name__}({made_by}{self.get_type()})"
-
-
-def row_type_of(stream_type: TypeInformation, purpose: str) -> RowTypeInfo:
-    """Return the row type of a typed stream; ProgramError says how to get one."""
-    if isinstance(stream_type, RowTypeInfo):
-        return stream_type
-    if isinstance(stream_type, TupleTypeInfo):
-        return RowTypeInfo(stream_type.field_types)
-    declared = (
-        "has no declared type"
-        if isinstance(stream_type, PickledBytesTypeInfo)
-        else f"is of {stream_type}"
-    )
-    raise ProgramError(
-        f"{purpose} needs a stream with columns, but this one {declared}: "
-        "declare Types.ROW_NAMED([...], [...]) as the output_type of the operator before"
-    )

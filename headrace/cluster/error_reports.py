@@ -46,12 +46,5 @@ def first_line(info: ErrorInfo) -> str:
     return info.text.partition("\n")[0]
 
 
-def full_text(info: ErrorInfo) -> str:
-    """The line, then whatever else is known."""
-    if not info.remote_traceback or info.remote_traceback in info.text:
-        return info.text
-    return f"{info.text}\n\n{info.remote_traceback.rstrip()}"
-
-
 def _located(text: str, where: str) -> str:
     return f"{text} (in {where})" if where and where not in text else text

@@ -132,7 +132,3 @@ class ResultPartitionId(msgspec.Struct, frozen=True, order=True, array_like=True
 
     def __str__(self) -> str:
         return f"{self.data_set_id}#{self.partition_number}@{self.producer}"
-
-
-class InputChannelId(UniqueId, frozen=True, order=True, array_like=True):
-    """One input channel of one attempt of a consumer."""

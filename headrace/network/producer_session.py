@@ -92,11 +92,6 @@ class ProducerSession:
         self._control: list[Body] = []
         self.ignored_credit_count = 0
 
-    @property
-    def reader_count(self) -> int:
-        """Channels that are served or parked."""
-        return len(self._readers)
-
     def partition_requested(self, request: PartitionRequest) -> None:
         """Attach a reader; one that comes before its partition is parked for a while."""
         if request.channel in self._readers:

@@ -13,9 +13,7 @@ Source: Flink ActiveResourceManager.
 """
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
@@ -29,16 +27,6 @@ class WorkerPhase(enum.Enum):
     STARTED = "STARTED"
     STOPPING = "STOPPING"
     CANCELLING = "CANCELLING"
-
-
-_P = WorkerPhase
-WORKER_TRANSITIONS: Final[Mapping[WorkerPhase, frozenset[WorkerPhase]]] = {
-    _P.REQUESTED: frozenset({_P.SUBMITTED}),
-    _P.SUBMITTED: frozenset({_P.STARTED, _P.CANCELLING}),
-    _P.STARTED: frozenset({_P.STOPPING}),
-    _P.STOPPING: frozenset({_P.CANCELLING}),
-    _P.CANCELLING: frozenset(),
-}
 
 
 # Events

@@ -72,11 +72,6 @@ class CollectCoordinator:
         is_last = len(chosen) == len(self._batches) and (self._has_ended or not self._open_subtasks)
         return CollectedResults(self._first_offset, tuple(chosen), is_last)
 
-    @property
-    def is_drained(self) -> bool:
-        """Whether nothing waits for the client."""
-        return not self._batches
-
     def end(self) -> None:
         """Nothing will follow what is here."""
         self._has_ended = True

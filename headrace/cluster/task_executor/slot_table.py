@@ -144,11 +144,6 @@ class SlotTable:
         slot = self._find(allocation_id)
         return SlotState.FREE if slot is None else slot.state
 
-    def attempts_in(self, allocation_id: AllocationId) -> tuple[ExecutionAttemptId, ...]:
-        """Tasks in a slot."""
-        slot = self._find(allocation_id)
-        return () if slot is None else tuple(sorted(slot.attempts))
-
     def allocations_of(self, job_id: JobId, *states: SlotState) -> tuple[AllocationId, ...]:
         """The job's allocations in one of `states`, by slot index."""
         return tuple(

