@@ -22,6 +22,7 @@ from headrace.cluster.task_executor.runner import LocalTaskManager, TaskManagerC
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.randomness import secret_token, system_random
 from headrace.core.threads import start_thread
@@ -170,6 +171,11 @@ class _InProcessDriver:
             with LocalTaskManager(self._configuration(worker_id)) as task_manager:
                 loop.call_soon_threadsafe(self._serve, worker_id, task_manager, terminated)
                 ended.wait()
+        except (PortInUseError, ConfigurationError) as error:
+            # Another one would end in the same way.
+            assert self._listener is not None
+            self._listener.host_failed(error)
+            reasons.append(str(error))
         except Exception as error:
             _LOG.exception("TaskManager %s could not be hosted", worker_id)
             reasons.append(f"{type(error).__name__}: {error}")

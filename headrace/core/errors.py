@@ -157,12 +157,18 @@ class HostError(HeadraceError):
 
 
 class PortInUseError(HostError):
-    """A port that was asked for is taken."""
+    """Every port that was asked for is taken. `allowed` is the option's text where it names more than `port`."""
 
-    def __init__(self, host: str, port: int, option_key: str) -> None:
-        super().__init__(
-            f"port {port} on {host} is in use: choose another one with '{option_key}', or 0 for any free port"
-        )
+    def __init__(self, host: str, port: int, option_key: str, allowed: str = "") -> None:
+        if allowed not in ("", str(port)):
+            super().__init__(
+                f"every port of {allowed} on {host} is in use: allow more with '{option_key}', or 0 for any free port"
+            )
+        else:
+            super().__init__(
+                f"port {port} on {host} is in use: choose another one with '{option_key}', a range such as "
+                f"{port}-{min(65535, port + 100)} where several processes share a host, or 0 for any free port"
+            )
         self.port = port
 
 

@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from headrace.core.config import ConfigOption
-from headrace.core.errors import PortInUseError
+from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.ports import parse_ports
 
 DATA_PORT: Final = ConfigOption(
-    "taskmanager.data.port", int, 0, "Port of a TaskManager's data plane; 0 takes any free one."
+    "taskmanager.data.port",
+    str,
+    "0",
+    "Port of a TaskManager's data plane: a port, a range '50100-50200' or a list of both, of which each TaskManager "
+    "takes the first that is free; 0 for any.",
 )
 UNIX_PATH_BYTES_MAX: Final = 100
 """The kernel takes 107 bytes."""
@@ -40,31 +45,44 @@ class DataServer:
     async def listen(
         self,
         bind_host: str,
-        port: int,
+        ports: str,
         unix_path: Path | None,
         tls: ssl.SSLContext | None = None,
         tls_timeout_s: float | None = None,
     ) -> int:
-        """Bind both; return the TCP port. With `tls` TCP is TLS; the Unix socket stays plain. PortInUseError."""
-        loop = asyncio.get_running_loop()
-        try:
-            server = await loop.create_server(
-                self._factory,
-                bind_host,
-                port,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else tls_timeout_s,
-            )
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise PortInUseError(bind_host, port, DATA_PORT.key) from error
-            raise
+        """Bind both; return the TCP port, the first free one of `ports` (see DATA_PORT).
+
+        With `tls` TCP is TLS; the Unix socket stays plain. Raises PortInUseError, and ConfigurationError for a port
+        that only a privileged process may have.
+        """
+        server = await self._bind_first_free(
+            bind_host, ports, tls, None if tls is None else tls_timeout_s
+        )
         self._servers.append(server)
         if unix_path is not None and len(os.fsencode(unix_path)) <= UNIX_PATH_BYTES_MAX:
+            loop = asyncio.get_running_loop()
             self._servers.append(await loop.create_unix_server(self._factory, str(unix_path)))
             os.chmod(unix_path, 0o600)
             self._unix_path = unix_path
         return server.sockets[0].getsockname()[1]
+
+    async def _bind_first_free(
+        self, bind_host: str, ports: str, tls: ssl.SSLContext | None, tls_timeout_s: float | None
+    ) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        port = 0
+        for port in parse_ports(DATA_PORT.key, ports):
+            try:
+                return await loop.create_server(
+                    self._factory, bind_host, port, ssl=tls, ssl_handshake_timeout=tls_timeout_s
+                )
+            except PermissionError as error:
+                reason = f"this process may not listen on port {port} of {bind_host}"
+                raise ConfigurationError(DATA_PORT.key, ports, reason) from error
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+        raise PortInUseError(bind_host, port, DATA_PORT.key, ports)
 
     @property
     def unix_path(self) -> Path | None:

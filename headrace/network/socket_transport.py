@@ -75,10 +75,10 @@ class SocketTransport:
         unix_path = None
         if self._socket_directory is not None:
             unix_path = self._socket_directory / f"{host.random.getrandbits(64):016x}.sock"
-        port = self._settings.get_option(DATA_PORT)
+        ports = self._settings.get_option(DATA_PORT)
         try:
             listening = self._server.listen(
-                self._bind_host, port, unix_path, self._server_tls, self._handshake_timeout_s
+                self._bind_host, ports, unix_path, self._server_tls, self._handshake_timeout_s
             )
             bound = self._thread.run(listening, 30)
         except BaseException:

@@ -9,13 +9,14 @@ import errno
 import functools
 import logging
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings
-from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.errors import PortInUseError
+from headrace.core.ports import parse_ports
 from headrace.core.randomness import SeededRandom
 from headrace.core.tls import refuse_plaintext
 from headrace.rpc import codec
@@ -112,7 +113,7 @@ class TcpRpcService(RpcService):
             else:
                 self._port = self._server.sockets[0].getsockname()[1]
                 return
-        raise PortInUseError(self._bind_host, port, self._port_option.key)
+        raise PortInUseError(self._bind_host, port, self._port_option.key, text)
 
     def _accept(self) -> RpcConnection:
         return self.create_connection(
@@ -337,17 +338,3 @@ def split_host_port(authority: str) -> tuple[str, int]:
     if not host or not port.isdigit():
         raise OSError(f"'{authority}' is not of the form host:port")
     return host.strip("[]"), int(port)
-
-
-def parse_ports(key: str, text: str) -> Iterator[int]:
-    """Ports of `6123`, `50100-50200` or `6123,50100-50200`; ConfigurationError names `key`."""
-    ranges: list[range] = []
-    for part in text.split(","):
-        first, separator, last = part.strip().partition("-")
-        try:
-            ranges.append(range(int(first), int(last if separator else first) + 1))
-        except ValueError:
-            raise ConfigurationError(key, text, "this is not a port, range or list") from None
-        if not ranges[-1] or ranges[-1][0] < 0 or ranges[-1][-1] > 65535:
-            raise ConfigurationError(key, text, "ports lie between 0 and 65535")
-    return (port for ports in ranges for port in ports)

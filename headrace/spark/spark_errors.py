@@ -24,6 +24,10 @@ _VERSION_MISMATCH: Final = "PYTHON_VERSION_MISMATCH"
 _OWN_MODULES: Final = re.compile(
     r"No module named '(?:headrace|cloudpickle|msgspec|pyarrow|uvloop|numpy)\b"
 )
+# What a TaskManager says of settings, before it registers; afterwards it fails tasks, not itself.
+_OWN_SETTINGS: Final = re.compile(
+    r"headrace\.[\w.]+\.(?:PortInUseError|ConfigurationError): (?P<cause>.*)"
+)
 
 
 def root_message(error: BaseException) -> str:
@@ -85,13 +89,23 @@ class UnusableWorkerError(HostError):
         )
 
 
-def unusable_worker(diagnostics: str) -> UnusableWorkerError | None:
+class WorkerRefusedError(HostError):
+    """A TaskManager found a setting that it cannot start with, such as a port that is taken."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"a TaskManager cannot start: {cause}")
+
+
+def unusable_worker(diagnostics: str) -> HostError | None:
     """Return the error of a worker whose replacement would fail in the same way, or None for other ends."""
     first_line = diagnostics.split("\n", 1)[0]
     if _VERSION_MISMATCH in diagnostics:
         return UnusableWorkerError(_sentence_of(diagnostics, "Python in worker"))
     if _OWN_MODULES.search(first_line):
         return UnusableWorkerError(first_line)
+    refused = _OWN_SETTINGS.match(first_line)
+    if refused is not None:
+        return WorkerRefusedError(refused.group("cause"))
     return None
 
 

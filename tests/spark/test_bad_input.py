@@ -193,6 +193,15 @@ def test_a_port_that_is_taken(runs: Runs) -> None:
     assert "jobmanager.rpc.port" in line
 
 
+def test_a_data_port_that_two_task_managers_cannot_share(runs: Runs) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as chosen:
+        port = chosen.getsockname()[1]
+    body = "numbers.rebalance().map(lambda n: n).set_parallelism(2).print()\n"
+    line = runs.failing(body, "-D", f"taskmanager.data.port={port}")
+    assert line.startswith(f"a TaskManager cannot start: port {port} on 127.0.0.1 is in use")
+    assert "taskmanager.data.port" in line
+
+
 def test_a_contradicting_spark_setting(runs: Runs) -> None:
     line = runs.failing("numbers.print()\n", "-D", "spark.speculation=true")
     assert "spark.speculation=true" in line

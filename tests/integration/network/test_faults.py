@@ -297,6 +297,19 @@ def test_a_port_in_use_is_named_with_its_option(start: Starter) -> None:
         start("b", taskmanager_data_port=location.data_port).start()
 
 
+def test_the_first_free_port_of_a_range_is_taken(start: Starter) -> None:
+    taken = start("a").start().data_port
+    location = start("b", taskmanager_data_port=f"{taken},0").start()
+    assert location.data_port not in (taken, 0)
+
+
+def test_a_range_without_a_free_port_is_named_whole(start: Starter) -> None:
+    ports = [start(name).start().data_port for name in ("a", "b")]
+    text = ",".join(map(str, ports))
+    with pytest.raises(PortInUseError, match=rf"every port of {text} .*taskmanager\.data\.port"):
+        start("c", taskmanager_data_port=text).start()
+
+
 def test_a_unix_socket_that_cannot_be_reached_falls_back_to_tcp(
     start: Starter, tmp_path: Path
 ) -> None:

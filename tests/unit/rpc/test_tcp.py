@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.clock import SystemClock
 from headrace.core.config import ConfigOption
-from headrace.core.errors import ConfigurationError, PortInUseError, RemoteError
+from headrace.core.errors import PortInUseError, RemoteError
 from headrace.core.threads import start_thread
 from headrace.core.tls import TlsIdentity, client_context, generate_identity, server_context
 from headrace.rpc.errors import (
@@ -23,7 +23,7 @@ from headrace.rpc.errors import (
 )
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
 from headrace.rpc.proxies import with_timeout
-from headrace.rpc.tcp import TcpRpcService, join_host_port, parse_ports, split_host_port
+from headrace.rpc.tcp import TcpRpcService, join_host_port, split_host_port
 from tests.unit.rpc.sample_endpoints import (
     ENTRY,
     TOKEN,
@@ -235,20 +235,6 @@ def test_a_port_in_use_is_named_with_its_option(run: Run) -> None:
                 assert second.address != first.address
 
     run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("text", "ports"),
-    [("0", [0]), ("6123", [6123]), ("5-7", [5, 6, 7]), ("9, 5-6", [9, 5, 6])],
-)
-def test_ports_are_numbers_ranges_and_lists(text: str, ports: list[int]) -> None:
-    assert list(parse_ports("key", text)) == ports
-
-
-@pytest.mark.parametrize("text", ["", "x", "7-5", "65536", "-1", "1,,2"])
-def test_what_is_no_port_is_refused_with_its_option(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="'key'"):
-        parse_ports("key", text)
 
 
 def test_addresses_of_both_families_are_split_as_they_were_joined() -> None:

@@ -56,3 +56,12 @@ def test_another_python_is_named_with_both_versions() -> None:
 def test_a_module_of_the_user_s_is_no_fault_of_the_workers() -> None:
     assert unusable_worker("ModuleNotFoundError: No module named 'rules'") is None
     assert unusable_worker("Python worker exited unexpectedly (crashed)") is None
+
+
+def test_a_port_that_is_taken_on_a_worker_would_be_taken_again() -> None:
+    error = unusable_worker(
+        "headrace.core.errors.PortInUseError: port 50100 on 127.0.0.1 is in use: choose another one\n..."
+    )
+    assert str(error) == (
+        "a TaskManager cannot start: port 50100 on 127.0.0.1 is in use: choose another one"
+    )
