@@ -22,7 +22,7 @@ from headrace.operators.user_code import check_columns, is_raised_here, not_iter
 from headrace.state.backend import NO_KEY, EntryScope
 
 EMIT_ROWS_MAX: Final = 8192
-"""Results of one batch, or of one run of timers, that may be gathered before they are emitted."""
+"""Results, main ones and those of side outputs, that may be gathered before they are emitted."""
 
 # What these classes' values become on the way to columns and back is what they were.
 _UNCHANGED_BY_COLUMNS: Final = {
@@ -86,6 +86,8 @@ class ResultCollector:
     """Gathers what process functions give for records and timers: main results, side results, and their times.
 
     The timestamp of a record is given to all of its results. Results that are `(tag, value)` belong to a side output.
+    No more than EMIT_ROWS_MAX are held, and each emission sees whether the task is to stop: what one record, timer or
+    window gives may have no end.
     """
 
     def __init__(self, types: OperatorTypes, operator_name: str) -> None:
@@ -93,6 +95,7 @@ class ResultCollector:
         self._rows: list[Any] = []
         self._timestamps: list[int] = []
         self._sides: dict[str, tuple[list[Any], list[int]]] = {}
+        self._side_row_count = 0
 
     def process_rows(
         self,
@@ -126,10 +129,13 @@ class ResultCollector:
                         and isinstance(result[0], OutputTag)
                     ):
                         self.add_side(result[0].tag_id, result[1], timestamp)
+                        if self._side_row_count < EMIT_ROWS_MAX:
+                            continue
                     else:
                         append(result)
                         append_timestamp(timestamp)
-                if len(rows) >= EMIT_ROWS_MAX:
+                        if len(rows) < EMIT_ROWS_MAX:
+                            continue
                     self.flush(output, has_timestamps)
                     rows = self._rows
                     append, append_timestamp = rows.append, self._timestamps.append
@@ -140,36 +146,41 @@ class ResultCollector:
         scope.entry = NO_KEY
         self.flush(output, has_timestamps)
 
-    def add(self, results: Any, timestamp: int) -> None:
-        """Take the results (an iterable, or None) of one timer or window, all with `timestamp`."""
+    def add(self, results: Any, timestamp: int, output: Output, giver: str) -> None:
+        """Take the results (an iterable, or None) of one timer or window, all with `timestamp`.
+
+        `giver` is what the error calls the function where its results are no iterable.
+        """
         if results is None:
             return
+        if not isinstance(results, Iterable):
+            raise not_iterable(results, giver)
         for result in results:
             if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
                 self.add_side(result[0].tag_id, result[1], timestamp)
             else:
                 self._rows.append(result)
                 self._timestamps.append(timestamp)
+            if max(len(self._rows), self._side_row_count) >= EMIT_ROWS_MAX:
+                self.flush(output)
 
     def add_side(self, tag_id: str, value: Any, timestamp: int) -> None:
         """Take one result of a side output."""
         rows, timestamps = self._sides.setdefault(tag_id, ([], []))
         rows.append(value)
         timestamps.append(timestamp)
-
-    @property
-    def row_count(self) -> int:
-        """Number of main results that wait."""
-        return len(self._rows)
+        self._side_row_count += 1
 
     def flush(self, output: Output, has_timestamps: bool = True) -> None:
-        """Emit all that was gathered, side outputs last."""
+        """Emit all that was gathered, side outputs last; raises where the task is to stop."""
+        output.check_interrupted()
         if self._rows:
             rows, timestamps = self._rows, self._timestamps
             self._rows, self._timestamps = [], []
             self._emitter.emit(rows, _as_timestamps(timestamps, has_timestamps), output)
         if self._sides:
             sides, self._sides = self._sides, {}
+            self._side_row_count = 0
             for tag_id, (rows, timestamps) in sides.items():
                 self._emitter.emit_side(
                     tag_id, rows, _as_timestamps(timestamps, has_timestamps), output

@@ -52,6 +52,10 @@ class Output(Protocol):
         """Announce idleness or activity; watermarks are swallowed while idle."""
         ...
 
+    def check_interrupted(self) -> None:
+        """Raise where the task is to stop. `emit` does so too; this is for whoever works long and emits nothing."""
+        ...
+
 
 @dataclass(frozen=True)
 class OperatorContext:

@@ -78,8 +78,8 @@ class _KeyedOperator(_ProcessingOperator, TimedOperator):
         context = self._firing_context
         context.domain = domain
         context.current_timestamp = time_ms
-        self._collector.add(self._function.on_timer(time_ms, context), result_timestamp)
-        self._flush_if_full()
+        results = self._function.on_timer(time_ms, context)
+        self._collector.add(results, result_timestamp, self.context.output, "on_timer")
 
 
 class ProcessOperator(_PlainOperator, OneInputOperator):

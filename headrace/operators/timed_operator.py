@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from headrace.operators.emission import EMIT_ROWS_MAX, ResultCollector
+from headrace.operators.emission import ResultCollector
 from headrace.operators.operator import Operator, OperatorContext, Output
 from headrace.operators.timers import InternalTimerService
 from headrace.operators.user_code import user_error
@@ -52,8 +52,3 @@ class TimedOperator(Operator):
             raise user_error(error, self.context.operator_name) from error
         self._scope.entry = NO_KEY
         self._collector.flush(self.context.output)
-
-    def _flush_if_full(self) -> None:
-        """Emit early in a long run of timers, so that a jump of the watermark needs no memory for all its results."""
-        if self._collector.row_count >= EMIT_ROWS_MAX:
-            self._collector.flush(self.context.output)

@@ -4,7 +4,7 @@ Source: Flink ChainingOutput, BroadcastingOutputCollector, RecordWriterOutput.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP, Watermark, WatermarkStatus
 from headrace.core.errors import RecordTypeError, UserCodeError
@@ -39,7 +39,7 @@ class OperatorOutput:
     """
 
     def __init__(self, check_interrupted: Callable[[], None] = lambda: None) -> None:
-        self._check_interrupted = check_interrupted
+        self.check_interrupted: Final = check_interrupted
         self._main: list[Target] = []
         self._sides: dict[str, list[Target]] = {}
         self._all: list[Target] = []
@@ -57,7 +57,7 @@ class OperatorOutput:
 
     def emit(self, batch: RecordBatch) -> None:
         """See Output."""
-        self._check_interrupted()
+        self.check_interrupted()
         if batch.num_rows:
             self.records_out += batch.num_rows
             for target in self._main:

@@ -125,6 +125,7 @@ class RecordedOutput:
     is_idle: bool = False
 
     def emit(self, batch: RecordBatch) -> None:
+        self.check_interrupted()
         if batch.num_rows:
             self.batches.append(batch)
             self.main.extend(_row_elements(batch))
@@ -141,6 +142,9 @@ class RecordedOutput:
         if is_idle != self.is_idle:
             self.is_idle = is_idle
             self.main.append(("idle",) if is_idle else ("active",))
+
+    def check_interrupted(self) -> None:
+        """Replace it on the object to stop an operator."""
 
     @property
     def rows(self) -> list[Any]:

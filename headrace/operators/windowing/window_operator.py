@@ -181,7 +181,6 @@ class WindowOperator(TimedOperator, OneInputOperator):
             self._obey(result, window, state_window)
         if is_event_time == self._is_event_time and time_ms == self._cleanup_time_ms(window):
             self._clear(window, state_window)
-        self._flush_if_full()
 
     def _obey(self, result: TriggerResult, window: Window, state_window: Window) -> None:
         self._backend.set_current_namespace(state_window)
@@ -198,7 +197,9 @@ class WindowOperator(TimedOperator, OneInputOperator):
         self._function_context.current_window = window
         self._backend.set_current_namespace(window)
         results = self._call(self._scope.entry, window, elements, self._function_context)
-        self._collector.add(results, window.max_timestamp())
+        self._collector.add(
+            results, window.max_timestamp(), self.context.output, "the window function"
+        )
 
     def _clear(self, window: Window, state_window: Window) -> None:
         """Drop all that is kept for a window whose time has come."""

@@ -163,7 +163,7 @@ def test_many_results_of_timers_leave_in_several_batches() -> None:
     harness = OperatorHarness(KeyedProcessSpec(Explode()), keys=FIRST)
     harness.perform(Rows([("a", index) for index in range(8)], [0] * 8))
     harness.perform(WatermarkAt(10))
-    assert [batch.num_rows for batch in harness.output.batches] == [9000, 9000, 6000]
+    assert [batch.num_rows for batch in harness.output.batches] == [8192, 8192, 7616]
 
 
 class _Join(KeyedCoProcessFunction):
@@ -274,5 +274,5 @@ def test_many_results_of_one_batch_leave_in_several_batches() -> None:
 
     harness = OperatorHarness(ProcessSpec(Explode()))
     harness.perform(Rows([1, 2, 3], [1, 2, 3]))
-    assert [batch.num_rows for batch in harness.output.batches] == [10_000, 5000]
+    assert [batch.num_rows for batch in harness.output.batches] == [8192, 6808]
     assert harness.output.timed_rows[9_999:10_001] == [(2, 2), (3, 3)]

@@ -6,7 +6,7 @@ from headrace.api.environment import StreamExecutionEnvironment
 from headrace.core.errors import UserCodeError
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.types.type_info import Types
-from headrace.functions.process import KeyedCoProcessFunction, KeyedProcessFunction
+from headrace.functions.process import KeyedCoProcessFunction, KeyedProcessFunction, OutputTag
 from headrace.functions.state import ValueStateDescriptor
 from tests.unit.task import local_job
 from tests.unit.task.local_job import LocalJob
@@ -43,6 +43,18 @@ def test_a_keyed_sum_over_a_shuffle(capfd: pytest.CaptureFixture[str]) -> None:
         job.run()
     lines = [line.split("> ")[1] for line in capfd.readouterr().out.splitlines()]
     assert sorted(lines) == ["(a,1)", "(a,3)", "(a,6)", "(b,11)", "(b,5)"]
+
+
+class EndlessTimer(KeyedProcessFunction):
+    """Gives side results without end for a timer; nobody reads them."""
+
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(1)
+
+    def on_timer(self, timestamp, ctx):
+        while True:
+            local_job.STARTED.set()
+            yield OutputTag("unread"), timestamp
 
 
 class LastPerKey(KeyedProcessFunction):
@@ -159,6 +171,8 @@ def test_a_function_that_emits_for_ever_can_be_cancelled(
 ) -> None:
     env = environment(1)
 
+    local_job.STARTED.clear()
+
     def endless(value):
         # In the module, not in the closure: functions are shipped by value, and this event must be the test's.
         while True:
@@ -176,3 +190,19 @@ def test_a_function_that_emits_for_ever_can_be_cancelled(
         job.listener.await_end(len(job.tasks))
         assert job.final_states() == {ExecutionState.CANCELED}
     assert capfd.readouterr().out == ""
+
+
+def test_a_timer_that_gives_for_ever_can_be_cancelled() -> None:
+    local_job.STARTED.clear()
+    env = environment(1)
+    env.from_collection([("a", 1)], type_info=PAIR).key_by(lambda value: value[0]).process(
+        EndlessTimer()
+    ).print()
+    with LocalJob(env.get_stream_graph()) as job:
+        job.start()
+        assert local_job.STARTED.wait(30)
+        for task in job.tasks:
+            task.cancel()
+        job.listener.await_end(len(job.tasks))
+        # The source had ended before.
+        assert job.final_states() == {ExecutionState.FINISHED, ExecutionState.CANCELED}
