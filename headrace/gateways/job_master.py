@@ -11,6 +11,7 @@ from headrace.core.ids import (
     JobVertexId,
     OperatorId,
     ResourceId,
+    ResourceManagerId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -110,7 +111,9 @@ class JobMasterGateway(Protocol):
         """A TaskManager is gone or says goodbye: its slots and executions fail."""
         ...
 
-    def disconnect_resource_manager(self, cause: str) -> None:
+    def disconnect_resource_manager(
+        self, resource_manager_id: ResourceManagerId, cause: str
+    ) -> None:
         """The ResourceManager ends the connection; register again."""
         ...
 

@@ -130,8 +130,8 @@ class ResourceManagerGateway(Protocol):
         """A TaskManager says goodbye."""
         ...
 
-    def disconnect_job_master(self, job_id: JobId, cause: str) -> None:
-        """A JobMaster is done; its requirements go."""
+    def disconnect_job_master(self, job_id: JobId, job_master_id: JobMasterId, cause: str) -> None:
+        """A JobMaster is done; its requirements go. Without effect for one that does not lead the job."""
         ...
 
     async def request_resource_overview(self) -> ResourceOverview:

@@ -1,4 +1,7 @@
-"""TaskExecutorGateway: what others may ask of a TaskManager. Not fenced: callers pass their leader session."""
+"""TaskExecutorGateway: what others may ask of a TaskManager. Not fenced: callers pass their leader session.
+
+A TaskManager serves several leaders. StaleLeaderError is the answer to a session that does not lead here any more.
+"""
 
 from typing import Protocol
 
@@ -69,7 +72,9 @@ class TaskExecutorGateway(Protocol):
         """Reserve a slot for a job and offer it to the job's JobMaster. Idempotent by allocation id."""
         ...
 
-    async def free_slot(self, allocation_id: AllocationId, cause: str) -> Acknowledge:
+    async def free_slot(
+        self, allocation_id: AllocationId, job_master_id: JobMasterId, cause: str
+    ) -> Acknowledge:
         """Fail the tasks in the slot, then free it. Idempotent."""
         ...
 
@@ -79,12 +84,18 @@ class TaskExecutorGateway(Protocol):
         """Start a task; acknowledged means that its thread runs."""
         ...
 
-    async def cancel_task(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
+    async def cancel_task(
+        self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId
+    ) -> Acknowledge:
         """Cancel a task. Unknown attempts are acknowledged."""
         ...
 
     def send_operator_event(
-        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        operator_id: OperatorId,
+        payload: bytes,
     ) -> None:
         """Deliver an event of an operator's coordinator to one subtask."""
         ...
@@ -94,7 +105,7 @@ class TaskExecutorGateway(Protocol):
         ...
 
     async def heartbeat_from_job_master(
-        self, resource_id: ResourceId, slots: AllocatedSlotReport
+        self, job_master_id: JobMasterId, slots: AllocatedSlotReport
     ) -> ExecutionDeploymentReport:
         """Answer a heartbeat of a JobMaster and reconcile slots."""
         ...
@@ -103,11 +114,15 @@ class TaskExecutorGateway(Protocol):
         """Return the metrics of the job's tasks here, now."""
         ...
 
-    def disconnect_job_master(self, job_id: JobId, cause: ErrorInfo | None) -> None:
-        """The JobMaster ends the connection; tasks of the job are failed."""
+    def disconnect_job_master(
+        self, job_id: JobId, job_master_id: JobMasterId, cause: ErrorInfo | None
+    ) -> None:
+        """The JobMaster ends the connection; tasks of the job are failed. Without a cause the job is over."""
         ...
 
-    def disconnect_resource_manager(self, cause: str) -> None:
+    def disconnect_resource_manager(
+        self, resource_manager_id: ResourceManagerId, cause: str
+    ) -> None:
         """The ResourceManager ends the connection; register again."""
         ...
 

@@ -162,6 +162,8 @@ class SimulatedDriver:
         self._listener: WorkerListener | None = None
         self.workers: dict[ResourceId, SimulatedTaskManager] = {}
         self._given_up: set[ResourceId] = set()
+        # A host that obeys nobody any more: what a stopped master asks for does not happen.
+        self.is_deaf = False
 
     @property
     def max_worker_count(self) -> int | None:
@@ -174,11 +176,15 @@ class SimulatedDriver:
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
         """See ResourceManagerDriver."""
+        if self.is_deaf:
+            return
         delay_ms = self._simulation.random.uniform(10, 2_000)
         self._simulation.later(delay_ms, lambda: self._start(worker_id))
 
     def release_worker(self, worker_id: ResourceId) -> None:
         """See ResourceManagerDriver. A little later, so that a graceful stop comes first."""
+        if self.is_deaf:
+            return
         self._given_up.add(worker_id)
         worker = self.workers.get(worker_id)
         if worker is not None:
@@ -303,6 +309,14 @@ class SimulatedCluster:
             self.trace.add(f"{name} is cut off")
             self.faults.partition([MASTER], [name])
             self.later(duration_ms, self.faults.heal)
+
+    def silence_master(self) -> None:
+        """Let nobody hear of the master again, as if its process were stopped: no word arrives, nothing breaks."""
+        self.trace.add(f"{MASTER} falls silent")
+        self.driver.is_deaf = True
+        self.faults.partition(
+            [MASTER], [each.worker_id.name for each in self.driver.live_workers()]
+        )
 
     def leaks(self) -> list[str]:
         """What live TaskManagers still hold of jobs, for a cluster on which all jobs have ended."""

@@ -7,10 +7,18 @@ import pytest
 
 from headrace.core.lifecycle import JobStatus
 from headrace.testing.simulated_job import counting_job
-from headrace.testing.simulation import SimulatedCluster
+from headrace.testing.simulation import MASTER, SimulatedCluster
 from tests.simulation.scenario import Plan, run_scenario
 
 SEEDS = range(40)
+LEASE = {
+    "heartbeat.interval": "2 s",
+    "heartbeat.timeout": "10 s",
+    "taskmanager.registration.timeout": "20 s",
+    "resourcemanager.taskmanager-timeout": "1 h",
+}
+LEASE_MS = 30_000
+"""How long a worker of these settings may outlive the last word of its master."""
 # Seeds that once found something; each stays.
 REGRESSIONS = (
     (8, "a lost goodbye of the JobMaster left its slot taken"),
@@ -73,6 +81,39 @@ def test_an_idle_worker_is_given_up_after_its_timeout() -> None:
     assert len(sim.driver.live_workers()) == 1
     sim.run_for(15_000)
     assert sim.driver.live_workers() == []
+    sim.close()
+
+
+def test_workers_end_by_themselves_when_the_master_falls_silent_for_good() -> None:
+    sim = SimulatedCluster(1, settings=LEASE)
+    job_id = sim.new_job_id()
+    sim.submit(
+        counting_job(job_id, "long", count=10**6, interval_ms=100, parallelism=2, settings={})
+    )
+    sim.run_for(10_000)
+    workers = sim.driver.live_workers()
+    assert len(workers) == 2
+    sim.silence_master()
+    # The last heartbeat may be an interval old.
+    sim.run_for(LEASE_MS - 2_500)
+    assert sim.driver.live_workers() == workers
+    # Tasks that must end, and a goodbye that nobody hears, take a moment.
+    sim.run_for(2_500 + 5_000)
+    assert sim.driver.live_workers() == []
+    sim.close()
+
+
+def test_a_worker_that_hears_its_master_again_in_time_goes_on() -> None:
+    sim = SimulatedCluster(1, settings=LEASE)
+    job_id = sim.new_job_id()
+    sim.submit(counting_job(job_id, "brief", count=20, interval_ms=10, parallelism=1, settings={}))
+    assert sim.await_result(job_id).status is JobStatus.FINISHED
+    (worker,) = sim.driver.live_workers()
+    sim.faults.partition([MASTER], [worker.worker_id.name])
+    sim.run_for(8_000)
+    sim.faults.heal()
+    sim.run_for(LEASE_MS + 15_000)
+    assert worker.is_alive
     sim.close()
 
 

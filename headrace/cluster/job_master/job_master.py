@@ -253,9 +253,12 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         error = ErrorInfo("NoResourceAvailableError", explanation, "EXTERNAL", recoverable=False)
         self._scheduler.fail_waiting_for_slots(Failure(error))
 
-    def disconnect_resource_manager(self, cause: str) -> None:
+    def disconnect_resource_manager(
+        self, resource_manager_id: ResourceManagerId, cause: str
+    ) -> None:
         """See JobMasterGateway."""
-        self._resource_manager.lost(cause)
+        if self._resource_manager.is_leader(resource_manager_id):
+            self._resource_manager.lost(cause)
 
     async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> Acknowledge:
         """See JobMasterGateway."""

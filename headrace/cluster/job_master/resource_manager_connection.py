@@ -49,6 +49,7 @@ class ResourceManagerConnection:
         self._resource_id: Final = resource_id
         self._job_id: Final = job_id
         self._job_master_id: Final = job_master_id
+        self._resource_manager_id: Final = resource_manager_id
         self._requirements: Final = requirements
         self._declaration_number = 0
         self._heartbeats: Final = HeartbeatReceiver(endpoint, self._heartbeat_lost)
@@ -92,6 +93,10 @@ class ResourceManagerConnection:
         """The ResourceManager asked for a heartbeat."""
         self._heartbeats.request_received(resource_id)
 
+    def is_leader(self, resource_manager_id: ResourceManagerId) -> bool:
+        """Whether messages of this session may change anything here."""
+        return resource_manager_id == self._resource_manager_id
+
     def lost(self, cause: str) -> None:
         """The ResourceManager ended the connection, or is gone: register again."""
         _LOG.info("job %s lost its ResourceManager: %s", self._job_id, cause)
@@ -102,7 +107,7 @@ class ResourceManagerConnection:
         """Nothing is needed any more."""
         gateway = self._registration.gateway
         if gateway is not None:
-            gateway.disconnect_job_master(self._job_id, reason)
+            gateway.disconnect_job_master(self._job_id, self._job_master_id, reason)
         self._declaration_number += 1
         self._heartbeats.stop()
         self._registration.close()

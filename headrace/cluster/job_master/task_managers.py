@@ -159,7 +159,7 @@ class TaskManagers:
             "EXTERNAL",
             recoverable=True,
         )
-        task_manager.gateway.disconnect_job_master(self._job_id, error)
+        task_manager.gateway.disconnect_job_master(self._job_id, self._job_master_id, error)
         self._owner.task_manager_lost(resource_id, error)
 
     async def dismiss_all(self) -> None:
@@ -170,7 +170,7 @@ class TaskManagers:
         self._heartbeats.stop()
         registered, self._registered = self._registered, {}
         for task_manager in registered.values():
-            task_manager.gateway.disconnect_job_master(self._job_id, None)
+            task_manager.gateway.disconnect_job_master(self._job_id, self._job_master_id, None)
         await asyncio.gather(
             *(
                 self._free_for_certain(registered[slot.resource_id], slot)
@@ -183,7 +183,7 @@ class TaskManagers:
         gateway = with_timeout(task_manager.gateway, _DISMISS_TIMEOUT_MS)
         for _ in range(_TRIES):
             try:
-                await gateway.free_slot(slot.allocation_id, "the job is over")
+                await gateway.free_slot(slot.allocation_id, self._job_master_id, "the job is over")
                 return
             except AskTimeoutError:
                 continue
@@ -201,7 +201,7 @@ class TaskManagers:
             if not execution.is_submit_pending
         )
         slots = AllocatedSlotReport(self._job_id, self._pool.allocations_on(resource_id))
-        report = await task_manager.gateway.heartbeat_from_job_master(self._resource_id, slots)
+        report = await task_manager.gateway.heartbeat_from_job_master(self._job_master_id, slots)
         return _HeartbeatAnswer(report, expected)
 
     def _answered(self, resource_id: ResourceId, answer: _HeartbeatAnswer) -> None:
@@ -271,7 +271,7 @@ class TaskManagers:
             if task_manager is None:
                 return
             try:
-                await task_manager.gateway.cancel_task(attempt_id)
+                await task_manager.gateway.cancel_task(attempt_id, self._job_master_id)
                 return
             except HeadraceError as error:
                 _LOG.info("cancelling %s on %s failed: %s", attempt_id, resource_id, error)
@@ -286,7 +286,9 @@ class TaskManagers:
         """Send an event of a coordinator to a task."""
         task_manager = self._registered.get(resource_id)
         if task_manager is not None:
-            task_manager.gateway.send_operator_event(attempt_id, operator_id, payload)
+            task_manager.gateway.send_operator_event(
+                attempt_id, self._job_master_id, operator_id, payload
+            )
 
     def free_slot(self, slot: PhysicalSlot, cause: str) -> None:
         """Give a slot back."""
@@ -298,7 +300,7 @@ class TaskManagers:
 
     async def _free(self, task_manager: _TaskManager, slot: PhysicalSlot, cause: str) -> None:
         try:
-            await task_manager.gateway.free_slot(slot.allocation_id, cause)
+            await task_manager.gateway.free_slot(slot.allocation_id, self._job_master_id, cause)
         except HeadraceError as error:
             _LOG.info("slot %s was not freed: %s", slot.allocation_id, error)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.cluster.resource_manager.options import JOB_TIMEOUT
-from headrace.core.ids import JobId, JobMasterId, ResourceId
+from headrace.core.ids import JobId, JobMasterId, ResourceId, ResourceManagerId
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import Acknowledge
 from headrace.rpc.endpoint import RpcEndpoint
@@ -27,9 +27,14 @@ class JobMasters:
     """By job. `on_forgotten(job_id)` hears of jobs that had no leader for too long."""
 
     def __init__(
-        self, endpoint: RpcEndpoint, resource_id: ResourceId, on_forgotten: Callable[[JobId], None]
+        self,
+        endpoint: RpcEndpoint,
+        resource_manager_id: ResourceManagerId,
+        resource_id: ResourceId,
+        on_forgotten: Callable[[JobId], None],
     ) -> None:
         self._endpoint: Final = endpoint
+        self._resource_manager_id: Final = resource_manager_id
         self._resource_id: Final = resource_id
         self._on_forgotten: Final = on_forgotten
         self._registered: dict[JobId, RegisteredJobMaster] = {}
@@ -69,7 +74,7 @@ class JobMasters:
         """Keep what the job needs for a while: another leader may come."""
         for job_id, job_master in tuple(self._registered.items()):
             if job_master.resource_id == resource_id:
-                job_master.gateway.disconnect_resource_manager(loss.text)
+                job_master.gateway.disconnect_resource_manager(self._resource_manager_id, loss.text)
                 self.forget(job_id)
                 self._give_up_later(job_id)
 

@@ -116,7 +116,9 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._registration_numbers: dict[ResourceId, int] = {}
         self._matching: Final = SlotMatching(lambda: AllocationId.generate(self.rpc_service.random))
         self._workers: Final = Workers(self, driver, self, worker_name)
-        self._job_masters: Final = JobMasters(self, resource_id, self._forget_requirements)
+        self._job_masters: Final = JobMasters(
+            self, resource_manager_id, resource_id, self._forget_requirements
+        )
         self._heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
             self, self._task_manager_silent, self._slots_reported
         )
@@ -220,7 +222,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             job_master = self._job_masters.find(job_id)
             if job_master is not None:
                 job_master.gateway.disconnect_task_manager(worker_id, cause)
-        task_manager.gateway.disconnect_resource_manager(cause)
+        task_manager.gateway.disconnect_resource_manager(self.fencing_token, cause)
         self._workers.handle(WorkerLost(worker_id, cause))
         self._handle_slots(TaskManagerRemoved(worker_id))
 
@@ -250,10 +252,11 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._handle_slots(RequirementsDeclared(requirements.job_id, requirements.requirements))
         return Acknowledge()
 
-    def disconnect_job_master(self, job_id: JobId, cause: str) -> None:
+    def disconnect_job_master(self, job_id: JobId, job_master_id: JobMasterId, cause: str) -> None:
         """See ResourceManagerGateway."""
-        self._job_masters.forget(job_id)
-        self._forget_requirements(job_id)
+        if self._job_masters.is_leader(job_id, job_master_id):
+            self._job_masters.forget(job_id)
+            self._forget_requirements(job_id)
 
     def _forget_requirements(self, job_id: JobId) -> None:
         self._handle_slots(RequirementsDeclared(job_id, ()))

@@ -13,6 +13,7 @@ from headrace.cluster.registration_answers import interpret
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import AllocationId, JobId, JobMasterId, ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.job_master import (
     JobMasterGateway,
     TaskManagerRegistered,
@@ -117,6 +118,14 @@ class JobConnections:
     def find(self, job_id: JobId) -> JobConnection | None:
         """The job's connection, or None."""
         return self._connections.get(job_id)
+
+    def refuse_stale(self, job_id: JobId, job_master_id: JobMasterId) -> None:
+        """StaleLeaderError for a session that another one has followed."""
+        connection = self._connections.get(job_id)
+        if connection is not None and connection.job_master_id != job_master_id:
+            raise StaleLeaderError(
+                f"JobMaster {job_master_id} does not lead {job_id} on {self._resource_id} any more"
+            )
 
     def follow(self, job_id: JobId, address: str, job_master_id: JobMasterId) -> None:
         """Register at the JobMaster that leads the job, unless that is under way or done."""

@@ -106,7 +106,6 @@ class ResourceManagerConnection:
     ) -> None:
         assert isinstance(response, TaskExecutorRegistered)
         self._instance_id = response.instance_id
-        self._cancel_timer()
         self._heartbeats.monitor_target(response.resource_manager_resource_id)
         self._endpoint.spawn(self._report(gateway, response.instance_id), "first slot report")
 
@@ -116,6 +115,10 @@ class ResourceManagerConnection:
         except HeadraceError as error:
             if self._instance_id == instance_id:
                 self.lost(f"it did not take the slot report: {error}")
+        else:
+            # Not before: a ResourceManager that registers and takes no slots would keep this process for ever.
+            if self._instance_id == instance_id:
+                self._cancel_timer()
 
     def _heartbeat_lost(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
         self.lost(loss.text)

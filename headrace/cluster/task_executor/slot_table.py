@@ -144,6 +144,11 @@ class SlotTable:
         slot = self._find(allocation_id)
         return SlotState.FREE if slot is None else slot.state
 
+    def job_of(self, allocation_id: AllocationId) -> JobId | None:
+        """The job that the allocation's slot belongs to, or None where there is no such slot."""
+        slot = self._find(allocation_id)
+        return None if slot is None else slot.job_id
+
     def allocations_of(self, job_id: JobId, *states: SlotState) -> tuple[AllocationId, ...]:
         """The job's allocations in one of `states`, by slot index."""
         return tuple(

@@ -29,6 +29,7 @@ from headrace.core.ids import (
     JobMasterId,
     OperatorId,
     ResourceId,
+    ResourceManagerId,
     SlotId,
 )
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
@@ -146,8 +147,13 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._jobs.offer_slots(request.job_id)
         return Acknowledge()
 
-    async def free_slot(self, allocation_id: AllocationId, cause: str) -> Acknowledge:
+    async def free_slot(
+        self, allocation_id: AllocationId, job_master_id: JobMasterId, cause: str
+    ) -> Acknowledge:
         """See TaskExecutorGateway."""
+        job_id = self._slots.job_of(allocation_id)
+        if job_id is not None:
+            self._jobs.refuse_stale(job_id, job_master_id)
         self._free_slot(allocation_id, cause)
         return Acknowledge()
 
@@ -239,8 +245,11 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         entry.built(task)
         return Acknowledge()
 
-    async def cancel_task(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
+    async def cancel_task(
+        self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId
+    ) -> Acknowledge:
         """See TaskExecutorGateway."""
+        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
         entry = self._tasks.find(attempt_id)
         if entry is not None and not entry.has_ended:
             self._watch(entry)
@@ -248,9 +257,14 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         return Acknowledge()
 
     def send_operator_event(
-        self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        operator_id: OperatorId,
+        payload: bytes,
     ) -> None:
         """See TaskExecutorGateway."""
+        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
         entry = self._tasks.find(attempt_id)
         if entry is not None and entry.task is not None:
             entry.task.deliver_operator_event(operator_id, payload)
@@ -301,9 +315,10 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         return self.slot_report()
 
     async def heartbeat_from_job_master(
-        self, resource_id: ResourceId, slots: AllocatedSlotReport
+        self, job_master_id: JobMasterId, slots: AllocatedSlotReport
     ) -> ExecutionDeploymentReport:
         """See TaskExecutorGateway."""
+        self._jobs.refuse_stale(slots.job_id, job_master_id)
         connection = self._jobs.find(slots.job_id)
         if connection is not None and connection.is_connected:
             self._jobs.heartbeat_received(connection)
@@ -344,19 +359,25 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             if ticket is not None:
                 self._await_activation(ticket)
 
-    def disconnect_job_master(self, job_id: JobId, cause: ErrorInfo | None) -> None:
+    def disconnect_job_master(
+        self, job_id: JobId, job_master_id: JobMasterId, cause: ErrorInfo | None
+    ) -> None:
         """See TaskExecutorGateway. Without a cause the job is over; with one, register again."""
         if self._jobs.find(job_id) is None:
             return
+        self._jobs.refuse_stale(job_id, job_master_id)
         if cause is not None:
             self._jobs.reconnect(job_id, cause.text)
             return
         self._jobs.end_of_job(job_id)
         self._free_slots_of(job_id, "the job is over")
 
-    def disconnect_resource_manager(self, cause: str) -> None:
+    def disconnect_resource_manager(
+        self, resource_manager_id: ResourceManagerId, cause: str
+    ) -> None:
         """See TaskExecutorGateway."""
-        self._resource_manager.lost(cause)
+        if self._resource_manager.is_leader(resource_manager_id):
+            self._resource_manager.lost(cause)
 
     async def can_be_released(self) -> bool:
         """See TaskExecutorGateway."""

@@ -263,6 +263,16 @@ def test_declarations_of_an_older_leader_are_refused(world: World) -> None:
         world.declare(1, job_master_id=JobMasterId(b"x" * 16))
 
 
+def test_the_goodbye_of_an_older_leader_leaves_what_the_job_needs(world: World) -> None:
+    world.declare(1)
+    world.gateway.disconnect_job_master(JOB, JobMasterId(b"x" * 16), "suspended")
+    world.run_for(10)
+    assert world.driver.released == []
+    world.gateway.disconnect_job_master(JOB, JM_ID, "the job is over")
+    world.run_for(10)
+    assert world.driver.released == [WORKER]
+
+
 def test_calls_with_another_fencing_token_reach_no_handler(world: World) -> None:
     gateway = world.worker.gateway(
         world.manager.address, ResourceManagerGateway, ResourceManagerId(b"x" * 16)

@@ -1,6 +1,6 @@
 """TaskExecutor between a scripted ResourceManager and a scripted JobMaster, on virtual time."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -26,6 +26,7 @@ from headrace.gateways.messages import (
     RegistrationRejected,
     SlotOffer,
 )
+from headrace.gateways.task_executor import TaskExecutorGateway
 from tests.unit.cluster.cluster_samples import (
     JOB,
     SLOT_PROFILE,
@@ -35,8 +36,9 @@ from tests.unit.cluster.cluster_samples import (
 )
 from tests.unit.cluster.task_executor_world import (
     INSTANCE,
-    JM_RESOURCE,
+    JM_ID,
     OPERATOR,
+    RM_ID,
     World,
     never,
 )
@@ -193,20 +195,20 @@ def test_a_cancelled_task_does_not_wait_for_a_busy_coordinator(world: World) -> 
     world.job_master.script.answers["send_operator_event_to_coordinator"] = busy
     task = world.submit()
     task.send_event(OPERATOR, b"never taken")
-    world.ask(world.gateway.cancel_task(attempt(0)))
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID))
     world.run_for(100)
     assert world.reported()[-1] is ExecutionState.CANCELED
 
 
 def test_cancelling_an_unknown_attempt_is_fine(world: World) -> None:
-    assert world.ask(world.gateway.cancel_task(attempt(9))) == Acknowledge()
+    assert world.ask(world.gateway.cancel_task(attempt(9), JM_ID)) == Acknowledge()
 
 
 def test_a_task_that_does_not_end_ends_its_process(world: World) -> None:
     world.request_slot()
     task = world.submit()
     task.is_stuck = True
-    world.ask(world.gateway.cancel_task(attempt(0)))
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID))
     world.run_for(29_000)
     assert world.exits == []
     world.run_for(2_000)
@@ -220,7 +222,7 @@ def test_a_jobs_own_patience_with_its_tasks_goes_before_the_clusters(world: Worl
     world.request_slot()
     task = world.submit(settings=program.to_settings().to_dict())
     task.is_stuck = True
-    world.ask(world.gateway.cancel_task(attempt(0)))
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID))
     world.run_for(4_000)
     assert world.exits == []
     world.run_for(2_000)
@@ -231,7 +233,7 @@ def test_a_jobs_own_patience_with_its_tasks_goes_before_the_clusters(world: Worl
 def test_freeing_a_slot_stops_its_tasks_first(world: World) -> None:
     world.request_slot()
     task = world.submit()
-    world.ask(world.gateway.free_slot(allocation(1), "not needed"))
+    world.ask(world.gateway.free_slot(allocation(1), JM_ID, "not needed"))
     world.run_for(10)
     assert task.state is ExecutionState.FAILED
     assert world.slot_owner is None
@@ -250,7 +252,7 @@ def test_losing_the_job_master_stops_its_tasks_and_its_slot_waits_for_another(wo
 
 def test_the_end_of_the_job_frees_its_slots_without_a_goodbye(world: World) -> None:
     world.request_slot()
-    world.gateway.disconnect_job_master(JOB, None)
+    world.gateway.disconnect_job_master(JOB, JM_ID, None)
     world.run_for(10)
     assert world.slot_owner is None
     assert world.job_master.script.called("disconnect_task_manager") == []
@@ -258,7 +260,7 @@ def test_the_end_of_the_job_frees_its_slots_without_a_goodbye(world: World) -> N
 
 def test_a_job_master_that_ends_the_connection_is_registered_at_again(world: World) -> None:
     world.request_slot()
-    world.gateway.disconnect_job_master(JOB, ErrorInfo("X", "lost", "INTERNAL", True))
+    world.gateway.disconnect_job_master(JOB, JM_ID, ErrorInfo("X", "lost", "INTERNAL", True))
     world.run_for(10)
     assert len(world.job_master.script.called("register_task_manager")) == 2
     assert len(world.job_master.script.called("offer_slots")) == 2
@@ -267,27 +269,82 @@ def test_a_job_master_that_ends_the_connection_is_registered_at_again(world: Wor
 def test_losing_the_resource_manager_leaves_tasks_alone(world: World) -> None:
     world.request_slot()
     task = world.submit()
-    world.gateway.disconnect_resource_manager("restart")
+    world.gateway.disconnect_resource_manager(RM_ID, "restart")
     world.run_for(10)
     assert task.state is ExecutionState.RUNNING
     assert len(world.resource_manager.script.called("register_task_executor")) == 2
 
 
+OLD_LEADER = JobMasterId(b"x" * 16)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        lambda gateway: gateway.heartbeat_from_job_master(OLD_LEADER, AllocatedSlotReport(JOB, ())),
+        lambda gateway: gateway.cancel_task(attempt(0), OLD_LEADER),
+        lambda gateway: gateway.free_slot(allocation(1), OLD_LEADER, "the job is over"),
+    ],
+    ids=["heartbeat", "cancellation", "release of a slot"],
+)
+def test_a_request_of_an_old_leader_is_refused_and_changes_nothing(
+    world: World, message: Callable[[TaskExecutorGateway], Awaitable[object]]
+) -> None:
+    world.request_slot()
+    task = world.submit()
+    for _ in range(3):
+        with pytest.raises(StaleLeaderError):
+            world.ask(message(world.gateway))
+    assert task.state is ExecutionState.RUNNING
+    assert world.slot_owner == allocation(1)
+
+
+@pytest.mark.parametrize("cause", [None, ErrorInfo("X", "lost", "INTERNAL", True)])
+def test_a_goodbye_or_an_event_of_an_old_leader_changes_nothing(
+    world: World, cause: ErrorInfo | None
+) -> None:
+    world.request_slot()
+    task = world.submit()
+    world.gateway.disconnect_job_master(JOB, OLD_LEADER, cause)
+    world.gateway.send_operator_event(attempt(0), OLD_LEADER, OPERATOR, b"late")
+    world.run_for(10)
+    assert (task.state, task.events) == (ExecutionState.RUNNING, [])
+    assert len(world.job_master.script.called("register_task_manager")) == 1
+    assert world.slot_owner == allocation(1)
+
+
+def test_heartbeats_of_an_old_leader_do_not_keep_the_new_one_alive(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    for _ in range(5):
+        world.run_for(5_000)
+        with pytest.raises(StaleLeaderError):
+            report = AllocatedSlotReport(JOB, (allocation(1),))
+            world.ask(world.gateway.heartbeat_from_job_master(OLD_LEADER, report))
+    assert task.state is ExecutionState.FAILED
+
+
+def test_a_goodbye_of_an_old_resource_manager_changes_nothing(world: World) -> None:
+    world.gateway.disconnect_resource_manager(ResourceManagerId(b"x" * 16), "restart")
+    world.run_for(10)
+    assert len(world.resource_manager.script.called("register_task_executor")) == 1
+
+
 def test_a_slot_that_two_reports_do_not_list_is_freed(world: World) -> None:
     world.request_slot()
     report = AllocatedSlotReport(JOB, ())
-    world.ask(world.gateway.heartbeat_from_job_master(JM_RESOURCE, report))
+    world.ask(world.gateway.heartbeat_from_job_master(JM_ID, report))
     assert world.slot_owner == allocation(1), (
         "the report may have left before the slot was accepted"
     )
-    world.ask(world.gateway.heartbeat_from_job_master(JM_RESOURCE, report))
+    world.ask(world.gateway.heartbeat_from_job_master(JM_ID, report))
     assert world.slot_owner is None
 
 
 def test_a_slot_that_only_the_job_master_has_is_reported_lost(world: World) -> None:
     world.request_slot()
     report = AllocatedSlotReport(JOB, (allocation(1), allocation(2)))
-    answer = world.ask(world.gateway.heartbeat_from_job_master(JM_RESOURCE, report))
+    answer = world.ask(world.gateway.heartbeat_from_job_master(JM_ID, report))
     world.run_for(10)
     assert answer.attempt_ids == ()
     ((_, lost, _),) = world.job_master.script.called("fail_slot")
@@ -298,7 +355,7 @@ def test_the_deployment_report_lists_tasks_with_their_metrics(world: World) -> N
     world.request_slot()
     world.submit().metrics = {"numRecordsIn": 5.0}
     report = AllocatedSlotReport(JOB, (allocation(1),))
-    answer = world.ask(world.gateway.heartbeat_from_job_master(JM_RESOURCE, report))
+    answer = world.ask(world.gateway.heartbeat_from_job_master(JM_ID, report))
     assert answer.attempt_ids == (attempt(0),)
     assert answer.metrics[0].values == {"numRecordsIn": 5.0}
 
@@ -313,6 +370,17 @@ def test_a_rejected_task_manager_ends_and_says_why() -> None:
 def test_a_task_manager_that_nobody_registers_ends() -> None:
     world = World(register_task_executor=lambda *_: never())
     world.run_for(61_000)
+    (reason,) = world.ends
+    assert "taskmanager.registration.timeout" in reason
+    world.close()
+
+
+def test_a_task_manager_whose_slots_nobody_takes_ends_although_it_is_registered_again_and_again() -> (
+    None
+):
+    world = World(send_slot_report=lambda *_: never())
+    world.run_for(61_000)
+    assert len(world.resource_manager.script.called("register_task_executor")) > 1
     (reason,) = world.ends
     assert "taskmanager.registration.timeout" in reason
     world.close()
