@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
+from headrace.api.call_site import call_site
 from headrace.api.collected_records import CloseableIterator
 from headrace.api.data_stream_sink import DataStreamSink
 from headrace.api.expressions import (
@@ -298,6 +299,12 @@ class DataStream(StreamProperties):
         """End in a connector's Sink."""
         if not isinstance(sink, Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"sink_to needs a Sink, not {sink!r}")
+        try:
+            sink.check_input(self.get_type())
+        except ProgramError as error:
+            made_by = operator_behind(self.transformation)
+            source = "the union" if made_by is None else f"operator '{made_by.name}'"
+            raise ProgramError(f"{error} (the stream of {source}, {call_site()})") from None
         return self._end(SinkSpec(sink), type(sink).__name__)
 
     @overload

@@ -1,6 +1,6 @@
 """StreamExecutionEnvironment: where a program begins. It makes streams, keeps settings and runs the job."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.api.call_site import call_site
@@ -20,7 +20,7 @@ from headrace.api.transformations import (
     batch_type_of,
     operator_behind,
 )
-from headrace.core.errors import ProgramError
+from headrace.core.errors import ProgramError, RecordTypeError
 from headrace.core.ids import JobId
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.randomness import system_random
@@ -75,12 +75,20 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Make a bounded stream of the values of a list, in order.
 
         Without a type the values travel pickled and come out equal to what went in; with one they are converted
-        to it, and a value that does not fit raises here.
+        to it, and a value that does not fit raises RecordTypeError here.
         """
-        source = CollectionSource(list(collection), type_info)
-        return self._add_source(
-            source, None, "Collection Source", resolve_type(type_info), is_parallel=False
-        )
+        if not isinstance(collection, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"from_collection needs a list or another iterable, not {collection!r} of type "
+                f"{type(collection).__name__}"
+            )
+        resolved = resolve_type(type_info)
+        try:
+            source = CollectionSource(list(collection), resolved)
+        except RecordTypeError as error:
+            place = f"element {error.row_index} of the collection, {call_site()}"
+            raise error.at(place) from None
+        return self._add_source(source, None, "Collection Source", resolved, is_parallel=False)
 
     def from_source(
         self,

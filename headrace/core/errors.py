@@ -74,15 +74,33 @@ class ConfigurationError(HeadraceError):
 
 
 class RecordTypeError(HeadraceError):
-    """A record does not fit the type that was declared for its stream."""
+    """A record does not fit the type that was declared for its stream.
+
+    `row_index`: which of the records that were converted together it is, where that is known.
+    """
 
     domain, recoverable = ErrorDomain.USER, False
 
-    def __init__(self, value: object, type_text: str, reason: str) -> None:
+    def __init__(
+        self,
+        value: object,
+        type_text: str,
+        reason: str,
+        row_index: int | None = None,
+        place: str = "",
+    ) -> None:
         text = repr(value)
         shown = text if len(text) <= 120 else text[:117] + "..."
+        shown += f" ({place})" if place else ""
         super().__init__(f"record {shown} does not fit its declared type {type_text}: {reason}")
+        self.value = value
         self.type_text = type_text
+        self.reason = reason
+        self.row_index = row_index
+
+    def at(self, place: str) -> "RecordTypeError":
+        """Return this error saying where the record came from."""
+        return RecordTypeError(self.value, self.type_text, self.reason, self.row_index, place)
 
 
 class UserCodeError(HeadraceError):

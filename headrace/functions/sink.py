@@ -7,6 +7,7 @@ import enum
 from abc import ABC, abstractmethod
 
 from headrace.core.record_batch import RecordBatch
+from headrace.core.types.type_info import TypeInformation
 from headrace.functions.subtask_context import SubtaskContext
 
 
@@ -43,6 +44,9 @@ class Sink(ABC):
     @abstractmethod
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
         """Make the writer of one subtask, on the worker."""
+
+    def check_input(self, value_type: TypeInformation) -> None:  # noqa: B027
+        """Raise ProgramError where records of this type cannot be written; called while the program is built."""
 
     def coordinator(self) -> tuple[str, bytes] | None:
         """Name and payload of the coordinator that commits in the JobMaster, or None without one."""

@@ -19,7 +19,7 @@ from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_types import data_schema
-from headrace.core.types.type_info import PickledBytesTypeInfo
+from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
 from headrace.functions.sink import Sink, SinkWriter
 from headrace.functions.subtask_context import SubtaskContext
 
@@ -51,18 +51,28 @@ class DataFrameSink(Sink):
             raise ProgramError(
                 f"DataFrameSink cannot write in mode '{self.mode}': there are {', '.join(MODES)}"
             )
+        if "://" not in str(self.path):
+            # A relative path means the program's working directory, wherever the workers have theirs.
+            object.__setattr__(self, "path", Path(self.path).absolute())
 
     @property
     def target(self) -> str:
         """The path as Spark is given it: a URI, or an absolute path."""
-        text = str(self.path)
-        return text if "://" in text else str(Path(text).absolute())
+        return str(self.path)
 
     @property
     def staging_directory(self) -> str:
         """Beside the target, so that it lies on the same store, under a name that Spark's readers pass over."""
         parent, _, name = self.target.rstrip("/").rpartition("/")
         return f"{parent}/.{name}.staging-{self.staging_name}"
+
+    def check_input(self, value_type: TypeInformation) -> None:
+        """See Sink."""
+        if isinstance(value_type, PickledBytesTypeInfo):
+            raise ProgramError(
+                "DataFrameSink needs records with columns, and this stream's records have no declared type: give it "
+                "one, for example map(f, output_type=Types.ROW_NAMED([...], [...]))"
+            )
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
         return StagingWriter(self.staging_directory, context)
@@ -82,14 +92,8 @@ class StagingWriter(SinkWriter):
     """Writes one Parquet file per subtask and attempt; tells the coordinator of it when it is complete."""
 
     def __init__(self, staging_directory: str, context: SubtaskContext) -> None:
-        value_type = context.types.inputs[0].value_type
-        if isinstance(value_type, PickledBytesTypeInfo):
-            raise ProgramError(
-                f"sink '{context.operator_name}' needs records with columns; give the stream before it a type, "
-                "for example map(f, output_type=Types.ROW_NAMED([...], [...]))"
-            )
         self._context = context
-        self._schema = data_schema(value_type)
+        self._schema = data_schema(context.types.inputs[0].value_type)
         self._filesystem, directory = file_system_of(staging_directory)
         self._filesystem.create_dir(directory, recursive=True)
         name = f"part-{context.subtask_index:05d}-{context.attempt_number}.parquet"

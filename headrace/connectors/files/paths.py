@@ -7,9 +7,14 @@ from typing import Any
 from pyarrow import fs
 
 
+def fixed_place(path: str) -> str:
+    """Return a URI as it is, and a path as an absolute one: a relative path means the folder of the program."""
+    return path if _is_uri(path) else str(Path(path).absolute())
+
+
 def file_system_of(path: str) -> tuple[Any, str]:
     """Return the pyarrow file system of a path or URI, and the path on it."""
-    if "://" in path or path.startswith("file:"):
+    if _is_uri(path):
         return fs.FileSystem.from_uri(path)
     return fs.LocalFileSystem(), str(Path(path).absolute())
 
@@ -33,6 +38,10 @@ def list_files(paths: Sequence[str]) -> list[tuple[Any, str]]:
         names = sorted(one.path for one in listed if one.type == fs.FileType.File)
         found += [(file_system, name) for name in names if not _is_hidden(name[len(place) :])]
     return found
+
+
+def _is_uri(path: str) -> bool:
+    return "://" in path or path.startswith("file:")
 
 
 def _is_hidden(relative_path: str) -> bool:

@@ -11,7 +11,7 @@ from headrace.connectors.files.buckets import (
     OutputFileConfig,
     RollingPolicy,
 )
-from headrace.connectors.files.paths import file_system_of
+from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.serialization import Encoder
@@ -48,7 +48,7 @@ class FileSink(Sink):
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> "RowFormatBuilder":
         """Begin with a folder and the encoder that makes bytes of each record."""
-        return RowFormatBuilder(str(base_path), encoder)
+        return RowFormatBuilder(fixed_place(str(base_path)), encoder)
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
         return FileWriter(self._settings, context)

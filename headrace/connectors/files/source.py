@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.connectors.files.paths import list_files
+from headrace.connectors.files.paths import fixed_place, list_files
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TypeInformation, Types
@@ -56,7 +56,7 @@ class FileSource(Source):
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> "FileSourceBuilder":
         """Begin with a format and the files or folders to read."""
-        return FileSourceBuilder(stream_format, tuple(str(path) for path in paths))
+        return FileSourceBuilder(stream_format, tuple(fixed_place(str(path)) for path in paths))
 
     @property
     def boundedness(self) -> Boundedness:

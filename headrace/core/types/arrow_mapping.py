@@ -120,14 +120,14 @@ def _misfit(
     rows: Sequence[Any], type_info: TypeInformation, codec: ColumnCodec
 ) -> RecordTypeError | None:
     """Return the error for the first row that cannot be converted, or None where each one alone can be."""
-    for row in rows:
+    for index, row in enumerate(rows):
         try:
             if isinstance(codec, FieldsCodec):
                 codec.encode_fields([row])
             else:
                 codec.encode([row])
         except Exception as error:
-            return RecordTypeError(row, str(type_info), str(error) or type(error).__name__)
+            return RecordTypeError(row, str(type_info), str(error) or type(error).__name__, index)
     return None
 
 

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +171,17 @@ def test_settings_travel_with_the_job(
 def test_a_value_that_does_not_fit_its_type_raises_where_the_collection_is_made(
     env: StreamExecutionEnvironment,
 ) -> None:
-    with pytest.raises(RecordTypeError, match="does not fit its declared type"):
-        env.from_collection(["a"], Types.INT())
+    line = sys._getframe().f_lineno + 5  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(
+        RecordTypeError,
+        match=rf"record 'x' \(element 1 of the collection, .*\.py, line {line}\) does not fit .*Integer: expected",
+    ):
+        env.from_collection([1, "x"], Types.INT())
+
+
+def test_what_is_no_collection_is_refused_in_words(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(TypeError, match=r"from_collection needs a list .* not 5 of type int"):
+        env.from_collection(5)  # type: ignore[arg-type]
 
 
 def test_from_source_checks_its_arguments(env: StreamExecutionEnvironment) -> None:

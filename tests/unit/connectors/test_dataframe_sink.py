@@ -1,5 +1,6 @@
 """The DataFrame sink: staged files beside the target, reported once complete; only the newest attempt counts."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.api.environment import StreamExecutionEnvironment
 from headrace.connectors.dataframe.messages import FilesStaged
 from headrace.connectors.dataframe.sink import DataFrameSink
 from headrace.core.errors import ProgramError
@@ -67,8 +69,23 @@ def test_nothing_is_reported_before_the_end_of_input(tmp_path: Path) -> None:
 
 
 def test_undeclared_objects_are_refused_with_a_way_out(tmp_path: Path) -> None:
-    with pytest.raises(ProgramError, match="needs records with columns"):
-        DataFrameSink(tmp_path / "out").create_writer(context_of([], Types.PICKLED_BYTE_ARRAY()))
+    stream = StreamExecutionEnvironment.get_execution_environment().from_collection([1])
+    objects = stream.map(lambda n: [n]).name("boxes")
+    line = sys._getframe().f_lineno + 4  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(
+        ProgramError, match=rf"needs records with columns.*output_type.*'boxes'.*\.py, line {line}"
+    ):
+        objects.sink_to(DataFrameSink(tmp_path / "out"))
+
+
+def test_a_relative_path_means_the_program_s_folder_also_on_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sink = DataFrameSink("out")
+    monkeypatch.chdir("/")
+    assert sink.target == str(tmp_path / "out")
+    assert sink.staging_directory.startswith(f"{tmp_path}/.out.staging-")
 
 
 def test_an_unknown_mode_is_refused_while_the_program_is_built() -> None:

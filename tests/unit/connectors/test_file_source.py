@@ -122,3 +122,13 @@ def test_large_files_come_in_several_batches(
     expected = [f"line {number}" for number in range(20)]
     file.write_text("\n".join(expected), encoding="utf-8")
     assert lines_of(file) == [expected]
+
+
+def test_a_relative_path_means_the_program_s_folder_also_on_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("one", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "a.txt").build()
+    monkeypatch.chdir("/")
+    assert read_all(source.create_reader(ConnectorContext(Types.STRING()))) == ["one"]
