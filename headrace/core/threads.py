@@ -1,14 +1,24 @@
 """Where threads and asyncio tasks are born: only this file may call their constructors.
 
-A named daemon thread for each long-lived loop of a process, so that no forgotten thread keeps a Spark worker alive.
+A named daemon thread for each long-lived loop of a process, and for each call that may block, so that no forgotten
+thread keeps a Spark worker alive.
 """
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar, cast
 
 T = TypeVar("T")
+
+
+class RunBlocking(Protocol):
+    """Runs what may block beside the event loop that awaits it: `run_in_thread`, or at once in a simulation."""
+
+    def __call__(self, name: str, body: Callable[[], T], /) -> Awaitable[T]:
+        """The result of `body`, or its error. `name` is for people."""
+        ...
 
 
 def start_thread(name: str, body: Callable[[], None]) -> threading.Thread:
@@ -29,3 +39,34 @@ def spawn(
     owner.add(task)
     task.add_done_callback(owner.discard)
     return task
+
+
+async def run_in_thread(name: str, body: Callable[[], T]) -> T:
+    """Run `body`, which may block, on a daemon thread of its own; the thread goes on if the caller is cancelled.
+
+    A new thread costs less than the shortest file operation; whoever calls bounds how many there are.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def finish(value: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast(T, value))
+
+    def run() -> None:
+        value: T | None = None
+        failure: BaseException | None = None
+        try:
+            value = body()
+        except BaseException as error:
+            failure = error
+        # Where the loop has ended meanwhile, nobody waits for the outcome.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(finish, value, failure)
+
+    start_thread(name, run)
+    return await done

@@ -11,6 +11,11 @@ HeadraceError
 +- StaleLeaderError               a TaskManager is asked by somebody who does not lead any more
 +- UnknownAttemptError            the JobMaster knows no such attempt (any more)
 +- CoordinatorBusyError           an operator's coordinator is full for the moment
++- BlobError                      a big payload did not get to where it must be
+   +- BlobNotFoundError           the blob server does not have it (any more)
+   +- BlobCorruptedError          its content is not what its key says
+   +- BlobStorageError            its file cannot be written or read: most often a full disk
+   +- BlobTransferError           it could not be uploaded or fetched, after all retries
 """
 
 from headrace.core.errors import ErrorDomain, HeadraceError
@@ -89,3 +94,35 @@ class NothingCollectedError(HeadraceError):
         super().__init__(f"operator {operator_id} of job {job_id} collects no records")
         self.job_id = job_id
         self.operator_id = operator_id
+
+
+class BlobError(HeadraceError):
+    """A big payload did not get to where it must be."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+
+class BlobNotFoundError(BlobError):
+    """The blob server has no such blob: the job is over there, or it was never uploaded."""
+
+    def __init__(self, job_id: str, key: str, reason: str) -> None:
+        super().__init__(f"there is no blob {key} of job {job_id}: {reason}")
+        self.job_id = job_id
+        self.key = key
+
+
+class BlobCorruptedError(BlobError):
+    """What arrived is not what was sent: the transfer has to begin anew."""
+
+    def __init__(self, job_id: str, key: str) -> None:
+        super().__init__(f"the content of blob {key} of job {job_id} does not match its hash")
+        self.job_id = job_id
+        self.key = key
+
+
+class BlobStorageError(BlobError):
+    """A file of a blob cannot be written or read; the text says where and why."""
+
+
+class BlobTransferError(BlobError):
+    """A blob could not be transferred, whatever was tried."""

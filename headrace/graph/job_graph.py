@@ -8,6 +8,7 @@ import enum
 
 import msgspec
 
+from headrace.core.blob_key import BlobKey
 from headrace.core.ids import IntermediateDataSetId, JobId, JobVertexId, OperatorId
 from headrace.core.shuffle_descriptors import ResultPartitionType
 
@@ -90,7 +91,11 @@ class VertexKind(enum.Enum):
 
 
 class JobVertex(msgspec.Struct, frozen=True):
-    """A chain of operators that runs as one task per subtask. `operators[0]` is the head."""
+    """A chain of operators that runs as one task per subtask. `operators[0]` is the head.
+
+    Where `payloads` is set, the payloads of the operators and of the outgoing edges' partitioners lie in that blob,
+    and are empty here (`headrace.graph.payloads`).
+    """
 
     vertex_id: JobVertexId
     name: str
@@ -100,6 +105,7 @@ class JobVertex(msgspec.Struct, frozen=True):
     slot_sharing_group: str
     operators: tuple[ChainedOperator, ...]
     chain_edges: tuple[ChainEdge, ...]
+    payloads: BlobKey | None = None
 
 
 class JobGraph(msgspec.Struct, frozen=True):

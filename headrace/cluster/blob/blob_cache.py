@@ -1,0 +1,150 @@
+"""BlobCache: the blobs of a TaskManager's jobs, each fetched once, whoever of its tasks asks and how many they are.
+
+    absent ──first who asks──► being fetched ──content compared, moved into place──► here
+    here ──the job works here no more, and not again within the interval──► absent
+
+Source: Flink PermanentBlobCache.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from headrace.cluster.blob.blob_files import BlobFiles
+from headrace.cluster.blob.options import (
+    CLEANUP_INTERVAL,
+    FETCH_RETRIES,
+    chunk_size,
+    storage_parent,
+)
+from headrace.cluster.blob.transfer import PAUSE_S, TransferFailures, download
+from headrace.core.blob_key import BlobKey
+from headrace.core.ids import JobId
+from headrace.core.threads import RunBlocking
+from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.errors import BlobCorruptedError, BlobTransferError
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.options import duration_ms
+
+
+class BlobCache:
+    """Used on the main thread of `endpoint`, whose tasks fetch."""
+
+    def __init__(
+        self, endpoint: RpcEndpoint, run_blocking: RunBlocking, scratch: Path | None = None
+    ) -> None:
+        settings = endpoint.settings
+        self._endpoint: Final = endpoint
+        self._run_blocking: Final = run_blocking
+        self._files: Final = BlobFiles(storage_parent(settings, scratch))
+        self._chunk_size: Final = chunk_size(settings)
+        self._retries: Final = settings.get_option(FETCH_RETRIES)
+        self._cleanup_ms: Final = duration_ms(settings, CLEANUP_INTERVAL)
+        # A blob that is here, or on its way: everybody who wants it awaits the same future.
+        self._blobs: dict[tuple[JobId, BlobKey], asyncio.Future[None]] = {}
+        # How often each job came or went: a deletion that was planned before the last time is void.
+        self._versions: dict[JobId, int] = {}
+        self.fetched_count = 0
+        """How many blobs were fetched, tries that failed not counted."""
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the files are; None while there were none."""
+        return self._files.directory
+
+    def retain_job(self, job_id: JobId) -> None:
+        """The job works here: its blobs stay."""
+        self._versions[job_id] = self._versions.get(job_id, 0) + 1
+
+    def release_job(self, job_id: JobId) -> None:
+        """The job works here no more: its blobs are deleted after a while, unless it comes back."""
+        if not any(job == job_id for job, _ in self._blobs):
+            self._versions.pop(job_id, None)
+            return
+        version = self._versions[job_id] = self._versions.get(job_id, 0) + 1
+
+        def delete() -> None:
+            if self._versions.get(job_id) == version:
+                del self._versions[job_id]
+                for blob in [blob for blob in self._blobs if blob[0] == job_id]:
+                    del self._blobs[blob]
+                self._endpoint.spawn(self._delete(job_id), f"delete blobs of {job_id}")
+
+        self._endpoint.schedule_run_async(self._cleanup_ms, delete)
+
+    async def open(self, job_id: JobId, key: BlobKey, server_address: str) -> memoryview:
+        """A blob's content, mapped from its file. BlobError when it cannot be had."""
+        for _ in range(2):
+            await self._here(job_id, key, server_address)
+            view = await self._run_blocking("blobs: open", lambda: self._files.open(job_id, key))
+            if view is not None:
+                return view
+            # Somebody tidied the temporary directory up: fetch it again, once.
+            self._blobs.pop((job_id, key), None)
+        raise BlobTransferError(
+            f"its file was removed from {self._files.directory} as soon as it was there; name a directory that "
+            "nobody tidies up with 'blob.storage.directory'"
+        )
+
+    async def close(self) -> None:
+        """Remove all files."""
+        await self._run_blocking("remove blobs", self._files.close)
+
+    async def _here(self, job_id: JobId, key: BlobKey, server_address: str) -> None:
+        blob = self._blobs.get((job_id, key))
+        if blob is None:
+            self._files.make_directory()
+            blob = self._blobs[job_id, key] = self._endpoint.rpc_service.loop.create_future()
+            self._endpoint.spawn(
+                self._settle(blob, job_id, key, server_address), f"fetch blob {key}"
+            )
+        # Whoever stops waiting must not stop the fetch for the others.
+        await asyncio.shield(blob)
+
+    async def _settle(
+        self, blob: asyncio.Future[None], job_id: JobId, key: BlobKey, server_address: str
+    ) -> None:
+        try:
+            await self._fetch(job_id, key, server_address)
+        except BaseException as error:
+            # The next attempt of the task tries again.
+            self._blobs.pop((job_id, key), None)
+            if isinstance(error, Exception):
+                blob.set_exception(error)
+                blob.exception()  # all who waited may have gone
+            else:
+                blob.cancel()
+                raise
+        else:
+            self.fetched_count += 1
+            blob.set_result(None)
+
+    async def _fetch(self, job_id: JobId, key: BlobKey, server_address: str) -> None:
+        server = self._endpoint.rpc_service.gateway(server_address, BlobServerGateway)
+        failures = TransferFailures(self._retries)
+
+        async def append(offset: int, chunk: bytes) -> None:
+            await self._run_blocking(
+                "blobs: append", lambda: self._files.append(job_id, key, offset, chunk)
+            )
+
+        while True:
+            try:
+                await download(
+                    server,
+                    job_id,
+                    key,
+                    append,
+                    chunk_size_bytes=self._chunk_size,
+                    failures=failures,
+                )
+                await self._run_blocking(
+                    "blobs: compare", lambda: self._files.complete(job_id, key)
+                )
+                return
+            except BlobCorruptedError as error:
+                failures.count(error)
+                await asyncio.sleep(PAUSE_S)
+
+    async def _delete(self, job_id: JobId) -> None:
+        await self._run_blocking("blobs: delete", lambda: self._files.delete_job(job_id))

@@ -1,0 +1,152 @@
+"""BlobServer: keeps the big payloads of all jobs in files, from their upload to the end of their job.
+
+Chunks come and go over the calls that the processes of a cluster exchange anyway, authenticated and encrypted as those
+are (docs/adr/0008). Files are written and read beside the main thread. Source: Flink BlobServer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from headrace.cluster.blob.blob_files import BlobFiles
+from headrace.cluster.blob.ledger import BlobLedger
+from headrace.cluster.blob.options import (
+    CLEANUP_INTERVAL,
+    FETCH_NUM_CONCURRENT,
+    STORAGE_SIZE_MAX,
+    chunk_size,
+    storage_parent,
+)
+from headrace.core.blob_key import BlobKey
+from headrace.core.ids import JobId
+from headrace.core.threads import RunBlocking
+from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.errors import BlobCorruptedError, BlobNotFoundError, BlobStorageError
+from headrace.gateways.messages import Acknowledge
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.options import duration_ms
+from headrace.rpc.service import RpcService
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+
+class BlobServer(RpcEndpoint, BlobServerGateway):
+    """One per cluster. `scratch` is where its directory is made unless `blob.storage.directory` says otherwise."""
+
+    def __init__(
+        self, rpc_service: RpcService, run_blocking: RunBlocking, scratch: Path | None = None
+    ) -> None:
+        super().__init__(rpc_service, rpc_service.create_endpoint_name("blobserver"))
+        self._run_blocking: Final = run_blocking
+        self._files: Final = BlobFiles(storage_parent(self.settings, scratch))
+        self._ledger: Final = BlobLedger(int(self.settings.get_option(STORAGE_SIZE_MAX)))
+        self._chunk_size: Final = chunk_size(self.settings)
+        self._cleanup_ms: Final = duration_ms(self.settings, CLEANUP_INTERVAL)
+        # Bounds threads and chunks in memory: whoever comes later waits for a turn.
+        self._turns: Final = asyncio.Semaphore(
+            max(1, self.settings.get_option(FETCH_NUM_CONCURRENT))
+        )
+        # A client that repeats a chunk while the first copy is still being written must not write beside it.
+        self._uploads: dict[tuple[JobId, BlobKey], asyncio.Lock] = {}
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the files are; None while there were none."""
+        return self._files.directory
+
+    async def on_start(self) -> None:
+        """Begin to look for blobs that nobody wants."""
+        self.schedule_run_async(self._cleanup_ms, self._sweep)
+
+    async def on_stop(self) -> None:
+        """Remove everything."""
+        await self._run_blocking("remove blobs", self._files.close)
+
+    async def put_chunk(self, job_id: JobId, key: BlobKey, offset: int, chunk: bytes) -> int:
+        """See BlobServerGateway."""
+        self._ledger.expect(job_id, key, self._now_ms())
+        self._files.make_directory()
+        upload = self._uploads.setdefault((job_id, key), asyncio.Lock())
+        async with upload:
+            received = self._expected(job_id, key)
+            if self._ledger.is_complete(job_id, key) or offset != received:
+                return received
+            try:
+                await self._append(job_id, key, offset, chunk)
+            except (BlobCorruptedError, BlobStorageError):
+                self._ledger.forget(job_id, key)
+                self._uploads.pop((job_id, key), None)
+                raise
+            received = self._expected(job_id, key)
+        if received == key.size_bytes:
+            self._uploads.pop((job_id, key), None)
+        return received
+
+    async def _append(self, job_id: JobId, key: BlobKey, offset: int, chunk: bytes) -> None:
+        received = offset + len(chunk)
+        if received > key.size_bytes:
+            raise BlobCorruptedError(str(job_id), str(key))
+        await self._run("append", lambda: self._files.append(job_id, key, offset, chunk))
+        self._expected(job_id, key)
+        self._ledger.arrived(job_id, key, received)
+        if received == key.size_bytes:
+            await self._run("compare", lambda: self._files.complete(job_id, key))
+            self._expected(job_id, key)
+            self._ledger.completed(job_id, key)
+
+    def _expected(self, job_id: JobId, key: BlobKey) -> int:
+        """How much is there; BlobNotFoundError where the job was released while a thread worked on it."""
+        received = self._ledger.received(job_id, key)
+        if received is None:
+            raise BlobNotFoundError(str(job_id), str(key), "the job was released meanwhile")
+        return received
+
+    async def get_chunk(
+        self, job_id: JobId, key: BlobKey, offset: int, size_bytes_max: int
+    ) -> bytes:
+        """See BlobServerGateway."""
+        if not self._ledger.is_complete(job_id, key):
+            raise BlobNotFoundError(
+                str(job_id), str(key), "the job is over, or the blob was never uploaded"
+            )
+        size_bytes = max(0, min(size_bytes_max, self._chunk_size))
+        return await self._run(
+            "read", lambda: self._files.read(job_id, key, max(0, offset), size_bytes)
+        )
+
+    async def retain_job(self, job_id: JobId, keys: tuple[BlobKey, ...]) -> Acknowledge:
+        """See BlobServerGateway."""
+        self._ledger.retain(job_id, keys, self._now_ms())
+        return Acknowledge()
+
+    async def release_job(self, job_id: JobId) -> Acknowledge:
+        """See BlobServerGateway."""
+        if self._forget(job_id):
+            await self._delete(job_id)
+        return Acknowledge()
+
+    def _forget(self, job_id: JobId) -> bool:
+        for upload in [upload for upload in self._uploads if upload[0] == job_id]:
+            del self._uploads[upload]
+        return self._ledger.release(job_id)
+
+    async def _delete(self, job_id: JobId) -> None:
+        await self._run("delete", lambda: self._files.delete_job(job_id))
+
+    def _sweep(self) -> None:
+        for job_id in self._ledger.expired(self._now_ms(), self._cleanup_ms):
+            _LOG.info("job %s was never submitted: its blobs are deleted", job_id)
+            self._forget(job_id)
+            self.spawn(self._delete(job_id), f"delete blobs of {job_id}")
+        self.schedule_run_async(self._cleanup_ms, self._sweep)
+
+    async def _run(self, what: str, body: Callable[[], T]) -> T:
+        async with self._turns:
+            return await self._run_blocking(f"blobs: {what}", body)
+
+    def _now_ms(self) -> float:
+        return self.clock.monotonic_ns() / 1e6

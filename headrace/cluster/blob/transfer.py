@@ -1,0 +1,93 @@
+"""How a blob crosses the network: chunk after chunk, resumed where it broke off, within a bound of failures.
+
+Both directions run on the event loop of their RpcService. Source: Flink BlobClient.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from headrace.core.blob_key import BlobKey
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import JobId
+from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.errors import BlobCorruptedError, BlobTransferError
+from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RpcConnectionError
+from headrace.rpc.errors import RecipientUnreachableError as Unreachable
+
+PAUSE_S: Final = 0.2
+_PASSING: Final = (AskTimeoutError, MailboxFullError, RpcConnectionError, Unreachable)
+
+Append = Callable[[int, bytes], Awaitable[None]]
+"""Keeps a chunk at an offset."""
+
+
+class TransferFailures:
+    """Counts what went wrong with one blob, and says when to give up. Pure."""
+
+    def __init__(self, retries: int) -> None:
+        self._retries: Final = retries
+        self._count = 0
+
+    def count(self, error: HeadraceError) -> None:
+        """One more failure. BlobTransferError past the bound; what no repetition mends is raised as it is."""
+        if not isinstance(error, (*_PASSING, BlobCorruptedError)):
+            raise error
+        self._count += 1
+        if self._count > self._retries:
+            raise BlobTransferError(
+                f"{error}; given up after {self._count} failures ('blob.fetch.retries')"
+            ) from error
+
+
+async def upload(
+    server: BlobServerGateway,
+    job_id: JobId,
+    key: BlobKey,
+    content: bytes,
+    *,
+    chunk_size_bytes: int,
+    retries: int,
+) -> None:
+    """Put a blob on the server; what is there already is not sent again. BlobError."""
+    view, offset = memoryview(content), 0
+    failures = TransferFailures(retries)
+    while True:
+        chunk = bytes(view[offset : offset + chunk_size_bytes])
+        try:
+            received = await server.put_chunk(job_id, key, offset, chunk)
+        except HeadraceError as error:
+            failures.count(error)
+            if isinstance(error, BlobCorruptedError):
+                offset = 0
+            await asyncio.sleep(PAUSE_S)
+            continue
+        if received == key.size_bytes:
+            return
+        if received <= offset:
+            failures.count(BlobCorruptedError(str(job_id), str(key)))
+        offset = received
+
+
+async def download(
+    server: BlobServerGateway,
+    job_id: JobId,
+    key: BlobKey,
+    append: Append,
+    *,
+    chunk_size_bytes: int,
+    failures: TransferFailures,
+) -> None:
+    """Fetch a whole blob through `append`; its content is not compared here. BlobError."""
+    offset = 0
+    while offset < key.size_bytes:
+        try:
+            chunk = await server.get_chunk(job_id, key, offset, chunk_size_bytes)
+        except HeadraceError as error:
+            failures.count(error)
+            await asyncio.sleep(PAUSE_S)
+            continue
+        if not chunk:
+            raise BlobCorruptedError(str(job_id), str(key))
+        await append(offset, chunk)
+        offset += len(chunk)
