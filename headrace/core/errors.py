@@ -231,11 +231,25 @@ def user_location(error_traceback: TracebackType | None) -> str:
     return found
 
 
+USER_EXCEPTIONS: Final = (Exception, SystemExit, KeyboardInterrupt)
+"""What may leave user code as an error of its own. `sys.exit()` there ends the job, not the process that runs it."""
+
+
 def wrap_user_error(error: BaseException, operator_name: str) -> UserCodeError:
     """Return `error` as a UserCodeError of `operator_name`; one that already is passes unchanged."""
     if isinstance(error, UserCodeError):
         return error
     text = "".join(traceback.format_exception(error))
     return UserCodeError(
-        type(error).__name__, str(error), operator_name, user_location(error.__traceback__), text
+        type(error).__name__,
+        _cause_text(error),
+        operator_name,
+        user_location(error.__traceback__),
+        text,
     )
+
+
+def _cause_text(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"sys.exit({'' if error.code is None else repr(error.code)}) was called"
+    return str(error) or "without a message"
