@@ -7,7 +7,7 @@ NeverWait as its wait strategy.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from headrace.core.ids import ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -16,12 +16,27 @@ from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.handshake import Role
 from headrace.network.peer_session import PeerSession, Session
 from headrace.network.transport import Cancellable, TransportHost
+from headrace.network.wire import Body
 from headrace.network.wire_endpoint import WireEndpoint
 
 Schedule = Callable[[float, Callable[[], None]], Cancellable]
 """Run a callback after so many milliseconds of virtual time."""
 Delay = Callable[[str, str], float]
 """Milliseconds that bytes take from one TaskManager to another."""
+
+
+class Relay(Protocol):
+    """Somebody between the two sides of one connection: observes, holds back or changes what passes."""
+
+    def carry(self, role: Role, data: bytes) -> None:
+        """The side of this role has sent `data`, or, where that is empty, its last: deliver what is to arrive."""
+        ...
+
+
+Deliver = Callable[[Role, bytes], None]
+"""Let bytes that the side of this role sent arrive at the other; no bytes are the end of the stream."""
+CreateRelay = Callable[[str, str, Deliver], Relay]
+"""Makes the relay of a new connection, from the names of dialler and acceptor and the way to deliver."""
 
 _WRITE_BUDGET_BYTES: Final = 1 << 20
 
@@ -33,9 +48,15 @@ def _no_delay(source: str, target: str) -> float:
 class SimulatedNetwork:
     """The TaskManagers that can reach each other."""
 
-    def __init__(self, schedule: Schedule, delay_ms: Delay = _no_delay) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        delay_ms: Delay = _no_delay,
+        create_relay: CreateRelay | None = None,
+    ) -> None:
         self.schedule: Final = schedule
         self.delay_ms: Final = delay_ms
+        self.create_relay: Final = create_relay
         self.transports: Final[dict[str, SimulatedTransport]] = {}
 
     def create_transport(self) -> "SimulatedTransport":
@@ -96,9 +117,22 @@ class SimulatedTransport:
             near = _SimulatedConnection(self._network, self, name, Role.DIALLER)
             far = _SimulatedConnection(self._network, peer, self.host.name, Role.ACCEPTOR)
             near.other, far.other = far, near
+            near.relay = far.relay = self._create_relay(near, far)
             self._connections.append(near)
             peer._connections.append(far)
             near.wake()
+
+    def _create_relay(
+        self, near: "_SimulatedConnection", far: "_SimulatedConnection"
+    ) -> Relay | None:
+        create = self._network.create_relay
+        if create is None:
+            return None
+
+        def deliver(role: Role, data: bytes) -> None:
+            (far if role is Role.DIALLER else near).arrive_later(data)
+
+        return create(self.host.name, near.peer, deliver)
 
     def close(self) -> None:
         """See Transport."""
@@ -137,11 +171,13 @@ class _SimulatedConnection:
         self._network = network
         self._transport = transport
         self._peer = peer
+        self._role = role
         self._is_wake_pending = False
         self._is_ended = False
         # What is on its way here. Each arrival takes the oldest: delays may differ, the order may not.
         self._inbox: deque[Callable[[], None]] = deque()
         self.other: _SimulatedConnection | None = None
+        self.relay: Relay | None = None
         self.last_session: Session | None = None
         self._endpoint = WireEndpoint(transport.host, self, role, self._established, None)
 
@@ -159,13 +195,13 @@ class _SimulatedConnection:
     def close(self) -> None:
         """Leave on purpose."""
         if not self._is_ended:
-            self._send(b"".join(bytes(part) for part in self._endpoint.farewell()))
+            self._say(self._endpoint.farewell())
             self._end(ConnectionLostError(self._peer, "closed by this side"))
 
     def cut(self) -> None:
         """End both sides: this one now, the other when it can have noticed."""
         if not self._is_ended:
-            other = self.other
+            other, self.other, self.relay = self.other, None, None
             self._end(ConnectionLostError(self._peer, "this side vanished"))
             if other is not None:
                 other._later(lambda: other._end(ConnectionLostError(other.peer, "it vanished")))
@@ -173,6 +209,9 @@ class _SimulatedConnection:
     def receive(self, data: bytes) -> None:
         """Take bytes of the other side."""
         if self._is_ended:
+            return
+        if not data:
+            self._end(ConnectionLostError(self._peer, "it was closed unexpectedly"))
             return
         view = memoryview(data)
         try:
@@ -183,7 +222,7 @@ class _SimulatedConnection:
                 self._endpoint.received(count)
                 view = view[count:]
         except NetworkError as error:
-            self._send(b"".join(bytes(part) for part in self._endpoint.last_output()))
+            self._say(self._endpoint.last_output())
             self._end(error)
             return
         self._flush()
@@ -194,12 +233,22 @@ class _SimulatedConnection:
             output = self._endpoint.take_output(_WRITE_BUDGET_BYTES)
             if not output:
                 return
-            self._send(b"".join(bytes(part) for part in output))
+            self._say(output)
+
+    def arrive_later(self, data: bytes) -> None:
+        """Have bytes of the other side received after the delay of this direction."""
+        self._later(lambda: self.receive(data))
+
+    def _say(self, output: list[Body]) -> None:
+        data = b"".join(bytes(part) for part in output)
+        if data:
+            self._send(data)
 
     def _send(self, data: bytes) -> None:
-        other = self.other
-        if data and other is not None:
-            other._later(lambda: other.receive(data))
+        if self.relay is not None:
+            self.relay.carry(self._role, data)
+        elif self.other is not None:
+            self.other.arrive_later(data)
 
     def _later(self, callback: Callable[[], None]) -> None:
         """Run what comes from the peer after the delay of this direction."""
@@ -219,3 +268,4 @@ class _SimulatedConnection:
             self._is_ended = True
             self._endpoint.lost(error)
             self._transport.ended(self, error)
+            self._send(b"")
