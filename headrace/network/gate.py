@@ -91,6 +91,11 @@ class InputGate:
         return self.buffers_in_local + self.buffers_in_remote
 
     @property
+    def receiver(self) -> GateReceiver | None:
+        """Segments and credits of the remote channels; None where every channel is local."""
+        return self._receiver
+
+    @property
     def segment_count(self) -> int:
         """Segments that were set aside for remote channels."""
         return 0 if self._receiver is None else self._receiver.segment_count

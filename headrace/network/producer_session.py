@@ -122,6 +122,11 @@ class ProducerSession:
         if reader is not None:
             self._dismiss(reader)
 
+    def account_of(self, channel: int) -> SenderAccount | None:
+        """Return the account of a channel that is served here, for observers."""
+        reader = self._readers.get(channel)
+        return None if reader is None else reader.account
+
     def take_output(self, budget_bytes: int) -> list[Body]:
         """Return buffers to write, about `budget_bytes` of data; empty when nothing can be sent now."""
         output, self._control = self._control, []
