@@ -1,4 +1,7 @@
-"""What every test shares: the seed option of the simulation, and hypothesis without chance."""
+"""What every test shares: the options of this test run, and hypothesis without chance."""
+
+import copy
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,9 +24,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="run the simulation from this seed instead of the seeds its tests name",
     )
+    parser.addoption(
+        "--force-serialization",
+        action="store_true",
+        help="encode and decode calls within one process too, unless a test's own settings say otherwise",
+    )
 
 
 @pytest.fixture(scope="session")
 def simulation_seed(request: pytest.FixtureRequest) -> int | None:
     """The seed of `make sim SEED=…`, or None where the test's own seeds hold."""
     return request.config.getoption("--seed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forced_serialization(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Whether `pekko.rpc.force-invocation-serialization` is on by default, as `--force-serialization` has it."""
+    is_forced: bool = request.config.getoption("--force-serialization")
+    if not is_forced:
+        yield False
+        return
+    from headrace.rpc import service
+
+    option = copy.copy(service.FORCE_INVOCATION_SERIALIZATION)
+    object.__setattr__(option, "default", True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "FORCE_INVOCATION_SERIALIZATION", option)
+        yield True

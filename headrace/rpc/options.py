@@ -37,7 +37,7 @@ THROUGHPUT: Final = ConfigOption(
     "How many messages an endpoint handles before others on the same loop have their turn.",
 )
 FORCE_INVOCATION_SERIALIZATION: Final = ConfigOption(
-    "headrace.rpc.force-invocation-serialization",
+    "pekko.rpc.force-invocation-serialization",
     bool,
     False,
     "Encode and decode also the calls within one process, as tests do to find what cannot travel.",

@@ -32,7 +32,7 @@ RANDOM = SeededRandom(11)
 
 @pytest.fixture(scope="module", params=["by reference", "serialized"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[MiniCluster]:
-    settings = {"headrace.rpc.force-invocation-serialization": str(request.param != "by reference")}
+    settings = {"pekko.rpc.force-invocation-serialization": str(request.param != "by reference")}
     with MiniCluster(task_manager_count=2, settings=settings) as cluster:
         yield cluster
 

@@ -41,8 +41,8 @@ class LedgerGateway(Protocol):
         """Returns what it is given."""
         ...
 
-    async def wait(self, delay_ms: int, name: str) -> str:
-        """Answers later."""
+    async def hold(self, name: str) -> str:
+        """Answers with the name once the endpoint lets it go."""
         ...
 
     async def fail(self, kind: str) -> None:
@@ -77,8 +77,15 @@ class _Records:
         self.notes: list[str] = []
         self.begun: list[str] = []
         self.ended: list[str] = []
-        self.running_count = 0
         self.entries: list[Entry] = []
+        self._gates: dict[str, asyncio.Event] = {}
+
+    def release(self, name: str) -> None:
+        """Let the call of `hold` with this name go, whether it has come or is yet to come."""
+        self._gate(name).set()
+
+    def _gate(self, name: str) -> asyncio.Event:
+        return self._gates.setdefault(name, asyncio.Event())
 
     async def add(self, entry: Entry, comment: str = "none") -> Added | Declined:
         self.entries.append(entry)
@@ -90,9 +97,9 @@ class _Records:
     async def echo(self, data: bytes) -> bytes:
         return data
 
-    async def wait(self, delay_ms: int, name: str) -> str:
+    async def hold(self, name: str) -> str:
         self.begun.append(name)
-        await asyncio.sleep(delay_ms / 1000)
+        await self._gate(name).wait()
         self.ended.append(name)
         return name
 

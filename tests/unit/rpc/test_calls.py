@@ -19,7 +19,7 @@ from headrace.rpc.errors import (
     UnknownMethodError,
 )
 from headrace.rpc.proxies import create_proxy, gateway_address, with_timeout
-from tests.unit.rpc.conftest import World, make_world
+from tests.unit.rpc.conftest import AnyWorld, World, make_world
 from tests.unit.rpc.sample_endpoints import (
     ENTRY,
     Added,
@@ -31,13 +31,13 @@ from tests.unit.rpc.sample_endpoints import (
 )
 
 
-async def connected(world: World) -> tuple[Ledger, LedgerGateway]:
+async def connected(world: AnyWorld) -> tuple[Ledger, LedgerGateway]:
     ledger = Ledger(world.callee)
     ledger.start()
     return ledger, await world.caller.connect(ledger.address, LedgerGateway)
 
 
-def test_an_ask_returns_what_the_handler_returns(world: World) -> None:
+def test_an_ask_returns_what_the_handler_returns(world: AnyWorld) -> None:
     async def scenario() -> None:
         _, gateway = await connected(world)
         assert await gateway.add(ENTRY) == Added(ENTRY)
@@ -48,7 +48,7 @@ def test_an_ask_returns_what_the_handler_returns(world: World) -> None:
     world.run(scenario())
 
 
-def test_arguments_are_copied_only_where_they_leave_the_process(world: World) -> None:
+def test_arguments_are_copied_only_where_they_leave_the_process(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger, gateway = await connected(world)
         await gateway.add(ENTRY)
@@ -58,7 +58,7 @@ def test_arguments_are_copied_only_where_they_leave_the_process(world: World) ->
     world.run(scenario())
 
 
-def test_tells_and_asks_of_one_sender_keep_their_order(world: World) -> None:
+def test_tells_and_asks_of_one_sender_keep_their_order(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger, gateway = await connected(world)
         for number in range(40):
@@ -69,7 +69,7 @@ def test_tells_and_asks_of_one_sender_keep_their_order(world: World) -> None:
     world.run(scenario())
 
 
-def test_wrong_arguments_are_refused_as_python_does(world: World) -> None:
+def test_wrong_arguments_are_refused_as_python_does(world: AnyWorld) -> None:
     async def scenario() -> None:
         _, gateway = await connected(world)
         with pytest.raises(TypeError, match="missing a required argument"):
@@ -80,7 +80,7 @@ def test_wrong_arguments_are_refused_as_python_does(world: World) -> None:
     world.run(scenario())
 
 
-def test_a_known_error_arrives_as_what_it_was(world: World) -> None:
+def test_a_known_error_arrives_as_what_it_was(world: AnyWorld) -> None:
     async def scenario() -> None:
         _, gateway = await connected(world)
         with pytest.raises(NoResourceAvailableError, match="nothing is free") as caught:
@@ -94,7 +94,7 @@ def test_a_known_error_arrives_as_what_it_was(world: World) -> None:
     world.run(scenario())
 
 
-def test_an_unknown_error_arrives_with_its_name_text_and_traceback(world: World) -> None:
+def test_an_unknown_error_arrives_with_its_name_text_and_traceback(world: AnyWorld) -> None:
     async def scenario() -> None:
         _, gateway = await connected(world)
         with pytest.raises(RemoteError if world.is_serialized else LookupError) as caught:
@@ -107,7 +107,7 @@ def test_an_unknown_error_arrives_with_its_name_text_and_traceback(world: World)
 
 
 def test_a_failing_tell_is_logged_where_it_failed(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: AnyWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
         ledger, gateway = await connected(world)
@@ -121,32 +121,45 @@ def test_a_failing_tell_is_logged_where_it_failed(
     assert "LedgerGateway.note" in caplog.text and "a failing tell" in caplog.text
 
 
-def test_an_ask_that_is_not_answered_in_time_names_method_and_target(world: World) -> None:
+def test_an_ask_that_is_not_answered_in_time_names_method_and_target(
+    virtual_world: World,
+) -> None:
+    async def scenario() -> None:
+        ledger, gateway = await connected(virtual_world)
+        started_ms = virtual_world.clock.now_ms()
+        with pytest.raises(AskTimeoutError) as caught:
+            await gateway.hold("late")
+        assert virtual_world.clock.now_ms() - started_ms == 10_000
+        assert "LedgerGateway.hold" in str(caught.value) and ledger.address in str(caught.value)
+        assert "pekko.ask.timeout" in str(caught.value)
+
+    virtual_world.run(scenario())
+
+
+def test_an_answer_that_comes_too_late_disturbs_nobody(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger, gateway = await connected(world)
-        started_ms = world.clock.now_ms()
-        with pytest.raises(AskTimeoutError) as caught:
-            await gateway.wait(60_000, "late")
-        assert world.clock.now_ms() - started_ms == 10_000
-        assert "LedgerGateway.wait" in str(caught.value) and ledger.address in str(caught.value)
-        assert "pekko.ask.timeout" in str(caught.value)
-        # The answer that comes after all finds nobody, and disturbs nobody.
-        await asyncio.sleep(60)
-        assert ledger.ended == ["late"]
+        with pytest.raises(AskTimeoutError):
+            await with_timeout(gateway, 1).hold("late")
+        ledger.release("late")
+        assert await gateway.count() == 0
+        await world.until(lambda: ledger.ended == ["late"])
+        assert world.caller.outstanding_count == 0
 
     world.run(scenario())
 
 
-def test_a_gateway_may_have_a_timeout_of_its_own(world: World) -> None:
+def test_a_gateway_may_have_a_timeout_of_its_own(virtual_world: World) -> None:
     async def scenario() -> None:
-        ledger, gateway = await connected(world)
+        ledger, gateway = await connected(virtual_world)
         patient, hasty = with_timeout(gateway, 120_000), with_timeout(gateway, 5)
         assert gateway_address(patient) == ledger.address
-        assert await patient.wait(60_000, "slow") == "slow"
+        virtual_world.loop.call_later(60, ledger.release, "slow")
+        assert await patient.hold("slow") == "slow"
         with pytest.raises(AskTimeoutError, match="within 5 ms"):
-            await hasty.wait(6, "slow")
+            await hasty.hold("slower")
 
-    world.run(scenario())
+    virtual_world.run(scenario())
 
 
 def test_an_oversize_request_is_refused_at_the_sender(remote_world: World) -> None:
@@ -221,7 +234,7 @@ def test_an_argument_of_another_type_is_refused_at_the_callee(kind: str) -> None
     world.run(scenario())
 
 
-def test_an_unknown_method_is_an_error_of_the_caller(world: World) -> None:
+def test_an_unknown_method_is_an_error_of_the_caller(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger, _ = await connected(world)
         newer = create_proxy(NewerLedgerGateway, world.caller, parse_address(ledger.address), None)
@@ -231,7 +244,7 @@ def test_an_unknown_method_is_an_error_of_the_caller(world: World) -> None:
     world.run(scenario())
 
 
-def test_connecting_needs_an_endpoint_that_offers_the_gateway(world: World) -> None:
+def test_connecting_needs_an_endpoint_that_offers_the_gateway(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger, _ = await connected(world)
         with pytest.raises(HandshakeError, match="UnofferedGateway"):
@@ -259,8 +272,8 @@ def test_connecting_to_a_process_that_is_not_there_fails_at_once(remote_world: W
 def test_asks_on_their_way_fail_when_the_process_dies(remote_world: World) -> None:
     async def scenario() -> None:
         ledger, gateway = await connected(remote_world)
-        asks = [asyncio.ensure_future(gateway.wait(5000, str(number))) for number in range(3)]
-        await asyncio.sleep(1)
+        asks = [asyncio.ensure_future(gateway.hold(str(number))) for number in range(3)]
+        await remote_world.until(lambda: len(ledger.begun) == 3)
         remote_world.network.kill("callee")
         started_ms = remote_world.clock.now_ms()
         for ask in asks:
@@ -269,7 +282,9 @@ def test_asks_on_their_way_fail_when_the_process_dies(remote_world: World) -> No
         with pytest.raises(RecipientUnreachableError, match="no process listens"):
             await gateway.count()
         assert remote_world.clock.now_ms() == started_ms
-        await asyncio.sleep(60)
+        for name in ledger.begun:
+            ledger.release(name)
+        await remote_world.advance_ms(60_000)
         assert ledger.ended == []
 
     remote_world.run(scenario())
@@ -297,15 +312,17 @@ def test_a_host_that_vanishes_is_noticed_by_the_timeout(remote_world: World) -> 
     remote_world.run(scenario())
 
 
-def test_a_caller_that_gives_up_leaves_nothing_behind(world: World) -> None:
+def test_a_caller_that_gives_up_leaves_nothing_behind(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger, gateway = await connected(world)
-        ask = asyncio.ensure_future(gateway.wait(1000, "x"))
-        await asyncio.sleep(0.5)
+        ask = asyncio.ensure_future(gateway.hold("x"))
+        await world.until(lambda: ledger.begun == ["x"])
         ask.cancel()
         with pytest.raises(asyncio.CancelledError):
             await ask
-        await asyncio.sleep(1)
-        assert ledger.ended == ["x"]
+        ledger.release("x")
+        await world.until(lambda: ledger.ended == ["x"])
+        assert await gateway.count() == 0
+        assert world.caller.outstanding_count == 0
 
     world.run(scenario())

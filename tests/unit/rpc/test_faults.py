@@ -38,7 +38,7 @@ class Relay(RpcEndpoint):
     async def relay(self, path: tuple[str, ...], delay_ms: int) -> int:
         self.calls_inside += 1
         try:
-            await asyncio.sleep(delay_ms / 1000)
+            await _virtual_delay(delay_ms)
             if not path:
                 return 0
             return 1 + await self.to(path[0]).relay(path[1:], delay_ms)
@@ -51,6 +51,13 @@ class Relay(RpcEndpoint):
     def to(self, name: str) -> RelayGateway:
         address = f"headrace.loopback://{name}/rpc/relay"
         return self.rpc_service.gateway(address, RelayGateway)
+
+
+async def _virtual_delay(delay_ms: int) -> None:
+    """A handler that takes its time; the time is the simulation's."""
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_later(delay_ms / 1000, passed.set)
+    await passed.wait()
 
 
 NAMES = ("a", "b", "c", "d")
@@ -81,6 +88,12 @@ class Simulation:
         self.relays[name] = Relay(self.network.create_service(name))
         self.relays[name].start()
 
+    async def advance_s(self, duration_s: float) -> None:
+        """Let virtual time pass."""
+        passed = asyncio.Event()
+        self.loop.call_later(duration_s, passed.set)
+        await passed.wait()
+
     async def act(self) -> None:
         random = self.random
         name = random.choice(NAMES)
@@ -107,7 +120,7 @@ class Simulation:
                 self.lossy.cut(name, random.choice(NAMES))
             case _:
                 self.lossy.heal()
-        await asyncio.sleep(random.random())
+        await self.advance_s(random.random())
 
     async def _ask(self, name: str, path: tuple[str, ...], delay_ms: int) -> None:
         started_ms = self.clock.now_ms()
@@ -123,11 +136,11 @@ class Simulation:
         async def scenario() -> None:
             for _ in range(step_count):
                 await self.act()
-            await asyncio.sleep(5.001)
+            await self.advance_s(5.001)
             assert all(ask.done() for ask in self.asks), "an ask hangs"
             for ask in self.asks:
                 ask.result()
-            await asyncio.sleep(20)  # a relay that was asked late may itself still wait
+            await self.advance_s(20)  # a relay that was asked late may itself still wait
             for name, service in self.network.services.items():
                 assert service.outstanding_count == 0
                 assert self.relays[name].calls_inside == 0
@@ -176,8 +189,8 @@ def test_tells_of_one_sender_that_arrive_keep_their_order(
         await asyncio.sleep(0)
         for number in range(30):
             simulation.relays["a"].to("b").tell(number)
-            await asyncio.sleep(simulation.random.random() / 100)
-        await asyncio.sleep(10)
+            await simulation.advance_s(simulation.random.random() / 100)
+        await simulation.advance_s(10)
 
     simulation.loop.run_until(scenario())
     simulation.loop.close()
@@ -196,7 +209,7 @@ def test_a_doubled_request_runs_twice_and_its_asker_hears_one_answer() -> None:
         a, b = simulation.relays["a"], simulation.relays["b"]
         assert await a.to("b").relay((), 0) == 0
         a.to("b").tell(7)
-        await asyncio.sleep(10)
+        await simulation.advance_s(10)
         assert [number for _, number in b.told] == [7, 7]
 
     simulation.loop.run_until(scenario())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.core.ids import FencingToken
 from headrace.rpc.errors import FencingTokenError
-from tests.unit.rpc.conftest import World, make_world
+from tests.unit.rpc.conftest import AnyWorld, make_world
 from tests.unit.rpc.sample_endpoints import (
     ENTRY,
     OTHER_TOKEN,
@@ -21,7 +21,7 @@ from tests.unit.rpc.sample_endpoints import (
 )
 
 
-def test_the_right_token_opens(world: World) -> None:
+def test_the_right_token_opens(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger = FencedLedger(world.callee)
         ledger.start()
@@ -34,7 +34,7 @@ def test_the_right_token_opens(world: World) -> None:
 
 @pytest.mark.parametrize("token", [OTHER_TOKEN, None], ids=["another leader's", "none"])
 def test_any_other_token_is_refused_with_both_named(
-    world: World, token: FencingToken | None, caplog: pytest.LogCaptureFixture
+    world: AnyWorld, token: FencingToken | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
         ledger = FencedLedger(world.callee)
@@ -52,7 +52,7 @@ def test_any_other_token_is_refused_with_both_named(
     assert "LedgerGateway.note" in caplog.text
 
 
-def test_an_endpoint_that_is_not_fenced_refuses_tokens(world: World) -> None:
+def test_an_endpoint_that_is_not_fenced_refuses_tokens(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger = Ledger(world.callee)
         ledger.start()
@@ -81,9 +81,11 @@ def test_of_any_mixture_exactly_the_calls_with_the_token_arrive(
             if is_tell:
                 gateway.note(str(number))
             else:
-                asks.append(asyncio.ensure_future(gateway.wait(0, str(number))))
+                ledger.release(str(number))
+                asks.append(asyncio.ensure_future(gateway.hold(str(number))))
         await asyncio.gather(*asks, return_exceptions=True)
-        await asyncio.sleep(1)
+        # What comes last from the same sender is handled last.
+        await (await world.caller.connect(ledger.address, LedgerGateway, TOKEN)).count()
         arrived = sorted(int(name) for name in ledger.notes + ledger.begun)
         assert arrived == [n for n, (token, _) in enumerate(calls) if token is TOKEN]
 

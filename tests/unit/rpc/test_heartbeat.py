@@ -1,6 +1,5 @@
 """Heartbeats: the monitor as a pure machine, and sender and receiver on lossy links."""
 
-import asyncio
 from random import Random
 from typing import Protocol
 
@@ -144,29 +143,29 @@ async def pair(world: World) -> tuple[Leader, Worker]:
     leader, worker = Leader(world.caller), Worker(world.callee)
     leader.start()
     worker.start()
-    await asyncio.sleep(0.001)
+    await world.advance_ms(1)
     await leader.watch(worker.address)
     return leader, worker
 
 
-def test_a_peer_that_answers_is_never_lost(world: World) -> None:
+def test_a_peer_that_answers_is_never_lost(virtual_world: World) -> None:
     async def scenario() -> None:
-        leader, worker = await pair(world)
-        await asyncio.sleep(1000)
+        leader, worker = await pair(virtual_world)
+        await virtual_world.advance_ms(1_000_000)
         assert leader.losses == worker.losses == []
         # One at once, then one per interval.
         assert [report.number for report in leader.payloads] == list(range(1, 101))
 
-    world.run(scenario(), max_virtual_ms=2_000_000)
+    virtual_world.run(scenario(), max_virtual_ms=2_000_000)
 
 
 def test_a_process_that_dies_is_unreachable_after_two_heartbeats(remote_world: World) -> None:
     async def scenario() -> None:
         leader, _ = await pair(remote_world)
         started_ms = remote_world.clock.now_ms()
-        await asyncio.sleep(5)
+        await remote_world.advance_ms(5_000)
         remote_world.network.kill("callee")
-        await asyncio.sleep(200)
+        await remote_world.advance_ms(200_000)
         assert leader.losses == [(started_ms + 20_000, WORKER, MonitorState.UNREACHABLE)]
         assert "could not be reached by 2 heartbeats" in leader.texts[0]
 
@@ -177,9 +176,9 @@ def test_a_host_that_vanishes_is_lost_by_silence(remote_world: World) -> None:
     async def scenario() -> None:
         leader, _ = await pair(remote_world)
         started_ms = remote_world.clock.now_ms()
-        await asyncio.sleep(25)
+        await remote_world.advance_ms(25_000)
         remote_world.network.kill("callee", breaks_connections=False)
-        await asyncio.sleep(500)
+        await remote_world.advance_ms(500_000)
         assert leader.losses == [(started_ms + 70_000, WORKER, MonitorState.TIMEOUT)]
         assert "no heartbeat of worker for 50000 ms ('heartbeat.timeout')" in leader.texts[0]
 
@@ -193,9 +192,9 @@ def test_a_link_cut_in_either_direction_is_noticed_once(source: str, target: str
 
     async def scenario() -> None:
         leader, worker = await pair(world)
-        await asyncio.sleep(25)
+        await world.advance_ms(25_000)
         lossy.cut(source, target)
-        await asyncio.sleep(500)
+        await world.advance_ms(500_000)
         assert [state for _, _, state in leader.losses] == [MonitorState.TIMEOUT]
         # Where answers are lost, requests still tell the worker that its leader lives, until the leader gives up.
         assert [state for _, _, state in worker.losses] == [MonitorState.TIMEOUT]
@@ -204,39 +203,39 @@ def test_a_link_cut_in_either_direction_is_noticed_once(source: str, target: str
     world.run(scenario())
 
 
-def test_an_error_of_the_handler_is_no_proof_of_death(world: World) -> None:
+def test_an_error_of_the_handler_is_no_proof_of_death(virtual_world: World) -> None:
     class Failing(Worker):
         async def heartbeat(self, resource_id: ResourceId) -> Report:
             self.request_count += 1
             raise LookupError("busy")
 
     async def scenario() -> None:
-        leader, worker = Leader(world.caller), Failing(world.callee)
+        leader, worker = Leader(virtual_world.caller), Failing(virtual_world.callee)
         leader.start()
         worker.start()
         await leader.watch(worker.address)
-        await asyncio.sleep(45)
+        await virtual_world.advance_ms(45_000)
         assert leader.losses == [] and worker.request_count == 5
-        await asyncio.sleep(10)
+        await virtual_world.advance_ms(10_000)
         assert [state for _, _, state in leader.losses] == [MonitorState.TIMEOUT]
 
-    world.run(scenario())
+    virtual_world.run(scenario())
 
 
-def test_nothing_comes_after_unmonitoring_or_stopping(world: World) -> None:
+def test_nothing_comes_after_unmonitoring_or_stopping(virtual_world: World) -> None:
     async def scenario() -> None:
-        leader, worker = await pair(world)
-        await asyncio.sleep(15)
+        leader, worker = await pair(virtual_world)
+        await virtual_world.advance_ms(15_000)
         leader.sender.unmonitor_target(WORKER)
         worker.receiver.stop()
         count = len(leader.payloads)
-        await asyncio.sleep(500)
+        await virtual_world.advance_ms(500_000)
         assert leader.losses == worker.losses == []
         assert len(leader.payloads) == worker.request_count == count
         assert not worker.receiver.request_received(LEADER)
         leader.sender.stop()
 
-    world.run(scenario())
+    virtual_world.run(scenario())
 
 
 def test_monitoring_anew_forgets_the_old_target(remote_world: World) -> None:
@@ -246,7 +245,7 @@ def test_monitoring_anew_forgets_the_old_target(remote_world: World) -> None:
         again = Worker(remote_world.network.create_service("callee"))
         again.start()
         await leader.watch(again.address)
-        await asyncio.sleep(500)
+        await remote_world.advance_ms(500_000)
         assert leader.losses == [] and again.request_count > 40
         assert worker.request_count <= 1
 
@@ -263,12 +262,12 @@ def test_silence_of_one_side_is_exactly_one_loss_whatever_else_is_in_flight(
     async def scenario() -> None:
         leader, worker = await pair(world)
         lossy.set_faults(LinkFaults(loss=loss, duplication=0.2, reordering=0.3, delay_max_ms=3000))
-        await asyncio.sleep(200)
+        await world.advance_ms(200_000)
         lossy.partition({"caller"}, {"callee"})
-        await asyncio.sleep(100)
+        await world.advance_ms(100_000)
         assert len(leader.losses) == len(worker.losses) == 1
         lossy.heal()
-        await asyncio.sleep(200)
+        await world.advance_ms(200_000)
         assert len(leader.losses) == len(worker.losses) == 1
 
     world.run(scenario())

@@ -14,24 +14,37 @@ from headrace.rpc.errors import (
     RecipientUnreachableError,
 )
 from headrace.rpc.server import ENDPOINT_TRANSITIONS, EndpointState
-from tests.unit.rpc.conftest import World, make_world
+from headrace.rpc.service import RpcService
+from tests.unit.rpc.conftest import AnyWorld, World, make_world
 from tests.unit.rpc.sample_endpoints import ENTRY, Added, Ledger, LedgerGateway
 
 
 class Slow(Ledger):
-    """Takes a second to start and a second to stop."""
+    """Starts and stops only when it is let go."""
+
+    def __init__(self, service: RpcService, name: str = "ledger") -> None:
+        self.may_start, self.may_stop = asyncio.Event(), asyncio.Event()
+        super().__init__(service, name)
 
     async def on_start(self) -> None:
-        await asyncio.sleep(1)
+        await self.may_start.wait()
         self.notes.append("started")
 
     async def on_stop(self) -> None:
         self.notes.append("stopping")
-        await asyncio.sleep(1)
+        await self.may_stop.wait()
         self.notes.append("stopped")
 
 
-def test_calls_before_the_start_are_dropped_with_an_error(world: World) -> None:
+class Started(Slow):
+    """Starts at once."""
+
+    async def on_start(self) -> None:
+        self.may_start.set()
+        await super().on_start()
+
+
+def test_calls_before_the_start_are_dropped_with_an_error(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger = Ledger(world.callee)
         # The handshake is answered before the start.
@@ -46,13 +59,18 @@ def test_calls_before_the_start_are_dropped_with_an_error(world: World) -> None:
     world.run(scenario())
 
 
-def test_messages_wait_until_the_start_is_complete(world: World) -> None:
+def test_messages_wait_until_the_start_is_complete(world: AnyWorld) -> None:
     async def scenario() -> None:
         slow = Slow(world.callee)
         slow.start()
         gateway = await world.caller.connect(slow.address, LedgerGateway)
         gateway.note("first")
-        assert await gateway.count() == 2
+        count = asyncio.ensure_future(gateway.count())
+        await world.until(lambda: slow.queue_length == 2)
+        assert slow.notes == [] and not count.done()
+        slow.may_start.set()
+        slow.may_stop.set()
+        assert await count == 2
         assert slow.notes == ["started", "first"]
 
     world.run(scenario())
@@ -63,15 +81,16 @@ def test_a_second_start_is_ignored(local_world: World) -> None:
         slow = Slow(local_world.callee)
         slow.start()
         slow.start()
+        slow.may_start.set()
         await slow.self_gateway(LedgerGateway).count()
         slow.start()
-        await asyncio.sleep(5)
+        await local_world.advance_ms(5000)
         assert slow.notes == ["started"]
 
     local_world.run(scenario())
 
 
-def test_an_endpoint_that_cannot_start_terminates_with_the_reason(world: World) -> None:
+def test_an_endpoint_that_cannot_start_terminates_with_the_reason(world: AnyWorld) -> None:
     class Broken(Slow):
         async def on_start(self) -> None:
             raise OSError("no disk")
@@ -90,17 +109,19 @@ def test_an_endpoint_that_cannot_start_terminates_with_the_reason(world: World) 
     world.run(scenario())
 
 
-def test_a_terminating_endpoint_still_serves_until_on_stop_is_done(world: World) -> None:
+def test_a_terminating_endpoint_still_serves_until_on_stop_is_done(world: AnyWorld) -> None:
     async def scenario() -> None:
-        slow = Slow(world.callee)
+        slow = Started(world.callee)
         slow.start()
         gateway = await world.caller.connect(slow.address, LedgerGateway)
         await gateway.count()
         closing = asyncio.ensure_future(slow.close())
-        await asyncio.sleep(0.5)
+        await world.until(lambda: slow.notes[-1] == "stopping")
         assert slow.state is EndpointState.TERMINATING
         assert await gateway.add(ENTRY) == Added(ENTRY)
-        ask = asyncio.ensure_future(gateway.wait(10_000, "never"))
+        ask = asyncio.ensure_future(gateway.hold("never"))
+        await world.until(lambda: slow.begun == ["never"])
+        slow.may_stop.set()
         await closing
         assert slow.notes[-1] == "stopped" and slow.state is EndpointState.TERMINATED
         with pytest.raises(RecipientUnreachableError, match="has terminated"):
@@ -120,7 +141,8 @@ def test_closing_is_idempotent_and_an_endpoint_that_never_ran_ends_at_once(
         await slow.close()
         assert slow.notes == []
         slow.start()
-        await asyncio.sleep(5)
+        slow.may_start.set()
+        await local_world.advance_ms(5000)
         assert slow.notes == [] and slow.state is EndpointState.TERMINATED
 
     local_world.run(scenario())
@@ -143,19 +165,20 @@ def test_an_error_of_on_stop_is_what_the_termination_fails_with(local_world: Wor
 
 def test_delayed_actions_never_run_after_close_has_begun(local_world: World) -> None:
     async def scenario() -> None:
-        slow = Slow(local_world.callee)
+        slow = Started(local_world.callee)
         slow.start()
         await slow.self_gateway(LedgerGateway).count()
+        local_world.loop.call_later(2, slow.may_stop.set)
         slow.schedule_run_async(500, lambda: slow.notes.append("due before"))
         slow.schedule_run_async(1500, lambda: slow.notes.append("due while stopping"))
         slow.schedule_run_async(5000, lambda: slow.notes.append("due after"))
         cancelled = slow.schedule_run_async(100, lambda: slow.notes.append("cancelled"))
         cancelled.cancel()
-        await asyncio.sleep(1)
+        await local_world.advance_ms(1000)
         slow.close_async()
         await asyncio.sleep(0)
         slow.schedule_run_async(1, lambda: slow.notes.append("too late"))
-        await asyncio.sleep(60)
+        await local_world.advance_ms(60_000)
         assert slow.notes == ["started", "due before", "stopping", "stopped"]
 
     local_world.run(scenario())
@@ -165,32 +188,30 @@ def test_a_delayed_action_that_is_queued_behind_the_close_does_not_run(local_wor
     async def scenario() -> None:
         ledger = Ledger(local_world.callee)
         ledger.start()
-        await asyncio.sleep(1)
+        await local_world.advance_ms(1000)
         # Both timers are due in the same instant: the close is queued first, the action right behind it.
         local_world.loop.call_later(0.1, lambda: ledger.close_async())
         ledger.schedule_run_async(100, lambda: ledger.notes.append("ran"))
-        await asyncio.sleep(5)
+        await local_world.advance_ms(5000)
         assert ledger.notes == [] and ledger.state is EndpointState.TERMINATED
 
     local_world.run(scenario())
 
 
-def test_spawned_tasks_end_with_their_endpoint(local_world: World) -> None:
+def test_spawned_tasks_end_with_their_endpoint(world: AnyWorld) -> None:
     async def scenario() -> None:
-        ledger = Ledger(local_world.callee)
+        ledger = Ledger(world.callee)
         ledger.start()
-        await asyncio.sleep(1)
-        task = ledger.spawn(asyncio.sleep(1000), "sleeper")
-        unstarted = []
-        await asyncio.sleep(1)
+        await ledger.self_gateway(LedgerGateway).count()
+        task = ledger.spawn(asyncio.Event().wait(), "sleeper")
         closing = ledger.close_async()
-        unstarted.append(ledger.spawn(asyncio.sleep(1000), "born while closing"))
+        unstarted = ledger.spawn(asyncio.Event().wait(), "born while closing")
         await closing
-        assert task.cancelled() and unstarted[0].cancelled()
+        assert task.cancelled() and unstarted.cancelled()
         with pytest.raises(RecipientUnreachableError):
-            ledger.spawn(asyncio.sleep(1), "too late")
+            ledger.spawn(asyncio.Event().wait(), "too late")
 
-    local_world.run(scenario())
+    world.run(scenario())
 
 
 def test_the_error_of_a_spawned_task_ends_the_endpoint(
@@ -202,7 +223,7 @@ def test_the_error_of_a_spawned_task_ends_the_endpoint(
     async def scenario() -> None:
         ledger = Ledger(local_world.callee)
         ledger.start()
-        await asyncio.sleep(1)
+        await ledger.self_gateway(LedgerGateway).count()
         ledger.spawn(failing(), "finder")
         with pytest.raises(LookupError):
             await ledger.termination
@@ -211,7 +232,7 @@ def test_the_error_of_a_spawned_task_ends_the_endpoint(
     assert "finder" in caplog.text
 
 
-def test_an_endpoint_may_close_itself_from_a_handler(world: World) -> None:
+def test_an_endpoint_may_close_itself_from_a_handler(world: AnyWorld) -> None:
     class Leaving(Ledger):
         async def add(self, entry, comment="none"):  # type: ignore[no-untyped-def]
             self.close_async()
@@ -227,9 +248,9 @@ def test_an_endpoint_may_close_itself_from_a_handler(world: World) -> None:
     world.run(scenario())
 
 
-def test_a_handler_that_is_cancelled_from_elsewhere_still_answers(world: World) -> None:
+def test_a_handler_that_is_cancelled_from_elsewhere_still_answers(world: AnyWorld) -> None:
     class Fragile(Ledger):
-        async def wait(self, delay_ms: int, name: str) -> str:
+        async def hold(self, name: str) -> str:
             raise asyncio.CancelledError
 
     async def scenario() -> None:
@@ -237,15 +258,16 @@ def test_a_handler_that_is_cancelled_from_elsewhere_still_answers(world: World) 
         fragile.start()
         gateway = await world.caller.connect(fragile.address, LedgerGateway)
         with pytest.raises(RecipientUnreachableError, match="its handler was cancelled"):
-            await gateway.wait(1, "x")
+            await gateway.hold("x")
         assert await gateway.count() == 0
 
     world.run(scenario())
 
 
-def test_stopping_the_service_ends_every_endpoint(world: World) -> None:
+def test_stopping_the_service_ends_every_endpoint(world: AnyWorld) -> None:
     async def scenario() -> None:
-        slow, ledger = Slow(world.callee, "slow"), Ledger(world.callee, "quick")
+        slow, ledger = Started(world.callee, "slow"), Ledger(world.callee, "quick")
+        slow.may_stop.set()
         slow.start()
         ledger.start()
         gateway = await world.caller.connect(slow.address, LedgerGateway)
@@ -269,7 +291,7 @@ def test_a_stopped_service_sends_nothing_any_more(remote_world: World) -> None:
         gateway.note("too late")
         with pytest.raises(RecipientUnreachableError, match="the RpcService here is stopped"):
             await gateway.count()
-        await asyncio.sleep(1)
+        await remote_world.advance_ms(1000)
         assert ledger.notes == []
 
     remote_world.run(scenario())
@@ -285,7 +307,7 @@ def test_stopping_does_not_wait_for_ever_for_an_endpoint_that_hangs(
     async def scenario() -> None:
         hanging = Hanging(local_world.callee)
         hanging.start()
-        await asyncio.sleep(1)
+        await hanging.self_gateway(LedgerGateway).count()
         started_ms = local_world.clock.now_ms()
         await local_world.callee.stop()
         assert local_world.clock.now_ms() - started_ms == 30_000
@@ -327,10 +349,10 @@ def test_terminated_is_final_in_the_table_of_states() -> None:
 
 @given(
     st.lists(
-        st.sampled_from(["start", "note", "wait", "action", "schedule", "spawn", "turn", "ms"]),
+        st.sampled_from(["start", "note", "hold", "action", "schedule", "spawn", "turn", "ms"]),
         max_size=20,
     ),
-    st.lists(st.sampled_from(["note", "wait", "action", "schedule", "start"]), max_size=10),
+    st.lists(st.sampled_from(["note", "hold", "action", "schedule", "start"]), max_size=10),
     st.sampled_from(["by reference", "serialized", "remote"]),
 )
 def test_after_close_nothing_runs_and_every_ask_was_answered(
@@ -340,6 +362,8 @@ def test_after_close_nothing_runs_and_every_ask_was_answered(
 
     async def scenario() -> None:
         slow = Slow(world.callee)
+        world.loop.call_later(1, slow.may_start.set)
+        world.loop.call_later(2, slow.may_stop.set)
         gateway = await world.caller.connect(slow.address, LedgerGateway)
         asks: list[asyncio.Future[str]] = []
 
@@ -349,18 +373,19 @@ def test_after_close_nothing_runs_and_every_ask_was_answered(
                     slow.start()
                 case "note":
                     gateway.note("note")
-                case "wait":
-                    asks.append(asyncio.ensure_future(gateway.wait(1500, "waited")))
+                case "hold":
+                    world.loop.call_later(1.5, slow.release, f"held {len(asks)}")
+                    asks.append(asyncio.ensure_future(gateway.hold(f"held {len(asks)}")))
                 case "action":
                     slow.run_async(lambda: slow.notes.append("action"))
                 case "schedule":
                     slow.schedule_run_async(700, lambda: slow.notes.append("scheduled"))
                 case "spawn":
-                    slow.spawn(asyncio.sleep(3), "sleeper")
+                    slow.spawn(asyncio.Event().wait(), "sleeper")
                 case "turn":
                     await asyncio.sleep(0)
                 case _:
-                    await asyncio.sleep(0.4)
+                    await world.advance_ms(400)
 
         for step in before:
             await perform(step)
@@ -370,9 +395,9 @@ def test_after_close_nothing_runs_and_every_ask_was_answered(
         await closing
         assert slow.state is EndpointState.TERMINATED
         frozen = (list(slow.notes), list(slow.begun), list(slow.ended))
-        await asyncio.sleep(0.1)
+        await world.advance_ms(100)
         assert all(ask.done() for ask in asks), "unreachable is answered at once, not by a timeout"
-        await asyncio.sleep(100)
+        await world.advance_ms(100_000)
         assert (slow.notes, slow.begun, slow.ended) == frozen
         await asyncio.gather(*asks, return_exceptions=True)
 
@@ -388,7 +413,7 @@ def test_the_log_of_a_dropped_tell_says_why(
         gateway = await remote_world.caller.connect(ledger.address, LedgerGateway)
         await ledger.close()
         gateway.note("to nobody")
-        await asyncio.sleep(1)
+        await remote_world.advance_ms(1000)
 
     with caplog.at_level(logging.WARNING):
         remote_world.run(scenario())

@@ -12,7 +12,7 @@ from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import MailboxFullError, RecipientUnreachableError
 from headrace.rpc.invocation import RemoteReply
 from headrace.rpc.service import RpcService
-from tests.unit.rpc.conftest import World, make_world
+from tests.unit.rpc.conftest import AnyWorld, World, make_world
 from tests.unit.rpc.sample_endpoints import ENTRY, Ledger, LedgerGateway
 
 
@@ -88,20 +88,22 @@ def test_messages_begin_in_the_order_in_which_they_were_sent(kinds: list[str], p
                     asks.append(asyncio.ensure_future(gateway.quick(number)))
             await asyncio.sleep(0)  # an ask is sent when its task first runs
         await asyncio.gather(*asks)
-        await asyncio.sleep(0.001)
+        await world.advance_ms(1)
         assert endpoint.begun == list(range(len(kinds)))
 
     world.run(scenario())
 
 
-def test_a_handler_that_waits_lets_later_messages_begin(world: World) -> None:
+def test_a_handler_that_waits_lets_later_messages_begin(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger = Ledger(world.callee)
         ledger.start()
         gateway = await world.caller.connect(ledger.address, LedgerGateway)
-        slow = asyncio.ensure_future(gateway.wait(1000, "slow"))
-        quick = asyncio.ensure_future(gateway.wait(10, "quick"))
+        slow = asyncio.ensure_future(gateway.hold("slow"))
+        quick = asyncio.ensure_future(gateway.hold("quick"))
+        ledger.release("quick")
         assert await quick == "quick" and not slow.done()
+        ledger.release("slow")
         assert await slow == "slow"
         assert (ledger.begun, ledger.ended) == (["slow", "quick"], ["quick", "slow"])
 
@@ -120,7 +122,7 @@ class Ping(RpcEndpoint):
         return hops if hops == 0 else 1 + await self.peer.ping(hops - 1)
 
 
-def test_two_endpoints_may_ask_each_other_at_once(world: World) -> None:
+def test_two_endpoints_may_ask_each_other_at_once(world: AnyWorld) -> None:
     async def scenario() -> None:
         left, right = Ping(world.callee, "left"), Ping(world.caller, "right")
         left.start()
@@ -155,32 +157,32 @@ def test_touching_an_endpoint_outside_its_main_thread_is_caught(local_world: Wor
 
 
 def test_a_handler_that_holds_the_main_thread_is_logged_by_name(
-    world: World, caplog: pytest.LogCaptureFixture
+    virtual_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Busy(Ledger):
         def note(self, text: str) -> None:
-            world.clock.advance_ms(1500)
+            virtual_world.clock.advance_ms(1500)
 
-        async def wait(self, delay_ms: int, name: str) -> str:
-            await asyncio.sleep(1)
-            world.clock.advance_ms(2500)
-            await asyncio.sleep(1)
+        async def hold(self, name: str) -> str:
+            await virtual_world.advance_ms(1000)
+            virtual_world.clock.advance_ms(2500)
+            await virtual_world.advance_ms(1000)
             return name
 
     async def scenario() -> None:
-        busy = Busy(world.callee)
+        busy = Busy(virtual_world.callee)
         busy.start()
-        gateway = await world.caller.connect(busy.address, LedgerGateway)
+        gateway = await virtual_world.caller.connect(busy.address, LedgerGateway)
         gateway.note("x")
         await gateway.count()
-        await gateway.wait(0, "x")
+        await gateway.hold("x")
 
     with caplog.at_level(logging.WARNING):
-        world.run(scenario())
+        virtual_world.run(scenario())
     slow = [record.getMessage() for record in caplog.records]
     assert len(slow) == 2, "waiting holds nothing"
     assert "LedgerGateway.note held the main thread" in slow[0] and "1500 ms" in slow[0]
-    assert "LedgerGateway.wait held the main thread" in slow[1] and "2500 ms" in slow[1]
+    assert "LedgerGateway.hold held the main thread" in slow[1] and "2500 ms" in slow[1]
 
 
 def test_a_full_mailbox_refuses_calls_by_name() -> None:
@@ -196,7 +198,7 @@ def test_a_full_mailbox_refuses_calls_by_name() -> None:
         assert ledger.queue_length == 3
         with pytest.raises(MailboxFullError, match=r"LedgerGateway.count.*mailbox-capacity"):
             await gateway.count()
-        await asyncio.sleep(0.001)
+        await world.until(lambda: ledger.queue_length == 0)
         assert await gateway.count() == 3
 
     world.run(scenario())
@@ -249,7 +251,7 @@ def test_running_out_of_memory_in_a_handler_is_fatal_to_the_process(
             ask = asyncio.ensure_future(gateway.add(ENTRY))
         else:
             gateway.note("x")
-        await asyncio.sleep(1)
+        await local_world.until(lambda: bool(fatal))
         if is_async:
             ask.cancel()
 
@@ -269,7 +271,8 @@ def test_whoever_waits_hears_of_a_handler_whose_outcome_cannot_be_told(
         ledger.start()
         gateway = await remote_world.caller.connect(ledger.address, LedgerGateway)
         monkeypatch.setattr(RemoteReply, "succeed", broken)
-        for ask in (gateway.wait(0, "x"), gateway.count()):
+        for ask in (gateway.hold("x"), gateway.count()):
+            ledger.release("x")
             with pytest.raises(RecipientUnreachableError, match="its answer cannot be sent"):
                 await ask
 

@@ -122,7 +122,7 @@ class Leader(RpcEndpoint):
             case "inner timeout":
                 raise AskTimeoutError("Other.method", "somewhere else", 100)
             case "silence":
-                await asyncio.sleep(3600)
+                await asyncio.Event().wait()
         return Response(verdict)
 
 
@@ -185,18 +185,18 @@ def endpoints(world: World, *script: str) -> tuple[Leader, Follower]:
     ids=lambda value: " ".join(value) if value and isinstance(value[0], str) else None,
 )
 def test_registrations_are_sent_when_the_table_says(
-    world: World, script: list[str], times_ms: list[int], outcome: list[str] | None
+    virtual_world: World, script: list[str], times_ms: list[int], outcome: list[str] | None
 ) -> None:
     async def scenario() -> None:
-        leader, follower = endpoints(world, *script)
+        leader, follower = endpoints(virtual_world, *script)
         registration = follower.registration(leader.address)
         registration.start()
-        await asyncio.sleep(300)
+        await virtual_world.advance_ms(300_000)
         assert leader.times_ms == times_ms
         assert follower.outcomes == (outcome or ["welcome"])
         assert registration.is_registered is (follower.outcomes == ["welcome"])
 
-    world.run(scenario())
+    virtual_world.run(scenario())
 
 
 def test_a_target_that_is_not_there_yet_is_tried_again_after_the_error_delay(
@@ -208,74 +208,76 @@ def test_a_target_that_is_not_there_yet_is_tried_again_after_the_error_delay(
         address = "headrace.loopback://later/rpc/leader"
         registration = follower.registration(address)
         registration.start()
-        await asyncio.sleep(25)
+        await remote_world.advance_ms(25_000)
         assert "no process listens at later" in registration.last_failure
         leader = Leader(remote_world.network.create_service("later"), "welcome")
         leader.start()
-        await asyncio.sleep(10)
+        await remote_world.advance_ms(10_000)
         assert leader.times_ms == [30_000] and follower.outcomes == ["welcome"]
         assert registration.last_failure == ""
 
     remote_world.run(scenario())
 
 
-def test_a_stale_token_is_an_error_that_is_retried(world: World) -> None:
+def test_a_stale_token_is_an_error_that_is_retried(virtual_world: World) -> None:
     async def scenario() -> None:
-        leader, follower = endpoints(world, "welcome")
+        leader, follower = endpoints(virtual_world, "welcome")
         registration = follower.registration(leader.address, TOKEN)
         registration.start()
-        await asyncio.sleep(100)
+        await virtual_world.advance_ms(100_000)
         assert follower.outcomes == [] and leader.times_ms == []
         assert "FencingTokenError" in registration.last_failure
 
-    world.run(scenario())
+    virtual_world.run(scenario())
 
 
-def test_nothing_is_heard_of_a_registration_that_was_closed(world: World) -> None:
+def test_nothing_is_heard_of_a_registration_that_was_closed(virtual_world: World) -> None:
     async def scenario() -> None:
-        leader, follower = endpoints(world, "silence", "welcome")
+        leader, follower = endpoints(virtual_world, "silence", "welcome")
         registration = follower.registration(leader.address)
         registration.start()
-        await asyncio.sleep(0.1)  # the second attempt is on its way in this instant
+        await virtual_world.advance_ms(100)  # the second attempt is on its way in this instant
         registration.close()
         registration.close()
         registration.try_reconnect()
-        await asyncio.sleep(100)
+        await virtual_world.advance_ms(100_000)
         assert follower.outcomes == [] and not registration.is_registered
 
-    world.run(scenario())
+    virtual_world.run(scenario())
 
 
-def test_reconnecting_registers_anew_and_forgets_the_attempt_under_way(world: World) -> None:
+def test_reconnecting_registers_anew_and_forgets_the_attempt_under_way(
+    virtual_world: World,
+) -> None:
     async def scenario() -> None:
-        leader, follower = endpoints(world, "first", "second", "silence", "third")
+        leader, follower = endpoints(virtual_world, "first", "second", "silence", "third")
         registration = follower.registration(leader.address)
         registration.start()
-        await asyncio.sleep(1)
+        await virtual_world.advance_ms(1_000)
         registration.try_reconnect()
         assert not registration.is_registered
-        await asyncio.sleep(1)
+        await virtual_world.advance_ms(1_000)
         registration.try_reconnect()
-        await asyncio.sleep(0.05)
+        await virtual_world.advance_ms(50)
         registration.try_reconnect()
-        await asyncio.sleep(100)
+        await virtual_world.advance_ms(100_000)
         assert follower.outcomes == ["first", "second", "third"]
         assert len(leader.times_ms) == 4
 
-    world.run(scenario())
+    virtual_world.run(scenario())
 
 
-def test_a_registration_ends_with_its_endpoint(world: World) -> None:
+def test_a_registration_ends_with_its_endpoint(virtual_world: World) -> None:
     async def scenario() -> None:
-        leader, follower = endpoints(world, "silence")
+        leader, follower = endpoints(virtual_world, "silence")
         follower.registration(leader.address).start()
-        await asyncio.sleep(1)
+        await virtual_world.advance_ms(1_000)
         await follower.close()
         count = len(leader.times_ms)
-        await asyncio.sleep(1000)
+        await virtual_world.advance_ms(1_000_000)
         assert len(leader.times_ms) == count
 
-    world.run(scenario(), max_virtual_ms=2_000_000)
+    virtual_world.run(scenario(), max_virtual_ms=2_000_000)
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0, 0.7))
@@ -291,8 +293,8 @@ def test_a_lossy_network_delays_a_registration_and_never_doubles_its_outcome(
         registration = follower.registration(leader.address)
         registration.start()
         while not registration.is_registered:
-            await asyncio.sleep(1)
-        await asyncio.sleep(100)
+            await world.advance_ms(1_000)
+        await world.advance_ms(100_000)
         assert follower.outcomes == ["welcome"]
         assert len(leader.times_ms) >= 1
 

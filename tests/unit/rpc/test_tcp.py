@@ -51,8 +51,8 @@ def test_the_same_calls_have_the_same_results_over_tcp(run: Run) -> None:
             assert await gateway.echo(bytes(200_000)) == bytes(200_000)
             with pytest.raises(RemoteError, match="LookupError: no such thing: x"):
                 await gateway.fail("x")
-            with pytest.raises(AskTimeoutError, match=r"LedgerGateway\.wait"):
-                await with_timeout(gateway, 1).wait(60_000, "x")
+            with pytest.raises(AskTimeoutError, match=r"LedgerGateway\.hold"):
+                await with_timeout(gateway, 1).hold("x")
             with pytest.raises(HandshakeError, match="UnofferedGateway"):
                 await caller.connect(ledger.address, UnofferedGateway)
             with pytest.raises(RpcConnectionError, match="no such endpoint"):
@@ -103,13 +103,13 @@ def test_a_lost_connection_fails_all_asks_at_once_and_the_next_call_dials_again(
     async def scenario() -> None:
         async with started(callee := make_service(), caller := make_service()):
             ledger, gateway = await ledger_and_gateway(callee, caller)
-            asks = [asyncio.ensure_future(gateway.wait(60_000, str(n))) for n in range(5)]
+            asks = [asyncio.ensure_future(gateway.hold(str(n))) for n in range(5)]
             while len(ledger.begun) < 5:
                 await asyncio.sleep(0)
             for connection in callee.accepted_connections:
                 connection.fail(OSError("the cable was pulled"))
             for ask in asks:
-                with pytest.raises(RecipientUnreachableError, match=r"LedgerGateway\.wait"):
+                with pytest.raises(RecipientUnreachableError, match=r"LedgerGateway\.hold"):
                     await ask
             assert await gateway.count() == 0
 
