@@ -110,8 +110,9 @@ def open_gate(
 ) -> InputGate:
     channel = InputChannelDescriptor(ShuffleDescriptor(partition_id(number), location), 0)
     gate = environment.create_input_gate(
-        InputGateDescriptor(DATA_SET, 0, (channel,)), partition_id(number).producer, TYPE
+        InputGateDescriptor(DATA_SET, 0, (channel,)), partition_id(number).producer
     )
+    gate.read_as(TYPE)
     gate.request_partitions()
     return gate
 

@@ -11,7 +11,6 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
 from headrace.core.randomness import SeededRandom
-from headrace.core.record_batch import BatchType
 from headrace.core.shuffle_descriptors import (
     InputGateDescriptor,
     ResultPartitionDescriptor,
@@ -121,14 +120,14 @@ class ShuffleEnvironment:
         return partition
 
     def create_input_gate(
-        self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId, batch_type: BatchType
+        self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> InputGate:
         """Reserve memory for the channels of a gate; nothing is requested yet. InsufficientBuffersError."""
         remote_count = sum(
             not self._is_local(channel.shuffle.location) for channel in descriptor.channels
         )
         receiver = self._create_receiver(consumer, remote_count) if remote_count else None
-        gate = InputGate(batch_type, receiver)
+        gate = InputGate(receiver)
         channels: list[InputChannel] = []
         remote: dict[int, CreditedChannel] = {}
         for index, channel in enumerate(descriptor.channels):

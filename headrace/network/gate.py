@@ -34,13 +34,16 @@ GateElement = BatchElement | EventElement
 
 
 class InputGate:
-    """Channels of one edge. `request_partitions` and `poll` are for the task's thread, the rest for any."""
+    """Channels of one edge.
 
-    def __init__(self, batch_type: BatchType, receiver: GateReceiver | None = None) -> None:
-        self._batch_type = batch_type
+    `read_as`, `request_partitions` and `poll` are for the task's thread, the rest for any.
+    """
+
+    def __init__(self, receiver: GateReceiver | None = None) -> None:
+        self._batch_type: BatchType | None = None
         self._receiver = receiver
         self._channels: Sequence[InputChannel] = ()
-        self._no_rows = RecordBatch.of_rows(batch_type, [])
+        self._no_rows: RecordBatch | None = None
         # Guards the fields below: channels notify from the transport's and from producers' threads.
         self._lock = threading.Lock()
         self._ready: deque[int] = deque()
@@ -59,6 +62,11 @@ class InputGate:
         self._channels = channels
         self._is_queued = [False] * len(channels)
         self._open_count = len(channels)
+
+    def read_as(self, batch_type: BatchType) -> None:
+        """Say what the rows are, before anything is requested: only the task that reads them can know."""
+        self._batch_type = batch_type
+        self._no_rows = RecordBatch.of_rows(batch_type, [])
 
     @property
     def number_of_channels(self) -> int:
@@ -107,6 +115,7 @@ class InputGate:
 
     def request_partitions(self) -> None:
         """Begin to read all channels. Errors come out of `poll`."""
+        assert self._batch_type is not None, "read_as() comes first"
         for channel in self._channels:
             channel.request()
 
@@ -187,6 +196,7 @@ class InputGate:
         else:
             self.bytes_in_remote += received.size_bytes
             self.buffers_in_remote += 1
+        assert self._batch_type is not None and self._no_rows is not None
         if received.arrow is None:
             return BatchElement(index, self._no_rows, received.markers)
         batch = RecordBatch.from_arrow(self._batch_type, received.arrow)

@@ -1,5 +1,7 @@
 """All that a task is given: who it is, its chain, its gates and partitions, its clock and its listener.
 
+Nothing here was unpickled: what only user code can tell (types, partitioners, functions) the task loads itself.
+
 Built by `cluster/task_executor/deployment`, the one place that knows both planes. Source: Flink Environment.
 """
 
@@ -10,12 +12,13 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import InputGateDescriptor
 from headrace.functions.ingest import IngestDoor
 from headrace.graph.job_graph import JobEdge, JobVertex
 from headrace.metrics.groups import MetricGroup
 from headrace.network.gate import InputGate
-from headrace.network.record_writer import RecordWriter
+from headrace.network.partition import ResultPartition
 
 
 class TaskListener(Protocol):
@@ -43,11 +46,12 @@ class GateInput:
 
 
 @dataclass(frozen=True)
-class WriterOutput:
-    """A record writer and the edge it serves."""
+class PartitionOutput:
+    """A partition and the edge it serves. `consumer_max_parallelism` is what HASH partitioning needs to know."""
 
-    writer: RecordWriter
+    partition: ResultPartition
     edge: JobEdge
+    consumer_max_parallelism: int
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,9 @@ class TaskEnvironment:
     vertex: JobVertex
     settings: Settings
     inputs: tuple[GateInput, ...]
-    outputs: tuple[WriterOutput, ...]
+    outputs: tuple[PartitionOutput, ...]
     clock: Clock
+    random: SeededRandom
     metrics: MetricGroup
     listener: TaskListener
     ingest: IngestDoor | None = None

@@ -1,9 +1,7 @@
 """OperatorChain: the operators of one task, wired together and to the network. Source: Flink OperatorChain."""
 
-import pickle
-import traceback
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import RecordTypeError, UserCodeError
@@ -11,27 +9,29 @@ from headrace.core.ids import OperatorId
 from headrace.core.operator_types import OperatorTypes
 from headrace.graph.job_graph import ChainedOperator
 from headrace.graph.pipeline_options import global_job_parameters
+from headrace.network.record_writer import RecordWriter
 from headrace.operators.operator import OneInputOperator, Operator, OperatorContext
 from headrace.operators.registry import create_operator
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import TaskCounters
 from headrace.task.outputs import ChainedTarget, NetworkTarget, OperatorOutput, finish_in_order
-
-_UNKNOWN: Final = "unknown location"
+from headrace.task.user_payloads import UNKNOWN_LOCATION
 
 
 class OperatorChain:
     """Builds, opens, finishes and closes the operators of a vertex.
 
-    `head` is fed by the task; everything behind it is reached through outputs. Functions are unpickled
-    here, inside the task that runs them; gate types and custom partitioners are, in the same process, where the
-    task is deployed.
+    `head` is fed by the task; everything behind it is reached through outputs. `types` and `specs` belong to the
+    vertex's operators, `writers` to the environment's outputs, in their order.
     """
 
     def __init__(
         self,
         environment: TaskEnvironment,
+        types: Sequence[OperatorTypes],
+        specs: Sequence[Any],
+        writers: Sequence[RecordWriter],
         timers: MailboxTimers,
         counters: TaskCounters,
         mailbox: Mailbox,
@@ -42,9 +42,10 @@ class OperatorChain:
         self._mailbox = mailbox
         vertex = environment.vertex
         self._described = {operator.operator_id: operator for operator in vertex.operators}
-        self._types = {operator.operator_id: _load_types(operator) for operator in vertex.operators}
-        self._operators = {
-            operator.operator_id: _load_operator(operator) for operator in vertex.operators
+        ids = [operator.operator_id for operator in vertex.operators]
+        self._types = dict(zip(ids, types, strict=True))
+        self._operators: dict[OperatorId, Operator] = {
+            operator_id: create_operator(spec) for operator_id, spec in zip(ids, specs, strict=True)
         }
         self._outputs = {
             operator.operator_id: OperatorOutput(mailbox.check_interrupted)
@@ -55,7 +56,7 @@ class OperatorChain:
             for operator in vertex.operators
         }
         self.head_id = vertex.operators[0].operator_id
-        self._wire()
+        self._wire(writers)
 
     @property
     def head(self) -> Operator:
@@ -116,7 +117,7 @@ class OperatorChain:
 
     def blame(self, error: UserCodeError) -> UserCodeError:
         """Return `error` with the location of its operator's function where the traceback held none."""
-        if error.location != _UNKNOWN:
+        if error.location != UNKNOWN_LOCATION:
             return error
         for described in self._described.values():
             if described.name == error.operator_name and described.location:
@@ -129,16 +130,16 @@ class OperatorChain:
                 )
         return error
 
-    def _wire(self) -> None:
+    def _wire(self, writers: Sequence[RecordWriter]) -> None:
         for edge in self._environment.vertex.chain_edges:
             operator = self._operators[edge.target_id]
             assert isinstance(operator, OneInputOperator)
             target = ChainedTarget(operator, self._outputs[edge.target_id])
             self._outputs[edge.source_id].add_target(target, edge.side_output_tag)
-        for output in self._environment.outputs:
+        for output, writer in zip(self._environment.outputs, writers, strict=True):
             source_id = output.edge.source_operator_id
             target = NetworkTarget(
-                output.writer,
+                writer,
                 self._timers,
                 self._counters,
                 self._blame_record(self._described[source_id]),
@@ -177,29 +178,11 @@ class OperatorChain:
     def _blame_record(described: ChainedOperator) -> Callable[[RecordTypeError], UserCodeError]:
         def blame(error: RecordTypeError) -> UserCodeError:
             return UserCodeError(
-                type(error).__name__, str(error), described.name, described.location or _UNKNOWN, ""
+                type(error).__name__,
+                str(error),
+                described.name,
+                described.location or UNKNOWN_LOCATION,
+                "",
             )
 
         return blame
-
-
-def _load_operator(described: ChainedOperator) -> Operator:
-    return create_operator(_unpickle(described, described.payload))
-
-
-def _load_types(described: ChainedOperator) -> OperatorTypes:
-    return _unpickle(described, described.types_payload)
-
-
-def _unpickle(described: ChainedOperator, payload: bytes) -> Any:
-    try:
-        return pickle.loads(payload)
-    except Exception as error:
-        # Most often a module that the driver has and this worker has not.
-        raise UserCodeError(
-            type(error).__name__,
-            f"{error}; the function cannot be loaded on the worker, ship its modules with --python-files",
-            described.name,
-            described.location or _UNKNOWN,
-            traceback.format_exc(),
-        ) from error

@@ -13,7 +13,9 @@ from headrace.core.elements import EndOfData
 from headrace.core.ids import OperatorId
 from headrace.core.record_batch import RecordBatch
 from headrace.graph.job_graph import VertexKind
+from headrace.graph.payloads import VertexPayloads
 from headrace.network.gate import InputGate
+from headrace.network.metrics import register_task_metrics
 from headrace.operators.operator import (
     InputStatus,
     OneInputOperator,
@@ -26,6 +28,7 @@ from headrace.task.input_processor import LogicalInput
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import Occupation, TaskCounters, TaskTimes
 from headrace.task.operator_chain import OperatorChain
+from headrace.task.user_payloads import create_writers, load_specs, load_types
 from headrace.task.watermark_valve import CombinedWatermark, EmitWatermark, ValveAction
 
 
@@ -45,17 +48,29 @@ class StreamTask(ABC):
     """
 
     def __init__(
-        self, environment: TaskEnvironment, mailbox: Mailbox, timers: MailboxTimers
+        self,
+        environment: TaskEnvironment,
+        payloads: VertexPayloads,
+        mailbox: Mailbox,
+        timers: MailboxTimers,
     ) -> None:
         self.environment = environment
         self.counters = TaskCounters()
         self.times = TaskTimes(environment.clock)
         self._mailbox: Final = mailbox
         self._timers: Final = timers
-        self._writers: Final = [output.writer for output in environment.outputs]
         self._hard_back_pressured_ns = 0
         self._has_ended = False
-        self.chain = OperatorChain(environment, timers, self.counters, mailbox)
+        types = load_types(environment.vertex, payloads)
+        gates = [gate_input.gate for gate_input in environment.inputs]
+        for gate_input in environment.inputs:
+            gate_input.gate.read_as(types[0].inputs[gate_input.descriptor.input_number])
+        self._writers: Final = create_writers(environment, payloads)
+        register_task_metrics(environment.metrics, gates, self._writers)
+        specs = load_specs(environment.vertex, payloads)
+        self.chain = OperatorChain(
+            environment, types, specs, self._writers, timers, self.counters, mailbox
+        )
 
     def open(self) -> None:
         """Open the operators."""
@@ -139,9 +154,13 @@ class OneInputStreamTask(StreamTask):
     """Reads the gates of one logical input."""
 
     def __init__(
-        self, environment: TaskEnvironment, mailbox: Mailbox, timers: MailboxTimers
+        self,
+        environment: TaskEnvironment,
+        payloads: VertexPayloads,
+        mailbox: Mailbox,
+        timers: MailboxTimers,
     ) -> None:
-        super().__init__(environment, mailbox, timers)
+        super().__init__(environment, payloads, mailbox, timers)
         self._input = LogicalInput(_gates_of(environment, 0), self)
 
     def batch(self, batch: RecordBatch) -> None:
@@ -201,9 +220,13 @@ class TwoInputStreamTask(StreamTask):
     """Reads two logical inputs in turn; event time is the smaller of the two."""
 
     def __init__(
-        self, environment: TaskEnvironment, mailbox: Mailbox, timers: MailboxTimers
+        self,
+        environment: TaskEnvironment,
+        payloads: VertexPayloads,
+        mailbox: Mailbox,
+        timers: MailboxTimers,
     ) -> None:
-        super().__init__(environment, mailbox, timers)
+        super().__init__(environment, payloads, mailbox, timers)
         head = self.chain.head
         assert isinstance(head, TwoInputOperator)
         self.combined = CombinedWatermark(2)
@@ -267,7 +290,10 @@ _KINDS: Final = {
 
 
 def create_stream_task(
-    environment: TaskEnvironment, mailbox: Mailbox, timers: MailboxTimers
+    environment: TaskEnvironment,
+    payloads: VertexPayloads,
+    mailbox: Mailbox,
+    timers: MailboxTimers,
 ) -> StreamTask:
     """Make the task for the environment's vertex: unpickles user code."""
-    return _KINDS[environment.vertex.kind](environment, mailbox, timers)
+    return _KINDS[environment.vertex.kind](environment, payloads, mailbox, timers)

@@ -12,6 +12,7 @@ from headrace.core.elements import CancelTaskException
 from headrace.core.errors import UserCodeError
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.lifecycle import ExecutionState
+from headrace.graph.payloads import VertexPayloads
 from headrace.metrics import names
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
@@ -24,11 +25,20 @@ class Task:
 
     CREATED -> DEPLOYING -> INITIALIZING -> RUNNING -> FINISHED; CANCELING -> CANCELED after `cancel`; FAILED after an
     error of its own or `fail_externally`. An error during cancellation ends as CANCELED.
+
+    Without `payloads` it waits in DEPLOYING for `deliver_payloads`; its partitions are there meanwhile.
     """
 
-    def __init__(self, environment: TaskEnvironment, runner: TaskRunner) -> None:
+    def __init__(
+        self,
+        environment: TaskEnvironment,
+        runner: TaskRunner,
+        payloads: VertexPayloads | None = None,
+    ) -> None:
         self._environment = environment
         self._runner = runner
+        self._payloads = payloads
+        self._early_events: list[tuple[OperatorId, bytes]] = []
         self.mailbox: Final = Mailbox()
         self._timers: Final = MailboxTimers(environment.clock)
         self._stream_task: StreamTask | None = None
@@ -75,8 +85,18 @@ class Task:
         """Pass an event of a coordinator to an operator; dropped when the task has ended."""
 
         def deliver() -> None:
-            if self._stream_task is not None:
+            if self._stream_task is None:
+                self._early_events.append((operator_id, payload))
+            else:
                 self._stream_task.deliver_event(operator_id, payload)
+
+        self.mailbox.put(deliver)
+
+    def deliver_payloads(self, payloads: VertexPayloads) -> None:
+        """Hand over what did not come with the description of the task. Any thread."""
+
+        def deliver() -> None:
+            self._payloads = payloads
 
         self.mailbox.put(deliver)
 
@@ -110,12 +130,29 @@ class Task:
 
     def _deploy(self) -> Step:
         self._reach(ExecutionState.DEPLOYING)
-        self._stream_task = create_stream_task(self._environment, self.mailbox, self._timers)
+        self._work = self._initialize
+        return Step.AGAIN
+
+    def _initialize(self) -> Step:
+        if self._payloads is None:
+            for mail in self.mailbox.take_all():
+                mail()
+        # Big ones are let go of as soon as they are loaded.
+        payloads, self._payloads = self._payloads, None
+        if payloads is None:
+            return Step.WAIT
+        self._stream_task = create_stream_task(
+            self._environment, payloads, self.mailbox, self._timers
+        )
+        del payloads
         self._reach(ExecutionState.INITIALIZING)
         self._stream_task.open()
         for gate_input in self._environment.inputs:
             gate_input.gate.request_partitions()
         self._reach(ExecutionState.RUNNING)
+        for operator_id, payload in self._early_events:
+            self._stream_task.deliver_event(operator_id, payload)
+        self._early_events.clear()
         self._work = self._run
         return Step.AGAIN
 
@@ -149,7 +186,7 @@ class Task:
     def _interrupt(self, error: BaseException) -> None:
         """Wake the task wherever it waits: in its mailbox, in a gate or for a buffer."""
         for output in self._environment.outputs:
-            output.writer.fail(error)
+            output.partition.fail(error)
         for gate_input in self._environment.inputs:
             gate_input.gate.close()
         self.mailbox.interrupt(error)
@@ -180,8 +217,11 @@ class Task:
                 error = error or close_error
         for output in self._environment.outputs:
             if error is not None:
-                output.writer.fail(error)
-            output.writer.close()
+                output.partition.fail(error)
+            if output.partition.is_finished:
+                output.partition.close()
+            else:
+                output.partition.fail(None)
         for gate_input in self._environment.inputs:
             gate_input.gate.close()
         return error

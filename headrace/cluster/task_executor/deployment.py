@@ -1,32 +1,25 @@
-"""From a deployment descriptor to a task: partitions, gates, writers, environment. The one door between the planes.
+"""From a deployment descriptor to a task: partitions, gates, environment. The one door between the planes.
 
-Source: Flink TaskExecutor.submitTask, Task's constructor.
+Nothing is unpickled here: user code is loaded by the task that runs it. Source: Flink TaskExecutor.submitTask, Task's
+constructor.
 """
 
-import pickle
-import traceback
 from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
-from headrace.core.errors import UserCodeError
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResourceId
 from headrace.core.lifecycle import ExecutionState
-from headrace.core.operator_types import OperatorTypes
 from headrace.core.randomness import SeededRandom
-from headrace.core.record_batch import BatchType
 from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
 from headrace.functions.ingest import IngestDoor
-from headrace.gateways.task_executor import ResultPartitionDeployment, TaskDeploymentDescriptor
-from headrace.graph.job_graph import ChainedOperator
+from headrace.gateways.task_executor import TaskDeploymentDescriptor
+from headrace.graph.payloads import VertexPayloads
 from headrace.metrics.groups import MetricGroup
 from headrace.network.gate import InputGate
-from headrace.network.metrics import register_task_metrics
 from headrace.network.partition import ResultPartition
-from headrace.network.partitioner import create_selector
-from headrace.network.record_writer import RecordWriter
-from headrace.task.environment import GateInput, TaskEnvironment, TaskListener, WriterOutput
+from headrace.task.environment import GateInput, PartitionOutput, TaskEnvironment, TaskListener
 from headrace.task.runner import TaskRunner
 from headrace.task.task import Task
 
@@ -46,6 +39,10 @@ class RunningTask(Protocol):
 
     def start(self) -> None:
         """Begin; states are reported to the listener."""
+        ...
+
+    def deliver_payloads(self, payloads: VertexPayloads) -> None:
+        """Hand over what the descriptor only named; the task waits for it."""
         ...
 
     def cancel(self) -> None:
@@ -69,7 +66,7 @@ class TaskFactory(Protocol):
     """Makes tasks; the seam at which tests put tasks without a data plane."""
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> RunningTask:
-        """Build everything the task needs, without starting it; user code may be imported here."""
+        """Build what the task needs, without starting it, and without loading any user code."""
         ...
 
 
@@ -81,7 +78,7 @@ class Shuffle(Protocol):
         ...
 
     def create_input_gate(
-        self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId, batch_type: BatchType
+        self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> InputGate:
         """Make a gate; nothing is requested yet."""
         ...
@@ -102,68 +99,37 @@ class StreamTaskFactory:
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> Task:
         """See TaskFactory. Partitions come first: they have room reserved, or the task cannot run at all."""
-        settings = self.settings.with_values(descriptor.settings)
-        outputs: list[WriterOutput] = []
+        outputs: list[PartitionOutput] = []
         inputs: list[GateInput] = []
         try:
             for deployment in descriptor.result_partitions:
-                outputs.append(self._output(descriptor, deployment, settings))
-            for gate_descriptor in descriptor.input_gates:
-                batch_type = _input_type(descriptor, gate_descriptor.input_number)
-                gate = self.shuffle.create_input_gate(
-                    gate_descriptor, descriptor.attempt_id, batch_type
+                partition = self.shuffle.create_result_partition(deployment.descriptor)
+                outputs.append(
+                    PartitionOutput(partition, deployment.edge, deployment.consumer_max_parallelism)
                 )
+            for gate_descriptor in descriptor.input_gates:
+                gate = self.shuffle.create_input_gate(gate_descriptor, descriptor.attempt_id)
                 inputs.append(GateInput(gate, gate_descriptor))
         except BaseException:
             for output in outputs:
-                output.writer.close()
+                output.partition.fail(None)
             for gate_input in inputs:
                 gate_input.gate.close()
             raise
-        metrics = self._metric_group(descriptor)
-        register_task_metrics(
-            metrics,
-            [gate_input.gate for gate_input in inputs],
-            [output.writer for output in outputs],
-        )
         environment = TaskEnvironment(
             attempt_id=descriptor.attempt_id,
             job_name=descriptor.job_name,
             vertex=descriptor.vertex,
-            settings=settings,
+            settings=self.settings.with_values(descriptor.settings),
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             clock=self.clock,
-            metrics=metrics,
+            random=self.random,
+            metrics=self._metric_group(descriptor),
             listener=listener,
             ingest=self.ingest,
         )
-        return Task(environment, self.runner)
-
-    def _output(
-        self,
-        descriptor: TaskDeploymentDescriptor,
-        deployment: ResultPartitionDeployment,
-        settings: Settings,
-    ) -> WriterOutput:
-        partition = self.shuffle.create_result_partition(deployment.descriptor)
-        try:
-            selector = create_selector(
-                deployment.edge.partitioner,
-                deployment.descriptor.subpartition_count,
-                descriptor.attempt_id.subtask_index,
-                deployment.consumer_max_parallelism,
-                self.random,
-                settings,
-            )
-        except Exception as error:
-            partition.fail(None)
-            source = _operator(descriptor, deployment.edge.source_operator_id)
-            raise _not_loadable(error, "partitioner", source) from error
-        writer = RecordWriter(
-            partition, selector, deployment.edge.buffer_timeout_ms, self.clock, settings
-        )
-        return WriterOutput(writer, deployment.edge)
+        return Task(environment, self.runner, inline_payloads(descriptor))
 
     def _metric_group(self, descriptor: TaskDeploymentDescriptor) -> MetricGroup:
         """A tree of its own, which goes when the task goes."""
@@ -172,30 +138,9 @@ class StreamTaskFactory:
         return MetricGroup(self.clock, scope)
 
 
-def _input_type(descriptor: TaskDeploymentDescriptor, input_number: int) -> BatchType:
-    head = descriptor.vertex.operators[0]
-    return _load_types(head).inputs[input_number]
-
-
-def _load_types(operator: ChainedOperator) -> OperatorTypes:
-    try:
-        types = pickle.loads(operator.types_payload)
-    except Exception as error:
-        raise _not_loadable(error, "types", operator) from error
-    assert isinstance(types, OperatorTypes)
-    return types
-
-
-def _not_loadable(error: Exception, what: str, operator: ChainedOperator) -> UserCodeError:
-    """Most often a module with the user's classes that the driver has and this worker has not."""
-    return UserCodeError(
-        type(error).__name__,
-        f"{error}; the {what} cannot be loaded on the worker, ship modules with --python-files",
-        operator.name,
-        operator.location or "unknown location",
-        traceback.format_exc(),
-    )
-
-
-def _operator(descriptor: TaskDeploymentDescriptor, operator_id: OperatorId) -> ChainedOperator:
-    return next(each for each in descriptor.vertex.operators if each.operator_id == operator_id)
+def inline_payloads(descriptor: TaskDeploymentDescriptor) -> VertexPayloads | None:
+    """The payloads that came with the descriptor, or None where it names a blob."""
+    if descriptor.vertex.payloads is not None:
+        return None
+    edges = tuple(deployment.edge for deployment in descriptor.result_partitions)
+    return VertexPayloads.of(descriptor.vertex, edges)

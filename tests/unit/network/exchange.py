@@ -111,7 +111,9 @@ def gate(
         for number, location in enumerate(producers)
     )
     descriptor = InputGateDescriptor(DATA_SET, 0, channels)
-    return env.create_input_gate(descriptor, attempt("consumer", subpartition_index), batch_type)
+    made = env.create_input_gate(descriptor, attempt("consumer", subpartition_index))
+    made.read_as(batch_type)
+    return made
 
 
 def next_element(source: InputGate, timeout_s: float = 10) -> GateElement | None:
