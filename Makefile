@@ -8,12 +8,15 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 FAST_TESTS := $(wildcard tests/unit tests/simulation) tests/architecture
 SLOW_TESTS := tests/integration tests/spark
+# Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
+RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/simulation \
+  tests/integration/programs
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt check test test-all test-slow sim bench docs demo clean
+.PHONY: help setup fmt check test test-all test-serialized test-slow sim bench docs demo clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## make .venv with everything pinned in requirements/dev.txt
 
@@ -39,7 +42,10 @@ check: setup  ## lint, format, types, floor plan, stale docs
 test: setup  ## unit and simulation tests, under a minute
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST_TESTS)
 
-test-all: test test-slow  ## the same, then integration tests and real Spark
+test-all: test test-serialized test-slow  ## the same, then all the others
+
+test-serialized: setup  ## whatever uses RPC, once more with every local call encoded
+	$(BIN)/python -m pytest -q -n $(WORKERS) --force-serialization $(RPC_TESTS)
 
 # A folder without a single test file is named and passed over; one with test files must have tests that run.
 test-slow: setup  ## integration tests and real Spark

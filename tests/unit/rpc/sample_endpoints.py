@@ -129,6 +129,31 @@ class Ledger(_Records, RpcEndpoint):
         super().__init__(service, name)
 
 
+class Slow(Ledger):
+    """Starts and stops only when it is let go."""
+
+    def __init__(self, service: RpcService, name: str = "ledger") -> None:
+        self.may_start, self.may_stop = asyncio.Event(), asyncio.Event()
+        super().__init__(service, name)
+
+    async def on_start(self) -> None:
+        await self.may_start.wait()
+        self.notes.append("started")
+
+    async def on_stop(self) -> None:
+        self.notes.append("stopping")
+        await self.may_stop.wait()
+        self.notes.append("stopped")
+
+
+class Started(Slow):
+    """Starts at once."""
+
+    async def on_start(self) -> None:
+        self.may_start.set()
+        await super().on_start()
+
+
 class FencedLedger(_Records, FencedRpcEndpoint[FencingToken]):
     gateway_types = (LedgerGateway,)
 

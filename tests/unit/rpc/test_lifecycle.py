@@ -14,34 +14,8 @@ from headrace.rpc.errors import (
     RecipientUnreachableError,
 )
 from headrace.rpc.server import ENDPOINT_TRANSITIONS, EndpointState
-from headrace.rpc.service import RpcService
 from tests.unit.rpc.conftest import AnyWorld, World, make_world
-from tests.unit.rpc.sample_endpoints import ENTRY, Added, Ledger, LedgerGateway
-
-
-class Slow(Ledger):
-    """Starts and stops only when it is let go."""
-
-    def __init__(self, service: RpcService, name: str = "ledger") -> None:
-        self.may_start, self.may_stop = asyncio.Event(), asyncio.Event()
-        super().__init__(service, name)
-
-    async def on_start(self) -> None:
-        await self.may_start.wait()
-        self.notes.append("started")
-
-    async def on_stop(self) -> None:
-        self.notes.append("stopping")
-        await self.may_stop.wait()
-        self.notes.append("stopped")
-
-
-class Started(Slow):
-    """Starts at once."""
-
-    async def on_start(self) -> None:
-        self.may_start.set()
-        await super().on_start()
+from tests.unit.rpc.sample_endpoints import ENTRY, Added, Ledger, LedgerGateway, Slow, Started
 
 
 def test_calls_before_the_start_are_dropped_with_an_error(world: AnyWorld) -> None:

@@ -1,0 +1,68 @@
+"""`make test-serialized` runs every test that calls endpoints, and no folder of tests is forgotten."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.architecture.floor_plan import ROOT
+
+# Whoever makes one of these has endpoints that call each other within one process.
+SERVICES = {
+    "headrace.cluster.entrypoint",
+    "headrace.cluster.minicluster",
+    "headrace.rpc.loopback",
+    "headrace.rpc.service",
+    "headrace.rpc.tcp",
+    "headrace.testing.minicluster_executor",
+    "headrace.testing.simulation",
+}
+# Real Spark: its processes are started by the programs under test, and only those call each other.
+EXEMPT = {"tests/spark"}
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Modules that a file imports anywhere in it, `from package import module` included."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom(module=str(module)):
+                yield module
+                yield from (f"{module}.{alias.name}" for alias in node.names)
+            case _:
+                pass
+
+
+@functools.cache
+def uses_rpc(file: Path) -> bool:
+    """Whether a test file, or a file of the tests that it imports, makes an RpcService."""
+    modules = set(imports(file))
+    own = (ROOT / f"{name.replace('.', '/')}.py" for name in modules if name.startswith("tests."))
+    return bool(modules & SERVICES) or any(uses_rpc(path) for path in own if path.is_file())
+
+
+def makefile_list(name: str) -> set[str]:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    (line,) = re.findall(rf"^{name} := (.*)$", text, re.MULTILINE)
+    return set(line.split())
+
+
+def folders_that_use_rpc() -> set[str]:
+    files = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "tests").rglob("conftest.py")]
+    folders = {file.parent.relative_to(ROOT).as_posix() for file in files if uses_rpc(file)}
+    return folders - {"tests"} - EXEMPT
+
+
+def test_every_folder_whose_tests_use_rpc_runs_serialised_too() -> None:
+    found = folders_that_use_rpc()
+    assert {"tests/unit/rpc", "tests/simulation", "tests/integration/programs"} <= found
+    assert found <= makefile_list("RPC_TESTS")
+
+
+def test_continuous_integration_runs_them() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (recipe,) = re.findall(r"^test-serialized:.*\n\t(.*)$", text, re.MULTILINE)
+    assert "--force-serialization" in recipe and "$(RPC_TESTS)" in recipe
+    assert "make test-serialized" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
