@@ -5,8 +5,8 @@ import socket
 from collections.abc import Callable
 from typing import Final, cast
 
+from headrace.core.mutual_proof import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
-from headrace.network.handshake import Role
 from headrace.network.peer_session import Session
 from headrace.network.transport import TransportHost
 from headrace.network.wire_endpoint import WireEndpoint
@@ -74,6 +74,11 @@ class SocketConnection(asyncio.BufferedProtocol):
             self._error = self._error or ConnectionLostError(self._peer, "closed by this side")
             self._transport.writelines(self._endpoint.farewell())
             self._transport.close()
+
+    def refuse(self, reason: str) -> None:
+        """Drop a peer that has not proved itself."""
+        self._error = ConnectionLostError(self._peer, reason)
+        self.abort()
 
     def abort(self) -> None:
         """Drop the connection without another word."""
@@ -155,9 +160,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._on_established(self, name, session)
 
     def _handshake_timed_out(self) -> None:
-        reason = f"it did not prove itself within {self._handshake_timeout_s:g} s"
-        self._error = ConnectionLostError(self._peer, reason)
-        self.abort()
+        self.refuse(f"it did not prove itself within {self._handshake_timeout_s:g} s")
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -5,15 +5,13 @@
              Proof ─────────────►
              both: ESTABLISHED
 
-Each proof is an HMAC over the prover's role and both hellos, so that neither can be replayed, reflected or altered.
-Pure: bytes in, bytes to send out; the shell owns socket and timeout.
+What a proof is stands in core/mutual_proof.py. Pure: bytes in, bytes to send out; the shell owns socket and timeout.
 """
 
-import enum
-import hmac
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.core.mutual_proof import NONCE_SIZE, MutualProof, Role
 from headrace.core.randomness import SeededRandom
 from headrace.network.errors import HandshakeError, NetworkError
 from headrace.network.wire import (
@@ -27,15 +25,9 @@ from headrace.network.wire import (
     encode,
 )
 
+_PLANE: Final = b"data"
 OPENING_BYTES_MAX: Final = 1024
 """More than this is not read from a peer that has not proved itself."""
-
-
-class Role(enum.Enum):
-    """Which side of the connection this is."""
-
-    DIALLER = b"dialler"
-    ACCEPTOR = b"acceptor"
 
 
 @dataclass(frozen=True)
@@ -54,10 +46,10 @@ class Handshake:
         self, role: Role, name: str, secret: bytes, random: SeededRandom, remote: str
     ) -> None:
         self._role = role
-        self._secret = secret
+        self._proof = MutualProof(_PLANE, role, secret)
         self._remote = remote
         self._own_hello = b"".join(
-            encode(Hello(VERSION, VERSION, 0, random.randbytes(32), name.encode()))
+            encode(Hello(VERSION, VERSION, 0, random.randbytes(NONCE_SIZE), name.encode()))
         )
         self._peer_hello = b""
         self._peer: Hello | None = None
@@ -78,13 +70,12 @@ class Handshake:
             self._accept_hello(frame)
             if self._role is Role.ACCEPTOR:
                 reply = self._own_hello
-            reply += b"".join(encode(Proof(self._digest(self._role))))
+            reply += b"".join(encode(Proof(self._proof.prove(self._own_hello, self._peer_hello))))
         proof = self._take(Proof)
         if not isinstance(proof, Proof):
             return reply, None
         assert self._peer is not None
-        other = Role.ACCEPTOR if self._role is Role.DIALLER else Role.DIALLER
-        if not hmac.compare_digest(proof.digest, self._digest(other)):
+        if not self._proof.accepts(proof.digest, self._own_hello, self._peer_hello):
             raise HandshakeError(self._remote, "it does not know the secret of this cluster")
         established = Established(bytes(self._peer.body).decode(), VERSION, bytes(self._received))
         return reply, established
@@ -97,12 +88,6 @@ class Handshake:
             )
         self._peer = hello
         self._peer_hello = b"".join(encode(hello))
-
-    def _digest(self, role: Role) -> bytes:
-        hellos = [self._own_hello, self._peer_hello]
-        if self._role is Role.ACCEPTOR:
-            hellos.reverse()
-        return hmac.digest(self._secret, role.value + b"\0" + hellos[0] + hellos[1], "sha256")
 
     def _take(self, wanted: type[Frame]) -> Frame | None:
         """Cut the next frame off, which must be of the class `wanted`; None while it is incomplete."""

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from headrace.core.ids import JobId, OperatorId
+from headrace.core.mutual_proof import Role
 from headrace.core.randomness import SeededRandom, system_random
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity, client_context
@@ -23,7 +24,7 @@ from headrace.network.errors import (
     NetworkError,
     ProtocolError,
 )
-from headrace.network.handshake import Handshake, Role
+from headrace.network.handshake import Handshake
 from headrace.network.ingest import INGEST_NAME
 from headrace.network.server import host_id
 from headrace.network.wire import (

@@ -12,12 +12,12 @@ from typing import Final
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.ids import ResourceId
+from headrace.core.mutual_proof import Role, Strangers
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity, client_context, refuse_plaintext, server_context
 from headrace.network.client import ConnectionTable, OnError, OnReady
 from headrace.network.connection import SocketConnection
 from headrace.network.errors import NetworkError
-from headrace.network.handshake import Role
 from headrace.network.network_thread import NetworkThread
 from headrace.network.peer_session import Session
 from headrace.network.server import DATA_PORT, DataServer, host_id
@@ -54,6 +54,7 @@ class SocketTransport:
         self._handshake_timeout_s = settings.get_option(HANDSHAKE_TIMEOUT).total_seconds()
         self._server_tls = None if tls is None else server_context(tls)
         self._connections: set[SocketConnection] = set()
+        self._strangers: Strangers[SocketConnection] = Strangers()
         self._all_closed: asyncio.Event | None = None
         self._is_closed = False
         self._host: TransportHost | None = None
@@ -137,18 +138,26 @@ class SocketTransport:
             role,
             self.post,
             self._handshake_timeout_s,
-            self._connections.add,
+            self._connections.add if role is Role.DIALLER else self._accepted,
             self._established,
             self._closed,
             peer,
             expected_name,
         )
 
+    def _accepted(self, connection: SocketConnection) -> None:
+        self._connections.add(connection)
+        oldest = self._strangers.opened(connection)
+        if oldest is not None:
+            oldest.refuse("too many others wait unproven")
+
     def _established(self, connection: SocketConnection, name: str, session: Session) -> None:
+        self._strangers.no_longer(connection)
         self._table.established(connection, name, session)
 
     def _closed(self, connection: SocketConnection, error: NetworkError) -> None:
         self._connections.discard(connection)
+        self._strangers.no_longer(connection)
         self._table.closed(connection, error)
         if self._all_closed is not None and not self._connections:
             self._all_closed.set()

@@ -6,9 +6,10 @@ Pure: sockets and the simulation drive the same object.
 from collections.abc import Callable
 from typing import Final
 
+from headrace.core.mutual_proof import Role
 from headrace.network.assembler import FrameAssembler
 from headrace.network.errors import ConnectionLostError, HandshakeError, NetworkError
-from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake, Role
+from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake
 from headrace.network.peer_session import Session, last_words
 from headrace.network.transport import Link, TransportHost
 from headrace.network.wire import Body, Close, encode

@@ -5,33 +5,23 @@
               Proof ───────────────────────────────────►
               framed requests ─────────►   ◄──── framed responses
 
-Everything here has a fixed size, so that a stranger can make this side hold 74 bytes and no more. A proof is an HMAC
-over the prover's role and both hellos: it cannot be replayed, reflected or used with an altered hello. It does not
-hide or protect what follows; that takes TLS. Pure: bytes in, bytes out; the shell owns socket and timeout.
+Everything here has a fixed size, so that a stranger can make this side hold 74 bytes and no more. What a proof is
+stands in core/mutual_proof.py. Pure: bytes in, bytes out; the shell owns socket and timeout.
 """
 
-import enum
-import hmac
 import struct
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.core.mutual_proof import NONCE_SIZE, PROOF_SIZE, MutualProof, Role
 from headrace.core.randomness import SeededRandom
 from headrace.rpc.codec import PROTOCOL_VERSION
 from headrace.rpc.errors import HandshakeError
 
-SECRET_SIZE: Final = 32
+_PLANE: Final = b"rpc"
 _MAGIC: Final = b"HRPC"
-_HELLO: Final = struct.Struct("!4sHI32s")
+_HELLO: Final = struct.Struct(f"!4sHI{NONCE_SIZE}s")
 """Magic, protocol version, largest frame this side takes, nonce."""
-_PROOF_SIZE: Final = 32
-
-
-class Role(enum.Enum):
-    """Which side of the connection this is."""
-
-    DIALLER = b"rpc dialler"
-    ACCEPTOR = b"rpc acceptor"
 
 
 @dataclass(frozen=True)
@@ -48,11 +38,12 @@ class Authentication:
     def __init__(
         self, role: Role, secret: bytes, frame_size_max: int, random: SeededRandom, remote: str
     ) -> None:
-        assert len(secret) == SECRET_SIZE, f"the secret has {SECRET_SIZE} bytes"
         self._role = role
-        self._secret = secret
+        self._proof = MutualProof(_PLANE, role, secret)
         self.remote = remote
-        self.hello = _HELLO.pack(_MAGIC, PROTOCOL_VERSION, frame_size_max, random.randbytes(32))
+        self.hello = _HELLO.pack(
+            _MAGIC, PROTOCOL_VERSION, frame_size_max, random.randbytes(NONCE_SIZE)
+        )
         self._peer_hello = b""
         self._peer_frame_size = 0
         self._received = bytearray()
@@ -69,14 +60,13 @@ class Authentication:
                 return b"", None
             self._accept_hello(self._take(_HELLO.size))
             if self._role is Role.ACCEPTOR:
-                reply = self._digest(self._role)
-        if len(self._received) < _PROOF_SIZE:
+                reply = self._proof.prove(self.hello, self._peer_hello)
+        if len(self._received) < PROOF_SIZE:
             return reply, None
-        other = Role.ACCEPTOR if self._role is Role.DIALLER else Role.DIALLER
-        if not hmac.compare_digest(self._take(_PROOF_SIZE), self._digest(other)):
+        if not self._proof.accepts(self._take(PROOF_SIZE), self.hello, self._peer_hello):
             raise self._error("it does not know the secret of this cluster")
         if self._role is Role.DIALLER:
-            reply = self._digest(self._role)
+            reply = self._proof.prove(self.hello, self._peer_hello)
         return reply, Proven(self._peer_frame_size, bytes(self._received))
 
     def _accept_hello(self, hello: bytes) -> None:
@@ -85,12 +75,6 @@ class Authentication:
             raise self._error(f"it speaks protocol version {version}, this side {PROTOCOL_VERSION}")
         self._peer_hello = hello
         self._peer_frame_size = frame_size
-
-    def _digest(self, role: Role) -> bytes:
-        hellos = [self.hello, self._peer_hello]
-        if self._role is Role.ACCEPTOR:
-            hellos.reverse()
-        return hmac.digest(self._secret, role.value + b"\0" + hellos[0] + hellos[1], "sha256")
 
     def _take(self, size: int) -> bytes:
         taken = bytes(self._received[:size])

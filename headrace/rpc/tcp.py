@@ -16,11 +16,12 @@ import msgspec
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import PortInUseError
+from headrace.core.mutual_proof import Role, Strangers
 from headrace.core.ports import parse_ports
 from headrace.core.randomness import SeededRandom
 from headrace.core.tls import refuse_plaintext
 from headrace.rpc import codec
-from headrace.rpc.authentication import Authentication, Role
+from headrace.rpc.authentication import Authentication
 from headrace.rpc.connection import RpcConnection
 from headrace.rpc.errors import HandshakeError, OversizeRequestError, RpcError
 from headrace.rpc.options import (
@@ -34,8 +35,6 @@ from headrace.rpc.service import Route, RpcService
 
 _LOG = logging.getLogger(__name__)
 
-_STRANGERS_MAX = 256
-"""How many accepted connections may be unproven at a time; the oldest goes first."""
 _FAREWELL_MS = 1000
 """How long a stopping service waits for its connections to send what they hold."""
 
@@ -79,6 +78,7 @@ class TcpRpcService(RpcService):
         self._port = 0
         self._links: dict[str, TcpLink] = {}
         self._accepted: dict[RpcConnection, None] = {}
+        self._strangers: Strangers[RpcConnection] = Strangers()
         self._open: set[RpcConnection] = set()
 
     @property
@@ -123,9 +123,10 @@ class TcpRpcService(RpcService):
     def _accepted_opened(self, connection: RpcConnection) -> None:
         self._open.add(connection)
         self._accepted[connection] = None
-        strangers = [other for other in self._accepted if other.is_stranger]
-        if len(strangers) > _STRANGERS_MAX:
-            oldest = strangers[0]
+        # Settled either way: by a proof, or by the end of the connection.
+        connection.established.add_done_callback(lambda _: self._strangers.no_longer(connection))
+        oldest = self._strangers.opened(connection)
+        if oldest is not None:
             oldest.fail(HandshakeError(oldest.remote, "too many others wait unproven"))
 
     def _request_arrived(self, connection: RpcConnection, frame: bytes) -> None:

@@ -3,10 +3,11 @@
 import socket
 from typing import TypeVar
 
+from headrace.core.mutual_proof import Role
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
-from headrace.network.handshake import Handshake, Role
+from headrace.network.handshake import Handshake
 from headrace.network.wire import Frame, encode
 from tests.unit.network.exchange import SECRET
 

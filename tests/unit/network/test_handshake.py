@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.core.mutual_proof import Role
 from headrace.core.randomness import SeededRandom
 from headrace.network.errors import HandshakeError
-from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake, Role
+from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake
 from headrace.network.wire import AddCredit, Hello, encode
 
 SECRET = b"s" * 32
@@ -44,11 +45,11 @@ def test_bytes_behind_the_proof_are_handed_on() -> None:
 
 
 def test_another_secret_is_refused_by_both_sides() -> None:
-    dialler, acceptor = side(Role.DIALLER, "a"), side(Role.ACCEPTOR, "b", b"other" * 6)
+    dialler, acceptor = side(Role.DIALLER, "a"), side(Role.ACCEPTOR, "b", b"other".ljust(32))
     answer, _ = acceptor.receive(dialler.opening())
     with pytest.raises(HandshakeError, match="does not know the secret"):
         dialler.receive(answer)
-    impostor = side(Role.DIALLER, "a", b"guess" * 6)
+    impostor = side(Role.DIALLER, "a", b"guess".ljust(32))
     acceptor = side(Role.ACCEPTOR, "b")
     answer, _ = acceptor.receive(impostor.opening())
     with pytest.raises(HandshakeError):

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.rpc.authentication import Authentication, Proven, Role
+from headrace.core.mutual_proof import Role
+from headrace.rpc.authentication import Authentication, Proven
 from headrace.rpc.errors import HandshakeError, OversizeFrameError
 from headrace.rpc.frames import LENGTH, FrameAssembler
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.rpc.authentication import Authentication, Role
+from headrace.core.mutual_proof import Role
+from headrace.rpc.authentication import Authentication
 from headrace.rpc.errors import (
     HandshakeError,
     RpcConnectionError,
