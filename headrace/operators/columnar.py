@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.errors import RecordTypeError
+from headrace.core.errors import USER_EXCEPTIONS, RecordTypeError
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.specs import (
@@ -32,7 +32,7 @@ class MapBatchesOperator(OneInputOperator):
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         try:
             made = self._as_columns(self._function(batch.columns()))
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         timestamps = batch.timestamps if made.num_rows == batch.num_rows else None
         if made.num_rows:
@@ -59,7 +59,7 @@ class FilterExpressionOperator(OneInputOperator):
         try:
             (column,) = evaluate(batch.columns(), [self._expression])
             mask = column.fill_null(False)
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         kept: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
         output.emit(batch.without_keys().filter(kept))
@@ -80,7 +80,7 @@ class SelectExpressionsOperator(OneInputOperator):
             fitted = fit_columns(
                 made, data_schema(output_type.value_type), str(output_type.value_type)
             )
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         output.emit(RecordBatch.of_columns(output_type, fitted, batch.timestamps))
 

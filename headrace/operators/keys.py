@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.core.errors import RecordTypeError
+from headrace.core.errors import USER_EXCEPTIONS, RecordTypeError
 from headrace.core.key_hash import InvalidKeyError, hash_array, hash_keys
 from headrace.core.record_batch import RecordBatch, key_values_to_array
 from headrace.core.types.arrow_mapping import arrow_type_of, data_schema
@@ -50,14 +50,15 @@ class KeyByOperator(OneInputOperator):
 
     def _by_selector(self, batch: RecordBatch) -> RecordBatch:
         try:
-            keys = list(map(self._get_key, batch.rows()))
+            get_key = self._get_key
+            keys = [get_key(row) for row in batch.rows()]
             if isinstance(self._key_type, PickledBytesTypeInfo):
                 return batch.with_keys(self._key_type, hash_keys(keys, self._origin), keys=keys)
             array = key_values_to_array(keys, self._key_type)
             return batch.with_keys(
                 self._key_type, hash_array(array, self._origin), keys_array=array
             )
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
 
     def _by_columns(self, batch: RecordBatch) -> RecordBatch:
@@ -67,7 +68,7 @@ class KeyByOperator(OneInputOperator):
                 keys = array.to_pylist()
                 return batch.with_keys(self._key_type, hash_keys(keys, origin), keys=keys)
             return batch.with_keys(self._key_type, hash_array(array, origin), keys_array=array)
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
 
     def _key_column(self, columns: pa.RecordBatch) -> tuple[pa.Array, str]:

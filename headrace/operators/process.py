@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.process import TimeDomain
 from headrace.operators.contexts import (
@@ -43,7 +44,7 @@ class _ProcessingOperator(FunctionOperator):
     def _process_rows(self, call: ElementFunction, batch: RecordBatch, output: Output) -> None:
         try:
             self._collector.process_rows(call, self._record_context, self._scope, batch, output)
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
 
 

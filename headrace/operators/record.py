@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.operators.emission import EMIT_ROWS_MAX, RowEmitter, keep_rows
 from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output, TwoInputOperator
-from headrace.operators.user_code import method_of, not_iterable, user_error
+from headrace.operators.user_code import method_of, not_iterable, refuse_generator, user_error
 from headrace.state.backend import NO_KEY
 from headrace.state.heap import HeapKeyedStateBackend
 
@@ -35,8 +36,10 @@ class RecordFunctionOperator(FunctionOperator):
 
     def _map(self, call: RecordFunction, batch: RecordBatch, output: Output) -> None:
         try:
-            rows = list(map(call, self._rows(batch)))
-        except Exception as error:
+            # Not `map`: it would take a StopIteration out of user code for the end of the rows.
+            rows = [call(row) for row in self._rows(batch)]
+            refuse_generator(rows[0], "map")
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         self._emitter.emit(rows, batch.timestamps, output)
 
@@ -72,7 +75,7 @@ class RecordFunctionOperator(FunctionOperator):
                     yield rows, begin, counts
                     begin += len(counts) - 1
                     rows, counts = [], [0]
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         yield rows, begin, counts
 
@@ -114,8 +117,10 @@ class FilterOperator(RecordFunctionOperator, OneInputOperator):
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         try:
             call = method_of(self._function, "filter")
-            kept = [bool(keep) for keep in map(call, self._rows(batch))]
-        except Exception as error:
+            answers = [call(row) for row in self._rows(batch)]
+            refuse_generator(answers[0], "filter")
+            kept = [bool(answer) for answer in answers]
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         output.emit(keep_rows(batch, np.array(kept, dtype=np.bool_), self.context.types.output))
 

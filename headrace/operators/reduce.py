@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.rows import Row
 from headrace.functions.specs import ReduceSpec, RollingAggregationSpec
@@ -45,8 +46,11 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
             for key, value in zip(batch.keys(), batch.rows(), strict=True):
                 scope.entry = key
                 add(value)
-                rows.append(get())
-        except Exception as error:
+                result = get()
+                if result is None and value is not None:
+                    raise TypeError("reduce must return the combined value, but it returned None")
+                rows.append(result)
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         scope.entry = NO_KEY
         self._emitter.emit(rows, batch.timestamps, output)

@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.java_text import text_function
 from headrace.functions.sink import SinkWriter
@@ -44,7 +45,7 @@ class PrintOperator(OneInputOperator):
         prefix, text_of = self._prefix, self._text_of
         try:
             lines = [f"{prefix}{text_of(row)}\n" for row in batch.rows()]
-        except Exception as error:  # the user's own __str__
+        except USER_EXCEPTIONS as error:  # the user's own __str__
             raise user_error(error, self.context.operator_name) from error
         sys.stdout.write("".join(lines))
         sys.stdout.flush()
@@ -94,28 +95,34 @@ class SinkWriterOperator(OneInputOperator):
         super().open(context)
         try:
             self._writer = self._sink.create_writer(context)
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise connector_error(error, context.operator_name) from error
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         assert self._writer is not None
         try:
             self._writer.write_batch(batch)
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise connector_error(error, self.context.operator_name) from error
 
     def handle_event(self, payload: bytes) -> None:
         assert self._writer is not None
-        self._writer.handle_event(payload)
+        try:
+            self._writer.handle_event(payload)
+        except USER_EXCEPTIONS as error:
+            raise connector_error(error, self.context.operator_name) from error
 
     def finish(self, output: Output) -> None:
         assert self._writer is not None
         try:
             self._writer.flush(end_of_input=True)
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise connector_error(error, self.context.operator_name) from error
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.close()
+            try:
+                writer.close()
+            except USER_EXCEPTIONS as error:
+                raise connector_error(error, self.context.operator_name) from error

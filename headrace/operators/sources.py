@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from headrace.core.elements import MAX_WATERMARK
+from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.functions.source import InputStatus, SourceReader
 from headrace.functions.specs import SourceSpec, TimestampsAndWatermarksSpec
@@ -118,10 +119,22 @@ class EventTimeOutput:
             if vectorised is not None:
                 return np.asarray(vectorised(batch.columns()), dtype=np.int64)
             extract = assigner.extract_timestamp
-            assigned = list(map(extract, batch.rows(), timestamps_of(batch)))
-            return np.array(assigned, dtype=np.int64)
-        except Exception as error:
+            rows_with_times = zip(batch.rows(), timestamps_of(batch), strict=True)
+            return _as_timestamps([extract(row, time) for row, time in rows_with_times])
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self._context.operator_name) from error
+
+
+def _as_timestamps(assigned: list[Any]) -> Timestamps:
+    """Return what an assigner gave as numbers; TypeError unless all are integers, which numpy would not insist on."""
+    if not set(map(type, assigned)) <= {int}:
+        for value in assigned:
+            if not isinstance(value, int | np.integer) or isinstance(value, bool):
+                raise TypeError(
+                    "extract_timestamp must return epoch milliseconds as an int, "
+                    f"but it returned {type(value).__name__} {value!r:.60}"
+                )
+    return np.array(assigned, dtype=np.int64)
 
 
 class SourceReaderOperator(SourceOperator):
@@ -140,7 +153,7 @@ class SourceReaderOperator(SourceOperator):
             reader: SourceReader = self._source.create_reader(context)
             self._reader = reader
             reader.start()
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise connector_error(error, context.operator_name) from error
         self._event_time.start(WHOLE_SOURCE)
 
@@ -148,7 +161,7 @@ class SourceReaderOperator(SourceOperator):
         assert self._reader is not None
         try:
             status = self._reader.poll_next(self._event_time)
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise connector_error(error, self.context.operator_name) from error
         self._event_time.has_polled = True
         self._event_time.is_waiting = status is InputStatus.NOTHING_AVAILABLE
@@ -158,12 +171,18 @@ class SourceReaderOperator(SourceOperator):
 
     def handle_event(self, payload: bytes) -> None:
         assert self._reader is not None
-        self._reader.handle_event(payload)
+        try:
+            self._reader.handle_event(payload)
+        except USER_EXCEPTIONS as error:
+            raise connector_error(error, self.context.operator_name) from error
 
     def close(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None:
-            reader.close()
+            try:
+                reader.close()
+            except USER_EXCEPTIONS as error:
+                raise connector_error(error, self.context.operator_name) from error
 
 
 class TimestampsAndWatermarksOperator(OneInputOperator):

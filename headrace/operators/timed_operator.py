@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from headrace.core.errors import USER_EXCEPTIONS
 from headrace.operators.emission import ResultCollector
 from headrace.operators.operator import Operator, OperatorContext, Output
 from headrace.operators.timers import InternalTimerService
@@ -31,7 +32,7 @@ class TimedOperator(Operator):
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
         try:
             self._timers.advance_watermark(timestamp_ms)
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         self._scope.entry = NO_KEY
         self._collector.flush(output)
@@ -48,7 +49,7 @@ class TimedOperator(Operator):
     def _on_wake_up(self, run: Callable[[], None]) -> None:
         try:
             run()
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         self._scope.entry = NO_KEY
         self._collector.flush(self.context.output)

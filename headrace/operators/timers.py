@@ -8,6 +8,8 @@ import heapq
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.functions.process import TimeDomain
 from headrace.operators.operator import ProcessingTimeService, ScheduledTimer
@@ -87,6 +89,14 @@ class TimerQueue:
             heapq.heapify(self._times)
 
 
+def _as_int(time: object) -> int:
+    if isinstance(time, int | np.integer):
+        return int(time)
+    raise TypeError(
+        f"a timer needs epoch milliseconds as an int, but was given {type(time).__name__} {time!r:.60}"
+    )
+
+
 class InternalTimerService:
     """The timers of one operator. Mailbox thread only.
 
@@ -120,7 +130,12 @@ class InternalTimerService:
         return self._clock.now_ms()
 
     def register(self, domain: TimeDomain, time_ms: int, namespace: Any = VOID_NAMESPACE) -> None:
-        """Set a timer for the current key. One in the past fires at the next watermark, or at once by the clock."""
+        """Set a timer for the current key. One in the past fires at the next watermark, or at once by the clock.
+
+        TypeError for a time that is no integer, which would be found out only when the timer is compared or fires.
+        """
+        if type(time_ms) is not int:
+            time_ms = _as_int(time_ms)
         key = self._scope.entry
         if domain is TimeDomain.EVENT_TIME:
             self._event_timers.register(time_ms, key, namespace)

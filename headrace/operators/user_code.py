@@ -1,10 +1,12 @@
 """The border to user code: functions as callables, opened and closed, and their exceptions as UserCodeErrors."""
 
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any
 
 from headrace.core.elements import CancelTaskException
 from headrace.core.errors import (
+    USER_EXCEPTIONS,
     ErrorDomain,
     HeadraceError,
     RecordTypeError,
@@ -45,7 +47,7 @@ def open_function(function: Any, runtime_context: RuntimeContext, operator_name:
     if isinstance(function, Function):
         try:
             function.open(runtime_context)
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, operator_name) from error
 
 
@@ -54,7 +56,7 @@ def close_function(function: Any, operator_name: str) -> None:
     if isinstance(function, Function):
         try:
             function.close()
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, operator_name) from error
 
 
@@ -74,6 +76,14 @@ def not_iterable(results: Any, method: str) -> TypeError:
         f"{method} must return an iterable, be a generator or return None, "
         f"but it returned {type(results).__name__} {results!r:.60}"
     )
+
+
+def refuse_generator(result: Any, function_name: str) -> None:
+    """Raise TypeError for a generator: whoever yields where one value is expected meant `flat_map`."""
+    if isinstance(result, GeneratorType):
+        raise TypeError(
+            f"{function_name} must return a value, but it is a generator: yield in flat_map, return here"
+        )
 
 
 def is_raised_here(error: BaseException) -> bool:

@@ -190,7 +190,12 @@ class HeapAggregatingState(HeapState, AggregatingState[Any, Any]):
         entry = self.scope.entry
         entries = self.entries
         held = entries[entry] if entry in entries else self._function.create_accumulator()
-        entries[entry] = self._function.add(value, held)
+        accumulator = self._function.add(value, held)
+        if accumulator is None:
+            raise TypeError(
+                "AggregateFunction.add must return the accumulator, but it returned None"
+            )
+        entries[entry] = accumulator
 
     def merge_entry(self, target: Any, source: Any) -> None:
         entries = self.entries

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from headrace.core.elements import MAX_WATERMARK
+from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import PickledBytesTypeInfo
 from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
@@ -91,7 +92,7 @@ class WindowOperator(TimedOperator, OneInputOperator):
             for key, value, timestamp in zip(keys, batch.rows(), timestamps_of(batch), strict=True):
                 scope.entry = key
                 process(value, timestamp)
-        except Exception as error:
+        except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         scope.entry = NO_KEY
         self._collector.flush(output)
