@@ -38,6 +38,22 @@ class InputChannel(Protocol):
         """Return the next element if there is one; raise the channel's error."""
         ...
 
+    def resume(self) -> None:
+        """Have the producer go on after an event that blocks upstream. Once per such event; the task's thread."""
+        ...
+
+    def acknowledge_all_data(self) -> None:
+        """All rows before EndOfData were processed. Once; the task's thread."""
+        ...
+
+    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
+        """Say how many bytes there should be between the two tasks; > 0. The task's thread."""
+        ...
+
+    def send_task_event(self, event: bytes) -> None:
+        """Send an event against the stream, at most wire.TEXT_BYTES_MAX bytes. The task's thread."""
+        ...
+
     def close(self) -> None:
         """Stop reading. Idempotent."""
         ...

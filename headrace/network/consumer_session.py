@@ -9,16 +9,23 @@ from typing import Any, Final, Protocol
 from headrace.network.errors import NetworkError, ProtocolError
 from headrace.network.transport import Link
 from headrace.network.wire import (
+    TEXT_BYTES_MAX,
+    AckAllUserRecordsProcessed,
     AddCredit,
     Backlog,
     Body,
     Cancel,
+    ChannelMessage,
     Data,
     Error,
     Event,
     Frame,
+    NewBufferSize,
     PartitionRequest,
+    ResumeConsumption,
     Schema,
+    SegmentId,
+    TaskEvent,
     encode,
 )
 
@@ -87,9 +94,29 @@ class ConsumerSession:
             self._send(Cancel(channel))
 
     def add_credit(self, channel: int, credit_count: int) -> None:
-        """Grant credit."""
-        if channel in self._channels:
-            self._send(AddCredit(channel, credit_count))
+        """Grant credit. Like all that follows without effect where the channel is closed."""
+        self._send_for(AddCredit(channel, credit_count))
+
+    def resume(self, channel: int) -> None:
+        """Have the producer go on after an event that blocked the channel."""
+        self._send_for(ResumeConsumption(channel))
+
+    def acknowledge_all_data(self, channel: int) -> None:
+        """All rows before EndOfData were processed."""
+        self._send_for(AckAllUserRecordsProcessed(channel))
+
+    def request_in_flight_bytes(self, channel: int, in_flight_bytes: int) -> None:
+        """Say how many bytes the channel should hold between the two tasks."""
+        self._send_for(NewBufferSize(channel, in_flight_bytes))
+
+    def request_segment(self, channel: int, subpartition_index: int, segment_id: int) -> None:
+        """Have a hybrid partition go on with this segment."""
+        self._send_for(SegmentId(channel, subpartition_index, segment_id))
+
+    def send_task_event(self, channel: int, event: bytes) -> None:
+        """Send an event against the stream."""
+        assert len(event) <= TEXT_BYTES_MAX
+        self._send_for(TaskEvent(channel, event))
 
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
         """See assembler.BodyCheck."""
@@ -98,7 +125,9 @@ class ConsumerSession:
             if receiver is not None:
                 receiver.check_data(frame, body_length)
                 return
-        if body_length > UNCLAIMED_BODY_BYTES_MAX:
+            self._refuse_unless_closed(frame)
+        is_text = isinstance(frame, Error | TaskEvent)
+        if body_length > (TEXT_BYTES_MAX if is_text else UNCLAIMED_BODY_BYTES_MAX):
             raise ProtocolError(
                 self._link.peer, f"a {cls.__name__} frame with a body of {body_length} bytes"
             )
@@ -107,6 +136,7 @@ class ConsumerSession:
         """Give a frame to its channel."""
         receiver = self._channels.get(frame.channel)
         if receiver is None:
+            self._refuse_unless_closed(frame)
             self.dropped_frame_count += 1
             return
         match frame:
@@ -132,6 +162,15 @@ class ConsumerSession:
         receivers, self._channels = list(self._channels.values()), {}
         for receiver in receivers:
             receiver.connection_lost(error)
+
+    def _refuse_unless_closed(self, frame: Data | Event | Schema | Backlog | Error) -> None:
+        if frame.channel >= self._next_channel:
+            what = f"a {type(frame).__name__} frame for channel {frame.channel}, never requested"
+            raise ProtocolError(self._link.peer, what)
+
+    def _send_for(self, message: ChannelMessage) -> None:
+        if message.channel in self._channels:
+            self._send(message)
 
     def _send(self, message: Frame) -> None:
         self._control += encode(message)

@@ -45,6 +45,7 @@ from headrace.network.receiver import CreditedChannel, GateReceiver
 from headrace.network.remote_channel import RemoteInputChannel
 from headrace.network.retry import PARTITION_REQUEST_TIMEOUT, PartitionRequestRetry, to_ms
 from headrace.network.socket_transport import SocketTransport
+from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Link, Transport
 
 
@@ -76,6 +77,7 @@ class ShuffleEnvironment:
             settings, bind_host, advertised_host, socket_directory, tls
         )
         self.partitions: Final = ResultPartitionManager(str(resource_id))
+        self.task_events: Final = TaskEventDispatcher()
         page_bytes = settings.get_option(SEGMENT_SIZE)
         memory_bytes = network_memory_bytes(settings, machine_memory_bytes())
         self.buffer_pool: Final = NetworkBufferPool(memory_bytes, page_bytes)
@@ -138,7 +140,9 @@ class ShuffleEnvironment:
 
             if self._is_local(channel.shuffle.location):
                 channels.append(
-                    LocalInputChannel(channel, self.partitions, self.transport, retry, notify)
+                    LocalInputChannel(
+                        channel, self.partitions, self.transport, self.task_events, retry, notify
+                    )
                 )
             else:
                 assert receiver is not None
@@ -163,7 +167,9 @@ class ShuffleEnvironment:
         """See transport.TransportHost."""
         if peer_name == INGEST_NAME:
             return IngestSession(link, self.ingest)
-        producer = ProducerSession(self.partitions, self.transport, link, self._request_timeout_ms)
+        producer = ProducerSession(
+            self.partitions, self.transport, link, self._request_timeout_ms, self.task_events
+        )
         return PeerSession(link, producer, ConsumerSession(link))
 
     def _is_local(self, location: TaskManagerLocation) -> bool:

@@ -12,6 +12,7 @@ NetworkError
 |  +- PartitionNotFoundError
 |  +- PartitionConnectionError
 |  +- ProducerFailedError
++- TaskEventRefusedError         an event against the stream for which no task listens
 +- IngestRefusedError            a source subtask takes no pushed data (any more)
 +- InsufficientBuffersError      network memory does not suffice for a task's minimum
 +- RecordTooLargeError           one record does not fit what a channel may hold
@@ -180,6 +181,14 @@ class InvalidChannelError(NetworkError):
         self.key = key
         self.returned = returned
         self.channel_count = channel_count
+
+
+class TaskEventRefusedError(NetworkError):
+    """The producer of a partition does not listen to events against the stream."""
+
+    def __init__(self, partition_text: str) -> None:
+        super().__init__(f"nobody listens to task events for result partition {partition_text}")
+        self.partition_text = partition_text
 
 
 class IngestRefusedError(NetworkError):

@@ -9,6 +9,7 @@ from headrace.network.channels import ReceivedBatch
 from headrace.network.errors import (
     NetworkError,
     PartitionNotFoundError,
+    TaskEventRefusedError,
 )
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.retry import PartitionRequestRetry
@@ -18,6 +19,7 @@ from headrace.network.subpartition import (
     Stalled,
     SubpartitionView,
 )
+from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Cancellable, Transport
 
 UNLIMITED_CREDIT: Final = 1 << 62
@@ -33,6 +35,7 @@ class LocalInputChannel:
         descriptor: InputChannelDescriptor,
         partitions: ResultPartitionManager,
         transport: Transport,
+        task_events: TaskEventDispatcher,
         retry: PartitionRequestRetry,
         notify: Callable[[], None],
     ) -> None:
@@ -41,6 +44,7 @@ class LocalInputChannel:
         self._owner = str(descriptor.shuffle.location.resource_id)
         self._partitions = partitions
         self._transport = transport
+        self._task_events = task_events
         self._timeout_ms = retry.total_ms
         self._notify = notify
         self._view: SubpartitionView | None = None
@@ -78,6 +82,30 @@ class LocalInputChannel:
         if isinstance(element.event, EndOfPartition):
             self.close()
         return element.event
+
+    def resume(self) -> None:
+        """See InputChannel."""
+        view = self._view
+        if view is not None:
+            view.resume()
+
+    def acknowledge_all_data(self) -> None:
+        """See InputChannel."""
+        view = self._view
+        if view is not None:
+            view.acknowledge_all_data()
+
+    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
+        """See InputChannel."""
+        view = self._view
+        if view is not None:
+            view.notify_in_flight_bytes(in_flight_bytes)
+
+    def send_task_event(self, event: bytes) -> None:
+        """See InputChannel."""
+        if self._view is not None and not self._task_events.publish(self._partition_id, event):
+            self._error = TaskEventRefusedError(str(self._partition_id))
+            self._notify()
 
     def close(self) -> None:
         """See InputChannel."""

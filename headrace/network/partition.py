@@ -55,8 +55,17 @@ class ResultPartition(Protocol):
         """Give the same batch to every subpartition; its lease counts one reference for each."""
         ...
 
-    def emit_event(self, event: StreamEvent) -> None:
-        """Give an event to every subpartition."""
+    def emit_event(
+        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
+    ) -> None:
+        """Give an event to every subpartition; see subpartition.EventElement."""
+        ...
+
+    def on_all_data_processed(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once all consumers have acknowledged EndOfData; now if they have. Any thread.
+
+        Where nobody reads while the task runs, there is nothing to wait for.
+        """
         ...
 
     def finish(self) -> None:

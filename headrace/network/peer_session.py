@@ -13,6 +13,7 @@ from headrace.network.transport import Link
 from headrace.network.wire import (
     NO_CHANNEL,
     TEXT_BYTES_MAX,
+    AckAllUserRecordsProcessed,
     AddCredit,
     Backlog,
     Body,
@@ -23,8 +24,13 @@ from headrace.network.wire import (
     ErrorCode,
     Event,
     Frame,
+    KeepAlive,
+    NewBufferSize,
     PartitionRequest,
+    ResumeConsumption,
     Schema,
+    SegmentId,
+    TaskEvent,
     encode,
 )
 
@@ -69,12 +75,14 @@ class PeerSession:
                 raise ConnectionLostError(self._link.peer, f"it refused to go on: {text}")
             case Data() | Event() | Schema() | Backlog() | Error():
                 self.consumer.frame_received(frame)
-            case AddCredit():
-                self.producer.credit_added(frame)
+            case AddCredit() | Cancel() | ResumeConsumption() | AckAllUserRecordsProcessed():
+                self.producer.channel_message_received(frame)
+            case NewBufferSize() | SegmentId() | TaskEvent():
+                self.producer.channel_message_received(frame)
             case PartitionRequest():
                 self.producer.partition_requested(frame)
-            case Cancel():
-                self.producer.channel_cancelled(frame)
+            case KeepAlive():
+                pass  # That it came is all it says.
             case Close():
                 raise ConnectionLostError(self._link.peer, "it was shut down")
             case _:

@@ -32,7 +32,9 @@ class PipelinedResultPartition:
         self.partition_id: Final = partition_id
         self.pool: Final = pool
         self.subpartitions: Final = tuple(
-            PipelinedSubpartition(str(partition_id), index, pool, max_queued, self._let_go)
+            PipelinedSubpartition(
+                str(partition_id), index, pool, max_queued, self._let_go, self._acknowledged
+            )
             for index in range(subpartition_count)
         )
         self.is_finished = False
@@ -44,6 +46,8 @@ class PipelinedResultPartition:
         self._user_count = subpartition_count + 1
         self._is_closed = False
         self._is_failed = False
+        self._unacknowledged_count = subpartition_count
+        self._on_all_data_processed: list[Callable[[], None]] = []
 
     @property
     def subpartition_count(self) -> int:
@@ -81,10 +85,20 @@ class PipelinedResultPartition:
             sealed.write(self._batch_writer)
         subpartition.add_data(sealed, lease)
 
-    def emit_event(self, event: StreamEvent) -> None:
-        """Give an event to every subpartition."""
+    def emit_event(
+        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
+    ) -> None:
+        """See ResultPartition."""
         for subpartition in self.subpartitions:
-            subpartition.add_event(event)
+            subpartition.add_event(event, is_priority=is_priority, blocks_upstream=blocks_upstream)
+
+    def on_all_data_processed(self, callback: Callable[[], None]) -> None:
+        """See ResultPartition."""
+        with self._lock:
+            if self._unacknowledged_count:
+                self._on_all_data_processed.append(callback)
+                return
+        callback()
 
     def finish(self) -> None:
         """Everything was emitted."""
@@ -118,6 +132,16 @@ class PipelinedResultPartition:
         self.close()
         for subpartition in self.subpartitions:
             subpartition.discard()
+
+    def _acknowledged(self) -> None:
+        with self._lock:
+            self._unacknowledged_count -= 1
+            assert self._unacknowledged_count >= 0, f"{self.partition_id} acknowledged twice"
+            calls: list[Callable[[], None]] = []
+            if self._unacknowledged_count == 0:
+                calls, self._on_all_data_processed = self._on_all_data_processed, calls
+        for call in calls:
+            call()
 
     def _let_go(self) -> None:
         with self._lock:

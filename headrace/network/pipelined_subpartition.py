@@ -32,12 +32,14 @@ class PipelinedSubpartition:
         pool: LocalBufferPool,
         max_queued: int,
         on_released: Callable[[], None],
+        on_acknowledged: Callable[[], None],
     ) -> None:
         self.index: Final = index
         self._partition_text = partition_text
         self._pool = pool
         self._max_queued = max_queued
         self._on_released = on_released
+        self._on_acknowledged = on_acknowledged
         # Guards the queue: the producer's task adds, another thread takes, cancellation may come from a third.
         self._lock = threading.Lock()
         self._queue: deque[Element] = deque()
@@ -45,6 +47,9 @@ class PipelinedSubpartition:
         self._segment_size = LOCAL_SEGMENT_BYTES
         self._data_count = 0
         self._backlog = 0
+        self._priority_count = 0  # of the elements at the head of the queue
+        self._is_blocked = False
+        self._in_flight_bytes: int | None = None
         self._is_full = False
         self._is_released = False
         self._failure: NetworkError | None = None
@@ -69,8 +74,18 @@ class PipelinedSubpartition:
 
     @property
     def backlog(self) -> int:
-        """Segments of the consumer's size that wait."""
-        return self._backlog
+        """Segments of the consumer's size that wait and could be handed out: 0 while blocked."""
+        return 0 if self._is_blocked else self._backlog
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether an event that blocks upstream was handed out and its consumer has not resumed yet."""
+        return self._is_blocked
+
+    @property
+    def in_flight_bytes(self) -> int | None:
+        """What the consumer wants between the two tasks; None while it has not said. Any thread."""
+        return self._in_flight_bytes
 
     def add_data(self, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Append a batch; dropped where the consumer is gone."""
@@ -86,15 +101,41 @@ class PipelinedSubpartition:
         for call in calls:
             call()
 
-    def add_event(self, event: StreamEvent) -> None:
-        """Append an event."""
+    def add_event(
+        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
+    ) -> None:
+        """Append an event, or with priority insert it behind those with priority that wait already."""
+        element = EventElement(event, is_priority, blocks_upstream)
         with self._lock:
             if self._is_released or self._failure is not None:
                 return
-            calls = self._listener_if_empty()
-            self._queue.append(EventElement(event))
+            if is_priority:
+                # Also where data waits: its reader may be blocked, or without credit.
+                calls = [self._view.listener] if self._view and not self._priority_count else []
+                self._queue.insert(self._priority_count, element)
+                self._priority_count += 1
+            else:
+                calls = self._listener_if_empty()
+                self._queue.append(element)
         for call in calls:
             call()
+
+    def resume(self) -> None:
+        """See subpartition.SubpartitionView."""
+        with self._lock:
+            assert self._is_blocked, f"{self._partition_text} is resumed without being blocked"
+            self._is_blocked = False
+            calls = [self._view.listener] if self._view and self._queue else []
+        for call in calls:
+            call()
+
+    def acknowledge_all_data(self) -> None:
+        """See subpartition.SubpartitionView."""
+        self._on_acknowledged()
+
+    def notify_in_flight_bytes(self, in_flight_bytes: int) -> None:
+        """See subpartition.SubpartitionView."""
+        self._in_flight_bytes = in_flight_bytes
 
     def create_view(
         self, listener: Callable[[], None], segment_size: int
@@ -165,6 +206,8 @@ class PipelinedSubpartition:
                 raise self._failure
             if not self._queue:
                 return None
+            if self._is_blocked and not self._priority_count:
+                return None
             head = self._queue[0]
             if isinstance(head, DataElement):
                 if head.cost > credit:
@@ -172,6 +215,9 @@ class PipelinedSubpartition:
                 self._backlog -= head.cost
                 self._data_count -= 1
                 calls = self._fullness_changes()
+            else:
+                self._priority_count -= head.is_priority
+                self._is_blocked |= head.blocks_upstream
             self._queue.popleft()
         for call in calls:
             call()
@@ -202,7 +248,9 @@ class PipelinedSubpartition:
     def _cut_again(self) -> None:
         """Bring what was sealed before the consumer was known to its segment size."""
         waiting = list(self._queue)
+        priority_count = self._priority_count
         self._drop_queue()
+        self._priority_count = priority_count
         for element in waiting:
             if isinstance(element, DataElement):
                 self._append_data(element.sealed, element.lease)
@@ -216,7 +264,7 @@ class PipelinedSubpartition:
             if isinstance(item, DataElement) and item.lease is not None
         ]
         self._queue.clear()
-        self._data_count = self._backlog = 0
+        self._data_count = self._backlog = self._priority_count = 0
         return leases
 
 
@@ -227,6 +275,9 @@ class PipelinedSubpartitionView:
         self._subpartition = subpartition
         self.listener: Final = listener
         self.poll: Final = subpartition.poll
+        self.resume: Final = subpartition.resume
+        self.acknowledge_all_data: Final = subpartition.acknowledge_all_data
+        self.notify_in_flight_bytes: Final = subpartition.notify_in_flight_bytes
 
     @property
     def queued_count(self) -> int:
@@ -237,6 +288,9 @@ class PipelinedSubpartitionView:
     def backlog(self) -> int:
         """See SubpartitionView."""
         return self._subpartition.backlog
+
+    def notify_required_segment(self, segment_id: int) -> None:
+        """See SubpartitionView."""
 
     def release(self) -> None:
         """See SubpartitionView. The subpartition drops what it holds and whatever is added."""

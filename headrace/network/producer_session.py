@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from headrace.core.elements import EndOfPartition
+from headrace.core.elements import EndOfData, EndOfPartition
 from headrace.network.batches import SchemaAnnouncer, encode_event
 from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.credit import SenderAccount
@@ -18,27 +18,37 @@ from headrace.network.errors import (
     PartitionNotFoundError,
     ProtocolError,
     RecordTooLargeError,
+    TaskEventRefusedError,
 )
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.subpartition import (
     DataElement,
+    EventElement,
     Stalled,
     SubpartitionView,
     refuse_if_too_large,
 )
+from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Cancellable, Link, Transport
 from headrace.network.wire import (
     TEXT_BYTES_MAX,
+    AckAllUserRecordsProcessed,
     AddCredit,
     Backlog,
     Body,
     Cancel,
+    ChannelMessage,
     Data,
     Error,
     ErrorCode,
     Event,
+    EventTrait,
+    NewBufferSize,
     PartitionRequest,
+    ResumeConsumption,
     Schema,
+    SegmentId,
+    TaskEvent,
     encode,
 )
 
@@ -51,7 +61,9 @@ class _Reader:
     __slots__ = (
         "account",
         "announcer",
+        "awaits_acknowledgement",
         "deficit",
+        "is_blocked",
         "is_queued",
         "request",
         "sequence",
@@ -68,6 +80,10 @@ class _Reader:
         self.sequence = 0
         self.deficit = 0
         self.is_queued = False
+        self.is_blocked = (
+            False  # as the consumer knows it: such an event was sent, no resume has come
+        )
+        self.awaits_acknowledgement = False
         self.timer: Cancellable | None = None
         self.watcher: Callable[[], None] | None = None
 
@@ -81,8 +97,10 @@ class ProducerSession:
         transport: Transport,
         link: Link,
         request_timeout_ms: float,
+        task_events: TaskEventDispatcher,
     ) -> None:
         self._partitions = partitions
+        self._task_events = task_events
         self._transport = transport
         self._link = link
         self._request_timeout_ms = request_timeout_ms
@@ -90,12 +108,14 @@ class ProducerSession:
         self._ready: deque[_Reader] = deque()
         self._notified: deque[_Reader] = deque()  # appended to by any thread
         self._control: list[Body] = []
-        self.ignored_credit_count = 0
+        self._last_channel = -1
+        self.ignored_frame_count = 0
 
     def partition_requested(self, request: PartitionRequest) -> None:
         """Attach a reader; one that comes before its partition is parked for a while."""
-        if request.channel in self._readers:
+        if request.channel <= self._last_channel:
             raise ProtocolError(self._link.peer, f"channel {request.channel} was requested twice")
+        self._last_channel = request.channel
         if request.segment_size < 1 or request.initial_credit < 1:
             raise ProtocolError(self._link.peer, f"an impossible request: {request}")
         reader = _Reader(request)
@@ -103,24 +123,65 @@ class ProducerSession:
         if not self._attach(reader):
             self._park(reader)
 
-    def credit_added(self, frame: AddCredit) -> None:
-        """Take credit; for a channel that has ended meanwhile it means nothing."""
+    def channel_message_received(self, frame: ChannelMessage) -> None:
+        """Take what the consumer says of one of its channels; of one that has ended meanwhile it means nothing."""
         reader = self._readers.get(frame.channel)
         if reader is None:
-            self.ignored_credit_count += 1
+            self.ignored_frame_count += 1
             return
-        if frame.credit_count < 1:
-            raise ProtocolError(
-                self._link.peer, f"a grant of no credit for channel {frame.channel}"
-            )
+        match frame:
+            case Cancel():
+                del self._readers[frame.channel]
+                self._dismiss(reader)
+            case AddCredit():
+                self._credit_added(reader, frame)
+            case ResumeConsumption():
+                self._resumed(reader)
+            case AckAllUserRecordsProcessed():
+                self._acknowledged(reader)
+            case NewBufferSize():
+                self._require(reader, frame.in_flight_bytes > 0, "asks for no bytes in flight")
+                if reader.view is not None:
+                    reader.view.notify_in_flight_bytes(frame.in_flight_bytes)
+            case SegmentId():
+                self._require(reader, frame.segment_id > 0, "asks for segment 0")
+                if reader.view is not None:
+                    reader.view.notify_required_segment(frame.segment_id)
+                    self._enqueue(reader)
+            case TaskEvent():
+                self._task_event_received(reader, frame)
+
+    def _credit_added(self, reader: _Reader, frame: AddCredit) -> None:
+        self._require(reader, frame.credit_count > 0, "grants no credit")
+        credit, most = reader.account.credit + frame.credit_count, reader.request.credit_max
+        self._require(reader, credit <= most, f"grants {credit} credits and can hold {most}")
         reader.account.grant(frame.credit_count)
         self._enqueue(reader)
 
-    def channel_cancelled(self, frame: Cancel) -> None:
-        """The consumer closed the channel."""
-        reader = self._readers.pop(frame.channel, None)
-        if reader is not None:
-            self._dismiss(reader)
+    def _resumed(self, reader: _Reader) -> None:
+        self._require(reader, reader.is_blocked, "is resumed without being blocked")
+        assert reader.view is not None
+        reader.is_blocked = False
+        reader.view.resume()
+        self._enqueue(reader)
+
+    def _acknowledged(self, reader: _Reader) -> None:
+        is_due = reader.awaits_acknowledgement
+        self._require(reader, is_due, "acknowledges an end of data that it was not sent")
+        assert reader.view is not None
+        reader.awaits_acknowledgement = False
+        reader.view.acknowledge_all_data()
+
+    def _task_event_received(self, reader: _Reader, frame: TaskEvent) -> None:
+        partition_id = reader.request.partition_id
+        if not self._task_events.publish(partition_id, bytes(frame.body)):
+            error = TaskEventRefusedError(str(partition_id))
+            self._fail_channel(reader, ErrorCode.TASK_EVENT_REFUSED, error)
+
+    def _require(self, reader: _Reader, condition: bool, otherwise: str) -> None:
+        if not condition:
+            channel = reader.request.channel
+            raise ProtocolError(self._link.peer, f"channel {channel} {otherwise}")
 
     def account_of(self, channel: int) -> SenderAccount | None:
         """Return the account of a channel that is served here, for observers."""
@@ -239,11 +300,7 @@ class ProducerSession:
                 if element.lease is not None:
                     leases.setdefault(element.lease.pool, []).append(element.lease)
                 continue
-            kind, value = encode_event(element.event)
-            output += encode(
-                Event(reader.request.channel, reader.sequence, view.backlog, kind, value)
-            )
-            reader.sequence += 1
+            self._send_event(reader, element, output)
             if isinstance(element.event, EndOfPartition):
                 self._readers.pop(reader.request.channel, None)
                 self._dismiss(reader)
@@ -276,6 +333,17 @@ class ProducerSession:
         )
         reader.sequence += 1
         return max(1, sealed.size_bytes)
+
+    def _send_event(self, reader: _Reader, element: EventElement, output: list[Body]) -> None:
+        assert reader.view is not None
+        traits = element.is_priority * EventTrait.PRIORITY
+        traits |= element.blocks_upstream * EventTrait.BLOCKS_UPSTREAM
+        kind, value = encode_event(element.event)
+        channel, backlog = reader.request.channel, reader.view.backlog
+        output += encode(Event(channel, reader.sequence, backlog, kind, traits, value))
+        reader.sequence += 1
+        reader.is_blocked |= element.blocks_upstream
+        reader.awaits_acknowledgement |= isinstance(element.event, EndOfData)
 
     def _stall(self, reader: _Reader, stalled: Stalled) -> None:
         request = reader.request

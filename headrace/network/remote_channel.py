@@ -11,6 +11,7 @@ from headrace.core.ids import ResultPartitionId
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
 from headrace.network.batches import SchemaMemory, decode_event, read_batch
 from headrace.network.channels import ReceivedBatch
+from headrace.network.consumer_session import ConsumerSession
 from headrace.network.credit import Charge, CreditExceeded
 from headrace.network.errors import (
     CreditOverspentError,
@@ -25,8 +26,9 @@ from headrace.network.peer_session import PeerSession
 from headrace.network.receiver import GateReceiver
 from headrace.network.retry import PartitionRequestRetry
 from headrace.network.transport import Cancellable
-from headrace.network.wire import Backlog, Data, ErrorCode, Event, Schema
+from headrace.network.wire import Backlog, Data, ErrorCode, Event, EventTrait, Schema
 
+ConsumerCall = Callable[[ConsumerSession, int], None]
 _Queued = tuple[Data, Charge, pa.Schema | None] | StreamEvent
 
 
@@ -55,6 +57,7 @@ class RemoteInputChannel:
         self._retry = retry
         self._notify = notify
         self._queue: deque[_Queued] = deque()
+        self._priority_events: deque[StreamEvent] = deque()
         self._schema = SchemaMemory(self._peer)
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
@@ -67,7 +70,7 @@ class RemoteInputChannel:
     @property
     def queued_count(self) -> int:
         """See InputChannel."""
-        return len(self._queue)
+        return len(self._priority_events) + len(self._queue)
 
     def request(self) -> None:
         """See InputChannel."""
@@ -78,6 +81,8 @@ class RemoteInputChannel:
         if self._error is not None:
             raise self._error
         try:
+            if self._priority_events:
+                return self._priority_events.popleft()
             item = self._queue.popleft()
         except IndexError:
             # Also where a canceller has just emptied it.
@@ -90,6 +95,24 @@ class RemoteInputChannel:
             None if schema is None else read_batch(frame.body, schema, frame.row_count, self._peer)
         )
         return ReceivedBatch(arrow, frame.markers, frame.row_count, len(frame.body))
+
+    def resume(self) -> None:
+        """See InputChannel."""
+        self._tell_producer(lambda consumer, channel: consumer.resume(channel))
+
+    def acknowledge_all_data(self) -> None:
+        """See InputChannel."""
+        self._tell_producer(lambda consumer, channel: consumer.acknowledge_all_data(channel))
+
+    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
+        """See InputChannel."""
+        self._tell_producer(
+            lambda consumer, channel: consumer.request_in_flight_bytes(channel, in_flight_bytes)
+        )
+
+    def send_task_event(self, event: bytes) -> None:
+        """See InputChannel."""
+        self._tell_producer(lambda consumer, channel: consumer.send_task_event(channel, event))
 
     def close(self) -> None:
         """See InputChannel."""
@@ -140,9 +163,15 @@ class RemoteInputChannel:
         """See consumer_session.ChannelReceiver."""
         self._check_sequence(frame.sequence)
         event = decode_event(frame.kind, frame.value, self._peer)
+        if frame.traits & ~EventTrait.ALL:
+            raise ProtocolError(self._peer, f"an event with the unknown traits {frame.traits}")
         if isinstance(event, EndOfPartition):
             self._end(tell_producer=False)
-        self._enqueue(event)
+        if frame.traits & EventTrait.PRIORITY:
+            self._priority_events.append(event)
+            self._announce_arrival()
+        else:
+            self._enqueue(event)
 
     def backlog_received(self, frame: Backlog) -> None:
         """See consumer_session.ChannelReceiver."""
@@ -193,6 +222,15 @@ class RemoteInputChannel:
     def _not_connected(self, reason: str) -> None:
         self._fail(PartitionConnectionError(str(self._partition_id), self._peer, reason))
 
+    def _tell_producer(self, call: ConsumerCall) -> None:
+        """Have the session say something of this channel, as long as it is open."""
+
+        def tell() -> None:
+            if self._session is not None:
+                call(self._session.consumer, self._channel)
+
+        self._receiver.transport.post(tell)
+
     def _check_sequence(self, sequence: int) -> None:
         if sequence != self._next_sequence:
             raise SequenceGapError(self._peer, self._name(), self._next_sequence, sequence)
@@ -201,6 +239,9 @@ class RemoteInputChannel:
     def _enqueue(self, item: _Queued) -> None:
         # Also where the queue was not empty: the task may have emptied it since, and would not look again.
         self._queue.append(item)
+        self._announce_arrival()
+
+    def _announce_arrival(self) -> None:
         if not self._is_notice_due:
             # Once all that has come is taken in. A task that is woken at once fights with this thread for the
             # interpreter lock, and is woken anew for every batch.

@@ -29,9 +29,15 @@ class DataElement:
 
 @dataclass(slots=True)
 class EventElement:
-    """An event in the queue."""
+    """An event in the queue.
+
+    One with priority overtakes what waits, except its like. After one that blocks upstream the view hands out
+    nothing but priority events until it is resumed. Source: Flink Buffer.DataType.
+    """
 
     event: StreamEvent
+    is_priority: bool = False
+    blocks_upstream: bool = False
 
 
 Element = DataElement | EventElement
@@ -59,7 +65,23 @@ class SubpartitionView(Protocol):
 
     @property
     def backlog(self) -> int:
-        """Segments of the consumer's size that wait."""
+        """Segments of the consumer's size that wait and could be handed out: 0 while blocked."""
+        ...
+
+    def resume(self) -> None:
+        """Go on after an event that blocks upstream. Once per such event, by whoever polls."""
+        ...
+
+    def acknowledge_all_data(self) -> None:
+        """The consumer has processed all rows before EndOfData. Once, by whoever polls."""
+        ...
+
+    def notify_in_flight_bytes(self, in_flight_bytes: int) -> None:
+        """The consumer wants so many bytes between the two tasks; > 0."""
+        ...
+
+    def notify_required_segment(self, segment_id: int) -> None:
+        """A hybrid partition is to go on with this segment; of no meaning to others."""
         ...
 
     def release(self) -> None:

@@ -195,6 +195,11 @@ class Close(Frame, frozen=True, gc=False):
     """Both ways: the sender leaves on purpose; what is unfinished is over. Since version 1."""
 
 
+@frame(id=4, layout="!")
+class KeepAlive(Frame, frozen=True, gc=False):
+    """Both ways, where nothing else was sent for a while: the sender lives. Not answered. Since version 1."""
+
+
 # --- Reading a partition --------------------------------------------------------------------------
 
 
@@ -268,15 +273,28 @@ class Data(Frame, frozen=True, gc=False):
     body: Body  # Arrow record batch message
 
 
-@frame(id=13, layout="!IQIBq")
+@frame(id=13, layout="!IQIBBq")
 class Event(Frame, frozen=True, gc=False):
-    """Producer → consumer: an event, in order with the data and free of credit. Since version 1."""
+    """Producer → consumer: an event, free of credit, in order with the data unless it has priority. Since version 1.
+
+    One with priority has overtaken what waited on its own channel before it was numbered. After one that blocks
+    upstream nothing but priority events comes until ResumeConsumption.
+    """
 
     channel: int  # u32
     sequence: int  # u64
-    backlog: int  # segments, u32
+    backlog: int  # segments, u32; 0 where the event blocks upstream
     kind: int  # u8, see `batches.encode_event`
+    traits: int  # u8, bit set, see EventTrait
     value: int  # i64
+
+
+class EventTrait:
+    """Bits of `Event.traits`. Source: Flink Buffer.DataType."""
+
+    PRIORITY: Final = 1
+    BLOCKS_UPSTREAM: Final = 2
+    ALL: Final = PRIORITY | BLOCKS_UPSTREAM
 
 
 @frame(id=14, layout="!II")
@@ -311,6 +329,61 @@ class Error(Frame, frozen=True, gc=False):
     body: Body  # UTF-8 text
 
 
+@frame(id=18, layout="!I")
+class ResumeConsumption(Frame, frozen=True, gc=False):
+    """Consumer → producer: go on after the event that blocked this channel. Since version 1. Source: Flink."""
+
+    channel: int  # u32
+
+
+@frame(id=19, layout="!I")
+class AckAllUserRecordsProcessed(Frame, frozen=True, gc=False):
+    """Consumer → producer: all rows before EndOfData were processed. Since version 1. Source: Flink."""
+
+    channel: int  # u32
+
+
+@frame(id=24, layout="!IQ")
+class NewBufferSize(Frame, frozen=True, gc=False):
+    """Consumer → producer: how many bytes the channel should hold between the two tasks. Since version 1.
+
+    The producer seals its batches accordingly; credit stays as it is. Source: Flink NettyMessage, whose size is that
+    of one buffer.
+    """
+
+    channel: int  # u32
+    in_flight_bytes: int  # u64, > 0
+
+
+@frame(id=25, layout="!I")
+class TaskEvent(Frame, frozen=True, gc=False):
+    """Consumer → producer: an event against the stream, for the task that produces it. Since version 1."""
+
+    channel: int  # u32
+    body: Body  # opaque here, at most TEXT_BYTES_MAX
+
+
+@frame(id=26, layout="!III")
+class SegmentId(Frame, frozen=True, gc=False):
+    """Consumer → producer: go on with this segment of a hybrid partition. Since version 1. Source: Flink."""
+
+    channel: int  # u32
+    subpartition_index: int  # u32
+    segment_id: int  # u32, > 0
+
+
+ChannelMessage = (
+    AddCredit
+    | Cancel
+    | ResumeConsumption
+    | AckAllUserRecordsProcessed
+    | NewBufferSize
+    | TaskEvent
+    | SegmentId
+)
+"""What a consumer says of a channel after it has requested it."""
+
+
 class ErrorCode:
     """Codes of Error frames."""
 
@@ -319,6 +392,7 @@ class ErrorCode:
     RECORD_TOO_LARGE: Final = 3
     PROTOCOL: Final = 4
     INGEST_REFUSED: Final = 5
+    TASK_EVENT_REFUSED: Final = 6
 
 
 # --- Pushing a DataFrame into a source ------------------------------------------------------------

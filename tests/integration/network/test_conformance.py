@@ -25,8 +25,9 @@ from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.environment import ShuffleEnvironment
-from headrace.network.errors import ProducerFailedError, RecordTooLargeError
-from headrace.network.gate import BatchElement
+from headrace.network.errors import NetworkError, ProducerFailedError, RecordTooLargeError
+from headrace.network.gate import BatchElement, EventElement
+from headrace.network.pipelined_partition import PipelinedResultPartition
 from tests.integration.network.conftest import Starter, wait_until
 from tests.unit.network.exchange import (
     drain,
@@ -315,6 +316,116 @@ def test_one_stalled_channel_does_not_stop_its_neighbour(edge: Callable[..., Edg
     stalled.close()
     stalled_sink.close()
     stalled_sink.partition.release()
+
+
+def test_a_priority_event_overtakes_what_waits_on_its_channel(edge: Callable[..., Edge]) -> None:
+    ends = edge()
+    sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
+    for start in range(0, 50, 10):
+        sink.emit(numbers(start, 10))
+        sink.flush_all()
+    sink.partition.emit_event(EndOfData(StopMode.NO_DRAIN), is_priority=True)
+    sink.finish()
+    sink.close()
+    source.request_partitions()
+    elements = drain(source)
+    source.close()
+    assert isinstance(elements[0], EventElement)
+    assert values_of(elements) == list(range(50))
+    assert events_of(elements) == [EndOfData(StopMode.NO_DRAIN), EndOfPartition()]
+
+
+def test_nothing_follows_a_blocking_event_until_its_channel_is_resumed(
+    edge: Callable[..., Edge],
+) -> None:
+    ends = edge()
+    sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
+    source.request_partitions()
+    channel = source._channels[0]
+    for round_number in range(3):
+        sink.partition.emit_event(EndOfData(StopMode.NO_DRAIN), blocks_upstream=True)
+        sink.emit(numbers(round_number * 10, 10))
+        sink.flush_all()
+        # What overtakes is the proof that whatever could have come has come.
+        sink.partition.emit_event(EndOfData(), is_priority=True)
+        events = [next_element(source), next_element(source)]
+        assert {str(event) for event in events_of([e for e in events if e])} == {
+            str(EndOfData()),
+            str(EndOfData(StopMode.NO_DRAIN)),
+        }
+        assert source.poll() is None
+        channel.resume()
+        element = next_element(source)
+        assert values_of([element] if element else []) == list(
+            range(round_number * 10, round_number * 10 + 10)
+        )
+    sink.finish()
+    sink.close()
+    drain(source)
+    source.close()
+
+
+def test_the_producer_learns_when_all_consumers_have_processed_its_data(
+    edge: Callable[..., Edge],
+) -> None:
+    ends = edge()
+    sink = writer(ends.producer, 2)
+    sources = [gate(ends.consumer, [ends.location], index) for index in range(2)]
+    processed = threading.Event()
+    sink.partition.on_all_data_processed(processed.set)
+    sink.emit_event(EndOfData())
+    for source in sources:
+        assert not processed.is_set()
+        source.request_partitions()
+        element = next_element(source)
+        assert events_of([element] if element else []) == [EndOfData()]
+        source._channels[0].acknowledge_all_data()
+    assert processed.wait(10)
+    sink.finish()
+    sink.close()
+    for source in sources:
+        drain(source)
+        source.close()
+
+
+def test_the_producer_learns_how_many_bytes_its_consumer_wants_in_flight(
+    edge: Callable[..., Edge],
+) -> None:
+    ends = edge()
+    sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
+    assert isinstance(sink.partition, PipelinedResultPartition)
+    subpartition = sink.partition.subpartitions[0]
+    sink.emit(numbers(0, 1))
+    sink.flush_all()
+    source.request_partitions()
+    next_element(source)
+    source._channels[0].request_in_flight_bytes(123_456)
+    wait_until(lambda: subpartition.in_flight_bytes == 123_456)
+    sink.finish()
+    sink.close()
+    drain(source)
+    source.close()
+
+
+def test_a_task_event_reaches_the_task_that_produces(edge: Callable[..., Edge]) -> None:
+    ends = edge()
+    sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
+    events: list[bytes] = []
+    identity = sink.partition.partition_id
+    ends.producer.task_events.subscribe(identity, events.append)
+    sink.emit(numbers(0, 1))
+    sink.flush_all()
+    source.request_partitions()
+    next_element(source)
+    source._channels[0].send_task_event(b"back to you")
+    wait_until(lambda: events == [b"back to you"])
+    ends.producer.task_events.unsubscribe(identity)
+    source._channels[0].send_task_event(b"nobody there")
+    with pytest.raises(NetworkError, match="nobody listens to task events"):
+        drain(source)
+    source.close()
+    sink.close()
+    sink.partition.release()
 
 
 def test_memory_of_the_minimum_size_is_slow_but_live(edge: Callable[..., Edge]) -> None:

@@ -32,6 +32,7 @@ from headrace.network.handshake import Role
 from headrace.network.wire import (
     NO_CHANNEL,
     PREFIX,
+    AckAllUserRecordsProcessed,
     AddCredit,
     Cancel,
     Data,
@@ -39,8 +40,12 @@ from headrace.network.wire import (
     ErrorCode,
     Event,
     Frame,
+    NewBufferSize,
     PartitionRequest,
+    ResumeConsumption,
     Schema,
+    SegmentId,
+    TaskEvent,
     encode,
 )
 from tests.integration.network.conftest import Starter, wait_until
@@ -48,6 +53,7 @@ from tests.integration.network.raw_peer import RawPeer
 from tests.unit.network.exchange import gate, next_element, numbers, partition_id, values_of, writer
 
 pytestmark = pytest.mark.integration
+REQUEST = PartitionRequest(0, partition_id(9), 0, 2, 10, 1 << 20)
 BATCH = pa.RecordBatch.from_arrays([pa.array([1, 2])], names=["value"])
 
 
@@ -101,7 +107,7 @@ def producer(
 
 def test_a_well_behaved_raw_producer_is_read(producer: RawProducer) -> None:
     producer.peer.send(
-        producer.schema, producer.data(0), Event(producer.request.channel, 1, 0, 2, 0)
+        producer.schema, producer.data(0), Event(producer.request.channel, 1, 0, 2, 0, 0)
     )
     element = next_element(producer.source)
     assert values_of([element] if element else []) == [1, 2]
@@ -173,8 +179,17 @@ def test_a_channel_error_says_what_the_producer_said(producer: RawProducer) -> N
     [
         [PartitionRequest(0, partition_id(), 0, 2, 10, 1 << 20)] * 2,
         [PartitionRequest(0, partition_id(), 0, 0, 10, 1 << 20)],
-        [PartitionRequest(0, partition_id(9), 0, 2, 10, 1 << 20), AddCredit(0, 0)],
+        [REQUEST, Cancel(0), REQUEST],
+        [REQUEST, AddCredit(0, 0)],
+        [REQUEST, AddCredit(0, 9)],
+        [REQUEST, ResumeConsumption(0)],
+        [REQUEST, AckAllUserRecordsProcessed(0)],
+        [REQUEST, NewBufferSize(0, 0)],
+        [REQUEST, SegmentId(0, 0, 0)],
+        [Data(0, 0, 1, 0, 0, 0, (), b"x")],
+        [Event(0, 0, 0, 2, 0, 0)],
         [Data(0, 0, 1, 0, 0, 0, (), b"x" * 100_000_000)],
+        [TaskEvent(0, b"x" * 70_000)],
     ],
 )
 def test_a_consumer_that_breaks_the_protocol_is_disconnected(

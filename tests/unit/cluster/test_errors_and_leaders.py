@@ -36,6 +36,7 @@ from headrace.network.errors import (
     ProtocolError,
     RecordTooLargeError,
     SequenceGapError,
+    TaskEventRefusedError,
     UnknownFrameError,
 )
 from headrace.rpc import errors as rpc
@@ -102,6 +103,7 @@ FOLLOWS_FROM_A_PEER = {
     ProducerFailedError: True,
     InsufficientBuffersError: False,
     RecordTooLargeError: False,
+    TaskEventRefusedError: False,
     InvalidChannelError: False,
     IngestRefusedError: True,
 }

@@ -3,6 +3,7 @@
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
 from headrace.core.ids import JobId, OperatorId
 from headrace.network.wire import (
+    AckAllUserRecordsProcessed,
     AddCredit,
     Backlog,
     Cancel,
@@ -11,15 +12,21 @@ from headrace.network.wire import (
     Error,
     ErrorCode,
     Event,
+    EventTrait,
     Frame,
     Hello,
     IngestAccept,
     IngestData,
     IngestEnd,
     IngestOpen,
+    KeepAlive,
+    NewBufferSize,
     PartitionRequest,
     Proof,
+    ResumeConsumption,
     Schema,
+    SegmentId,
+    TaskEvent,
 )
 from tests.unit.network.exchange import partition_id
 
@@ -32,6 +39,7 @@ GOLDEN: dict[str, tuple[Frame, str]] = {
     ),
     "proof": (Proof(b"p" * 32), "48445257 01 02 0000 00000020 00000000" + "70" * 32),
     "close": (Close(), "48445257 01 03 0000 00000000 00000000"),
+    "keep alive": (KeepAlive(), "48445257 01 04 0000 00000000 00000000"),
     "partition request": (
         PartitionRequest(7, partition_id(2, 1), 3, 2, 10, 1 << 20),
         "48445257 01 0a 0000 00000050 00000000 00000007"
@@ -55,8 +63,12 @@ GOLDEN: dict[str, tuple[Frame, str]] = {
         "0000000000000000 00000000 00 fffffffffffffffb",
     ),
     "event": (
-        Event(7, 9, 4, 1, 1),
-        "48445257 01 0d 0000 00000019 00000000 00000007 0000000000000009 00000004 01 0000000000000001",
+        Event(7, 9, 4, 1, 0, 1),
+        "48445257 01 0d 0000 0000001a 00000000 00000007 0000000000000009 00000004 01 00 0000000000000001",
+    ),
+    "event with priority that blocks upstream": (
+        Event(7, 9, 0, 1, EventTrait.PRIORITY | EventTrait.BLOCKS_UPSTREAM, -2),
+        "48445257 01 0d 0000 0000001a 00000000 00000007 0000000000000009 00000000 01 03 fffffffffffffffe",
     ),
     "add credit": (AddCredit(7, 3), "48445257 01 0e 0000 00000008 00000000 00000007 00000003"),
     "backlog": (Backlog(7, 12), "48445257 01 0f 0000 00000008 00000000 00000007 0000000c"),
@@ -64,6 +76,26 @@ GOLDEN: dict[str, tuple[Frame, str]] = {
     "error": (
         Error(7, ErrorCode.PRODUCER_FAILED, b"why"),
         "48445257 01 11 0000 00000006 00000003 00000007 0002 776879",
+    ),
+    "resume consumption": (
+        ResumeConsumption(7),
+        "48445257 01 12 0000 00000004 00000000 00000007",
+    ),
+    "acknowledge all user records processed": (
+        AckAllUserRecordsProcessed(7),
+        "48445257 01 13 0000 00000004 00000000 00000007",
+    ),
+    "new buffer size": (
+        NewBufferSize(7, 1 << 33),
+        "48445257 01 18 0000 0000000c 00000000 00000007 0000000200000000",
+    ),
+    "task event": (
+        TaskEvent(7, b"EVENT"),
+        "48445257 01 19 0000 00000004 00000005 00000007 4556454e54",
+    ),
+    "segment id": (
+        SegmentId(7, 3, 12),
+        "48445257 01 1a 0000 0000000c 00000000 00000007 00000003 0000000c",
     ),
     "ingest open": (
         IngestOpen(0, JobId(b"j" * 16), OperatorId(b"o" * 16), 1, 2, 3),
