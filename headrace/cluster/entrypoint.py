@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from headrace.cluster.control_thread import ControlThread
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
-from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeadership
+from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeaderElection
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
@@ -53,10 +53,10 @@ class Cluster:
         worker_name: WorkerNames,
         on_shut_down: Callable[[], None],
     ) -> None:
-        leadership = EmbeddedLeadership(rpc_service.random)
+        leader_election = EmbeddedLeaderElection(rpc_service.random)
         self.resource_manager: Final = ResourceManager(
             rpc_service,
-            leadership.grant(RESOURCE_MANAGER, ResourceManagerId),
+            leader_election.grant(RESOURCE_MANAGER, ResourceManagerId),
             driver,
             resource_id=ResourceId("resourcemanager"),
             versions=software_versions(),
@@ -65,18 +65,13 @@ class Cluster:
         )
         self.dispatcher: Final = Dispatcher(
             rpc_service,
-            leadership.grant(DISPATCHER, DispatcherId),
+            leader_election.grant(DISPATCHER, DispatcherId),
             resource_manager_address=self.resource_manager.address,
             resource_manager_id=self.resource_manager.fencing_token,
             coordinator_factories=coordinator_factories,
-            leadership=leadership,
+            leader_election=leader_election,
             on_shut_down=on_shut_down,
         )
-        for component, endpoint in (
-            (RESOURCE_MANAGER, self.resource_manager),
-            (DISPATCHER, self.dispatcher),
-        ):
-            leadership.confirm(component, endpoint.fencing_token, endpoint.address)
 
     def start(self) -> None:
         """Begin to serve."""

@@ -1,12 +1,12 @@
-"""Who leads which component, and under which session: fencing tokens, granted by an embedded election of one.
+"""Who leads which component of a cluster, and under which session.
 
-A token is fresh with every grant, so what an earlier leader sent is refused. Source: Flink LeaderElectionService,
-EmbeddedLeaderService.
+A session is a fencing token, fresh with every grant, so that what an earlier leader sent is refused. One process
+without rivals leads at once. Where several compete, another LeaderElection grants when its rivals have lost; where the
+leader is then belongs to a LeaderRetrieval, which nobody needs as long as addresses are handed over at start.
+Source: Flink LeaderElection, EmbeddedLeaderService.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from headrace.core.ids import FencingToken
 from headrace.core.randomness import SeededRandom
@@ -17,66 +17,23 @@ RESOURCE_MANAGER: Final = "resourcemanager"
 DISPATCHER: Final = "dispatcher"
 
 
-@dataclass(frozen=True)
-class LeaderInformation:
-    """A confirmed leader: where it is and which token its messages carry."""
-
-    address: str
-    token: FencingToken
-
-
-LeaderListener = Callable[[LeaderInformation | None], None]
-
-
-class EmbeddedLeadership:
-    """Grants leadership to whoever asks last; for one process without rivals. Used on the control thread only."""
-
-    def __init__(self, random: SeededRandom) -> None:
-        self._random = random
-        self._granted: dict[str, FencingToken] = {}
-        self._leaders: dict[str, LeaderInformation] = {}
-        self._listeners: dict[str, list[LeaderListener]] = {}
+class LeaderElection(Protocol):
+    """Grants the leadership of components."""
 
     def grant(self, component: str, token_type: type[T]) -> T:
-        """Make the caller the leader of `component`; an earlier leader is one no more."""
-        token = token_type.generate(self._random)
-        self._granted[component] = token
-        self._publish(component, None)
-        return token
+        """Make the caller the leader of `component`; the token is the session that its messages carry."""
+        ...
 
-    def confirm(self, component: str, token: FencingToken, address: str) -> bool:
-        """Publish the leader's address; without effect (False) under a token that was replaced or revoked."""
-        if self._granted.get(component) != token:
-            return False
-        self._publish(component, LeaderInformation(address, token))
-        return True
 
-    def revoke(self, component: str, token: FencingToken) -> None:
-        """The leader gives up; without effect for a token that was replaced."""
-        if self._granted.get(component) == token:
-            del self._granted[component]
-            self._publish(component, None)
+class EmbeddedLeaderElection:
+    """Grants leadership to whoever asks. Implements LeaderElection for one process without rivals."""
 
-    def leader_of(self, component: str) -> LeaderInformation | None:
-        """The confirmed leader, or None."""
-        return self._leaders.get(component)
+    def __init__(self, random: SeededRandom) -> None:
+        self._random: Final = random
 
-    def listen(self, component: str, listener: LeaderListener) -> Callable[[], None]:
-        """Call `listener` now and with every change; returns what ends that."""
-        listeners = self._listeners.setdefault(component, [])
-        listeners.append(listener)
-        listener(self.leader_of(component))
-        return lambda: listeners.remove(listener)
-
-    def _publish(self, component: str, leader: LeaderInformation | None) -> None:
-        if self._leaders.get(component) == leader:
-            return
-        if leader is None:
-            self._leaders.pop(component, None)
-        else:
-            self._leaders[component] = leader
-        for listener in list(self._listeners.get(component, ())):
-            listener(leader)
+    def grant(self, component: str, token_type: type[T]) -> T:
+        """See LeaderElection."""
+        return token_type.generate(self._random)
 
 
 def job_component(job_id_hex: str) -> str:

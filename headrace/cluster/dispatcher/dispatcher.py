@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from headrace.cluster.dispatcher.archive import ARCHIVE_CAPACITY, ArchivedJob, JobArchive
+from headrace.cluster.dispatcher.archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
-from headrace.cluster.leadership import EmbeddedLeadership, job_component
+from headrace.cluster.leadership import LeaderElection, job_component
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId, ResourceManagerId
@@ -45,7 +45,6 @@ class _RunningJob:
     """A job that has not ended. `ended` is completed with its result."""
 
     graph: JobGraph
-    job_master_id: JobMasterId
     job_master: JobMaster
     gateway: JobMasterGateway
     ended: asyncio.Future[JobResult]
@@ -62,7 +61,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         resource_manager_address: str,
         resource_manager_id: ResourceManagerId,
         coordinator_factories: CoordinatorFactories,
-        leadership: EmbeddedLeadership,
+        leader_election: LeaderElection,
         on_shut_down: Callable[[], None],
     ) -> None:
         name = rpc_service.create_endpoint_name("dispatcher")
@@ -70,10 +69,10 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._resource_manager_address: Final = resource_manager_address
         self._resource_manager_id: Final = resource_manager_id
         self._coordinator_factories: Final = coordinator_factories
-        self._leadership: Final = leadership
+        self._leader_election: Final = leader_election
         self._on_shut_down: Final = on_shut_down
         self._jobs: dict[JobId, _RunningJob] = {}
-        self._archive: Final = JobArchive(self.settings.get_option(ARCHIVE_CAPACITY))
+        self._archive: Final = JobArchive(ArchiveLimits.from_settings(self.settings), self.clock)
 
     async def on_stop(self) -> None:
         """Cancel all jobs, give them a little time, then end their JobMasters."""
@@ -96,8 +95,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             raise DuplicateJobSubmissionError(str(job_id), known.name)
         if not graph.vertices:
             raise ConfigurationError("pipeline.name", graph.name, "the job has no operators")
-        component = job_component(str(job_id))
-        job_master_id = self._leadership.grant(component, JobMasterId)
+        job_master_id = self._leader_election.grant(job_component(str(job_id)), JobMasterId)
         job_master = JobMaster(
             self.rpc_service,
             job_master_id,
@@ -107,10 +105,8 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             coordinator_factories=self._coordinator_factories,
             on_ended=self._job_ended,
         )
-        self._leadership.confirm(component, job_master_id, job_master.address)
         self._jobs[job_id] = _RunningJob(
             graph,
-            job_master_id,
             job_master,
             job_master.self_gateway(JobMasterGateway),
             self.rpc_service.loop.create_future(),
@@ -206,7 +202,8 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         if job is None:
             return
         self._archive.add(archived)
-        self._leadership.revoke(job_component(str(job_id)), job.job_master_id)
+        # Looked at when it is due even if nobody asks: what expires must not wait in memory for a question.
+        self.schedule_run_async(self._archive.expiration_ms, self._archive.forget_expired)
         if not job.ended.done():
             job.ended.set_result(archived.result)
         job.job_master.close_async()

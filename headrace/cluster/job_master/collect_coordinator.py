@@ -57,6 +57,11 @@ class CollectCoordinator:
         self._batches.append(payload)
         self._size_bytes += len(payload)
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of what the client has not fetched yet."""
+        return self._size_bytes
+
     def fetch(self, offset: int, max_batch_count: int) -> CollectedResults:
         """Forget batches before `offset` and return those from there on; the reply's size is bounded too."""
         while self._batches and self._first_offset < offset:

@@ -5,20 +5,16 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from headrace.cluster.dispatcher.archive import ArchivedJob, JobArchive
 from headrace.cluster.error_reports import error_info_of, first_line
 from headrace.cluster.job_master.failover import Failure, FailureHistory
 from headrace.cluster.job_master.restart_strategies import NoRestart
-from headrace.cluster.leadership import RESOURCE_MANAGER, EmbeddedLeadership, LeaderInformation
+from headrace.cluster.leadership import RESOURCE_MANAGER, EmbeddedLeaderElection
 from headrace.cluster.task_executor.setup import SlotReleasedError
 from headrace.cluster.versions import find_mismatch, software_versions
 from headrace.core.errors import ConfigurationError, HeadraceError, RemoteError, UserCodeError
-from headrace.core.ids import JobId, ResourceManagerId
-from headrace.core.lifecycle import JobStatus
+from headrace.core.ids import ResourceManagerId
 from headrace.core.randomness import SeededRandom
-from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.errors import TaskBuildError, TaskSubmissionError
-from headrace.gateways.job_master import JobDetails
 from headrace.gateways.messages import ErrorInfo
 from headrace.network.errors import (
     ConnectionLostError,
@@ -147,28 +143,7 @@ def test_the_first_version_that_differs_is_named_with_what_to_do() -> None:
     assert "PYSPARK_PYTHON" in str(mismatch)
 
 
-def test_a_confirmed_leader_is_published_and_a_replaced_one_is_not() -> None:
-    leadership = EmbeddedLeadership(SeededRandom(1))
-    seen: list[LeaderInformation | None] = []
-    stop = leadership.listen(RESOURCE_MANAGER, seen.append)
-    first = leadership.grant(RESOURCE_MANAGER, ResourceManagerId)
-    second = leadership.grant(RESOURCE_MANAGER, ResourceManagerId)
-    assert first != second
-    assert not leadership.confirm(RESOURCE_MANAGER, first, "old")
-    assert leadership.confirm(RESOURCE_MANAGER, second, "new")
-    leadership.revoke(RESOURCE_MANAGER, first)
-    assert leadership.leader_of(RESOURCE_MANAGER) == LeaderInformation("new", second)
-    leadership.revoke(RESOURCE_MANAGER, second)
-    stop()
-    leadership.confirm(RESOURCE_MANAGER, second, "too late")
-    assert seen == [None, LeaderInformation("new", second), None]
-
-
-def test_the_archive_forgets_the_oldest_job_beyond_its_capacity() -> None:
-    archive = JobArchive(2)
-    ids = [JobId(bytes([number]) * 16) for number in range(3)]
-    for job_id in ids:
-        details = JobDetails(job_id, "job", JobStatus.FINISHED, {}, ())
-        archive.add(ArchivedJob(details, JobResult(job_id, "job", JobStatus.FINISHED, 1, {}), {}))
-    assert archive.find(ids[0]) is None
-    assert [job.details.job_id for job in archive.jobs()] == ids[1:]
+def test_every_grant_is_a_session_of_its_own() -> None:
+    election = EmbeddedLeaderElection(SeededRandom(1))
+    granted = {election.grant(RESOURCE_MANAGER, ResourceManagerId) for _ in range(3)}
+    assert len(granted) == 3
