@@ -223,6 +223,8 @@ class DataStream(StreamProperties):
     def union(self, *streams: "DataStream") -> "DataStream":
         """Merge with streams of the same type; with itself a stream gives every record twice."""
         for other in streams:
+            if not isinstance(other, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"union needs DataStreams, not {other!r}")
             if other.get_type() != self.get_type():
                 raise ProgramError(
                     f"union needs streams of one type, but these are of {self.get_type()} and {other.get_type()}"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headrace.api import unexecuted
 from headrace.api.call_site import call_site
 from headrace.api.collected_records import CloseableIterator
 from headrace.api.data_stream import DataStream
@@ -171,6 +172,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self, job_name: str | None = None, default_parallelism: int | None = None
     ) -> StreamGraph:
         """Return the frozen graph of what was said so far; the environment keeps it."""
+        unexecuted.plan_made()
         max_parallelism = self.get_max_parallelism()
         defaults = GraphDefaults(
             job_name=job_name or self._settings.get(PIPELINE_NAME) or DEFAULT_JOB_NAME,
@@ -236,6 +238,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         # Sources and key_by do nothing that anybody would see, so they run only where somebody reads them.
         if inputs and like is None:
             self._operators.append(operator)
+        if operator.role is NodeRole.SINK:
+            unexecuted.sink_added(operator)
         return operator
 
     def _add_source(

@@ -9,7 +9,7 @@ from headrace.api.checkpoint_config import SAVEPOINT_DIRECTORY, CheckpointConfig
 from headrace.api.execution_config import ExecutionConfig
 from headrace.api.executors import active_executor, default_settings
 from headrace.api.program_settings import ProgramSettings, configuration_values
-from headrace.core.errors import ProgramError
+from headrace.core.errors import ConfigurationError, ProgramError
 from headrace.graph.chaining import CHAIN_DIFFERENT_MAX_PARALLELISM, OPERATOR_CHAINING
 from headrace.graph.job_graph_generator import RUNTIME_MODE, RuntimeExecutionMode
 from headrace.graph.pipeline_options import (
@@ -62,6 +62,11 @@ class EnvironmentSettings:
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
         """Choose STREAMING, BATCH or AUTOMATIC."""
+        if not isinstance(execution_mode, RuntimeExecutionMode):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"set_runtime_mode needs a RuntimeExecutionMode, such as RuntimeExecutionMode.STREAMING, "
+                f"not {execution_mode!r}"
+            )
         self._settings.set(RUNTIME_MODE, execution_mode.name)
         return self
 
@@ -167,7 +172,15 @@ class EnvironmentSettings:
 
     def _parallelism_set(self) -> int | None:
         parallelism = self._settings.get(PARALLELISM)
-        return parallelism if parallelism > 0 else None
+        if parallelism == ExecutionConfig.PARALLELISM_DEFAULT:
+            return None
+        if parallelism < 1:
+            raise ConfigurationError(
+                PARALLELISM.key,
+                parallelism,
+                "it must be at least 1, or -1 for as many as there are slots",
+            )
+        return parallelism
 
     def _default_parallelism(self) -> int:
         parallelism = self._parallelism_set()

@@ -53,6 +53,8 @@ class ExecutionConfig:
 
     def set_parallelism(self, parallelism: int) -> "ExecutionConfig":
         """Set the default parallelism, at least 1 (or PARALLELISM_DEFAULT)."""
+        if not isinstance(parallelism, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"parallelism must be an int, not {parallelism!r}")
         if parallelism < 1 and parallelism != self.PARALLELISM_DEFAULT:
             raise ValueError(
                 f"parallelism must be at least 1, or -1 for the default, not {parallelism}"

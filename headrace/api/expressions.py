@@ -1,11 +1,19 @@
 """Column expressions: `col("delay") > 15`, evaluated on whole batches by Arrow.
 
-A thin layer over `pyarrow.compute` that keeps names for `select` and says what is wrong while the program is built.
-Nulls are Arrow's: comparisons and arithmetic with null give null, `&` and `|` follow Kleene's logic.
+A thin layer over `pyarrow.compute` that keeps names for `select`. Nulls are SQL's: what is computed of a null is null,
+`&` and `|` follow Kleene's logic (`null & False` is False, `null | True` is True), a filter drops rows whose condition is
+null. An operator means what it means on a Python row, so that a filter may be written either way:
+
+- integers that leave their type fail the job; a column with a literal has the column's type where the literal fits;
+- `/` is floating division, by zero inf or NaN;
+- `//` rounds down and `%` has the divisor's sign, where SQL rounds towards zero and gives the dividend's; an integer zero
+  as divisor fails the job, a floating one gives NaN;
+- `**` of integers is an integer and fails for a negative exponent: cast to floating first.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,9 +22,12 @@ from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_mapping import arrow_type_of, data_schema, type_info_from_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 
+# What Arrow says of a column that is not there.
+_MISSING_FIELD: Final = re.compile(r"No match for FieldRef\.Name\((.*?)\)")
+
 
 class Expression:
-    """A value per row, made of columns, literals and operators.
+    """A value per row, made of columns, literals and operators. `==` with None is null: ask `is_null()`.
 
     Example:
         >>> late = (col("delay") > 15) & ~col("cancelled")
@@ -41,23 +52,31 @@ class Expression:
         return Expression(self._arrow, name)
 
     def cast(self, target_type: "TypeInformation | pa.DataType") -> "Expression":
-        """Convert to a declared or Arrow type; a value that does not fit fails the job."""
+        """Convert to a declared or Arrow type; null stays null, a value that does not fit as it is fails the job."""
         if isinstance(target_type, TypeInformation):
             target_type = arrow_type_of(target_type)
         return Expression(self._arrow.cast(target_type), self._name)
 
     def is_null(self) -> "Expression":
+        """Whether the value is null; never null itself, and False for NaN."""
         return Expression(self._arrow.is_null())
 
     def is_not_null(self) -> "Expression":
+        """Whether the value is not null; never null itself."""
         return Expression(self._arrow.is_valid())
 
     def is_in(self, values: Collection[Any]) -> "Expression":
-        """Whether the value is one of `values`."""
-        return Expression(self._arrow.isin(list(values)))
+        """Whether the value is one of `values`: SQL's IN. Null for null, and for no match where `values` has None."""
+        known = [value for value in values if value is not None]
+        found = self._arrow.isin(known) if known else pc.scalar(False)
+        if len(known) < len(values):
+            found = _call("if_else", found, pc.scalar(True), pc.scalar(None).cast(pa.bool_()))
+        return Expression(
+            _call("if_else", self._arrow.is_valid(), found, pc.scalar(None).cast(pa.bool_()))
+        )
 
     def between(self, low: Any, high: Any) -> "Expression":
-        """Whether `low <= value <= high`."""
+        """Whether `low <= value <= high`. With a null bound it is False where the other one says so, else null."""
         return (self >= low) & (self <= high)
 
     def fill_null(self, value: Any) -> "Expression":
@@ -65,7 +84,42 @@ class Expression:
         return Expression(_call("coalesce", self._arrow, _arrow_of(value)), self._name)
 
     def abs(self) -> "Expression":
+        """Without its sign; the smallest integer of its type has no such value and fails the job."""
         return Expression(_call("abs_checked", self._arrow))
+
+    def round(self, digits: int = 0) -> "Expression":
+        """Rounded to so many decimal places, halves away from zero as in SQL (Python: to even); the type stays."""
+        return Expression(
+            _call("round", self._arrow, ndigits=digits, round_mode="half_towards_infinity")
+        )
+
+    def lower(self) -> "Expression":
+        """A text in small letters, letter by letter."""
+        return Expression(_call("utf8_lower", self._arrow))
+
+    def upper(self) -> "Expression":
+        """A text in capital letters, letter by letter: `ß` is not made two."""
+        return Expression(_call("utf8_upper", self._arrow))
+
+    def strip(self) -> "Expression":
+        """A text without white space around it."""
+        return Expression(_call("utf8_trim_whitespace", self._arrow))
+
+    def length(self) -> "Expression":
+        """Number of characters (code points) of a text."""
+        return Expression(_call("utf8_length", self._arrow))
+
+    def starts_with(self, prefix: str) -> "Expression":
+        """Whether a text begins with `prefix`; letters count as they are, as in the next two."""
+        return Expression(_call("starts_with", self._arrow, prefix))
+
+    def ends_with(self, suffix: str) -> "Expression":
+        """Whether a text ends with `suffix`."""
+        return Expression(_call("ends_with", self._arrow, suffix))
+
+    def contains(self, part: str) -> "Expression":
+        """Whether `part` occurs in a text; no pattern."""
+        return Expression(_call("match_substring", self._arrow, part))
 
     def __add__(self, other: Any) -> "Expression":
         return Expression(self._arrow + _arrow_of(other))
@@ -90,6 +144,24 @@ class Expression:
 
     def __rtruediv__(self, other: Any) -> "Expression":
         return Expression(_true_division(_arrow_of(other), self._arrow))
+
+    def __mod__(self, other: Any) -> "Expression":
+        return Expression(_call("modulo", self._arrow, _arrow_of(other)))
+
+    def __rmod__(self, other: Any) -> "Expression":
+        return Expression(_call("modulo", _arrow_of(other), self._arrow))
+
+    def __floordiv__(self, other: Any) -> "Expression":
+        return Expression(_floor_division(self._arrow, _arrow_of(other)))
+
+    def __rfloordiv__(self, other: Any) -> "Expression":
+        return Expression(_floor_division(_arrow_of(other), self._arrow))
+
+    def __pow__(self, other: Any) -> "Expression":
+        return Expression(_call("power_checked", self._arrow, _arrow_of(other)))
+
+    def __rpow__(self, other: Any) -> "Expression":
+        return Expression(_call("power_checked", _arrow_of(other), self._arrow))
 
     def __neg__(self) -> "Expression":
         return Expression(_call("negate_checked", self._arrow))
@@ -149,7 +221,42 @@ def col(name: str) -> Expression:
 
 def lit(value: Any) -> Expression:
     """Return the same value for every row."""
+    if isinstance(value, float):
+        # Arrow takes a bare literal for the smallest type that holds it: an integer plus 0.5 would be a 32-bit float.
+        return Expression(pc.scalar(value).cast(pa.float64()))
     return Expression(pc.scalar(value))
+
+
+def coalesce(*values: Any) -> Expression:
+    """Return the first of the values (expressions or literals) that is not null; null where all are."""
+    if not values:
+        raise TypeError("coalesce needs a value")
+    return Expression(_call("coalesce", *map(_arrow_of, values)))
+
+
+def when(condition: Expression, value: Any) -> "CaseExpression":
+    """Return `value` where `condition` is true; `.when(…)` and `.otherwise(…)` say what else. SQL's CASE.
+
+    Example:
+        >>> size = when(col("delay") > 60, "long").when(col("delay") > 15, "short").otherwise("none")
+    """
+    return CaseExpression(((condition, value),))
+
+
+class CaseExpression(Expression):
+    """The value of the first condition that is true, neither false nor null; null where none is."""
+
+    def __init__(self, branches: tuple[tuple[Expression, Any], ...]) -> None:
+        self._branches = branches
+        super().__init__(_case(branches, None))
+
+    def when(self, condition: Expression, value: Any) -> "CaseExpression":
+        """Add what to take where no condition before is true and this one is."""
+        return CaseExpression((*self._branches, (condition, value)))
+
+    def otherwise(self, value: Any) -> Expression:
+        """Say what to take where no condition is true."""
+        return Expression(_case(self._branches, value))
 
 
 def as_named_expressions(
@@ -228,9 +335,11 @@ def _schema_of(
         return pads.dataset(columns.empty_table()).scanner(columns=projection).projected_schema
     except (pa.ArrowException, KeyError) as error:
         first_line = str(error).partition("\n")[0]
+        missing = _MISSING_FIELD.search(first_line)
+        reason = first_line if missing is None else f"there is no column '{missing.group(1)}'"
         raise ProgramError(
             f"{purpose}({', '.join(str(expression) for _, expression in expressions)}) does not fit the "
-            f"columns {', '.join(f'{field.name}: {field.type}' for field in columns)}: {first_line}"
+            f"columns {', '.join(f'{field.name}: {field.type}' for field in columns)}: {reason}"
         ) from None
 
 
@@ -240,9 +349,32 @@ def _arrow_of(value: Any) -> Any:
 
 def _true_division(dividend: Any, divisor: Any) -> Any:
     # Arrow divides integers to integers and fails on zero; here / means what it means in Python and SQL's doubles.
-    return _call("divide", dividend.cast(pa.float64()), divisor.cast(pa.float64()))
+    # The cast is not a safe one: integers beyond 2**53 are rounded, as in Python, where a safe one fails.
+    return _call(
+        "divide", dividend.cast(pa.float64(), safe=False), divisor.cast(pa.float64(), safe=False)
+    )
 
 
-def _call(function: str, *arguments: Any) -> Any:
+def _floor_division(dividend: Any, divisor: Any) -> Any:
+    whole = _call("subtract_checked", dividend, _call("modulo", dividend, divisor))
+    # By the absolute value, and checked with the sign: Arrow's division of the smallest integer by -1 gives 0.
+    quotient = _call("divide", whole, _call("abs_checked", divisor))
+    # Of floating numbers the quotient is a whole one but for rounding; integers stay what they are.
+    return _call("round", _call("multiply_checked", quotient, _call("sign", divisor)))
+
+
+def _case(branches: tuple[tuple[Expression, Any], ...], default: Any) -> Any:
+    chosen = _arrow_of(default)
+    for condition, value in reversed(branches):
+        is_true = _call("coalesce", _arrow_of(condition), pc.scalar(False))
+        chosen = _call("if_else", is_true, _arrow_of(value), chosen)
+    return chosen
+
+
+def _call(function: str, *arguments: Any, **options: Any) -> Any:
     """Apply one of Arrow's compute functions, which the module makes while it is imported."""
-    return getattr(pc, function)(*arguments)
+    if not hasattr(pc, function):
+        raise ProgramError(
+            f"pyarrow {pa.__version__} has no function '{function}': take a newer one"
+        )
+    return getattr(pc, function)(*arguments, **options)

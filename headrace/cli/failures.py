@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorDomain, HeadraceError
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -27,6 +27,15 @@ def report_failure(error: BaseException) -> int:
     return EXIT_FAILED
 
 
+def report_usage(error: click.UsageError) -> int:
+    """Print what was wrong with the command line first, then how it is used; return the exit code."""
+    click.secho(f"error: {error.format_message()}", fg="red", bold=True, err=True)
+    if error.ctx is not None:
+        click.echo(error.ctx.get_usage(), err=True)
+        click.echo(f"try '{error.ctx.command_path} --help'", err=True)
+    return error.exit_code
+
+
 def describe(error: BaseException, *, wants_details: bool) -> list[str]:
     """Return the lines to show: first the one that names the cause.
 
@@ -36,6 +45,11 @@ def describe(error: BaseException, *, wants_details: bool) -> list[str]:
     whole = traceback.format_exception(error)
     if isinstance(error, HeadraceError):
         first, *rest = str(error).split("\n")
+        frames = user_frames(error)
+        if frames and not error.recoverable and error.domain is ErrorDomain.USER:
+            # Such an error is raised where the program says something wrong; a line that it names itself is better.
+            place = frames[-1].rpartition(", in ")[0]
+            first += "" if ", line " in first else f" ({place})"
         lines = [first, *(line for line in rest if line.strip())]
         return lines + "".join(whole).splitlines() if wants_details else lines
     name = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -15,5 +15,7 @@ def configure_logs(*, verbose: bool) -> None:
     logger.setLevel(logging.DEBUG if verbose else logging.ERROR)
     logger.propagate = False
     if not verbose:
-        # Findings of the start-up checklist, such as secrets that would cross a network in clear, are for everybody.
-        logging.getLogger("headrace.spark.session").setLevel(logging.WARNING)
+        # Findings of the start-up checklist, such as secrets that would cross a network in clear, and settings that
+        # nobody reads, are for everybody.
+        for name in ("headrace.spark.session", "headrace.spark.executor"):
+            logging.getLogger(name).setLevel(logging.WARNING)

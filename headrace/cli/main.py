@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from headrace import __version__
-from headrace.cli.failures import EXIT_INTERRUPTED, report_failure
+from headrace.cli.failures import EXIT_INTERRUPTED, report_failure, report_usage
 
 COMMANDS: Final = {"run": "headrace.cli.run:run"}
 
@@ -42,6 +42,8 @@ class _Commands(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name.endswith(".py"):
+            ctx.fail(f"'{cmd_name}' is no command: a program is run by 'headrace run {cmd_name}'")
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
@@ -64,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = cli.main(arguments, prog_name="headrace", standalone_mode=False)
     except click.exceptions.Exit as ended:
         code = ended.exit_code
+    except click.UsageError as error:
+        code = report_usage(error)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

@@ -15,10 +15,14 @@ from headrace.api.executors import (
     set_active_executor,
     set_default_settings,
 )
+from headrace.api.unexecuted import plan_made, unexecuted_sink
 from headrace.cli.failures import EXIT_INTERRUPTED, report_failure
+from headrace.cli.known_settings import refuse_unusable
 from headrace.cli.logs import configure_logs
+from headrace.cli.program_path import ProgramPath
 from headrace.cli.progress import ProgressDisplay, WatchedExecutor
 from headrace.core.config import Settings
+from headrace.core.errors import ProgramError
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
 
 
@@ -49,9 +53,8 @@ Examples:
 """
 
 
-@click.command(
-    help=_HELP, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
-)
+# What follows the program is the program's, so options end there.
+@click.command(help=_HELP, context_settings={"allow_interspersed_args": False})
 @click.option(
     "--master",
     metavar="URL",
@@ -68,7 +71,8 @@ Examples:
     "definitions",
     type=_KeyValue(),
     multiple=True,
-    help="A setting; spark.* keys are Spark's own.",
+    help="A setting. Keys that begin with spark. are Spark's own, those with pipeline.global-job-parameters. are the "
+    "program's; any other must be an option of docs/generated/configuration.md.",
 )
 @click.option(
     "--python-files",
@@ -81,7 +85,7 @@ Examples:
     help="Show the job while it runs (default: on a terminal).",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Say what Headrace itself does.")
-@click.argument("program", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("program", type=ProgramPath())
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
     master: str | None,
@@ -97,14 +101,17 @@ def run(
     configure_logs(verbose=verbose)
     settings = run_settings(master, parallelism, dict(definitions), python_files)
     set_default_settings(settings)
+    refuse_unusable(settings)
     _make_importable(Settings(settings))
     # The program's own modules lie beside it; on the workers they need --python-files.
     executor = create_executor(Settings(settings))
     display = ProgressDisplay.choose(progress)
     set_active_executor(executor if display is None else WatchedExecutor(executor, display))
+    plan_made()
     try:
         with _program_environment(program, arguments):
             runpy.run_path(str(program), run_name="__main__")
+        _refuse_unexecuted_sink()
         return 0
     except SystemExit as ended:
         return _exit_code(ended)
@@ -132,6 +139,15 @@ def run_settings(
     if python_files is not None:
         settings[PYTHON_FILES.key] = python_files
     return settings
+
+
+def _refuse_unexecuted_sink() -> None:
+    """Raise ProgramError where a program ended with a sink that no job has, as Flink's client does."""
+    sink = unexecuted_sink()
+    if sink is not None:
+        raise ProgramError(
+            f"the program ended without running '{sink.name}' ({sink.location}): call env.execute()"
+        )
 
 
 def _make_importable(settings: Settings) -> None:

@@ -4,6 +4,7 @@ Values come from `-D key=value`, from a program's Configuration or from defaults
 `250 ms`, `10 s`, `5 min`, `1 h` or a bare number of milliseconds; sizes accept `32kb`, `10mb`, `1g` or bytes.
 """
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,6 +43,34 @@ class ConfigOption(Generic[T]):
     def parse(self, raw: object) -> T:
         """Convert `raw` (text, or a value of the right type); ConfigurationError where it cannot be."""
         return cast(T, _parse(self.key, self.value_type, raw))
+
+
+def check_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> None:
+    """Raise ConfigurationError for a key that no option declares, or a value that its option cannot take.
+
+    Keys under `free_prefixes` are somebody else's. Only options of modules imported so far are known.
+    """
+    for key, value in raw.items():
+        if key in _REGISTRY:
+            _REGISTRY[key].parse(value)
+        elif not key.startswith(free_prefixes):
+            raise ConfigurationError(key, value, f"there is no such option{_suggestion(key)}")
+
+
+def unknown_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> list[str]:
+    """Return a sentence for each key that no option declares, with the keys that may have been meant."""
+    return [
+        f"setting '{key}' is ignored: there is no such option{_suggestion(key)}"
+        for key in raw
+        if key not in _REGISTRY and not key.startswith(free_prefixes)
+    ]
+
+
+def _suggestion(key: str) -> str:
+    near = difflib.get_close_matches(key, _REGISTRY, n=3, cutoff=0.7)
+    # `slots` for `headrace.spark.slots`: a part of a key is no typo, and is as easily meant.
+    near += [one for one in sorted(_REGISTRY) if one.endswith(f".{key}") and one not in near]
+    return f"; did you mean {' or '.join(near[:3])}?" if near else ""
 
 
 def declared_options() -> list[ConfigOption[Any]]:

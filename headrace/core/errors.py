@@ -82,25 +82,22 @@ class RecordTypeError(HeadraceError):
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(
-        self,
-        value: object,
-        type_text: str,
-        reason: str,
-        row_index: int | None = None,
-        place: str = "",
+        self, value: object, type_text: str, reason: str, row_index: int | None = None
     ) -> None:
         text = repr(value)
-        shown = text if len(text) <= 120 else text[:117] + "..."
-        shown += f" ({place})" if place else ""
-        super().__init__(f"record {shown} does not fit its declared type {type_text}: {reason}")
-        self.value = value
+        self.shown = text if len(text) <= 120 else text[:117] + "..."
         self.type_text = type_text
         self.reason = reason
         self.row_index = row_index
+        super().__init__(self._message(self.shown))
 
     def at(self, place: str) -> "RecordTypeError":
-        """Return this error saying where the record came from."""
-        return RecordTypeError(self.value, self.type_text, self.reason, self.row_index, place)
+        """Say where the record came from, too; return this error."""
+        self.args = (self._message(f"{self.shown} ({place})"),)
+        return self
+
+    def _message(self, record: str) -> str:
+        return f"record {record} does not fit its declared type {self.type_text}: {self.reason}"
 
 
 class UserCodeError(HeadraceError):
@@ -226,6 +223,9 @@ def user_location(error_traceback: TracebackType | None) -> str:
     for frame in traceback.extract_tb(error_traceback):
         name = frame.filename.replace("\\", "/")
         if name.startswith(_PACKAGE) or "site-packages" in name or name.startswith("<frozen"):
+            continue
+        if name.endswith((".pxi", ".pyx")):
+            # Compiled modules name their sources, which nobody has.
             continue
         found = f"{frame.filename}, line {frame.lineno}"
     return found

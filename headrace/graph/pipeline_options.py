@@ -13,6 +13,9 @@ DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
 GLOBAL_JOB_PARAMETERS_PREFIX: Final = "pipeline.global-job-parameters."
 """Each global job parameter is one setting under this prefix."""
 
+FREE_PREFIXES: Final = ("spark.", GLOBAL_JOB_PARAMETERS_PREFIX)
+"""Keys that begin so are not ours: Spark's own, and the program's."""
+
 PARALLELISM: Final = ConfigOption(
     "parallelism.default",
     int,

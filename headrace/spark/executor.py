@@ -1,22 +1,25 @@
 """SparkExecutor: runs jobs on a Headrace cluster inside the program's Spark application, started at the first job."""
 
-import asyncio
+import logging
 import os
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 from headrace.api.job_client import JobClient
-from headrace.core.config import Settings
+from headrace.core.config import Settings, unknown_settings
 from headrace.core.errors import HostError
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
+from headrace.graph.pipeline_options import FREE_PREFIXES
 from headrace.spark.checklist import parse_master
 from headrace.spark.host import SparkHost
 from headrace.spark.options import SLOT_COUNT
 from headrace.spark.session import planned_or_running_master
 from headrace.spark.session_configuration import embedded_slot_count
 
+_LOG: Final = logging.getLogger(__name__)
 _SUBMIT_TIMEOUT_S: Final = 60.0
 
 
@@ -42,18 +45,18 @@ class SparkExecutor:
         self._lock = threading.Lock()
         self._host: SparkHost | None = None
         self._is_closed = False
+        self._warned_of: set[str] = set()
 
     def submit(self, job_graph: JobGraph) -> JobClient:
         """Submit a job, starting Spark and the cluster if need be; returns once the Dispatcher has taken it."""
+        self._warn_of_unknown(job_graph.settings)
         host = self._started_host()
         needed, available = expand(job_graph).slots_needed, host.slot_count
         if available is not None and needed > available and host.is_fixed:
             raise NotEnoughSlotsError(needed, available, host.master)
         handle = host.handle
         dispatcher: DispatcherGateway = handle.dispatcher
-        asyncio.run_coroutine_threadsafe(dispatcher.submit_job(job_graph), handle.loop).result(
-            _SUBMIT_TIMEOUT_S
-        )
+        handle.submit(job_graph, _SUBMIT_TIMEOUT_S)
         return JobClient(job_graph.job_id, dispatcher, handle.loop)
 
     def default_parallelism(self) -> int:
@@ -76,6 +79,13 @@ class SparkExecutor:
             host, self._host = self._host, None
         if host is not None:
             host.close()
+
+    def _warn_of_unknown(self, settings: Mapping[str, str]) -> None:
+        """Say once which keys of the program nobody reads: a ported program may bring some of Flink's."""
+        for sentence in unknown_settings(settings, FREE_PREFIXES):
+            if sentence not in self._warned_of:
+                self._warned_of.add(sentence)
+                _LOG.warning("%s", sentence)
 
     def _started_host(self) -> SparkHost:
         with self._lock:

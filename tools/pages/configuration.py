@@ -14,7 +14,10 @@ _INTRODUCTION: Final = """\
 
 Given as `-D key=value` to `headrace run`, or in the program's `Configuration`. Keys and defaults are
 Flink's where the meaning is the same; keys that begin with `headrace.` are Headrace's own; keys that begin
-with `spark.` are Spark's and reach the session that Headrace creates.
+with `spark.` are Spark's and reach the session that Headrace creates; those that begin with
+`pipeline.global-job-parameters.` are the program's. On the command line any other key is an error, and so is a
+value that its option cannot take. In a program's `Configuration` an unknown key is ignored with a warning, because
+programs come with settings of Flink's.
 """
 _KEPT: Final = "*Accepted and kept; nothing obeys it yet.*"
 _REMARKS: Final = {

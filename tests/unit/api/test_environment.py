@@ -7,7 +7,7 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.executors import set_default_settings
 from headrace.common import Configuration
-from headrace.core.errors import ProgramError, RecordTypeError
+from headrace.core.errors import ConfigurationError, ProgramError, RecordTypeError
 from headrace.datastream import CheckpointingMode, RuntimeExecutionMode
 from headrace.datastream.connectors import Source
 from tests.unit.api.recording import RecordingExecutor, plan_nodes, recording, types_of
@@ -244,3 +244,19 @@ def test_what_needs_a_jvm_says_so() -> None:
         fresh().add_jars("connector.jar")
     with pytest.raises(ProgramError, match="user code runs in Python here"):
         fresh().add_classpaths("lib")
+
+
+@pytest.mark.parametrize("value", ["0", "-2"])
+def test_a_default_parallelism_that_cannot_be_is_refused_also_as_a_setting(value: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment({"parallelism.default": value})
+    with pytest.raises(ConfigurationError, match=r"parallelism.default.*at least 1, or -1"):
+        env.get_parallelism()
+
+
+def test_values_of_the_wrong_kind_are_refused_in_words(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(TypeError, match="parallelism must be an int, not '2'"):
+        env.set_parallelism("2")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"such as RuntimeExecutionMode\.STREAMING, not 'BATCH'"):
+        env.set_runtime_mode("BATCH")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="union needs DataStreams, not 5"):
+        env.from_collection([1]).union(5)  # type: ignore[arg-type]

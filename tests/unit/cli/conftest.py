@@ -14,4 +14,5 @@ def logs_as_they_were() -> Iterator[None]:
     yield
     logger.handlers, level, logger.propagate = before
     logger.setLevel(level)
-    logging.getLogger("headrace.spark.session").setLevel(logging.NOTSET)
+    for name in ("headrace.spark.session", "headrace.spark.executor"):
+        logging.getLogger(name).setLevel(logging.NOTSET)

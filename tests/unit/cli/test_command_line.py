@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ from click.testing import CliRunner
 
 from headrace.api import executors
 from headrace.cli.failures import describe
-from headrace.cli.main import cli
+from headrace.cli.main import cli, main
 from headrace.cli.run import run, run_settings
 from headrace.core.errors import UserCodeError
+
+OWN = "pipeline.global-job-parameters.a"
 
 
 class RecordingExecutor:
@@ -36,12 +39,24 @@ class RecordingExecutor:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[RecordingExecutor]:
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RecordingExecutor]]:
     RecordingExecutor.made = []
     monkeypatch.setattr("headrace.cli.run.create_executor", RecordingExecutor)
     yield RecordingExecutor.made
     executors.set_active_executor(None)
     executors.set_default_settings({})
+
+
+PRINTS = "env = headrace.StreamExecutionEnvironment.get_execution_environment()\nenv.from_collection([1]).print()\n"
+
+
+def ending(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, int]:
+    """Run the command line; return the first line on standard error and the exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    first, *_ = [*capsys.readouterr().err.splitlines(), ""]
+    assert isinstance(ended.value.code, int)
+    return first, ended.value.code
 
 
 def program(directory: Path, text: str) -> str:
@@ -85,7 +100,9 @@ def test_the_program_sees_its_arguments_and_its_own_folder(
 ) -> None:
     (tmp_path / "rules.py").write_text("LIMIT = 3\n")
     path = program(tmp_path, "import sys, rules\nprint(__name__, sys.argv[1:], rules.LIMIT)\n")
-    result = CliRunner().invoke(run, ["-D", "a=b", path, "--year", "2013"], standalone_mode=False)
+    result = CliRunner().invoke(
+        run, ["-D", f"{OWN}=b", path, "--year", "2013"], standalone_mode=False
+    )
     assert result.output == "__main__ ['--year', '2013'] 3\n"
     assert result.return_value == 0
     assert made[0].is_closed
@@ -98,8 +115,8 @@ def test_definitions_reach_the_environments_of_the_program(
         tmp_path,
         "from headrace.api.executors import default_settings\nprint(default_settings())\n",
     )
-    result = CliRunner().invoke(run, ["-D", "a=b", path], standalone_mode=False)
-    assert result.output == "{'a': 'b'}\n"
+    result = CliRunner().invoke(run, ["-D", f"{OWN}=b", path], standalone_mode=False)
+    assert result.output == f"{{'{OWN}': 'b'}}\n"
 
 
 def test_a_definition_without_an_equals_sign_is_wrong_usage(
@@ -142,3 +159,91 @@ def test_our_own_errors_are_shown_as_they_speak() -> None:
     first, *rest = describe(error, wants_details=False)
     assert first == "KeyError: 'JFK' (in operator 'Map', job.py, line 9)"
     assert rest == ["Traceback", "  ..."]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--bogus"], "No such option '--bogus'"),
+        (["--paralelism", "2"], "--parallelism"),
+        (["-p", "0"], "0 is not in the range"),
+        (["-p", "two"], "'two' is not a valid integer"),
+        (["-D", "paralelism.default=2"], "did you mean parallelism.default?"),
+        (["-D", "jobmanager.rpc.prot=2"], "did you mean jobmanager.rpc.port"),
+        (["-D", "slots=2"], "did you mean headrace.spark.slots?"),
+        (["-D", "parallelism.default=two"], "'two': this is not of type int"),
+        (["-D", "slot.request.timeout=soon"], "'soon': this is not a duration"),
+    ],
+)
+def test_a_wrong_option_is_told_in_the_first_line_and_is_wrong_usage(
+    made: list[RecordingExecutor],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    says: str,
+) -> None:
+    first, code = ending(capsys, "run", *options, program(tmp_path, "print('ran')"))
+    assert (first.startswith("error: "), code) == (True, 2), first
+    assert says in first
+    assert not made
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("wordcont.py", "there is no program '{}/wordcont.py'; did you mean '{}/wordcount.py'?"),
+        ("absent/job.py", "there is no folder '{}/absent'"),
+        ("", "'{}' is a folder: name the program in it, such as {}/wordcount.py"),
+        ("notes.txt", "'{}/notes.txt' is not a Python program"),
+        ("job.jar", "'{}/job.jar' is a Java archive, and Headrace runs Python programs"),
+        ("bytes", "'{}/bytes' is not a Python program"),
+    ],
+)
+def test_what_is_no_program_is_told_and_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, says: str
+) -> None:
+    (tmp_path / "wordcount.py").write_text("")
+    (tmp_path / "notes.txt").write_text("Dear reader, this is no program")
+    (tmp_path / "job.jar").touch()
+    (tmp_path / "bytes").write_bytes(bytes(range(256)))
+    path = str(tmp_path / name) if name else str(tmp_path)
+    first, code = ending(capsys, "run", path)
+    assert says.replace("{}", str(tmp_path)) in first
+    assert code == 2
+
+
+def test_a_program_without_the_command_is_told_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    first, code = ending(capsys, "job.py")
+    assert (first, code) == (
+        "error: 'job.py' is no command: a program is run by 'headrace run job.py'",
+        2,
+    )
+
+
+def test_a_program_that_never_calls_execute_is_refused_at_its_end(
+    made: list[RecordingExecutor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = program(tmp_path, "import headrace\n" + PRINTS)
+    first, code = ending(capsys, "run", path)
+    assert first == (
+        f"error: the program ended without running 'Print to Std. Out' ({path}, line 3): call env.execute()"
+    )
+    assert code == 1
+
+
+def test_a_program_that_only_explains_its_plan_is_fine(
+    made: list[RecordingExecutor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = program(tmp_path, "import headrace\n" + PRINTS + "print(env.explain())\n")
+    assert ending(capsys, "run", path)[1] == 0
+
+
+def test_a_mistake_in_the_program_s_graph_names_the_user_s_line(
+    made: list[RecordingExecutor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = program(tmp_path, "import headrace\n" + PRINTS + "env.execute()\n")
+    Path(path).write_text("import headrace\n" + PRINTS.replace(".print()", ".key_by('k')"))
+    first, code = ending(capsys, "run", path)
+    assert first.startswith("error: key_by needs a stream with columns")
+    assert first.endswith(f"({path}, line 3)")
+    assert code == 1

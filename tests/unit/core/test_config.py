@@ -4,7 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.core.config import ConfigOption, Settings, SizeBytes, declared_options
+from headrace.core.config import (
+    ConfigOption,
+    Settings,
+    SizeBytes,
+    check_settings,
+    declared_options,
+)
 from headrace.core.errors import ConfigurationError
 
 INTERVAL = ConfigOption(
@@ -50,3 +56,15 @@ def test_declared_options_are_listed_once() -> None:
     keys = [option.key for option in declared_options()]
     assert "test.interval" in keys
     assert len(keys) == len(set(keys))
+
+
+def test_unknown_keys_are_told_with_the_nearest_and_free_prefixes_pass() -> None:
+    check_settings({"test.interval": "1 s", "spark.any": "x"}, ("spark.",))
+    with pytest.raises(ConfigurationError, match=r"no such option; did you mean test\.interval"):
+        check_settings({"test.intervall": "1 s"}, ("spark.",))
+    with pytest.raises(
+        ConfigurationError, match=r"'nothing\.like\.it'.*: there is no such option$"
+    ):
+        check_settings({"nothing.like.it": "1"}, ())
+    with pytest.raises(ConfigurationError, match="'soon': this is not a duration"):
+        check_settings({"test.interval": "soon"}, ())

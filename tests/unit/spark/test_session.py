@@ -6,6 +6,8 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
+from headrace.core.ids import JobId
+from headrace.graph.job_graph import JobGraph
 from headrace.spark.executor import SparkExecutor
 from headrace.spark.session import host_session, planned_or_running_master
 
@@ -44,3 +46,21 @@ def test_the_default_parallelism_is_known_without_starting_spark(
     settings: dict[str, str], parallelism: int
 ) -> None:
     assert SparkExecutor(Settings(settings)).default_parallelism() == parallelism
+
+
+def test_a_setting_of_the_program_that_nobody_reads_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_host(_: SparkExecutor) -> None:
+        raise HostError("no host in this test")
+
+    monkeypatch.setattr(SparkExecutor, "_started_host", no_host)
+    executor = SparkExecutor(Settings())
+    settings = {"paralelism.default": "2", "spark.app.name": "x", "parallelism.default": "2"}
+    graph = JobGraph(JobId(b"j" * 16), "job", (), (), settings, "{}")
+    for _ in range(2):
+        with pytest.raises(HostError):
+            executor.submit(graph)
+    assert [one.message for one in caplog.records] == [
+        "setting 'paralelism.default' is ignored: there is no such option; did you mean parallelism.default?"
+    ]

@@ -1,0 +1,34 @@
+"""Settings given on the command line are checked before anything starts: a typo must not be silent."""
+
+import contextlib
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+
+from headrace.core.config import check_settings, unknown_settings
+from headrace.core.errors import ConfigurationError
+from headrace.graph.pipeline_options import FREE_PREFIXES
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+
+
+def refuse_unusable(settings: Mapping[str, str]) -> None:
+    """Raise UsageError for a key that no option declares, naming the nearest ones, and for a value it cannot take."""
+    if unknown_settings(settings, FREE_PREFIXES):
+        _declare_all_options()
+    try:
+        check_settings(settings, FREE_PREFIXES)
+    except ConfigurationError as error:
+        raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
+
+
+def _declare_all_options() -> None:
+    """Import every module: options are declared beside the code that reads them."""
+    for module in pkgutil.walk_packages([str(_PACKAGE)], f"{_PACKAGE.name}."):
+        # What an extra is missing for cannot be set up here either.
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module.name)
