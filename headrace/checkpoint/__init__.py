@@ -1,6 +1,6 @@
-"""What a checkpoint is: options, handles, metadata and storage.
+"""What a checkpoint is: options, handles, metadata and storage. Nothing of it is there yet.
 
 Duty: the words in which tasks, coordinator and storage speak of snapshots.
 Neighbours: imports `core` only.
-Start reading: `metadata`.
+Start reading: what flows between tasks for it is the barrier in `core/elements`.
 """
