@@ -4,6 +4,7 @@ Frozen messages, built by the JobMaster and read by the network stack. Source: F
 """
 
 import enum
+from typing import Final
 
 import msgspec
 
@@ -11,9 +12,65 @@ from headrace.core.ids import IntermediateDataSetId, ResourceId, ResultPartition
 
 
 class ResultPartitionType(enum.Enum):
-    """How a result may be consumed. Only kinds that can be deployed are listed."""
+    """How a result may be consumed. Only kinds that can be deployed are listed; `traits` says what they are like."""
 
+    PIPELINED = "PIPELINED"
     PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
+    BLOCKING = "BLOCKING"
+
+    @property
+    def traits(self) -> "ResultPartitionTraits":
+        """What this kind is like."""
+        return _TRAITS[self]
+
+
+class ConsumingConstraint(enum.Enum):
+    """When consumers of a result run. Source: Flink ResultPartitionType.ConsumingConstraint."""
+
+    MUST_BE_PIPELINED = "while the producer runs"
+    CAN_BE_PIPELINED = "while the producer runs, or later"
+    BLOCKING = "after the producer has finished"
+
+
+class ReleaseBy(enum.Enum):
+    """Who says that a result is not needed any more. Source: Flink ResultPartitionType.ReleaseBy."""
+
+    UPSTREAM = "the partition itself, once all consumers are done"
+    SCHEDULER = "the JobMaster"
+
+
+class ResultPartitionTraits(msgspec.Struct, frozen=True):
+    """One row of the table of kinds.
+
+    `is_bounded`: its network memory has a maximum of its own; `is_reconsumable`: it may be read again, by a consumer
+    that was restarted; `is_compressible`: its batches may be compressed where they are stored.
+    """
+
+    consuming: ConsumingConstraint
+    is_reconsumable: bool
+    is_bounded: bool
+    release_by: ReleaseBy
+    is_compressible: bool
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether consumers wait for the end of the producer."""
+        return self.consuming is ConsumingConstraint.BLOCKING
+
+    @property
+    def joins_regions(self) -> bool:
+        """Whether producer and consumers must run at the same time."""
+        return self.consuming is ConsumingConstraint.MUST_BE_PIPELINED
+
+
+_PIPELINED, _LATER = ConsumingConstraint.MUST_BE_PIPELINED, ConsumingConstraint.BLOCKING
+_UPSTREAM, _SCHEDULER = ReleaseBy.UPSTREAM, ReleaseBy.SCHEDULER
+# Source: Flink ResultPartitionType.    consumers, again, bounded, released by, compressed
+_TRAITS: Final = {
+    ResultPartitionType.PIPELINED: ResultPartitionTraits(_PIPELINED, False, False, _UPSTREAM, False),
+    ResultPartitionType.PIPELINED_BOUNDED: ResultPartitionTraits(_PIPELINED, False, True, _UPSTREAM, False),
+    ResultPartitionType.BLOCKING: ResultPartitionTraits(_LATER, True, False, _SCHEDULER, True),
+}  # fmt: skip
 
 
 class TaskManagerLocation(msgspec.Struct, frozen=True):

@@ -40,6 +40,15 @@ class SealedBatch:
         self.size_bytes: int = 0 if arrow is None else pa.ipc.get_record_batch_size(arrow)
         self._body: Any = None
 
+    @classmethod
+    def of_message(
+        cls, arrow: pa.RecordBatch, markers: tuple[PlacedMarker, ...], message: Body
+    ) -> "SealedBatch":
+        """Make a batch of which the Arrow message is there already, as when it was read from a file."""
+        sealed = cls(arrow, markers)
+        sealed._body = message
+        return sealed
+
     def write(self, writer: BatchWriter) -> None:
         """Make the message, for consumers in other processes."""
         if self._body is None and self.arrow is not None:

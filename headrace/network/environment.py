@@ -21,8 +21,6 @@ from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import (
     BUFFERS_PER_CHANNEL,
     FLOATING_BUFFERS_PER_GATE,
-    MAX_BUFFERS_PER_CHANNEL,
-    MAX_OVERDRAFT_BUFFERS,
     SEGMENT_SIZE,
     BlockingWait,
     NetworkBufferPool,
@@ -34,17 +32,21 @@ from headrace.network.channels import InputChannel
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.gate import InputGate
 from headrace.network.ingest import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
+from headrace.network.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.local_channel import LocalInputChannel
 from headrace.network.metrics import register_pool_metrics
 from headrace.network.partition import ResultPartition
+from headrace.network.partition_factory import ResultPartitionFactory
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.peer_session import PeerSession, Session
-from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.producer_session import ProducerSession
 from headrace.network.receiver import CreditedChannel, GateReceiver
 from headrace.network.remote_channel import RemoteInputChannel
 from headrace.network.retry import PARTITION_REQUEST_TIMEOUT, PartitionRequestRetry, to_ms
 from headrace.network.socket_transport import SocketTransport
+from headrace.network.spill_files import FileLayer, SpillDirectories
+from headrace.network.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored_view import BATCH_SHUFFLE_READ_SIZE, ReadMemory
 from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Link, Transport
 
@@ -67,6 +69,8 @@ class ShuffleEnvironment:
         metrics: MetricGroup | None = None,
         transport: Transport | None = None,
         wait: WaitStrategy | None = None,
+        io: IoExecutor | None = None,
+        files: FileLayer | None = None,
     ) -> None:
         self.resource_id: Final = resource_id
         self.secret: Final = secret
@@ -83,7 +87,19 @@ class ShuffleEnvironment:
         self.buffer_pool: Final = NetworkBufferPool(memory_bytes, page_bytes)
         if metrics is not None:
             register_pool_metrics(metrics, self.buffer_pool)
-        self._wait = wait or BlockingWait()
+        io = io or ThreadIoPool(f"result files {resource_id}")
+        self.storage: Final = PartitionStorage(
+            io,
+            SpillDirectories.from_settings(settings, io.submit, files),
+            ReadMemory(settings.get_option(BATCH_SHUFFLE_READ_SIZE)),
+        )
+        self._partition_factory: Final = ResultPartitionFactory(
+            settings,
+            self.buffer_pool,
+            wait or BlockingWait(),
+            self.storage,
+            PartitionOwner(self.partitions.forget, self.partitions.record_failure),
+        )
         self._request_timeout_ms = to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT))
         self.ingest: Final = IngestServer(
             self.transport, settings.get_option(INGEST_CREDIT), self._request_timeout_ms
@@ -100,24 +116,7 @@ class ShuffleEnvironment:
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
         """Reserve memory and register, so that consumers may connect. InsufficientBuffersError."""
-        count = descriptor.subpartition_count
-        floating = self.settings.get_option(FLOATING_BUFFERS_PER_GATE)
-        pool = self.buffer_pool.create_local_pool(
-            f"result partition {descriptor.partition_id}",
-            required=count + 1,
-            maximum=2 * count + floating,
-            segment_size=wanted_segment_size(count, self.buffer_pool.page_bytes),
-            overdraft_max=self.settings.get_option(MAX_OVERDRAFT_BUFFERS),
-            wait=self._wait,
-        )
-        partition = PipelinedResultPartition(
-            descriptor.partition_id,
-            count,
-            pool,
-            self.settings.get_option(MAX_BUFFERS_PER_CHANNEL),
-            self.partitions.forget,
-            self.partitions.record_failure,
-        )
+        partition = self._partition_factory.create(descriptor)
         self.partitions.register(partition)
         return partition
 
@@ -159,9 +158,10 @@ class ShuffleEnvironment:
         self.partitions.release(partition_ids)
 
     def close(self) -> None:
-        """Drop all partitions, close all connections, end the network thread. Idempotent."""
+        """Drop all partitions and their files, close all connections, end the network thread. Idempotent."""
         self.partitions.release_all()
         self.transport.close()
+        self.storage.close()
 
     def open_session(self, link: Link, peer_name: str) -> Session:
         """See transport.TransportHost."""

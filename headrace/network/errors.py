@@ -13,6 +13,8 @@ NetworkError
 |  +- PartitionConnectionError
 |  +- ProducerFailedError
 +- TaskEventRefusedError         an event against the stream for which no task listens
++- StorageError                  a file of a stored partition cannot be written or read
+|  +- CorruptFileError           it was read, and is not what was written
 +- IngestRefusedError            a source subtask takes no pushed data (any more)
 +- InsufficientBuffersError      network memory does not suffice for a task's minimum
 +- RecordTooLargeError           one record does not fit what a channel may hold
@@ -189,6 +191,23 @@ class TaskEventRefusedError(NetworkError):
     def __init__(self, partition_text: str) -> None:
         super().__init__(f"nobody listens to task events for result partition {partition_text}")
         self.partition_text = partition_text
+
+
+class StorageError(NetworkError):
+    """A file of a blocking or hybrid partition cannot be written or read."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            f"stored result {place}: {reason}; 'io.tmp.dirs' names the directories of such files"
+        )
+        self.place = place
+        self.reason = reason
+
+
+class CorruptFileError(StorageError):
+    """What was read of a stored partition is not what was written."""
 
 
 class IngestRefusedError(NetworkError):

@@ -32,6 +32,7 @@ from headrace.graph.job_graph import JobGraph
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import NeverWait
 from headrace.network.environment import ShuffleEnvironment
+from headrace.network.io_pool import PostingIo
 from headrace.network.simulated_transport import SimulatedNetwork
 from headrace.rpc.loopback import DeliveryPolicy, LoopbackMessage, LoopbackNetwork
 from headrace.rpc.proxies import with_timeout
@@ -90,6 +91,7 @@ class SimulatedTaskManager:
         self._simulation: Final = simulation
         settings, clock, random = simulation.settings, simulation.clock, simulation.random
         self.rpc_service: Final = simulation.rpc_network.create_service(worker_id.name)
+        transport = simulation.data_network.create_transport()
         self._shuffle: Final = ShuffleEnvironment(
             resource_id=worker_id,
             settings=settings,
@@ -99,8 +101,9 @@ class SimulatedTaskManager:
             clock=clock,
             random=random,
             socket_directory=None,
-            transport=simulation.data_network.create_transport(),
+            transport=transport,
             wait=NeverWait(),
+            io=PostingIo(transport.post),
         )
         location = self._shuffle.start()
         factory = StreamTaskFactory(

@@ -87,10 +87,9 @@ def writer(
     kind: PartitionerKind = PartitionerKind.REBALANCE,
     buffer_timeout_ms: int = -1,
     number: int = 0,
+    result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
 ) -> RecordWriter:
-    descriptor = ResultPartitionDescriptor(
-        partition_id(number), ResultPartitionType.PIPELINED_BOUNDED, channel_count
-    )
+    descriptor = ResultPartitionDescriptor(partition_id(number), result_type, channel_count)
     selector = create_selector(
         PartitionerSpec(kind), channel_count, number, 128, SeededRandom(number)
     )

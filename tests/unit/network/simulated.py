@@ -10,7 +10,9 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.buffer_pool import NeverWait
 from headrace.network.environment import ShuffleEnvironment
+from headrace.network.io_pool import PostingIo
 from headrace.network.simulated_transport import Delay, SimulatedNetwork
+from headrace.network.spill_files import FileLayer
 from tests.unit.network.exchange import SECRET
 
 
@@ -73,11 +75,12 @@ class SimulatedCluster:
         self.environments: list[ShuffleEnvironment] = []
 
     def start(
-        self, name: str, secret: bytes = SECRET, **options: str
+        self, name: str, secret: bytes = SECRET, files: FileLayer | None = None, **options: str
     ) -> tuple[ShuffleEnvironment, TaskManagerLocation]:
         settings = Settings(
             {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
         )
+        transport = self.network.create_transport()
         environment = ShuffleEnvironment(
             resource_id=ResourceId(name),
             settings=settings,
@@ -87,8 +90,10 @@ class SimulatedCluster:
             clock=self.loop.clock,
             random=SeededRandom(name),
             socket_directory=None,
-            transport=self.network.create_transport(),
+            transport=transport,
             wait=NeverWait(),
+            io=PostingIo(transport.post),
+            files=files,
         )
         self.environments.append(environment)
         return environment, environment.start()
@@ -102,3 +107,8 @@ class SimulatedCluster:
             assert environment.partitions.partition_count == 0, (
                 f"{environment.name} keeps partitions"
             )
+            assert environment.storage.directories.files() == [], f"{environment.name} keeps files"
+            assert environment.storage.read_memory.used_bytes == 0, (
+                f"{environment.name} keeps memory that was read ahead"
+            )
+            environment.storage.close()

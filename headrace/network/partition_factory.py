@@ -1,0 +1,126 @@
+"""ResultPartitionFactory: the kind of a result, its memory and its place, made from what the master asks for.
+
+    kind                      subpartitions   implementation                  segments: required, at most
+    PIPELINED                 n               pipelined                       n + 1, all there are
+    PIPELINED_BOUNDED         n               pipelined                       n + 1, 2n + 8
+    BLOCKING                  any             bounded blocking                2, 10
+
+Source: Flink ResultPartitionFactory.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.core.config import Settings
+from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
+from headrace.network.bounded_blocking_partition import BoundedBlockingPartition
+from headrace.network.buffer_pool import (
+    FLOATING_BUFFERS_PER_GATE,
+    MAX_BUFFERS_PER_CHANNEL,
+    MAX_OVERDRAFT_BUFFERS,
+    LocalBufferPool,
+    NetworkBufferPool,
+    WaitStrategy,
+    wanted_segment_size,
+)
+from headrace.network.compression import BatchCompressor
+from headrace.network.partition import ResultPartition
+from headrace.network.pipelined_partition import PipelinedResultPartition
+from headrace.network.stored_partition import PartitionOwner, PartitionStorage
+
+_Type = ResultPartitionType
+
+
+@dataclass(frozen=True)
+class _Size:
+    """Segments of a pool."""
+
+    required: int
+    maximum: int
+    segment_bytes: int
+
+
+class ResultPartitionFactory:
+    """One per TaskManager. Any thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        buffer_pool: NetworkBufferPool,
+        wait: WaitStrategy,
+        storage: PartitionStorage,
+        owner: PartitionOwner,
+    ) -> None:
+        self._settings: Final = settings
+        self._buffer_pool: Final = buffer_pool
+        self._wait: Final = wait
+        self._storage: Final = storage
+        self._owner: Final = owner
+        self._floating: Final = settings.get_option(FLOATING_BUFFERS_PER_GATE)
+
+    def create(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
+        """Reserve memory and, for a stored kind, a file. InsufficientBuffersError; StorageError."""
+        match descriptor.result_type:
+            case _Type.PIPELINED | _Type.PIPELINED_BOUNDED:
+                return self._pipelined(descriptor)
+            case _Type.BLOCKING:
+                return self._with_pool(descriptor, self._write_through_size(), self._bounded)
+
+    def _pipelined(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
+        def create(
+            descriptor: ResultPartitionDescriptor, pool: LocalBufferPool
+        ) -> PipelinedResultPartition:
+            return PipelinedResultPartition(
+                descriptor.partition_id,
+                descriptor.subpartition_count,
+                pool,
+                self._settings.get_option(MAX_BUFFERS_PER_CHANNEL),
+                self._owner.on_released,
+                self._owner.on_failed,
+            )
+
+        count = descriptor.subpartition_count
+        is_bounded = descriptor.result_type.traits.is_bounded
+        maximum = 2 * count + self._floating if is_bounded else self._buffer_pool.total_pages
+        size = _Size(count + 1, max(count + 1, maximum), self._segment_bytes(count))
+        return self._with_pool(descriptor, size, create)
+
+    def _bounded(
+        self, descriptor: ResultPartitionDescriptor, pool: LocalBufferPool
+    ) -> ResultPartition:
+        return BoundedBlockingPartition(
+            descriptor.partition_id,
+            descriptor.subpartition_count,
+            pool,
+            self._storage,
+            self._owner,
+            BatchCompressor.from_settings(self._settings),
+        )
+
+    def _write_through_size(self) -> _Size:
+        """A batch is written before the next one is sealed."""
+        return _Size(2, 2 + self._floating, self._segment_bytes(2))
+
+    def _segment_bytes(self, channel_count: int) -> int:
+        return wanted_segment_size(channel_count, self._buffer_pool.page_bytes)
+
+    def _with_pool(
+        self,
+        descriptor: ResultPartitionDescriptor,
+        size: _Size,
+        create: Callable[[ResultPartitionDescriptor, LocalBufferPool], ResultPartition],
+    ) -> ResultPartition:
+        pool = self._buffer_pool.create_local_pool(
+            f"result partition {descriptor.partition_id}",
+            required=size.required,
+            maximum=size.maximum,
+            segment_size=size.segment_bytes,
+            overdraft_max=self._settings.get_option(MAX_OVERDRAFT_BUFFERS),
+            wait=self._wait,
+        )
+        try:
+            return create(descriptor, pool)
+        except BaseException:
+            pool.destroy()
+            raise

@@ -1,0 +1,71 @@
+"""ReadLoop: reads one stored partition for its consumers on the I/O pool, one read at a time, in the best order.
+
+Source: Flink SortMergeResultPartitionReadScheduler.
+"""
+
+import threading
+from typing import Final
+
+from headrace.network.io_pool import IoExecutor
+from headrace.network.read_scheduler import next_to_read
+from headrace.network.stored_view import StoredView
+
+READS_PER_TURN: Final = 16
+"""Then other partitions have the thread."""
+
+
+class ReadLoop:
+    """Views that want to be read for, and at most one job that does so. Thread-safe."""
+
+    def __init__(self, io: IoExecutor) -> None:
+        self._io = io
+        # Guards the fields below: consumers ask, the I/O pool answers.
+        self._lock = threading.Lock()
+        # How often each has asked: who asks again while it is being looked at must not be forgotten.
+        self._wanting: dict[StoredView, int] = {}
+        self._is_running = False
+
+    def request(self, view: StoredView) -> None:
+        """Read for `view` soon, if there is anything to read for it."""
+        if view.candidate() is None:
+            return
+        with self._lock:
+            self._wanting[view] = self._wanting.get(view, 0) + 1
+            must_start = not self._is_running
+            self._is_running = True
+        if must_start:
+            self._io.submit(self._run)
+
+    def forget(self, view: StoredView) -> None:
+        """The view was released."""
+        with self._lock:
+            self._wanting.pop(view, None)
+
+    def _run(self) -> None:
+        for _ in range(READS_PER_TURN):
+            view = self._next()
+            if view is None:
+                return
+            view.fill()
+        self._io.submit(self._run)
+
+    def _next(self) -> StoredView | None:
+        while True:
+            with self._lock:
+                wanting = dict(self._wanting)
+                if not wanting:
+                    self._is_running = False
+                    return None
+            # Outside the lock: a view has a lock of its own.
+            candidates = [candidate for view in wanting if (candidate := view.candidate())]
+            chosen = next_to_read(candidates)
+            self._drop_others(wanting, {candidate.reader for candidate in candidates})
+            if chosen is not None:
+                return chosen.reader
+
+    def _drop_others(self, wanting: dict[StoredView, int], served: set[StoredView]) -> None:
+        """Those that want nothing now ask again when they do."""
+        with self._lock:
+            for view, times in wanting.items():
+                if view not in served and self._wanting.get(view) == times:
+                    del self._wanting[view]

@@ -1,0 +1,42 @@
+"""Which consumer of a stored partition is read for next, and how far ahead. Pure.
+
+A disk is fastest where it is read in one direction: among those who wait the lowest offset goes first, so that one
+sweep over the file serves everybody, and consumers of one broadcast region find its pages in memory. Who has nothing
+at all goes before who only wants more. Source: Flink SortMergeResultPartitionReadScheduler.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+READ_AHEAD_BYTES: Final = 2 << 20
+"""What one consumer may have waiting in memory before it is read for again."""
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCandidate(Generic[R]):
+    """A consumer that can be read for: bytes that wait for it, and where in the file it goes on."""
+
+    reader: R
+    queued_bytes: int
+    offset: int
+
+
+def next_to_read(candidates: Iterable[ReadCandidate[R]]) -> ReadCandidate[R] | None:
+    """Return whose turn it is, or None if nobody wants to be read for."""
+    return min(
+        candidates,
+        key=lambda candidate: (candidate.queued_bytes > 0, candidate.offset),
+        default=None,
+    )
+
+
+def may_read(queued_bytes: int, used_bytes: int, limit_bytes: int) -> bool:
+    """Whether a consumer with `queued_bytes` waiting may be read for, `used_bytes` of `limit_bytes` being in use.
+
+    Who has nothing may always read: memory is bounded by the limit and one read for each consumer, and nobody waits
+    for memory that another one holds.
+    """
+    return queued_bytes == 0 or (queued_bytes < READ_AHEAD_BYTES and used_bytes < limit_bytes)

@@ -1,0 +1,193 @@
+"""The form in which batches and events lie in files: a header that says what follows, markers, then the Arrow message.
+
+    header (32 bytes)   magic u16 · kind u8 · codec u8 · rows u32 · schema u32 · marker bytes u32 · raw bytes u32 ·
+                        stored bytes u32 · CRC-32 u32 of all the rest · zero u32
+    markers             as in a data frame (see markers.py)
+    body                `stored bytes` of an Arrow message without schema, or kind and value of an event
+
+Header with markers, and the body, are each padded to 8 bytes, so that the columns of a batch that is read into aligned
+memory are aligned. Schemas are numbered per file. Pure: nothing here touches a file.
+Source: Flink BufferReaderWriterUtil.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.core.elements import StreamEvent
+from headrace.network.batches import SealedBatch, decode_event, encode_event
+from headrace.network.compression import CODEC_NUMBERS, BatchCompressor, decompress
+from headrace.network.errors import CorruptFileError, ProtocolError
+from headrace.network.markers import decode_markers, encode_markers
+from headrace.network.wire import Body, BodyParts
+
+_HEADER: Final = struct.Struct("!HBBIIIIIII")
+_EVENT: Final = struct.Struct("!Bq")
+_MAGIC: Final = 0x4842  # "HB"
+_DATA, _EVENT_KIND = 1, 2
+_NO_SCHEMA: Final = 0xFFFFFFFF
+_ALIGNMENT: Final = 8
+HEADER_BYTES: Final = _HEADER.size
+
+StoredElement = SealedBatch | StreamEvent
+
+
+class SchemaTable:
+    """The schemas of one file, by number."""
+
+    def __init__(self, schemas: Sequence[pa.Schema] = ()) -> None:
+        self._schemas = list(schemas)
+        self._last = 0
+
+    @property
+    def schemas(self) -> tuple[pa.Schema, ...]:
+        """All of them, in the order of their numbers."""
+        return tuple(self._schemas)
+
+    def number_of(self, schema: pa.Schema) -> int:
+        """Return the number of a schema, giving it one if it is new. By the writer's thread only."""
+        if self._schemas and self._schemas[self._last].equals(schema):
+            return self._last
+        for number, known in enumerate(self._schemas):
+            if known.equals(schema):
+                self._last = number
+                return number
+        self._schemas.append(schema)
+        self._last = len(self._schemas) - 1
+        return self._last
+
+    def schema(self, number: int) -> pa.Schema | None:
+        """Return the schema with this number, or None."""
+        return self._schemas[number] if number < len(self._schemas) else None
+
+
+@dataclass(frozen=True)
+class _Header:
+    kind: int
+    codec: int
+    row_count: int
+    schema_number: int
+    marker_bytes: int
+    raw_bytes: int
+    stored_bytes: int
+    crc: int
+
+    @property
+    def body_offset(self) -> int:
+        return padded(HEADER_BYTES + self.marker_bytes)
+
+    @property
+    def total_bytes(self) -> int:
+        return self.body_offset + padded(self.stored_bytes)
+
+
+def padded(size: int) -> int:
+    """Return `size` brought up to the alignment."""
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def encode_batch(
+    sealed: SealedBatch, body: Body, schemas: SchemaTable, compressor: BatchCompressor
+) -> list[Any]:
+    """Return a batch, whose message is `body`, as pieces to be written one after the other."""
+    number = _NO_SCHEMA if sealed.arrow is None else schemas.number_of(sealed.arrow.schema)
+    codec, stored = compressor.compress(body)
+    markers = encode_markers(sealed.markers)
+    return _pieces(_DATA, codec, sealed.row_count, number, markers, len(body), stored)
+
+
+def encode_stored_event(event: StreamEvent) -> list[Any]:
+    """Return an event as pieces to be written one after the other."""
+    body = _EVENT.pack(*encode_event(event))
+    return _pieces(_EVENT_KIND, 0, 0, _NO_SCHEMA, b"", len(body), body)
+
+
+def pieces_bytes(pieces: Sequence[Any]) -> int:
+    """Return how many bytes the pieces have together."""
+    return sum(piece.size if isinstance(piece, pa.Buffer) else len(piece) for piece in pieces)
+
+
+def decode_elements(
+    data: pa.Buffer, schemas: SchemaTable, place: str
+) -> Iterator[tuple[StoredElement, int]]:
+    """Yield each whole element of `data` with the offset at which it ends; what is cut off at the end is left.
+
+    CorruptFileError, naming `place`, where the bytes are not what was written.
+    """
+    view = memoryview(data)
+    offset = 0
+    while len(view) - offset >= HEADER_BYTES:
+        header = _decode_header(view, offset, place)
+        end = offset + header.total_bytes
+        if end > len(view):
+            return
+        yield _decode_element(data, view, offset, header, schemas, place), end
+        offset = end
+
+
+def element_bytes(data: pa.Buffer, place: str) -> int:
+    """Return how long the element at the beginning of `data` is, from its header alone."""
+    return _decode_header(memoryview(data), 0, place).total_bytes
+
+
+def _pieces(
+    kind: int, codec: int, row_count: int, schema: int, markers: bytes, raw_bytes: int, stored: Body
+) -> list[Any]:
+    parts = list(stored.parts) if isinstance(stored, BodyParts) else [stored]
+    stored_bytes = pieces_bytes(parts)
+    head = _HEADER.pack(
+        _MAGIC, kind, codec, row_count, schema, len(markers), raw_bytes, stored_bytes, 0, 0
+    )
+    crc = zlib.crc32(markers, zlib.crc32(head))
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    head = head[:-8] + struct.pack("!II", crc, 0) + markers
+    head += bytes(padded(len(head)) - len(head))
+    tail = padded(stored_bytes) - stored_bytes
+    return [head, *parts, bytes(tail)] if tail else [head, *parts]
+
+
+def _decode_header(view: memoryview, offset: int, place: str) -> _Header:
+    magic, kind, codec, rows, schema, markers, raw, stored, crc, _ = _HEADER.unpack_from(
+        view, offset
+    )
+    if magic != _MAGIC or kind not in (_DATA, _EVENT_KIND) or codec not in CODEC_NUMBERS:
+        raise CorruptFileError(place, f"no batch begins at byte {offset} of what was read")
+    return _Header(kind, codec, rows, schema, markers, raw, stored, crc)
+
+
+def _decode_element(
+    data: pa.Buffer,
+    view: memoryview,
+    offset: int,
+    header: _Header,
+    schemas: SchemaTable,
+    place: str,
+) -> StoredElement:
+    body_start = offset + header.body_offset
+    body = data.slice(body_start, header.stored_bytes)
+    head = bytes(view[offset : offset + HEADER_BYTES - 8]) + bytes(8)
+    crc = zlib.crc32(view[offset + HEADER_BYTES :][: header.marker_bytes], zlib.crc32(head))
+    if zlib.crc32(body, crc) != header.crc:
+        raise CorruptFileError(place, "a batch does not have the checksum it was written with")
+    try:
+        if header.kind == _EVENT_KIND:
+            kind, value = _EVENT.unpack(body)
+            return decode_event(kind, value, place)
+        markers = decode_markers(view, offset + HEADER_BYTES, header.marker_bytes, place)
+        if header.schema_number == _NO_SCHEMA:
+            return SealedBatch(None, markers)
+        schema = schemas.schema(header.schema_number)
+        if schema is None:
+            raise CorruptFileError(place, f"a batch of the unknown schema {header.schema_number}")
+        message = decompress(header.codec, body, header.raw_bytes)
+        arrow = pa.ipc.read_record_batch(message, schema)
+    except (ProtocolError, pa.ArrowException, EOFError, OSError, ValueError) as error:
+        raise CorruptFileError(place, f"a batch cannot be read: {error}") from error
+    if arrow.num_rows != header.row_count:
+        raise CorruptFileError(place, f"{arrow.num_rows} rows instead of {header.row_count}")
+    return SealedBatch.of_message(arrow, markers, message)

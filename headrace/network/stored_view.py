@@ -1,0 +1,219 @@
+"""StoredView: one consumer of a partition that lies in files, with the few batches that were read ahead for it.
+
+The consumer's thread only takes from a queue; the I/O pool fills it. What is in memory counts against one budget for
+the whole TaskManager. Source: Flink SortMergeSubpartitionReader.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from headrace.core.config import ConfigOption, SizeBytes
+from headrace.network.batches import SealedBatch
+from headrace.network.errors import NetworkError
+from headrace.network.read_scheduler import ReadCandidate, may_read
+from headrace.network.stored_batches import StoredElement
+from headrace.network.subpartition import (
+    LOCAL_SEGMENT_BYTES,
+    DataElement,
+    Element,
+    EventElement,
+    Stalled,
+)
+
+BATCH_SHUFFLE_READ_SIZE: Final = ConfigOption(
+    "taskmanager.memory.framework.off-heap.batch-shuffle.size", SizeBytes, SizeBytes(64 << 20),
+    "Memory for batches that were read from blocking results ahead of their consumers, for the whole TaskManager.",
+)  # fmt: skip
+
+
+class SubpartitionCursor(Protocol):
+    """Where one consumer is in its subpartition."""
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where in the file the next element lies, or None if there is none now. Any thread."""
+        ...
+
+    def read(self) -> Sequence[StoredElement]:
+        """Return the next few elements and move on. May block; one thread at a time. StorageError."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files; called once, never during `read`."""
+        ...
+
+
+class ReadMemory:
+    """Bytes that were read ahead for all consumers of a TaskManager."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes: Final = limit_bytes
+        # Guards the sum: I/O threads add, consumers subtract.
+        self._lock = threading.Lock()
+        self.used_bytes = 0
+
+    def add(self, size_bytes: int) -> None:
+        """Count bytes in; negative numbers count them out."""
+        with self._lock:
+            self.used_bytes += size_bytes
+            assert self.used_bytes >= 0, "more was given back than was read"
+
+
+class StoredView:
+    """A SubpartitionView. `poll` belongs to the consumer's thread, `fill` to the I/O pool, the rest to any."""
+
+    def __init__(
+        self,
+        cursor: SubpartitionCursor,
+        memory: ReadMemory,
+        listener: Callable[[], None],
+        segment_size: int,
+        request_reading: "Callable[[StoredView], None]",
+        on_released: "Callable[[StoredView], None]",
+    ) -> None:
+        self._cursor = cursor
+        self._memory = memory
+        self._listener = listener
+        self._segment_size = segment_size
+        self._request_reading = request_reading
+        self._on_released = on_released
+        # Guards the fields below: the I/O pool adds, the consumer takes, cancellation may come from a third thread.
+        self._lock = threading.Lock()
+        self._queue: deque[Element] = deque()
+        self._queued_bytes = 0
+        self._backlog = 0
+        self._failure: NetworkError | None = None
+        self._is_reading = False
+        self._is_released = False
+
+    @property
+    def queued_count(self) -> int:
+        """See SubpartitionView."""
+        return len(self._queue)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that were read ahead."""
+        return self._queued_bytes
+
+    @property
+    def backlog(self) -> int:
+        """See SubpartitionView: of what was read ahead."""
+        return self._backlog
+
+    def poll(self, credit: int) -> Element | Stalled | None:
+        """See SubpartitionView."""
+        taken = 0
+        with self._lock:
+            if not self._queue and self._failure is not None:
+                raise self._failure
+            head = self._queue[0] if self._queue else None
+            if isinstance(head, DataElement):
+                if head.cost > credit:
+                    return Stalled(head.cost, self._backlog)
+                self._backlog -= head.cost
+                taken = head.sealed.size_bytes
+                self._queued_bytes -= taken
+            if head is not None:
+                self._queue.popleft()
+        self._memory.add(-taken)
+        self._request_reading(self)
+        return head
+
+    def resume(self) -> None:
+        """See SubpartitionView; nothing that is stored blocks."""
+        raise AssertionError("a stored partition has no event that blocks upstream")
+
+    def acknowledge_all_data(self) -> None:
+        """See SubpartitionView; the producer is long done."""
+
+    def notify_in_flight_bytes(self, in_flight_bytes: int) -> None:
+        """See SubpartitionView; what is in flight is bounded by the read memory."""
+
+    def notify_required_segment(self, segment_id: int) -> None:
+        """See SubpartitionView; consumers read in order."""
+
+    def candidate(self) -> ReadCandidate["StoredView"] | None:
+        """What the scheduler should know of this view, or None where it is not to be read for now."""
+        with self._lock:
+            if self._is_released or self._is_reading or self._failure is not None:
+                return None
+            offset = self._cursor.next_offset
+            used = self._memory.used_bytes
+            if offset is None or not may_read(self._queued_bytes, used, self._memory.limit_bytes):
+                return None
+            return ReadCandidate(self, self._queued_bytes, offset)
+
+    def fill(self) -> None:
+        """Read on and tell the consumer. On a thread that may block."""
+        with self._lock:
+            if self._is_released or self._is_reading:
+                return
+            self._is_reading = True
+        elements: Sequence[StoredElement] = ()
+        failure: NetworkError | None = None
+        try:
+            elements = self._cursor.read()
+        except NetworkError as error:
+            failure = error
+        queued = [element for stored in elements for element in self._to_elements(stored)]
+        with self._lock:
+            self._is_reading = False
+            is_released = self._is_released
+            if not is_released:
+                self._add(queued)
+                self._failure = self._failure or failure
+        if is_released:
+            self._cursor.close()
+        elif queued or failure is not None:
+            self._listener()
+
+    def fail(self, error: NetworkError) -> None:
+        """The producer failed before it had finished: what was read ahead is dropped too."""
+        with self._lock:
+            self._failure = self._failure or error
+            dropped = self._drop()
+        self._memory.add(-dropped)
+        self._listener()
+
+    def release(self) -> None:
+        """See SubpartitionView."""
+        with self._lock:
+            if self._is_released:
+                return
+            self._is_released = True
+            is_reading = self._is_reading
+            dropped = self._drop()
+        self._memory.add(-dropped)
+        if not is_reading:
+            self._cursor.close()
+        self._on_released(self)
+
+    def _add(self, elements: Sequence[Element]) -> None:
+        for element in elements:
+            self._queue.append(element)
+            if isinstance(element, DataElement):
+                self._backlog += element.cost
+                self._queued_bytes += element.sealed.size_bytes
+                self._memory.add(element.sealed.size_bytes)
+
+    def _drop(self) -> int:
+        dropped, self._queued_bytes, self._backlog = self._queued_bytes, 0, 0
+        self._queue.clear()
+        return dropped
+
+    def _to_elements(self, stored: StoredElement) -> list[Element]:
+        if not isinstance(stored, SealedBatch):
+            return [EventElement(stored)]
+        pieces = [stored]
+        if self._segment_size != LOCAL_SEGMENT_BYTES:
+            # Here, on the I/O pool, so that the network thread only moves bytes.
+            pieces = stored.cut(self._segment_size)
+            for piece in pieces:
+                piece.body()
+        return [DataElement(piece, None, self._cost_of(piece)) for piece in pieces]
+
+    def _cost_of(self, sealed: SealedBatch) -> int:
+        return max(1, -(-sealed.size_bytes // self._segment_size))
