@@ -27,6 +27,10 @@ class Process:
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
+    def pause(self) -> None:
+        """Let it do nothing any more, with everything open that it has."""
+        os.kill(self.pid, signal.SIGSTOP)
+
 
 def marked_processes(mark: str) -> list[Process]:
     """Living processes (no zombies) whose environment carries `mark`."""
@@ -34,7 +38,12 @@ def marked_processes(mark: str) -> list[Process]:
 
 
 def children_of(pid: int) -> list[Process]:
-    return [one for one in _all_processes() if _status(one.pid).get("PPid") == str(pid)]
+    return [one for one in _all_processes() if parent_pid_of(one.pid) == pid]
+
+
+def parent_pid_of(pid: int) -> int:
+    """The parent of a living process; 0 where the process has ended."""
+    return int(_status(pid).get("PPid", "0"))
 
 
 def _all_processes() -> Iterator[Process]:

@@ -16,6 +16,7 @@ from tests.spark.processes import (
     children_of,
     listening_ports_of,
     marked_processes,
+    parent_pid_of,
     temporary_files,
     wait_until,
 )
@@ -68,6 +69,22 @@ class Program:
             if one.is_daemon_or_worker and one.pid not in daemons and listening_ports_of({one.pid})
         ]
 
+    def daemon_of(self, task_manager: Process) -> Process:
+        """The forking daemon that is its parent."""
+        return self._ancestor(task_manager, self.daemons())
+
+    def executor_of(self, task_manager: Process) -> Process:
+        """The executor that is its ancestor, on a cluster."""
+        return self._ancestor(task_manager, self.executors())
+
+    def _ancestor(self, process: Process, candidates: list[Process]) -> Process:
+        by_pid = {one.pid: one for one in candidates}
+        pid = process.pid
+        while pid not in by_pid:
+            pid = parent_pid_of(pid)
+            assert pid > 1, f"{process.pid} is no descendant of {sorted(by_pid)}"
+        return by_pid[pid]
+
     def wait_for_line(self, text: str, timeout_s: float = 90) -> None:
         wait_until(
             lambda: any(text in line for line in self.out) or self.process.poll() is not None,
@@ -89,6 +106,10 @@ class Program:
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
+
+    def pause(self) -> None:
+        """Let the driver do nothing any more, with everything open that it has."""
+        self.process.send_signal(signal.SIGSTOP)
 
     def error_line(self) -> str:
         """The first line that says what was wrong."""

@@ -1,77 +1,110 @@
-"""What may be killed, row by row: the job ends, and nothing is left of it ten seconds later."""
+"""What may be killed or fall silent, row by row: the job ends or goes on, and nothing is left ten seconds later.
 
-from collections.abc import Iterator
+On a cluster either TaskManager may lie on either executor, so each test kills what a TaskManager depends on, and not
+the first of its kind.
+"""
+
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.spark.processes import wait_until
-from tests.spark.programs import Program, headrace_run
+from tests.spark.endless import progress, start_endless, start_restarting, start_watched
+from tests.spark.processes import Process, listening_ports_of, wait_until
+from tests.spark.programs import CLEAN_UP_TIMEOUT_S, Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-ENDLESS = """
-from headrace.common import Types, WatermarkStrategy
-from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.datastream import StreamExecutionEnvironment
+Started = Callable[[Program], Program]
 
-env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(2)
-numbers = env.from_source(
-    DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=1000),
-    WatermarkStrategy.no_watermarks(),
-    "numbers",
-)
-numbers.key_by(lambda n: n % 7, key_type=Types.LONG()).reduce(lambda a, b: a + b).map(
-    lambda n: n, output_type=Types.LONG()
-).filter(lambda n: False).print()
-client = env.execute_async("endless")
-import time
-from headrace.core.lifecycle import ExecutionState
-while True:
-    vertices = client.get_job_details().result().vertices
-    states = {subtask.state for vertex in vertices for subtask in vertex.subtasks}
-    if states == {ExecutionState.RUNNING}:
-        break
-    time.sleep(0.05)
-print("RUNNING")
-client.get_job_execution_result().result()
-"""
-
-MASTERS = ["local[4]", "local-cluster[2,2,1024]"]
+LOCAL, CLUSTER = "local[4]", "local-cluster[2,2,1024]"
+MASTERS = [LOCAL, CLUSTER]
+ONE_CORE_EACH = "local-cluster[3,1,1024]"
+"""Two TaskManagers take a whole executor each, so one executor is always without any."""
+IMPATIENT = ("-D", "heartbeat.interval=500 ms", "-D", "heartbeat.timeout=3 s")
 
 
-@pytest.fixture(params=MASTERS)
-def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Program]:
-    """An endless job with two TaskManagers, running."""
-    program = headrace_run(tmp_path, ENDLESS, "--master", request.param)
-    try:
+@pytest.fixture
+def started() -> Iterator[Started]:
+    """Waits until a program's job runs on two TaskManagers; whatever happens, the program ends with the test."""
+    programs: list[Program] = []
+
+    def wait_until_running(program: Program) -> Program:
+        programs.append(program)
         program.wait_for_line("RUNNING")
         assert len(program.task_managers()) == 2
-        yield program
-    finally:
+        return program
+
+    yield wait_until_running
+    for program in programs:
         program.end()
 
 
-def is_cluster(program: Program) -> bool:
-    return bool(program.executors())
+@pytest.fixture(params=MASTERS)
+def running(request: pytest.FixtureRequest, started: Started, tmp_path: Path) -> Program:
+    """An endless job with two TaskManagers, running."""
+    return started(start_endless(tmp_path, "--master", request.param))
+
+
+def assert_the_job_failed_for_a_lost_task_manager(program: Program) -> None:
+    assert program.wait() == 1
+    assert "TaskManager" in program.error_line()
+    program.assert_nothing_is_left()
+
+
+def assert_they_end_by_themselves(program: Program, orphans: list[Process]) -> None:
+    """Within the clean-up time, and their ports with them; the caller sees that the rest lives on."""
+    pids = {one.pid for one in orphans}
+    assert pids
+    wait_until(
+        lambda: not pids & {one.pid for one in program.processes()},
+        CLEAN_UP_TIMEOUT_S,
+        "the workers of the killed daemon end",
+    )
+    assert listening_ports_of(pids) == set()
 
 
 def test_worker_killed(running: Program) -> None:
     running.task_managers()[0].kill()
-    assert running.wait() == 1
-    assert "TaskManager" in running.error_line()
-    running.assert_nothing_is_left()
+    assert_the_job_failed_for_a_lost_task_manager(running)
 
 
-def test_executor_killed(running: Program) -> None:
-    if not is_cluster(running):
-        # Of `local[n]` the executor is the driver's JVM, which has a row of its own.
-        running.jvms()[0].kill()
-    else:
-        running.executors()[0].kill()
-    assert running.wait() == 1
-    running.assert_nothing_is_left()
+def test_worker_killed_where_spark_runs_no_task_twice(started: Started, tmp_path: Path) -> None:
+    program = started(
+        start_endless(tmp_path, "--master", CLUSTER, "-D", "spark.task.maxFailures=1")
+    )
+    program.task_managers()[0].kill()
+    assert_the_job_failed_for_a_lost_task_manager(program)
+
+
+@pytest.mark.parametrize("max_failures", [4, 1])
+def test_executor_killed(started: Started, tmp_path: Path, max_failures: int) -> None:
+    # Of `local[n]` the executor is the driver's JVM, which has a row of its own.
+    options = ("--master", CLUSTER, "-D", f"spark.task.maxFailures={max_failures}")
+    program = started(start_endless(tmp_path, *options))
+    program.executor_of(program.task_managers()[0]).kill()
+    assert_the_job_failed_for_a_lost_task_manager(program)
+
+
+def test_executor_without_a_task_manager_killed(started: Started, tmp_path: Path) -> None:
+    program = started(start_watched(tmp_path, "--master", ONE_CORE_EACH))
+    task_managers = program.task_managers()
+    executors = {one.pid for one in program.executors()}
+    taken = {program.executor_of(one).pid for one in task_managers}
+    (idle,) = [one for one in program.executors() if one.pid not in taken]
+    idle.kill()
+    wait_until(
+        lambda: len({one.pid for one in program.executors()} - executors) == 1,
+        60,
+        "Spark replaces the executor",
+    )
+    _, count = progress(program)
+    wait_until(lambda: progress(program)[1] > count, 20, "records go on")
+    assert progress(program)[0] == 0, "the job was restarted"
+    assert program.task_managers() == task_managers
+    program.interrupt()
+    assert program.wait() == 130
+    program.assert_nothing_is_left()
 
 
 def test_driver_jvm_killed(running: Program) -> None:
@@ -83,30 +116,53 @@ def test_driver_jvm_killed(running: Program) -> None:
 
 def test_driver_python_killed(running: Program) -> None:
     running.process.kill()
-    running.wait()
+    assert running.wait() == -9
     running.assert_nothing_is_left()
 
 
 def test_forking_daemon_killed(running: Program) -> None:
-    orphans = running.task_managers()
-    running.daemons()[0].kill()
-    assert running.wait() == 1
-    running.assert_nothing_is_left()
-    assert orphans
+    daemon = running.daemon_of(running.task_managers()[0])
+    orphans = [one for one in running.task_managers() if running.daemon_of(one) == daemon]
+    daemon.kill()
+    assert_they_end_by_themselves(running, orphans)
+    assert_the_job_failed_for_a_lost_task_manager(running)
+
+
+@pytest.mark.parametrize("master", MASTERS)
+def test_orphans_of_the_forking_daemon_end_even_where_the_job_goes_on(
+    started: Started, tmp_path: Path, master: str
+) -> None:
+    program = started(start_restarting(tmp_path, "--master", master))
+    before = program.task_managers()
+    daemon = program.daemon_of(before[0])
+    orphans = [one for one in before if program.daemon_of(one) == daemon]
+    daemon.kill()
+    assert_they_end_by_themselves(program, orphans)
+    program.wait_for_line("RUNNING AGAIN")
+    wait_until(lambda: len(program.task_managers()) == 2, 20, "two TaskManagers again")
+    after = {one.pid for one in program.task_managers()}
+    assert after & {one.pid for one in before} == {one.pid for one in before if one not in orphans}
+    program.interrupt()
+    assert program.wait() == 130
+    program.assert_nothing_is_left()
+
+
+def test_worker_that_stops_without_a_word(started: Started, tmp_path: Path) -> None:
+    program = started(start_endless(tmp_path, "--master", LOCAL, *IMPATIENT))
+    program.task_managers()[0].pause()
+    assert_the_job_failed_for_a_lost_task_manager(program)
+
+
+def test_driver_that_stops_without_a_word(started: Started, tmp_path: Path) -> None:
+    """As when its host is lost: nothing is closed, and nobody answers."""
+    options = ("--master", LOCAL, *IMPATIENT, "-D", "taskmanager.registration.timeout=2 s")
+    program = started(start_endless(tmp_path, *options))
+    alone = program.task_managers()
+    program.pause()
+    assert_they_end_by_themselves(program, alone)
 
 
 def test_interrupted(running: Program) -> None:
     running.interrupt()
     assert running.wait() == 130
     running.assert_nothing_is_left()
-
-
-def test_an_orphan_ends_even_where_the_job_goes_on(running: Program) -> None:
-    daemon = running.daemons()[0]
-    workers = {one.pid for one in running.task_managers()}
-    daemon.kill()
-    wait_until(
-        lambda: len(workers & {one.pid for one in running.processes()}) < len(workers),
-        10,
-        "the workers of the killed daemon end",
-    )

@@ -5,24 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.endless import start_restarting
 from tests.spark.processes import wait_until
-from tests.spark.programs import Program, headrace_run
-from tests.spark.test_failure_matrix import ENDLESS
+from tests.spark.programs import Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-RESTARTING = ENDLESS.replace(
-    "client.get_job_execution_result().result()",
-    """
-attempts = {0}
-while max(attempts) == 0 or states != {ExecutionState.RUNNING}:
-    time.sleep(0.05)
-    subtasks = [s for v in client.get_job_details().result().vertices for s in v.subtasks]
-    attempts, states = {s.attempt_number for s in subtasks}, {s.state for s in subtasks}
-print("RUNNING AGAIN")
-client.get_job_execution_result().result()
-""",
-)
 
 
 @pytest.fixture
@@ -37,14 +24,7 @@ def started() -> Iterator[list[Program]]:
 def test_a_killed_worker_is_replaced_and_the_job_runs_again(
     tmp_path: Path, started: list[Program], master: str
 ) -> None:
-    program = headrace_run(
-        tmp_path,
-        RESTARTING,
-        "--master", master,
-        "-D", "restart-strategy.type=fixed-delay",
-        "-D", "restart-strategy.fixed-delay.attempts=3",
-        "-D", "restart-strategy.fixed-delay.delay=500 ms",
-    )  # fmt: skip
+    program = start_restarting(tmp_path, "--master", master)
     started.append(program)
     program.wait_for_line("RUNNING")
     before = {one.pid for one in program.task_managers()}
