@@ -1,9 +1,9 @@
 """FrameAssembler: a stream of bytes, however it was cut, becomes frames. No socket: the shell lends its buffers.
 
-Small frames are collected in a staging buffer and copied out of it. A large body is received straight into memory of
-its own, which the Arrow batch then keeps, so that it is never copied. Behind it a little room takes the header of the
-next frame: a stream of large bodies needs one read for each. While bodies are large, little is offered for staging,
-otherwise the head of each body would take the detour.
+Small frames are collected in a staging buffer and copied out of it. A large body is received straight into a segment,
+or into memory of its own, which the Arrow batch then keeps, so that it is never copied. Behind it a little room takes
+the header of the next frame: a stream of large bodies needs one read for each. While bodies are large, little is
+offered for staging, otherwise the head of each body would take the detour.
 """
 
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.network.errors import ProtocolError
+from headrace.network.segments import Segment
 from headrace.network.wire import (
     HEADER_BYTES_MAX,
     PREFIX,
-    Body,
     Frame,
     attach_body,
     decode_header,
@@ -29,8 +29,11 @@ STAGING_BYTES: Final = PREFIX.size + HEADER_BYTES_MAX + DIRECT_BYTES
 # What is offered behind and after a large body: room for control frames and the next header, not for the next body.
 _LEAN_STAGING_BYTES: Final = 512
 
-BodyCheck = Callable[[type[Frame], Frame, int], None]
-"""Asked with frame class, the frame without its body and the body length before memory is taken; may raise."""
+BodyCheck = Callable[[type[Frame], Frame, int], Segment | None]
+"""Asked with frame class, the frame without its body and the body length before memory is taken; may raise.
+
+Returns the segment to receive a large body in, or None for memory of its own.
+"""
 
 
 def refuse_large_bodies(limit: int, peer: str) -> BodyCheck:
@@ -62,6 +65,7 @@ class FrameAssembler:
         self._is_lean = False
         self._body: memoryview | None = None  # a large body on its way
         self._body_buffer: Any = None
+        self._segment: Segment | None = None
         self._body_length = 0
         self._body_filled = 0
         self._pending: Frame | None = None
@@ -119,24 +123,28 @@ class FrameAssembler:
         if present == body_length:
             self._start = body_start + body_length
             self._is_lean = body_length >= DIRECT_BYTES
-            body: Body = bytes(self._view[body_start : self._start])
-            frame = decode_header(cls, self._staging, header_start, header_length, body, self.peer)
+            head = self._view[body_start : self._start]
+            frame = decode_header(cls, self._staging, header_start, header_length, b"", self.peer)
             if body_length:
-                self._check_body(cls, frame, body_length)
+                segment = self._check_body(cls, frame, body_length)
+                attach_body(frame, bytes(head) if segment is None else _copied_into(segment, head))
             return frame
         if body_length < DIRECT_BYTES:
             return None
         header = decode_header(cls, self._staging, header_start, header_length, b"", self.peer)
-        self._check_body(cls, header, body_length)
-        self._begin_body(header, body_start, body_length, present)
+        self._segment = self._check_body(cls, header, body_length)
+        self._begin_body(header, self._view[body_start : body_start + present], body_length)
         return None
 
-    def _begin_body(self, header: Frame, body_start: int, body_length: int, present: int) -> None:
+    def _begin_body(self, header: Frame, head: memoryview, body_length: int) -> None:
         self._pending = header
-        self._body_buffer = pa.allocate_buffer(body_length + _LEAN_STAGING_BYTES)
-        self._body = memoryview(self._body_buffer).cast("B")
-        self._body[:present] = self._view[body_start : body_start + present]
-        self._body_filled = present
+        if self._segment is not None:
+            self._body = self._segment.place(head, _LEAN_STAGING_BYTES)
+        else:
+            self._body_buffer = pa.allocate_buffer(body_length + _LEAN_STAGING_BYTES)
+            self._body = memoryview(self._body_buffer).cast("B")
+        self._body[: len(head)] = head
+        self._body_filled = len(head)
         self._body_length = body_length
         self._start = self._end = 0
         self._is_lean = True
@@ -147,6 +155,15 @@ class FrameAssembler:
         # What came behind the body begins the next frame.
         self._end = self._body_filled - length
         self._view[: self._end] = body[length : self._body_filled]
-        attach_body(frame, self._body_buffer.slice(0, length))
-        self._body, self._body_buffer, self._pending = None, None, None
+        if self._segment is not None:
+            attach_body(frame, self._segment.buffer())
+        else:
+            attach_body(frame, self._body_buffer.slice(0, length))
+        self._body, self._body_buffer, self._pending, self._segment = None, None, None, None
         return frame
+
+
+def _copied_into(segment: Segment, body: memoryview) -> pa.Buffer:
+    place = segment.place(body, 0)
+    place[: len(body)] = body
+    return segment.buffer()

@@ -1,9 +1,10 @@
 """Network memory: one NetworkBufferPool per TaskManager, a LocalBufferPool per partition, a reservation per gate.
 
-A segment is an account, not a place: a sealed batch occupies as many segments as its bytes need, while the bytes
-themselves lie where Arrow allocated them, exactly as large as they are. A batch that user code keeps is then the
-user's memory and pins no segment, and the sum of all batches on their way stays below network memory.
-Segments of one gate or partition have one size, a multiple of the page (`taskmanager.memory.segment-size`): large
+A partition's segments are accounts: a sealed batch occupies as many as its bytes need, while the bytes themselves lie
+where Arrow allocated them, and are written to the socket, or handed over, from there. A gate's segments are places, in
+which batches of other processes are received (see segments.py). Both are paid from the same pages, so that the sum of
+all batches on their way stays below network memory.
+Segments of one gate or partition have one size, a power of two of pages (`taskmanager.memory.segment-size`): large
 where few channels share the budget, small where many do, and halved before a task is refused for lack of memory.
 
 One lock guards all pools of a TaskManager. The sections under it are integer arithmetic, and with a single lock there
@@ -18,6 +19,7 @@ from typing import Final, Protocol
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.elements import CancelTaskException
 from headrace.network.errors import InsufficientBuffersError, RecordTooLargeError
+from headrace.network.segments import SegmentMemory, SegmentRegion
 
 SEGMENT_SIZE: Final = ConfigOption(
     "taskmanager.memory.segment-size", SizeBytes, SizeBytes(32 * 1024),
@@ -48,6 +50,11 @@ MAX_BUFFERS_PER_CHANNEL: Final = ConfigOption(
 MAX_OVERDRAFT_BUFFERS: Final = ConfigOption(
     "taskmanager.network.memory.max-overdraft-buffers-per-gate", int, 5,
     "Segments beyond its pool that a task may take to finish the batch at hand instead of blocking.",
+)  # fmt: skip
+
+PINNED_BUFFERS_PER_GATE: Final = ConfigOption(
+    "headrace.network.pinned-buffers-per-gate", int, 8,
+    "Received batches that user code may keep in network memory, as long as it likes; further ones are copied out.",
 )  # fmt: skip
 
 GATE_BUDGET_BYTES: Final = 32 << 20
@@ -106,6 +113,9 @@ class NetworkBufferPool:
         self.total_pages: Final = total_bytes // page_bytes
         self.lock: Final = threading.Lock()
         self.idle_pages = self.total_pages
+        self._memory = SegmentMemory(
+            self.total_pages, page_bytes, _order(SEGMENT_BYTES_MAX, page_bytes)
+        )
         self._required_pages = 0
         self._pools: list[LocalBufferPool] = []
 
@@ -141,21 +151,35 @@ class NetworkBufferPool:
         _run(woken)
         return pool
 
-    def reserve(self, owner: str, count: int, segment_size: int) -> "Reservation":
-        """Set `count` segments aside, all or none, for a gate. InsufficientBuffersError."""
+    def reserve(
+        self, owner: str, count: int, segment_size: int, pin_budget: int = 0
+    ) -> "Reservation":
+        """Set `count` segments aside, all or none, for a gate; and `pin_budget` more, if there is room for them.
+
+        InsufficientBuffersError.
+        """
         with self.lock:
+            self._sweep()
             pages = self._affordable_pages(owner, count, segment_size)
-            self._required_pages += count * pages
-            self.idle_pages -= count * pages
+            if (count + pin_budget) * pages > self.total_pages - self._required_pages:
+                pin_budget = 0
+            region = self._memory.open_region(count, pin_budget, pages.bit_length() - 1)
+            while region is None:
+                # What is free lies too scattered for segments of this size.
+                assert pages > 1, "fewer pages are free than the accounts say"
+                pages //= 2
+                region = self._memory.open_region(count, pin_budget, pages.bit_length() - 1)
+            self._required_pages += region.count * pages
+            self.idle_pages -= region.count * pages
             woken = self._redistribute()
         _run(woken)
-        return Reservation(self, count, pages)
+        return Reservation(self, count, region)
 
-    def give_back_reservation(self, page_count: int) -> None:
-        """Return the pages of a reservation."""
+    def close_region(self, region: SegmentRegion) -> None:
+        """Take the segments of a gate back; those that user code still refers to come later."""
         with self.lock:
-            self._required_pages -= page_count
-            self.idle_pages += page_count
+            self._memory.close_region(region)
+            self._sweep()
             woken = self._redistribute()
         _run(woken)
 
@@ -165,22 +189,36 @@ class NetworkBufferPool:
         self._required_pages -= pool.required * pool.pages
         return self._redistribute()
 
+    def count_idle_pages(self) -> int:
+        """Return the pages that nobody uses, up to date; `idle_pages` may not know yet what user code let go of."""
+        with self.lock:
+            self._sweep()
+            return self.idle_pages
+
     def wake_up(self) -> list[Callback]:
         """Collect callbacks of pools that can be used now, and notify their blocked threads. Lock held."""
+        self._sweep()
         woken: list[Callback] = []
         for pool in self._pools:
             woken += pool.collect_woken()
         return woken
 
     def _affordable_pages(self, owner: str, count: int, segment_size: int) -> int:
-        """Pages per segment: the wanted size, halved while `count` of them would not fit any more."""
-        pages = max(1, segment_size // self.page_bytes)
+        """Pages per segment: a power of two, halved while `count` segments would not fit any more."""
+        pages = 1 << _order(segment_size, self.page_bytes)
         left = self.total_pages - self._required_pages
         while pages > 1 and count * pages > left:
             pages //= 2
         if count * pages > left:
             raise InsufficientBuffersError(owner, count, left, self.total_pages, self.page_bytes)
         return pages
+
+    def _sweep(self) -> None:
+        """Count the pages in that user code has let go of since their gate was closed."""
+        if self._memory.is_closing:
+            swept = self._memory.sweep()
+            self._required_pages -= swept
+            self.idle_pages += swept
 
     def _redistribute(self) -> list[Callback]:
         """Deal what nobody requires to the pools that can use it, in proportion to what they can use."""
@@ -200,19 +238,20 @@ class NetworkBufferPool:
 
 
 class Reservation:
-    """Segments set aside for one gate."""
+    """Segments set aside for one gate: `count` for batches on their way, and those of the region's pin budget."""
 
-    def __init__(self, network_pool: NetworkBufferPool, count: int, pages: int) -> None:
+    def __init__(self, network_pool: NetworkBufferPool, count: int, region: SegmentRegion) -> None:
         self._network_pool = network_pool
         self.count: Final = count
-        self.segment_size: Final = pages * network_pool.page_bytes
-        self._pages_left = count * pages
+        self.region: Final = region
+        self.segment_size: Final = region.segment_bytes
+        self._is_closed = False
 
     def close(self) -> None:
         """Give everything back; no effect the second time."""
-        pages, self._pages_left = self._pages_left, 0
-        if pages:
-            self._network_pool.give_back_reservation(pages)
+        if not self._is_closed:
+            self._is_closed = True
+            self._network_pool.close_region(self.region)
 
 
 class SegmentLease:
@@ -375,6 +414,11 @@ class LocalBufferPool:
             return True
         # A batch larger than the pool is now, though not than it may become, goes alone, or it would never go.
         return self.used == 0 and count <= self.maximum + self._overdraft_max
+
+
+def _order(size_bytes: int, page_bytes: int) -> int:
+    """Return the largest k for which 2^k pages are at most `size_bytes`; 0 at least."""
+    return max(0, (size_bytes // page_bytes).bit_length() - 1)
 
 
 def _run(callbacks: list[Callback]) -> None:

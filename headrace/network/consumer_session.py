@@ -7,6 +7,7 @@ no use to anybody. Source: Flink CreditBasedPartitionRequestClientHandler.
 from typing import Any, Final, Protocol
 
 from headrace.network.errors import NetworkError, ProtocolError
+from headrace.network.segments import Segment
 from headrace.network.transport import Link
 from headrace.network.wire import (
     TEXT_BYTES_MAX,
@@ -36,8 +37,8 @@ UNCLAIMED_BODY_BYTES_MAX: Final = 64 << 20
 class ChannelReceiver(Protocol):
     """What an open channel does with its frames, on the transport's thread. Errors end the connection."""
 
-    def check_data(self, frame: Data, body_length: int) -> None:
-        """Refuse data that was not granted, before memory is taken for it."""
+    def place_data(self, frame: Data, body_length: int) -> Segment | None:
+        """Refuse data that was not granted; return the segment for its body, None for memory of its own."""
         ...
 
     def schema_received(self, frame: Schema) -> None:
@@ -118,19 +119,19 @@ class ConsumerSession:
         assert len(event) <= TEXT_BYTES_MAX
         self._send_for(TaskEvent(channel, event))
 
-    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
         """See assembler.BodyCheck."""
         if isinstance(frame, Data):
             receiver = self._channels.get(frame.channel)
             if receiver is not None:
-                receiver.check_data(frame, body_length)
-                return
+                return receiver.place_data(frame, body_length)
             self._refuse_unless_closed(frame)
         is_text = isinstance(frame, Error | TaskEvent)
         if body_length > (TEXT_BYTES_MAX if is_text else UNCLAIMED_BODY_BYTES_MAX):
             raise ProtocolError(
                 self._link.peer, f"a {cls.__name__} frame with a body of {body_length} bytes"
             )
+        return None
 
     def frame_received(self, frame: Data | Event | Schema | Backlog | Error) -> None:
         """Give a frame to its channel."""

@@ -55,11 +55,13 @@ def register_pool_metrics(group: MetricGroup, pool: NetworkBufferPool) -> None:
     netty = group.add_group("Shuffle").add_group("Netty")
     page_bytes = pool.page_bytes
     netty.gauge(names.TOTAL_MEMORY_SEGMENTS, lambda: pool.total_pages)
-    netty.gauge(names.AVAILABLE_MEMORY_SEGMENTS, lambda: pool.idle_pages)
-    netty.gauge(names.USED_MEMORY_SEGMENTS, lambda: pool.total_pages - pool.idle_pages)
+    netty.gauge(names.AVAILABLE_MEMORY_SEGMENTS, pool.count_idle_pages)
+    netty.gauge(names.USED_MEMORY_SEGMENTS, lambda: pool.total_pages - pool.count_idle_pages())
     netty.gauge(names.TOTAL_MEMORY, lambda: pool.total_pages * page_bytes)
-    netty.gauge(names.AVAILABLE_MEMORY, lambda: pool.idle_pages * page_bytes)
-    netty.gauge(names.USED_MEMORY, lambda: (pool.total_pages - pool.idle_pages) * page_bytes)
+    netty.gauge(names.AVAILABLE_MEMORY, lambda: pool.count_idle_pages() * page_bytes)
+    netty.gauge(
+        names.USED_MEMORY, lambda: (pool.total_pages - pool.count_idle_pages()) * page_bytes
+    )
     netty.gauge(
         names.REQUESTED_MEMORY_USAGE,
         lambda: 100 * _share(pool.requested_pages, pool.total_pages),

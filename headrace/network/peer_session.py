@@ -9,6 +9,7 @@ from typing import Protocol
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
 from headrace.network.producer_session import ProducerSession
+from headrace.network.segments import Segment
 from headrace.network.transport import Link
 from headrace.network.wire import (
     NO_CHANNEL,
@@ -38,7 +39,7 @@ from headrace.network.wire import (
 class Session(Protocol):
     """Whoever speaks on an established connection; all calls on the transport's thread."""
 
-    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
         """See assembler.BodyCheck."""
         ...
 
@@ -63,9 +64,9 @@ class PeerSession:
         self.producer = producer
         self.consumer = consumer
 
-    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
         """See Session."""
-        self.consumer.check_body(cls, frame, body_length)
+        return self.consumer.check_body(cls, frame, body_length)
 
     def frame_received(self, frame: Frame) -> None:
         """See Session."""

@@ -34,6 +34,7 @@ class GateReceiver:
     ) -> None:
         self.transport: Final = transport
         self.segment_size: Final = reservation.segment_size
+        self.region: Final = reservation.region
         self.credits: Final = GateCredits(channel_count, exclusive_count, floating_count)
         self._reservation = reservation
         self._channels: Mapping[int, CreditedChannel] = {}

@@ -9,6 +9,7 @@ import pyarrow as pa
 from headrace.core.elements import EndOfPartition, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
+from headrace.network.assembler import DIRECT_BYTES
 from headrace.network.batches import SchemaMemory, decode_event, read_batch
 from headrace.network.channels import ReceivedBatch
 from headrace.network.consumer_session import ConsumerSession
@@ -25,11 +26,20 @@ from headrace.network.errors import (
 from headrace.network.peer_session import PeerSession
 from headrace.network.receiver import GateReceiver
 from headrace.network.retry import PartitionRequestRetry
+from headrace.network.segments import Segment
 from headrace.network.transport import Cancellable
-from headrace.network.wire import Backlog, Data, ErrorCode, Event, EventTrait, Schema
+from headrace.network.wire import (
+    Backlog,
+    Data,
+    ErrorCode,
+    Event,
+    EventTrait,
+    Schema,
+    attach_body,
+)
 
 ConsumerCall = Callable[[ConsumerSession, int], None]
-_Queued = tuple[Data, Charge, pa.Schema | None] | StreamEvent
+_Queued = tuple[Data, Charge, pa.Schema | None, Segment | None] | StreamEvent
 
 
 class RemoteInputChannel:
@@ -61,6 +71,8 @@ class RemoteInputChannel:
         self._schema = SchemaMemory(self._peer)
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
+        # Of bodies whose frames have not been given to us yet, in order.
+        self._placed: deque[Segment | None] = deque()
         self._channel = -1
         self._next_sequence = 0
         self._is_notice_due = False
@@ -89,7 +101,11 @@ class RemoteInputChannel:
             return None
         if not isinstance(item, tuple):
             return item
-        frame, charge, schema = item
+        frame, charge, schema, segment = item
+        if segment is not None:
+            attach_body(frame, self._receiver.region.hand_over(segment, frame.body))
+            # Where it was copied, the segment must be free before credit for it is returned.
+            del item, segment
         self._receiver.batch_taken(self._index, charge)
         arrow = (
             None if schema is None else read_batch(frame.body, schema, frame.row_count, self._peer)
@@ -127,7 +143,7 @@ class RemoteInputChannel:
         if self._session is not None:
             self._session.consumer.add_credit(self._channel, credit_count)
 
-    def check_data(self, frame: Data, body_length: int) -> None:
+    def place_data(self, frame: Data, body_length: int) -> Segment | None:
         """See consumer_session.ChannelReceiver."""
         if body_length > frame.credit_count * self._receiver.segment_size:
             raise ProtocolError(
@@ -137,6 +153,10 @@ class RemoteInputChannel:
         granted = self._receiver.credits.accounts[self._index].granted
         if frame.credit_count > granted:
             raise CreditOverspentError(self._peer, self._name(), granted, frame.credit_count)
+        is_large = body_length >= DIRECT_BYTES
+        segment = self._receiver.region.acquire(body_length) if is_large else None
+        self._placed.append(segment)
+        return segment
 
     def schema_received(self, frame: Schema) -> None:
         """See consumer_session.ChannelReceiver."""
@@ -156,7 +176,8 @@ class RemoteInputChannel:
             raise CreditOverspentError(
                 self._peer, self._name(), error.granted, error.spent
             ) from error
-        self._enqueue((frame, charge, schema))
+        segment = self._placed.popleft() if len(frame.body) else None
+        self._enqueue((frame, charge, schema, segment))
         self._receiver.announce()
 
     def event_received(self, frame: Event) -> None:
@@ -271,6 +292,7 @@ class RemoteInputChannel:
             self._receiver.announce()
 
     def _end(self, *, tell_producer: bool) -> None:
+        self._placed.clear()
         session, self._session = self._session, None
         if session is not None:
             session.consumer.close_channel(self._channel, tell_producer=tell_producer)

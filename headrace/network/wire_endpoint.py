@@ -96,6 +96,8 @@ class WireEndpoint:
 
     def lost(self, error: NetworkError) -> None:
         """The connection has ended."""
+        # A body that had begun to come holds a segment.
+        self._assembler = None
         session, self.session = self.session, None
         if session is not None:
             session.lost(error)

@@ -466,4 +466,4 @@ def test_what_is_closed_after_its_environment_still_gives_everything_back(
     sink.close()
     source.close()
     for environment in (ends.producer, ends.consumer):
-        assert environment.buffer_pool.idle_pages == environment.buffer_pool.total_pages
+        assert environment.buffer_pool.count_idle_pages() == environment.buffer_pool.total_pages

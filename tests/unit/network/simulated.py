@@ -103,7 +103,7 @@ class SimulatedCluster:
         self.loop.run_all()
         for environment in self.environments:
             pool = environment.buffer_pool
-            assert pool.idle_pages == pool.total_pages, f"{environment.name} keeps segments"
+            assert pool.count_idle_pages() == pool.total_pages, f"{environment.name} keeps segments"
             assert environment.partitions.partition_count == 0, (
                 f"{environment.name} keeps partitions"
             )

@@ -1,0 +1,175 @@
+"""Segments: the places in network memory that batches of other processes are received into, and are used from.
+
+A large body is read from the socket straight into a segment and becomes an Arrow batch there without being copied.
+The batch may live as long as user code likes: the segment is free again when the last array, slice or view of it is
+gone. So that kept batches cannot starve the gate, only `pin_budget` of its segments may be out with the task at once;
+a batch beyond that is copied when it is handed over. Credit is therefore returned at the hand-over in any case and
+never waits for a finaliser.
+
+A finaliser may run on any thread and within garbage collection: all it does is to append to a deque.
+Source: Flink NetworkBuffer and its recyclers.
+"""
+
+import mmap
+from collections import deque
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.network.buddies import BuddyAllocator
+
+_ALIGNMENT: Final = 64
+
+
+class SegmentMemory:
+    """One anonymous mapping. The system provides a page when it is first written to. Guarded by the pool's lock."""
+
+    def __init__(self, page_count: int, page_bytes: int, order_max: int) -> None:
+        self.page_bytes: Final = page_bytes
+        self._buddies = BuddyAllocator(page_count, order_max)
+        self._mapping = mmap.mmap(-1, max(1, page_count) * page_bytes)
+        self._address: int = pa.py_buffer(self._mapping).address
+        self._view = memoryview(self._mapping)
+        self._closing: list[SegmentRegion] = []
+
+    @property
+    def free_page_count(self) -> int:
+        """Pages that belong to no region."""
+        return self._buddies.free_page_count
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether a closed region has segments out."""
+        return bool(self._closing)
+
+    def open_region(self, count: int, pin_budget: int, order: int) -> "SegmentRegion | None":
+        """Take `count` + `pin_budget` segments of 2^`order` pages, all or none."""
+        taken: list[int] = []
+        for _ in range(count + pin_budget):
+            page = self._buddies.take(order)
+            if page is None:
+                for each in taken:
+                    self._buddies.give_back(each, order)
+                return None
+            taken.append(page)
+        return SegmentRegion(self, taken, pin_budget, order)
+
+    def close_region(self, region: "SegmentRegion") -> None:
+        """Take back what is free of a region; the rest follows as it becomes free."""
+        self._closing.append(region)
+
+    def sweep(self) -> int:
+        """Collect the segments of closed regions that became free; return how many pages they have."""
+        before = self._buddies.free_page_count
+        for region in list(self._closing):
+            while region.free:
+                self._buddies.give_back(region.free.popleft(), region.order)
+                region.count -= 1
+            if not region.count:
+                self._closing.remove(region)
+        return self._buddies.free_page_count - before
+
+    def view(self, page: int, size_bytes: int) -> memoryview:
+        """Return the memory at `page`, writable."""
+        start = page * self.page_bytes
+        return self._view[start : start + size_bytes]
+
+    def address(self, page: int) -> int:
+        """Return where `page` is."""
+        return self._address + page * self.page_bytes
+
+
+class SegmentRegion:
+    """The segments of one gate: as many as it may be sent, and `pin_budget` more.
+
+    `acquire` is for the transport's thread, `hand_over` for the task's.
+    """
+
+    def __init__(
+        self, memory: SegmentMemory, pages: list[int], pin_budget: int, order: int
+    ) -> None:
+        self.memory: Final = memory
+        self.order: Final = order
+        self.segment_bytes: Final = memory.page_bytes << order
+        self.pin_budget: Final = pin_budget
+        self.count = len(pages)
+        self.copied_count = 0
+        # Appended to by finalisers on any thread.
+        self.free: Final = deque(pages)
+        self.unpinned: Final[deque[None]] = deque()
+        self._pinned_count = 0
+
+    @property
+    def pinned_count(self) -> int:
+        """Segments that are out with the task. Any thread; a moment's reading."""
+        return self._pinned_count - len(self.unpinned)
+
+    def acquire(self, body_bytes: int) -> "Segment | None":
+        """Return a segment for a body, or None where it would not fit one.
+
+        The credit that pays for the body says that there is one; only a channel that is closed while a body of its
+        is on its way may hold one too many.
+        """
+        if body_bytes > self.segment_bytes:
+            return None
+        try:
+            return Segment(self, self.free.pop(), body_bytes)
+        except IndexError:
+            return None
+
+    def hand_over(self, segment: "Segment", body: pa.Buffer) -> Any:
+        """Return the body as the task may keep it: where it is, within the pin budget, or else copied."""
+        while self.unpinned:
+            self.unpinned.popleft()
+            self._pinned_count -= 1
+        if self._pinned_count < self.pin_budget:
+            self._pinned_count += 1
+            segment.is_pinned = True
+            return body
+        self.copied_count += 1
+        return pa.py_buffer(body.to_pybytes())
+
+
+class Segment:
+    """One segment while something refers to it: the body on its way in, the queue, or batches made of it."""
+
+    __slots__ = ("_body_bytes", "_page", "_region", "_start", "is_pinned")
+
+    def __init__(self, region: SegmentRegion, page: int, body_bytes: int) -> None:
+        self._region = region
+        self._page = page
+        self._body_bytes = body_bytes
+        self._start = 0
+        self.is_pinned = False
+
+    def place(self, head: memoryview, extra_bytes: int) -> memoryview:
+        """Return memory for the message that begins with `head`, and up to `extra_bytes` behind it.
+
+        Where there is room to choose, it begins so that its columns are aligned.
+        """
+        size = self._region.segment_bytes
+        start = _aligned_start(head)
+        if start + self._body_bytes <= size:
+            self._start = start
+        end = min(size, self._start + self._body_bytes + extra_bytes)
+        return self._region.memory.view(self._page, size)[self._start : end]
+
+    def buffer(self) -> pa.Buffer:
+        """Return the message, read-only; it keeps the segment."""
+        address = self._region.memory.address(self._page) + self._start
+        return pa.foreign_buffer(address, self._body_bytes, self)
+
+    def __del__(self) -> None:
+        self._region.free.append(self._page)
+        if self.is_pinned:
+            self._region.unpinned.append(None)
+
+
+def _aligned_start(head: memoryview) -> int:
+    """Return where a message has to begin for the columns behind its metadata to be aligned.
+
+    An encapsulated Arrow message begins with a marker and the length of its metadata, 4 bytes each, little-endian.
+    """
+    if len(head) < 8:
+        return 0
+    return -(8 + int.from_bytes(head[4:8], "little")) % _ALIGNMENT

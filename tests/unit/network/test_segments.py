@@ -1,0 +1,203 @@
+"""Network memory as places: who has which page, and how long a received batch may stay where it is."""
+
+import gc
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.network.buddies import BuddyAllocator
+from headrace.network.buffer_pool import NetworkBufferPool, Reservation
+from headrace.network.segments import Segment, SegmentRegion
+
+PAGE = 4096
+
+
+@given(
+    st.integers(0, 70), st.integers(0, 4), st.lists(st.tuples(st.booleans(), st.integers(0, 99)))
+)
+def test_blocks_never_overlap_and_unite_when_all_are_back(
+    page_count: int, order_max: int, steps: list[tuple[bool, int]]
+) -> None:
+    buddies = BuddyAllocator(page_count, order_max)
+    out: list[tuple[int, int]] = []
+    for is_take, number in steps:
+        if is_take:
+            order = number % (order_max + 1)
+            page = buddies.take(order)
+            if page is not None:
+                assert page % (1 << order) == 0
+                out.append((page, order))
+        elif out:
+            buddies.give_back(*out.pop(number % len(out)))
+        pages = [page + k for page, order in out for k in range(1 << order)]
+        assert len(pages) == len(set(pages)) == page_count - buddies.free_page_count
+        assert all(0 <= page < page_count for page in pages)
+    for page, order in out:
+        buddies.give_back(page, order)
+    largest = [buddies.take(order_max) for _ in range(page_count >> order_max)]
+    assert None not in largest
+
+
+def test_a_single_free_page_is_always_found() -> None:
+    buddies = BuddyAllocator(13, 3)
+    assert sorted(buddies.take(0) or 0 for _ in range(13)) == list(range(13))
+    assert buddies.take(0) is None
+
+
+@pytest.fixture
+def network() -> Iterator[NetworkBufferPool]:
+    pool = NetworkBufferPool(64 * PAGE, PAGE)
+    yield pool
+    gc.collect()
+    assert pool.count_idle_pages() == pool.total_pages
+
+
+def received(region: SegmentRegion, batch: pa.RecordBatch) -> tuple[Segment, pa.Buffer]:
+    """What the assembler makes of a batch."""
+    message = batch.serialize().to_pybytes()
+    segment = region.acquire(len(message))
+    assert segment is not None
+    segment.place(memoryview(message), 0)[: len(message)] = message
+    return segment, segment.buffer()
+
+
+def numbers(start: int, count: int = 100) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(np.arange(start, start + count))})
+
+
+def taken(region: SegmentRegion, start: int) -> pa.RecordBatch:
+    segment, body = received(region, numbers(start))
+    return pa.ipc.read_record_batch(region.hand_over(segment, body), numbers(0).schema)
+
+
+def gate(network: NetworkBufferPool, count: int = 4, pin_budget: int = 2) -> Reservation:
+    return network.reserve("a gate", count, PAGE, pin_budget)
+
+
+def test_a_segment_is_free_when_the_last_view_of_its_batch_is_gone(
+    network: NetworkBufferPool,
+) -> None:
+    reservation = gate(network)
+    batch = taken(reservation.region, 7)
+    view = batch.column(0)[50:].to_numpy()
+    del batch
+    assert (reservation.region.pinned_count, len(reservation.region.free)) == (1, 5)
+    assert list(view[:2]) == [57, 58]
+    del view
+    assert (reservation.region.pinned_count, len(reservation.region.free)) == (0, 6)
+    reservation.close()
+
+
+def test_columns_are_aligned_wherever_the_metadata_ends(network: NetworkBufferPool) -> None:
+    reservation = gate(network)
+    for column_count in (1, 2, 5):
+        batch = pa.record_batch({f"c{k}": [1.5] * 8 for k in range(column_count)})
+        segment, body = received(reservation.region, batch)
+        read = pa.ipc.read_record_batch(body, batch.schema)
+        assert read.equals(batch)
+        values = [column.buffers()[1] for column in read.columns]
+        assert all(buffer is not None and buffer.address % 64 == 0 for buffer in values)
+        del segment, body, read, values
+    reservation.close()
+
+
+def test_beyond_the_pin_budget_batches_are_copied_and_credit_stays_covered(
+    network: NetworkBufferPool,
+) -> None:
+    reservation = gate(network, count=4, pin_budget=2)
+    region = reservation.region
+    kept = [taken(region, k) for k in range(50)]
+    assert (region.pinned_count, region.copied_count) == (2, 48)
+    # Four credits are out, whatever the task keeps.
+    assert len(region.free) == 4
+    assert [batch.column(0)[0].as_py() for batch in kept] == list(range(50))
+    del kept
+    assert len(region.free) == 6
+    reservation.close()
+
+
+def test_without_room_for_pins_every_batch_is_copied(network: NetworkBufferPool) -> None:
+    reservation = gate(network, count=60, pin_budget=8)
+    assert (reservation.region.pin_budget, reservation.region.count) == (0, 60)
+    batch = taken(reservation.region, 3)
+    assert len(reservation.region.free) == 60
+    assert batch.equals(numbers(3))
+    reservation.close()
+
+
+def test_a_kept_batch_outlives_its_gate_and_its_pages_come_back_after_it(
+    network: NetworkBufferPool,
+) -> None:
+    reservation = gate(network)
+    batch = taken(reservation.region, 7)
+    reservation.close()
+    assert network.count_idle_pages() == network.total_pages - 1
+    others = [gate(network, count=10, pin_budget=0) for _ in range(6)]
+    for other in others:
+        segments = [received(other.region, numbers(999)) for _ in range(10)]
+        del segments
+    assert batch.equals(numbers(7))
+    del batch
+    assert network.count_idle_pages() == network.total_pages - 60
+    for other in others:
+        other.close()
+
+
+def test_scattered_pages_give_smaller_segments_rather_than_a_refusal(
+    network: NetworkBufferPool,
+) -> None:
+    singles = [network.reserve("a gate", 1, PAGE) for _ in range(64)]
+    for single in singles[::2]:
+        single.close()
+    large = network.reserve("another gate", 4, 4 * PAGE)
+    assert large.segment_size == PAGE
+    for reservation in (large, *singles):
+        reservation.close()
+
+
+def test_a_body_larger_than_a_segment_gets_memory_of_its_own(network: NetworkBufferPool) -> None:
+    reservation = gate(network)
+    assert reservation.region.acquire(PAGE + 1) is None
+    full = reservation.region.acquire(PAGE)
+    assert full is not None
+    assert len(full.place(memoryview(b"\xff\xff\xff\xff\x80\0\0\0"), 512)) == PAGE
+    del full
+    reservation.close()
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 3), max_size=60))
+def test_no_order_of_keeping_and_dropping_loses_a_segment_or_changes_a_batch(
+    seed: int, steps: list[int]
+) -> None:
+    network, random = NetworkBufferPool(64 * PAGE, PAGE), Random(seed)
+    reservation = gate(network, count=4, pin_budget=3)
+    queued: list[tuple[int, Segment, pa.Buffer]] = []
+    kept: list[tuple[int, pa.RecordBatch]] = []
+    for number, step in enumerate(steps):
+        if step == 0 and len(queued) < reservation.count:
+            queued.append((number, *received(reservation.region, numbers(number))))
+        elif step == 1 and queued:
+            value, segment, body = queued.pop(0)
+            body = reservation.region.hand_over(segment, body)
+            kept.append((value, pa.ipc.read_record_batch(body, numbers(0).schema)))
+            del segment, body
+        elif step == 2 and kept:
+            kept.pop(random.randrange(len(kept)))
+        elif step == 3 and kept:
+            value, batch = kept.pop(random.randrange(len(kept)))
+            # As a merge or a filter in user code: a view of part of the rows.
+            rest = batch.slice(1) if batch.num_rows > 1 else batch
+            kept.append((value + batch.num_rows - rest.num_rows, rest))
+            del batch, rest
+        assert reservation.region.pinned_count <= 3
+        assert [batch.column(0)[0].as_py() for _, batch in kept] == [first for first, _ in kept]
+    queued.clear()
+    reservation.close()
+    kept.clear()
+    assert network.count_idle_pages() == network.total_pages
