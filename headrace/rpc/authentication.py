@@ -16,7 +16,7 @@ from typing import Final
 from headrace.core.mutual_proof import NONCE_SIZE, PROOF_SIZE, MutualProof, Role
 from headrace.core.randomness import SeededRandom
 from headrace.rpc.codec import PROTOCOL_VERSION
-from headrace.rpc.errors import HandshakeError
+from headrace.rpc.errors import RpcHandshakeError
 
 _PLANE: Final = b"rpc"
 _MAGIC: Final = b"HRPC"
@@ -49,7 +49,7 @@ class Authentication:
         self._received = bytearray()
 
     def receive(self, data: bytes) -> tuple[bytes, Proven | None]:
-        """Take bytes of the peer; return bytes to send and, at the end, the proof's result. HandshakeError."""
+        """Take bytes of the peer; return bytes to send and, at the end, the proof's result. RpcHandshakeError."""
         self._received += data
         reply = b""
         if not self._peer_hello:
@@ -81,5 +81,5 @@ class Authentication:
         del self._received[:size]
         return taken
 
-    def _error(self, reason: str) -> HandshakeError:
-        return HandshakeError(self.remote, reason)
+    def _error(self, reason: str) -> RpcHandshakeError:
+        return RpcHandshakeError(self.remote, reason)

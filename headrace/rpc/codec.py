@@ -14,7 +14,7 @@ PROTOCOL_VERSION: Final = 1
 """Raised with every change of the messages; sides with different versions refuse each other in the handshake."""
 
 
-class Connect(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class ConnectRequest(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Dialler → acceptor: is there an endpoint of this name that offers this gateway? Answered with nil."""
 
     call_id: int
@@ -40,15 +40,15 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, tag=3):
     value: msgspec.Raw
 
 
-class Failure(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class ErrorResponse(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """Acceptor → dialler: call `call_id` failed."""
 
     call_id: int
     failure: RemoteFailure
 
 
-Request = Connect | Call
-Response = Answer | Failure
+Request = ConnectRequest | Call
+Response = Answer | ErrorResponse
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _REQUESTS: Final = msgspec.msgpack.Decoder(Request)

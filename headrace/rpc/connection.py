@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from headrace.rpc.authentication import Authentication
-from headrace.rpc.errors import HandshakeError, RpcError
-from headrace.rpc.frames import LENGTH, FrameAssembler
+from headrace.rpc.errors import RpcError, RpcHandshakeError
+from headrace.rpc.frames import LENGTH, FrameDecoder
 
 _LOG = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ class RpcConnection(asyncio.Protocol):
     """Owns the transport of one connection.
 
     `on_open` is called when the socket is open (and, with TLS, encrypted), `on_frame` with every frame of a proven
-    peer. `established` completes when the peer has proved itself, or fails with HandshakeError; `on_lost` is called
+    peer. `established` completes when the peer has proved itself, or fails with RpcHandshakeError; `on_lost` is called
     once, at the end, with the reason and the error if there was one.
     """
 
@@ -37,7 +37,7 @@ class RpcConnection(asyncio.Protocol):
     ) -> None:
         self._authentication = authentication
         self._loop = loop
-        self._assembler = FrameAssembler(frame_size)
+        self._decoder = FrameDecoder(frame_size)
         self._frame_size = frame_size
         self._send_buffer_size = send_buffer_size
         self._proof_timeout_ms = proof_timeout_ms
@@ -81,7 +81,7 @@ class RpcConnection(asyncio.Protocol):
         try:
             if not self.is_proven:
                 data = self._authenticate(data)
-            for frame in self._assembler.feed(data):
+            for frame in self._decoder.feed(data):
                 self._on_frame(self, frame)
         except RpcError as error:
             self.fail(error)
@@ -94,8 +94,8 @@ class RpcConnection(asyncio.Protocol):
         if not self.established.done():
             self.established.set_exception(
                 error
-                if isinstance(error, HandshakeError)
-                else HandshakeError(self.remote, f"{reason} before it had proved itself")
+                if isinstance(error, RpcHandshakeError)
+                else RpcHandshakeError(self.remote, f"{reason} before it had proved itself")
             )
             self.established.exception()  # of an accepted connection nobody asks
         if not self.closed.done():
@@ -163,7 +163,7 @@ class RpcConnection(asyncio.Protocol):
 
     def _proof_timed_out(self) -> None:
         self.fail(
-            HandshakeError(
+            RpcHandshakeError(
                 self.remote, f"it did not prove itself within {self._proof_timeout_ms:g} ms"
             )
         )

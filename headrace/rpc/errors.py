@@ -2,7 +2,7 @@
 
 RpcError
 +- RpcConnectionError             an endpoint cannot be connected to
-|  +- HandshakeError              the peer is there, but wrong version, secret or gateway
+|  +- RpcHandshakeError           the peer is there, but wrong version, secret or gateway
 +- AskTimeoutError                no answer in time; the effect may have happened
 +- RecipientUnreachableError      the endpoint or its process is gone
 +- EndpointNotStartedError        it exists and was not started yet
@@ -35,7 +35,7 @@ class RpcConnectionError(RpcError):
         self.reason = reason
 
 
-class HandshakeError(RpcConnectionError):
+class RpcHandshakeError(RpcConnectionError):
     """The peer answers, and is not one to talk to: version, secret or gateway differ."""
 
     recoverable = False

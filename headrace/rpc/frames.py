@@ -8,7 +8,7 @@ from headrace.rpc.errors import OversizeFrameError
 LENGTH: Final = struct.Struct("!I")
 
 
-class FrameAssembler:
+class FrameDecoder:
     """Cuts a byte stream into frames; holds at most one incomplete frame of `size_max` bytes."""
 
     def __init__(self, size_max: int) -> None:

@@ -121,9 +121,9 @@ class RemoteReply:
         """Send a description of the exception."""
         failure = encode_error(error)
         try:
-            self.send(codec.Failure(self._call_id, failure))
+            self.send(codec.ErrorResponse(self._call_id, failure))
         except OversizeReplyError as too_large:
-            self.send(codec.Failure(self._call_id, encode_error(too_large)))
+            self.send(codec.ErrorResponse(self._call_id, encode_error(too_large)))
 
     def send(self, response: codec.Response) -> None:
         """Send a response; OversizeReplyError past the limit."""

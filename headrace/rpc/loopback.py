@@ -234,7 +234,7 @@ _CONNECT_METHOD: Final = "connect"
 
 
 def _describe(source: str, target: str, request: codec.Request, size_bytes: int) -> LoopbackMessage:
-    if isinstance(request, codec.Connect):
+    if isinstance(request, codec.ConnectRequest):
         kind, method = MessageKind.CONNECT, _CONNECT_METHOD
     else:
         kind = MessageKind.ASK if request.call_id else MessageKind.TELL

@@ -12,7 +12,7 @@ from typing import Protocol
 from headrace.rpc.main_thread import is_on_loop
 
 
-class Mail(Protocol):
+class EndpointMail(Protocol):
     """One piece of work for an endpoint's main thread."""
 
     starts_task: bool
@@ -26,13 +26,13 @@ class Mail(Protocol):
         ...
 
 
-class Mailbox:
+class EndpointMailbox:
     """FIFO queue of mail, drained on `loop` in turns of at most `throughput` pieces."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, throughput: int) -> None:
         self._loop = loop
         self._throughput = max(1, throughput)
-        self._queue: collections.deque[Mail] = collections.deque()
+        self._queue: collections.deque[EndpointMail] = collections.deque()
         self._is_drain_scheduled = False
         self._unstarted_task_count = 0
         self._is_held = False
@@ -42,7 +42,7 @@ class Mailbox:
         """How many pieces of mail wait."""
         return len(self._queue)
 
-    def put(self, mail: Mail) -> None:
+    def put(self, mail: EndpointMail) -> None:
         """Append `mail`; may be called from any thread."""
         if self._is_closed:
             mail.refuse()

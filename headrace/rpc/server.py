@@ -28,7 +28,7 @@ from headrace.rpc.errors import (
 from headrace.rpc.handlers import Handler, collect_handlers
 from headrace.rpc.invocation import Invocation
 from headrace.rpc.mail import ActionMail, CallMail, ControlMail, InvocationMail, MailTask
-from headrace.rpc.mailbox import Mailbox
+from headrace.rpc.mailbox import EndpointMailbox
 from headrace.rpc.main_thread import HandlerWatch
 from headrace.rpc.options import (
     MAILBOX_CAPACITY,
@@ -77,7 +77,7 @@ class EndpointServer:
         self.state = EndpointState.STOPPED
         self.termination: asyncio.Future[None] = self._loop.create_future()
         settings = service.settings
-        self._mailbox = Mailbox(self._loop, settings.get_option(THROUGHPUT))
+        self._mailbox = EndpointMailbox(self._loop, settings.get_option(THROUGHPUT))
         self._capacity = settings.get_option(MAILBOX_CAPACITY)
         self._shutdown_timeout_ms = duration_ms(settings, SERVICES_SHUTDOWN_TIMEOUT)
         self.watch = HandlerWatch(

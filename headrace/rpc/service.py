@@ -23,11 +23,11 @@ from headrace.rpc.address import RpcAddress, parse_address
 from headrace.rpc.contract import MethodContract, gateway_contract
 from headrace.rpc.errors import (
     AskTimeoutError,
-    HandshakeError,
     OversizeRequestError,
     RecipientUnreachableError,
     RpcConnectionError,
     RpcError,
+    RpcHandshakeError,
 )
 from headrace.rpc.invocation import (
     FutureReply,
@@ -145,7 +145,7 @@ class RpcService(ABC):
     ) -> G:
         """A gateway to the endpoint at `address`, after asking it whether it is there and offers that gateway.
 
-        RpcConnectionError where nobody answers, HandshakeError where somebody does who is not the right one.
+        RpcConnectionError where nobody answers, RpcHandshakeError where somebody does who is not the right one.
         Nothing watches the connection afterwards: that is the business of heartbeats.
         """
         target = parse_address(address)
@@ -157,13 +157,15 @@ class RpcService(ABC):
                 await self._ask_remote(
                     target,
                     "connect",
-                    lambda call_id: codec.Connect(call_id, target.endpoint_name, contract.name),
+                    lambda call_id: codec.ConnectRequest(
+                        call_id, target.endpoint_name, contract.name
+                    ),
                     self._lookup_timeout_ms,
                 )
-        except HandshakeError:
+        except RpcHandshakeError:
             raise
         except RpcError as error:
-            if isinstance(error.__cause__, HandshakeError):
+            if isinstance(error.__cause__, RpcHandshakeError):
                 raise error.__cause__ from None
             raise RpcConnectionError(address, str(error)) from error
         return create_proxy(gateway_type, self, target, fencing_token)
@@ -180,7 +182,7 @@ class RpcService(ABC):
         if server is None:
             raise RecipientUnreachableError(address, "connect", "there is no such endpoint")
         if gateway not in server.gateways:
-            raise HandshakeError(address, f"the endpoint does not offer gateway {gateway}")
+            raise RpcHandshakeError(address, f"the endpoint does not offer gateway {gateway}")
 
     # -- calling -------------------------------------------------------------------------------------------------
 
@@ -322,7 +324,7 @@ class RpcService(ABC):
 
     def _receive_request(self, request: codec.Request, respond: Respond, limit_bytes: int) -> None:
         """A request of another process has arrived; it takes responses up to `limit_bytes`."""
-        if isinstance(request, codec.Connect):
+        if isinstance(request, codec.ConnectRequest):
             reply = RemoteReply(request.call_id, "connect", respond, limit_bytes)
             try:
                 self._check_offers(request.endpoint_name, request.gateway)

@@ -23,7 +23,7 @@ from headrace.core.tls import refuse_plaintext
 from headrace.rpc import codec
 from headrace.rpc.authentication import Authentication
 from headrace.rpc.connection import RpcConnection
-from headrace.rpc.errors import HandshakeError, OversizeRequestError, RpcError
+from headrace.rpc.errors import OversizeRequestError, RpcError, RpcHandshakeError
 from headrace.rpc.options import (
     FRAME_SIZE,
     SEND_BUFFER_SIZE,
@@ -127,7 +127,7 @@ class TcpRpcService(RpcService):
         connection.established.add_done_callback(lambda _: self._strangers.no_longer(connection))
         oldest = self._strangers.opened(connection)
         if oldest is not None:
-            oldest.fail(HandshakeError(oldest.remote, "too many others wait unproven"))
+            oldest.fail(RpcHandshakeError(oldest.remote, "too many others wait unproven"))
 
     def _request_arrived(self, connection: RpcConnection, frame: bytes) -> None:
         try:
@@ -148,7 +148,7 @@ class TcpRpcService(RpcService):
         return link
 
     async def dial(self, link: "TcpLink", authority: str) -> RpcConnection:
-        """Open and prove a connection; OSError, TimeoutError or HandshakeError."""
+        """Open and prove a connection; OSError, TimeoutError or RpcHandshakeError."""
         host, port = split_host_port(authority)
         connection = self.create_connection(
             Role.DIALLER, authority, self._open.add, link.frame_arrived

@@ -22,6 +22,7 @@ from headrace.spark.spark_errors import unusable_worker
 from headrace.spark.worker_jobs import WorkerJob, WorkerJobs
 from headrace.spark.worker_lifecycle import (
     CancelJob,
+    ClockRead,
     JobEnded,
     JobSubmitted,
     ReleaseRequested,
@@ -29,7 +30,6 @@ from headrace.spark.worker_lifecycle import (
     ReportTerminated,
     SubmitJob,
     TaskActive,
-    TimePassed,
     WorkerAction,
     WorkerEvent,
     WorkerLifecycles,
@@ -152,7 +152,7 @@ class SparkResourceDriver:
                 self._ended_with(worker_id, job.error())
             elif job.is_active():
                 self._handle(TaskActive(worker_id))
-        self._handle(TimePassed())
+        self._handle(ClockRead())
         self._slot_count = self._jobs.slot_count()
 
     def _ended_with(self, worker_id: ResourceId, error: str | None) -> None:

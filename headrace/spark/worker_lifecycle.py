@@ -70,11 +70,11 @@ class ReleaseRequested:
 
 
 @dataclass(frozen=True)
-class TimePassed:
+class ClockRead:
     """The clock was read."""
 
 
-WorkerEvent = WorkerRequested | JobSubmitted | TaskActive | JobEnded | ReleaseRequested | TimePassed
+WorkerEvent = WorkerRequested | JobSubmitted | TaskActive | JobEnded | ReleaseRequested | ClockRead
 
 
 # Actions
@@ -147,7 +147,7 @@ class WorkerLifecycles:
                 return self._ended(worker_id, error)
             case ReleaseRequested(worker_id):
                 return self._released(worker_id, now_ms)
-            case TimePassed():
+            case ClockRead():
                 return self._time_passed(now_ms)
 
     @property

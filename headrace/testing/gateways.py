@@ -21,7 +21,7 @@ from headrace.task.environment import TaskListener
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """One call that arrived."""
 
     method: str
@@ -36,7 +36,7 @@ class Script:
     """
 
     answers: dict[str, Any] = field(default_factory=dict[str, Any])
-    calls: list[Call] = field(default_factory=list[Call])
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
 
     def called(self, method: str) -> list[tuple[Any, ...]]:
         """Arguments of all calls of one method."""
@@ -44,7 +44,7 @@ class Script:
 
     async def answer(self, method: str, arguments: tuple[Any, ...]) -> Any:
         """Note a call and find its answer."""
-        self.calls.append(Call(method, arguments))
+        self.calls.append(RecordedCall(method, arguments))
         answer = self.answers.get(method, Acknowledge())
         if callable(answer):
             answer = answer(*arguments)
@@ -91,7 +91,7 @@ def _asked(name: str) -> Callable[..., Any]:
 
 def _told(name: str) -> Callable[..., None]:
     def handler(self: ScriptedEndpoint, *arguments: Any) -> None:
-        self.script.calls.append(Call(name, arguments))
+        self.script.calls.append(RecordedCall(name, arguments))
 
     return handler
 

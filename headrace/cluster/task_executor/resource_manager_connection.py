@@ -1,4 +1,4 @@
-"""ResourceManagerConnection: a TaskManager's registration at the ResourceManager, kept up while it lives.
+"""TaskExecutorToResourceManagerConnection: a TaskManager's registration at the ResourceManager, kept up while it lives.
 
 Tasks do not depend on it. A TaskManager that is registered nowhere for `taskmanager.registration.timeout` ends.
 Source: Flink TaskExecutorToResourceManagerConnection.
@@ -28,7 +28,7 @@ from headrace.rpc.service import Cancellable
 _LOG = logging.getLogger(__name__)
 
 
-class ResourceManagerConnection:
+class TaskExecutorToResourceManagerConnection:
     """`on_end(reason)` is called where the TaskManager must give up: rejected, or alone for too long."""
 
     def __init__(

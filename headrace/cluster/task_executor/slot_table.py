@@ -1,4 +1,4 @@
-"""SlotTable: the slots of one TaskManager, who has them, and which tasks are in them. Pure.
+"""TaskSlotTable: the slots of one TaskManager, who has them, and which tasks are in them. Pure.
 
     FREE --allocate--> ALLOCATED --accepted by the JobMaster--> ACTIVE
       ^                  | timeout, refused                       | free with tasks inside
@@ -18,7 +18,7 @@ from headrace.gateways.errors import SlotOccupiedError
 from headrace.gateways.messages import ResourceProfile, SlotOffer, SlotReport, SlotStatus
 
 
-class SlotState(enum.Enum):
+class TaskSlotState(enum.Enum):
     """State of one slot on its TaskManager."""
 
     FREE = "FREE"
@@ -47,14 +47,14 @@ class FreedSlot:
 @dataclass
 class _Slot:
     index: int
-    state: SlotState = SlotState.FREE
+    state: TaskSlotState = TaskSlotState.FREE
     job_id: JobId | None = None
     allocation_id: AllocationId | None = None
     ticket_number: int = 0
     attempts: set[ExecutionAttemptId] = field(default_factory=set[ExecutionAttemptId])
 
 
-class SlotTable:
+class TaskSlotTable:
     """`slot_count` equal slots of `profile`."""
 
     def __init__(self, slot_count: int, profile: ResourceProfile) -> None:
@@ -71,26 +71,30 @@ class SlotTable:
         slot = self._find(allocation_id)
         if slot is None:
             slot = self._free_slot(slot_index)
-            slot.state, slot.job_id, slot.allocation_id = SlotState.ALLOCATED, job_id, allocation_id
-        if slot.state is SlotState.ALLOCATED:
+            slot.state, slot.job_id, slot.allocation_id = (
+                TaskSlotState.ALLOCATED,
+                job_id,
+                allocation_id,
+            )
+        if slot.state is TaskSlotState.ALLOCATED:
             slot.ticket_number = self._draw_ticket_number()
         return SlotTicket(allocation_id, slot.ticket_number)
 
     def activate(self, allocation_id: AllocationId) -> bool:
         """The JobMaster accepted the slot; False where it is gone or being released."""
         slot = self._find(allocation_id)
-        if slot is None or slot.state is SlotState.RELEASING:
+        if slot is None or slot.state is TaskSlotState.RELEASING:
             return False
-        slot.state = SlotState.ACTIVE
+        slot.state = TaskSlotState.ACTIVE
         slot.ticket_number = 0
         return True
 
     def deactivate(self, allocation_id: AllocationId) -> SlotTicket | None:
         """The JobMaster was lost: wait for it again. None unless the slot was ACTIVE."""
         slot = self._find(allocation_id)
-        if slot is None or slot.state is not SlotState.ACTIVE:
+        if slot is None or slot.state is not TaskSlotState.ACTIVE:
             return None
-        slot.state = SlotState.ALLOCATED
+        slot.state = TaskSlotState.ALLOCATED
         slot.ticket_number = self._draw_ticket_number()
         return SlotTicket(allocation_id, slot.ticket_number)
 
@@ -99,7 +103,7 @@ class SlotTable:
         slot = self._find(ticket.allocation_id)
         return (
             slot is not None
-            and slot.state is SlotState.ALLOCATED
+            and slot.state is TaskSlotState.ALLOCATED
             and slot.ticket_number == ticket.number
         )
 
@@ -112,7 +116,7 @@ class SlotTable:
         if slot is None:
             return ()
         if slot.attempts:
-            slot.state = SlotState.RELEASING
+            slot.state = TaskSlotState.RELEASING
             return tuple(sorted(slot.attempts))
         assert slot.job_id is not None
         freed = FreedSlot(slot.index, slot.job_id, allocation_id)
@@ -122,7 +126,11 @@ class SlotTable:
     def add_task(self, allocation_id: AllocationId, attempt_id: ExecutionAttemptId) -> bool:
         """Put a task into an ACTIVE slot of its job; False where there is no such slot."""
         slot = self._find(allocation_id)
-        if slot is None or slot.state is not SlotState.ACTIVE or slot.job_id != attempt_id.job_id:
+        if (
+            slot is None
+            or slot.state is not TaskSlotState.ACTIVE
+            or slot.job_id != attempt_id.job_id
+        ):
             return False
         slot.attempts.add(attempt_id)
         return True
@@ -132,24 +140,24 @@ class SlotTable:
         for slot in self._slots:
             if attempt_id in slot.attempts:
                 slot.attempts.discard(attempt_id)
-                if slot.state is SlotState.RELEASING and not slot.attempts:
+                if slot.state is TaskSlotState.RELEASING and not slot.attempts:
                     assert slot.allocation_id is not None and slot.job_id is not None
                     freed = FreedSlot(slot.index, slot.job_id, slot.allocation_id)
                     self._clear(slot)
                     return freed
         return None
 
-    def state_of(self, allocation_id: AllocationId) -> SlotState:
+    def state_of(self, allocation_id: AllocationId) -> TaskSlotState:
         """State of the allocation's slot; FREE where there is none."""
         slot = self._find(allocation_id)
-        return SlotState.FREE if slot is None else slot.state
+        return TaskSlotState.FREE if slot is None else slot.state
 
     def job_of(self, allocation_id: AllocationId) -> JobId | None:
         """The job that the allocation's slot belongs to, or None where there is no such slot."""
         slot = self._find(allocation_id)
         return None if slot is None else slot.job_id
 
-    def allocations_of(self, job_id: JobId, *states: SlotState) -> tuple[AllocationId, ...]:
+    def allocations_of(self, job_id: JobId, *states: TaskSlotState) -> tuple[AllocationId, ...]:
         """The job's allocations in one of `states`, by slot index."""
         return tuple(
             slot.allocation_id
@@ -164,7 +172,7 @@ class SlotTable:
             for slot in self._slots
             if slot.job_id == job_id
             and slot.allocation_id is not None
-            and slot.state is SlotState.ALLOCATED
+            and slot.state is TaskSlotState.ALLOCATED
         )
 
     def has_slots_of(self, job_id: JobId) -> bool:
@@ -182,7 +190,7 @@ class SlotTable:
             )
         )
 
-    def __iter__(self) -> Iterator[tuple[int, SlotState]]:
+    def __iter__(self) -> Iterator[tuple[int, TaskSlotState]]:
         return iter([(slot.index, slot.state) for slot in self._slots])
 
     def _find(self, allocation_id: AllocationId) -> _Slot | None:
@@ -194,7 +202,7 @@ class SlotTable:
     def _free_slot(self, slot_index: int) -> _Slot:
         candidates = self._slots if slot_index == -1 else self._slots[slot_index : slot_index + 1]
         for slot in candidates:
-            if slot.state is SlotState.FREE:
+            if slot.state is TaskSlotState.FREE:
                 return slot
         raise SlotOccupiedError(f"slot {slot_index} is not free")
 
@@ -204,5 +212,5 @@ class SlotTable:
         return number
 
     def _clear(self, slot: _Slot) -> None:
-        slot.state, slot.job_id, slot.allocation_id = SlotState.FREE, None, None
+        slot.state, slot.job_id, slot.allocation_id = TaskSlotState.FREE, None, None
         slot.ticket_number = 0

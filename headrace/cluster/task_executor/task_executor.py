@@ -10,14 +10,21 @@ from typing import Final
 
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
 from headrace.cluster.task_executor.options import SLOT_TIMEOUT
-from headrace.cluster.task_executor.resource_manager_connection import ResourceManagerConnection
+from headrace.cluster.task_executor.resource_manager_connection import (
+    TaskExecutorToResourceManagerConnection,
+)
 from headrace.cluster.task_executor.setup import (
     JobMasterLostError,
     SlotReleasedError,
     TaskExecutorSetup,
     TaskManagerEndsError,
 )
-from headrace.cluster.task_executor.slot_table import FreedSlot, SlotState, SlotTable, SlotTicket
+from headrace.cluster.task_executor.slot_table import (
+    FreedSlot,
+    SlotTicket,
+    TaskSlotState,
+    TaskSlotTable,
+)
 from headrace.cluster.task_executor.task_reporter import TaskReporter
 from headrace.cluster.task_executor.task_reports import TaskOutbox
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
@@ -65,11 +72,11 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def __init__(self, rpc_service: RpcService, setup: TaskExecutorSetup) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
         self._setup: Final = setup
-        self._slots: Final = SlotTable(setup.slot_count, setup.slot_profile)
+        self._slots: Final = TaskSlotTable(setup.slot_count, setup.slot_profile)
         self._tasks: Final = TaskTable()
         self._jobs: Final = JobConnections(self, self, setup.resource_id, setup.location)
         self._reporter: Final = TaskReporter(self, self, self._tasks, self._jobs)
-        self._resource_manager: Final = ResourceManagerConnection(
+        self._resource_manager: Final = TaskExecutorToResourceManagerConnection(
             self,
             setup.resource_id,
             setup.resource_manager_address,
@@ -191,7 +198,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self.fail_task(entry, SlotReleasedError(f"its slot was freed: {cause}"))
 
     def _free_slots_of(self, job_id: JobId, cause: str) -> None:
-        states = (SlotState.ALLOCATED, SlotState.ACTIVE)
+        states = (TaskSlotState.ALLOCATED, TaskSlotState.ACTIVE)
         for allocation_id in self._slots.allocations_of(job_id, *states):
             self._free_slot(allocation_id, cause)
         self._close_job_if_over(job_id)
@@ -219,7 +226,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             )
         if self._tasks.find(attempt_id) is not None:
             return Acknowledge()
-        if self._slots.state_of(descriptor.allocation_id) is SlotState.ALLOCATED:
+        if self._slots.state_of(descriptor.allocation_id) is TaskSlotState.ALLOCATED:
             self._slots.activate(descriptor.allocation_id)
         if not self._slots.add_task(descriptor.allocation_id, attempt_id):
             raise TaskSubmissionError(
@@ -332,9 +339,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     def _reconcile_slots(self, connection: JobConnection, slots: AllocatedSlotReport) -> None:
         for allocation_id in slots.allocation_ids:
-            if self._slots.state_of(allocation_id) is SlotState.FREE:
+            if self._slots.state_of(allocation_id) is TaskSlotState.FREE:
                 connection.fail_slot(allocation_id, "the TaskManager does not have this slot")
-        active = self._slots.allocations_of(slots.job_id, SlotState.ACTIVE)
+        active = self._slots.allocations_of(slots.job_id, TaskSlotState.ACTIVE)
         unlisted = {each for each in active if each not in slots.allocation_ids}
         # Requests and answers take different connections: a report may have left before the JobMaster accepted
         # what is active here. So only what two reports in a row do not list is taken for forgotten.
@@ -354,7 +361,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
                 self.task_gone(entry)
             else:
                 self.fail_task(entry, JobMasterLostError(f"the JobMaster was lost: {cause}"))
-        for allocation_id in self._slots.allocations_of(job_id, SlotState.ACTIVE):
+        for allocation_id in self._slots.allocations_of(job_id, TaskSlotState.ACTIVE):
             ticket = self._slots.deactivate(allocation_id)
             if ticket is not None:
                 self._await_activation(ticket)

@@ -118,7 +118,7 @@ def test_every_error_of_the_exchange_says_whether_it_follows_from_the_end_of_a_p
         (TaskSubmissionError("no slot"), True),
         (SlotReleasedError("freed"), True),
         (TaskBuildError("ValueError: bad"), False),
-        (rpc.HandshakeError("tm", "wrong version"), False),
+        (rpc.RpcHandshakeError("tm", "wrong version"), False),
         (UserCodeError("ValueError", "bad", "Map", "f.py, line 3", ""), False),
         (KeyError("x"), False),
     ],

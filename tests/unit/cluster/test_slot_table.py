@@ -1,10 +1,10 @@
-"""SlotTable: slots are allocated, activated, released and never forgotten."""
+"""TaskSlotTable: slots are allocated, activated, released and never forgotten."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.task_executor.slot_table import FreedSlot, SlotState, SlotTable
+from headrace.cluster.task_executor.slot_table import FreedSlot, TaskSlotState, TaskSlotTable
 from headrace.gateways.errors import SlotOccupiedError
 from tests.unit.cluster.cluster_samples import (
     JOB,
@@ -16,8 +16,8 @@ from tests.unit.cluster.cluster_samples import (
 )
 
 
-def new_table(slot_count: int = 1) -> SlotTable:
-    return SlotTable(slot_count, SLOT_PROFILE)
+def new_table(slot_count: int = 1) -> TaskSlotTable:
+    return TaskSlotTable(slot_count, SLOT_PROFILE)
 
 
 def test_an_allocated_slot_is_offered_until_it_is_accepted() -> None:
@@ -64,7 +64,7 @@ def test_a_slot_with_tasks_is_free_only_when_the_last_one_has_ended() -> None:
     table.activate(allocation(1))
     assert table.add_task(allocation(1), attempt(0)) and table.add_task(allocation(1), attempt(1))
     assert table.free(allocation(1)) == (attempt(0), attempt(1))
-    assert table.state_of(allocation(1)) is SlotState.RELEASING
+    assert table.state_of(allocation(1)) is TaskSlotState.RELEASING
     assert not table.add_task(allocation(1), attempt(2))
     assert table.remove_task(attempt(0)) is None
     assert table.remove_task(attempt(1)) == FreedSlot(0, JOB, allocation(1))
@@ -116,7 +116,7 @@ def test_every_slot_is_in_one_state_and_tasks_are_only_in_slots_in_use(
                 try:
                     table.allocate(-1, JOB, allocation(number))
                 except SlotOccupiedError:
-                    assert all(state is not SlotState.FREE for _, state in table)
+                    assert all(state is not TaskSlotState.FREE for _, state in table)
             case "activate":
                 table.activate(allocation(number))
             case "deactivate":

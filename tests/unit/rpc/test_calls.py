@@ -10,11 +10,11 @@ from headrace.core.errors import NoResourceAvailableError, RemoteError
 from headrace.rpc.address import parse_address
 from headrace.rpc.errors import (
     AskTimeoutError,
-    HandshakeError,
     OversizeReplyError,
     OversizeRequestError,
     RecipientUnreachableError,
     RpcConnectionError,
+    RpcHandshakeError,
     SerializationError,
     UnknownMethodError,
 )
@@ -247,7 +247,7 @@ def test_an_unknown_method_is_an_error_of_the_caller(world: AnyWorld) -> None:
 def test_connecting_needs_an_endpoint_that_offers_the_gateway(world: AnyWorld) -> None:
     async def scenario() -> None:
         ledger, _ = await connected(world)
-        with pytest.raises(HandshakeError, match="UnofferedGateway"):
+        with pytest.raises(RpcHandshakeError, match="UnofferedGateway"):
             await world.caller.connect(ledger.address, UnofferedGateway)
         with pytest.raises(RpcConnectionError, match="nobody"):
             await world.caller.connect(ledger.address.replace("/ledger", "/nobody"), LedgerGateway)

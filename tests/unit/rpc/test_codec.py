@@ -9,8 +9,8 @@ from headrace.rpc.codec import (
     NIL,
     Answer,
     Call,
-    Connect,
-    Failure,
+    ConnectRequest,
+    ErrorResponse,
     Request,
     Response,
     decode_request,
@@ -20,7 +20,7 @@ from headrace.rpc.codec import (
 from headrace.rpc.error_codec import RemoteFailure
 
 GOLDEN: list[tuple[Request | Response, str]] = [
-    (Connect(1, "ledger", "m.Ledger"), "940101a66c6564676572a86d2e4c6564676572"),
+    (ConnectRequest(1, "ledger", "m.Ledger"), "940101a66c6564676572a86d2e4c6564676572"),
     (
         Call(2, "ledger", "m.Ledger", "add", b"\x01\x02", msgspec.Raw(b"\x91\x05")),
         "970202a66c6564676572a86d2e4c6564676572a3616464c402" + "0102" + "9105",
@@ -43,7 +43,7 @@ def test_messages_have_the_bytes_they_always_had(
 
 
 def test_a_failure_keeps_its_chain() -> None:
-    failure = Failure(4, RemoteFailure("a.B", "text", cause=RemoteFailure("KeyError", "'x'")))
+    failure = ErrorResponse(4, RemoteFailure("a.B", "text", cause=RemoteFailure("KeyError", "'x'")))
     assert decode_response(encode(failure)) == failure
 
 

@@ -10,14 +10,14 @@ from headrace.core import errors as core_errors
 from headrace.core.errors import HeadraceError, PortInUseError, RemoteError, UserCodeError
 from headrace.core.ids import JobId
 from headrace.rpc import error_codec
-from headrace.rpc.codec import Failure, decode_response, encode
+from headrace.rpc.codec import ErrorResponse, decode_response, encode
 from headrace.rpc.error_codec import decode_error, encode_error
 from headrace.rpc.errors import AskTimeoutError, FencingTokenError
 
 
 def travel(error: BaseException) -> Exception:
-    response = decode_response(encode(Failure(1, encode_error(error))))
-    assert isinstance(response, Failure)
+    response = decode_response(encode(ErrorResponse(1, encode_error(error))))
+    assert isinstance(response, ErrorResponse)
     return decode_error(response.failure, "there")
 
 
@@ -121,7 +121,7 @@ def test_long_texts_and_chains_are_cut() -> None:
         following = ValueError(f"{number} " + "x" * 200_000)
         following.__cause__ = error
         error = following
-    assert len(encode(Failure(1, encode_error(error)))) < 8 * 70_000
+    assert len(encode(ErrorResponse(1, encode_error(error)))) < 8 * 70_000
     depth, link = 0, travel(error)
     while link.__cause__ is not None:
         depth, link = depth + 1, link.__cause__

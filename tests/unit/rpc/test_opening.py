@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headrace.core.mutual_proof import Role
 from headrace.rpc.authentication import Authentication, Proven
-from headrace.rpc.errors import HandshakeError, OversizeFrameError
-from headrace.rpc.frames import LENGTH, FrameAssembler
+from headrace.rpc.errors import OversizeFrameError, RpcHandshakeError
+from headrace.rpc.frames import LENGTH, FrameDecoder
 
 SECRET = b"s" * 32
 
@@ -52,14 +52,14 @@ def test_two_sides_with_one_secret_prove_themselves_however_bytes_are_cut(
 def test_a_dialler_notices_another_secret_before_it_proves_its_own() -> None:
     dialler, acceptor = side(Role.DIALLER), side(Role.ACCEPTOR, b"t" * 32)
     proof, _ = acceptor.receive(dialler.hello)
-    with pytest.raises(HandshakeError, match="does not know the secret"):
+    with pytest.raises(RpcHandshakeError, match="does not know the secret"):
         dialler.receive(acceptor.hello + proof)
 
 
 def test_an_acceptor_notices_a_dialler_that_makes_its_proof_up() -> None:
     dialler, acceptor = side(Role.DIALLER), side(Role.ACCEPTOR)
     acceptor.receive(dialler.hello)
-    with pytest.raises(HandshakeError, match="does not know the secret"):
+    with pytest.raises(RpcHandshakeError, match="does not know the secret"):
         acceptor.receive(bytes(32))
 
 
@@ -67,7 +67,7 @@ def test_a_proof_cannot_be_reflected() -> None:
     """An attacker dials back what it is asked, with the acceptor's own hello and proof."""
     acceptor = side(Role.ACCEPTOR)
     proof, _ = acceptor.receive(acceptor.hello)
-    with pytest.raises(HandshakeError):
+    with pytest.raises(RpcHandshakeError):
         acceptor.receive(proof)
 
 
@@ -77,7 +77,7 @@ def test_a_proof_cannot_be_replayed() -> None:
     answer, _ = dialler.receive(acceptor.hello + proof)
     later = side(Role.ACCEPTOR, seed=1)
     later.receive(dialler.hello)
-    with pytest.raises(HandshakeError):
+    with pytest.raises(RpcHandshakeError):
         later.receive(answer)
 
 
@@ -86,7 +86,7 @@ def test_an_altered_hello_never_leads_to_a_proven_connection(position: int, chan
     dialler, acceptor = side(Role.DIALLER), side(Role.ACCEPTOR)
     altered = bytearray(dialler.hello)
     altered[position] ^= change
-    with pytest.raises(HandshakeError):
+    with pytest.raises(RpcHandshakeError):
         proof, proven = acceptor.receive(bytes(altered))
         assert proven is None and len(proof) == 32, "the acceptor waits for its dialler"
         dialler.receive(acceptor.hello + proof)
@@ -95,7 +95,7 @@ def test_an_altered_hello_never_leads_to_a_proven_connection(position: int, chan
 def test_a_side_of_another_version_is_told_both_versions() -> None:
     hello = bytearray(side(Role.DIALLER).hello)
     hello[5] = 99
-    with pytest.raises(HandshakeError, match="version 99, this side 1"):
+    with pytest.raises(RpcHandshakeError, match="version 99, this side 1"):
         side(Role.ACCEPTOR).receive(bytes(hello))
 
 
@@ -105,7 +105,7 @@ def test_a_stranger_is_recognised_by_its_first_bytes(data: bytes) -> None:
     if b"HRPC".startswith(data):
         assert acceptor.receive(data) == (b"", None)
         data = b"TTP"
-    with pytest.raises(HandshakeError, match="does not speak this protocol"):
+    with pytest.raises(RpcHandshakeError, match="does not speak this protocol"):
         acceptor.receive(data)
 
 
@@ -114,7 +114,7 @@ def test_frames_come_out_as_they_went_in_however_bytes_are_cut(
     frames: list[bytes], sizes: list[int]
 ) -> None:
     data = b"".join(LENGTH.pack(len(frame)) + frame for frame in frames)
-    assembler = FrameAssembler(30)
+    assembler = FrameDecoder(30)
     received: list[bytes] = []
     for size in [*sizes, len(data)]:
         piece, data = data[:size], data[size:]
@@ -124,4 +124,4 @@ def test_frames_come_out_as_they_went_in_however_bytes_are_cut(
 
 def test_a_frame_past_the_limit_ends_the_stream_before_it_is_stored() -> None:
     with pytest.raises(OversizeFrameError, match=r"31 bytes, 30 are taken \('pekko.framesize'\)"):
-        FrameAssembler(30).feed(LENGTH.pack(31))
+        FrameDecoder(30).feed(LENGTH.pack(31))

@@ -15,11 +15,11 @@ from headrace.rpc.errors import (
     AskTimeoutError,
     EndpointNotStartedError,
     FencingTokenError,
-    HandshakeError,
     OversizeReplyError,
     OversizeRequestError,
     RecipientUnreachableError,
     RpcConnectionError,
+    RpcHandshakeError,
 )
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
 from headrace.rpc.proxies import with_timeout
@@ -53,7 +53,7 @@ def test_the_same_calls_have_the_same_results_over_tcp(run: Run) -> None:
                 await gateway.fail("x")
             with pytest.raises(AskTimeoutError, match=r"LedgerGateway\.hold"):
                 await with_timeout(gateway, 1).hold("x")
-            with pytest.raises(HandshakeError, match="UnofferedGateway"):
+            with pytest.raises(RpcHandshakeError, match="UnofferedGateway"):
                 await caller.connect(ledger.address, UnofferedGateway)
             with pytest.raises(RpcConnectionError, match="no such endpoint"):
                 await caller.connect(ledger.address + "x", LedgerGateway)

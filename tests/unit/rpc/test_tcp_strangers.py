@@ -11,8 +11,8 @@ import pytest
 from headrace.core.mutual_proof import Role
 from headrace.rpc.authentication import Authentication
 from headrace.rpc.errors import (
-    HandshakeError,
     RpcConnectionError,
+    RpcHandshakeError,
 )
 from headrace.rpc.frames import LENGTH
 from headrace.rpc.tcp import join_host_port, split_host_port
@@ -31,7 +31,7 @@ def test_another_secret_is_refused_on_both_sides(run: Run) -> None:
         async with started(callee, stranger):
             ledger = Ledger(callee)
             ledger.start()
-            with pytest.raises(HandshakeError, match="does not know the secret"):
+            with pytest.raises(RpcHandshakeError, match="does not know the secret"):
                 await stranger.connect(ledger.address, LedgerGateway)
 
     run(scenario())

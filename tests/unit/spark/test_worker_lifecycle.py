@@ -7,6 +7,7 @@ from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
 from headrace.spark.worker_lifecycle import (
     CancelJob,
+    ClockRead,
     JobEnded,
     JobSubmitted,
     ReleaseRequested,
@@ -14,7 +15,6 @@ from headrace.spark.worker_lifecycle import (
     ReportTerminated,
     SubmitJob,
     TaskActive,
-    TimePassed,
     WorkerAction,
     WorkerEvent,
     WorkerLifecycles,
@@ -53,25 +53,25 @@ def test_a_request_submits_a_job_and_the_active_task_is_reported_once() -> None:
 def test_a_started_worker_that_is_released_gets_its_grace_before_the_kill() -> None:
     lifecycles = started(machine())
     assert lifecycles.handle(ReleaseRequested(ONE), 0) == []
-    assert lifecycles.handle(TimePassed(), GRACE_MS - 1) == []
-    assert lifecycles.handle(TimePassed(), GRACE_MS) == [CancelJob(ONE)]
+    assert lifecycles.handle(ClockRead(), GRACE_MS - 1) == []
+    assert lifecycles.handle(ClockRead(), GRACE_MS) == [CancelJob(ONE)]
 
 
 def test_a_worker_that_returns_within_its_grace_is_never_cancelled() -> None:
     lifecycles = started(machine())
     lifecycles.handle(ReleaseRequested(ONE), 0)
     assert lifecycles.handle(JobEnded(ONE, None), 100) == [ReportTerminated(ONE, "released")]
-    assert lifecycles.handle(TimePassed(), 2 * GRACE_MS) == []
+    assert lifecycles.handle(ClockRead(), 2 * GRACE_MS) == []
 
 
 def test_a_cancellation_is_repeated_until_the_job_has_ended() -> None:
     lifecycles = started(machine())
     lifecycles.handle(ReleaseRequested(ONE), 0)
-    assert lifecycles.handle(TimePassed(), GRACE_MS) == [CancelJob(ONE)]
-    assert lifecycles.handle(TimePassed(), GRACE_MS + 999) == []
-    assert lifecycles.handle(TimePassed(), GRACE_MS + 1_000) == [CancelJob(ONE)]
+    assert lifecycles.handle(ClockRead(), GRACE_MS) == [CancelJob(ONE)]
+    assert lifecycles.handle(ClockRead(), GRACE_MS + 999) == []
+    assert lifecycles.handle(ClockRead(), GRACE_MS + 1_000) == [CancelJob(ONE)]
     lifecycles.handle(JobEnded(ONE, "cancelled"), GRACE_MS + 1_100)
-    assert lifecycles.handle(TimePassed(), GRACE_MS + 9_000) == []
+    assert lifecycles.handle(ClockRead(), GRACE_MS + 9_000) == []
 
 
 def test_a_worker_that_waits_for_a_core_is_cancelled_at_once() -> None:
@@ -154,7 +154,7 @@ def test_every_requested_worker_is_reported_gone_at_most_once_and_never_cancelle
             case "end":
                 event = JobEnded(worker_id, "gone")
             case _:
-                event = TimePassed()
+                event = ClockRead()
         log += lifecycles.handle(event, now_ms)
     for worker_id in ids:
         mine = [action for action in log if action.worker_id == worker_id]
