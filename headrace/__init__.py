@@ -11,7 +11,7 @@ Example:
 from headrace.api import aggregates as agg
 from headrace.api.data_stream import DataStream
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.api.expressions import col, lit
+from headrace.api.expressions import coalesce, col, lit, when
 from headrace.core.errors import HeadraceError
 from headrace.core.types.rows import Row
 from headrace.core.types.time_values import Duration, Time
@@ -37,5 +37,7 @@ __all__ = [
     # columns
     "col",
     "lit",
+    "when",
+    "coalesce",
     "agg",
 ]

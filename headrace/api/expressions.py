@@ -1,13 +1,13 @@
 """Column expressions: `col("delay") > 15`, evaluated on whole batches by Arrow.
 
 A thin layer over `pyarrow.compute` that keeps names for `select`. Nulls are SQL's: what is computed of a null is null,
-`&` and `|` follow Kleene's logic (`null & False` is False, `null | True` is True), a filter drops rows whose condition is
-null. An operator means what it means on a Python row, so that a filter may be written either way:
+`&` and `|` follow Kleene's logic (`null & False` is False, `null | True` is True), a filter drops rows whose condition
+is null. An operator means what it means on a Python row, so that a filter may be written either way:
 
 - integers that leave their type fail the job; a column with a literal has the column's type where the literal fits;
 - `/` is floating division, by zero inf or NaN;
-- `//` rounds down and `%` has the divisor's sign, where SQL rounds towards zero and gives the dividend's; an integer zero
-  as divisor fails the job, a floating one gives NaN;
+- `//` rounds down and `%` has the divisor's sign, where SQL rounds towards zero and gives the dividend's; an integer
+  zero as divisor fails the job, a floating one gives NaN;
 - `**` of integers is an integer and fails for a negative exponent: cast to floating first.
 """
 

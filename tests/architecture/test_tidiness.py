@@ -36,6 +36,8 @@ EXPORTS = [
     "Duration",
     "col",
     "lit",
+    "when",
+    "coalesce",
     "agg",
 ]
 

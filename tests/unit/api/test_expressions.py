@@ -54,7 +54,7 @@ def stream(env: StreamExecutionEnvironment) -> DataStream:
         (col("delay").is_null(), [False, False, True]),
         (col("delay").is_not_null(), [True, True, False]),
         (col("delay").fill_null(0), [10, 40, 0]),
-        (col("origin").is_in(["JFK", "LGA"]), [False, True, False]),
+        (col("origin").is_in(["JFK", "LGA"]), [False, True, None]),
         (col("delay").cast(Types.STRING()), ["10", "40", None]),
         (lit("x"), ["x", "x", "x"]),
     ],
