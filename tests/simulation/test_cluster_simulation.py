@@ -7,7 +7,7 @@ import pytest
 
 from headrace.core.lifecycle import JobStatus
 from headrace.testing.simulated_job import counting_job
-from headrace.testing.simulation import MASTER, SimulatedCluster
+from headrace.testing.simulation import MASTER, SimulatedCluster, failure_note
 from tests.simulation.scenario import Plan, run_scenario
 
 SEEDS = range(40)
@@ -35,7 +35,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_the_job_ends_as_it_must_and_nothing_is_left(scenario_seed: int) -> None:
-    run_scenario(scenario_seed)
+    note = failure_note(scenario_seed)
+    assert run_scenario(scenario_seed).faults == (), note("not as it must be")
 
 
 def test_the_same_seed_gives_the_same_events(simulation_seed: int | None) -> None:

@@ -174,12 +174,22 @@ def test_jobs_are_listed_with_their_status(cluster: MiniCluster) -> None:
 
 
 def test_closing_cancels_what_runs() -> None:
+    threads_before = set(threading.enumerate())
     graph = job("closed under it", count=10**6)
     cluster = MiniCluster(task_manager_count=2)
     cluster.start()
-    cluster.submit(graph)
+    handle = cluster.submit(graph)
+    while handle.call(handle.dispatcher.request_job_status(graph.job_id)) is JobStatus.CREATED:
+        pass
+    result = asyncio.run_coroutine_threadsafe(
+        handle.dispatcher.request_job_result(graph.job_id), handle.loop
+    )
     cluster.close()
     cluster.close()
+    assert result.result(0).status is JobStatus.CANCELED
+    assert set(threading.enumerate()) <= threads_before
+    with pytest.raises(AssertionError, match="the cluster is not running"):
+        cluster.await_result(graph.job_id)
 
 
 def test_a_client_may_ask_for_the_end_of_the_cluster() -> None:

@@ -4,8 +4,8 @@ What cannot travel (here an `object()` as a job's id) is refused by its encoding
 tell a switch that works from one that is only set.
 """
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from contextlib import nullcontext
+from typing import cast
 
 import pytest
 
@@ -28,10 +28,6 @@ def case(request: pytest.FixtureRequest, forced_serialization: bool) -> tuple[di
     text, is_forced = request.param
     settings = {} if text is None else {FORCED: text}
     return settings, forced_serialization if is_forced is None else is_forced
-
-
-def refused_if(is_forced: bool, otherwise: type[Exception]) -> AbstractContextManager[Any]:
-    return pytest.raises(SerializationError if is_forced else otherwise)
 
 
 def test_within_a_process_of_the_loopback_network(case: tuple[dict[str, str], bool]) -> None:
@@ -70,14 +66,14 @@ def test_in_a_minicluster(case: tuple[dict[str, str], bool]) -> None:
     settings, is_forced = case
     with MiniCluster(settings=settings) as cluster:
         handle = cluster.handle
-        with refused_if(is_forced, otherwise=UnknownJobError):
+        with pytest.raises(SerializationError if is_forced else UnknownJobError):
             handle.call(handle.dispatcher.request_job_status(CANNOT_TRAVEL))
 
 
 def test_in_a_simulated_cluster(case: tuple[dict[str, str], bool]) -> None:
     settings, is_forced = case
     simulation = SimulatedCluster(1, settings=settings)
-    with refused_if(is_forced, otherwise=UnknownJobError):
+    with pytest.raises(SerializationError if is_forced else UnknownJobError):
         simulation.loop.run_until(simulation.dispatcher.request_job_status(CANNOT_TRAVEL))
     simulation.close()
 
