@@ -8,8 +8,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from headrace.cluster.blob.blob_server import BlobServer
+from headrace.cluster.blob.submission import prepare, upload_blobs
 from headrace.cluster.control_thread import ControlThread
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
@@ -22,9 +25,12 @@ from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import DispatcherId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
+from headrace.core.threads import RunBlocking, run_in_thread
 from headrace.core.tls import TlsIdentity, client_context, server_context
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.resource_manager import ResourceManagerGateway
+from headrace.graph.job_graph import JobGraph
 from headrace.rpc.options import JOB_MANAGER_RPC_PORT
 from headrace.rpc.proxies import with_timeout
 from headrace.rpc.service import RpcService
@@ -42,7 +48,10 @@ WorkerNames = Callable[[int], str]
 
 
 class Cluster:
-    """ResourceManager and Dispatcher on one RpcService; made and used on its loop."""
+    """ResourceManager, Dispatcher and BlobServer on one RpcService; made and used on its loop.
+
+    Blobs are kept below `scratch`, or in the system's temporary directory.
+    """
 
     def __init__(
         self,
@@ -52,7 +61,10 @@ class Cluster:
         *,
         worker_name: WorkerNames,
         on_shut_down: Callable[[], None],
+        run_blocking: RunBlocking = run_in_thread,
+        scratch: Path | None = None,
     ) -> None:
+        self.blob_server: Final = BlobServer(rpc_service, run_blocking, scratch)
         leader_election = EmbeddedLeaderElection(rpc_service.random)
         self.resource_manager: Final = ResourceManager(
             rpc_service,
@@ -69,12 +81,14 @@ class Cluster:
             resource_manager_address=self.resource_manager.address,
             resource_manager_id=self.resource_manager.fencing_token,
             coordinator_factories=coordinator_factories,
+            blob_server=self.blob_server.self_gateway(BlobServerGateway),
             leader_election=leader_election,
             on_shut_down=on_shut_down,
         )
 
     def start(self) -> None:
         """Begin to serve."""
+        self.blob_server.start()
         self.resource_manager.start()
         self.dispatcher.start()
 
@@ -82,6 +96,7 @@ class Cluster:
         """Cancel all jobs, then stop all workers."""
         await self.dispatcher.close()
         await self.resource_manager.close()
+        await self.blob_server.close()
 
     def _host_failed(self, error: BaseException) -> None:
         _LOG.error("the host of the cluster is gone: %s", error)
@@ -111,9 +126,22 @@ class ClusterHandle:
         self.dispatcher: Final[DispatcherGateway] = with_timeout(
             cluster.dispatcher.self_gateway(DispatcherGateway), NO_TIMEOUT_MS
         )
+        self.blob_server: Final[BlobServerGateway] = cluster.blob_server.self_gateway(
+            BlobServerGateway
+        )
         self.resource_manager: Final[ResourceManagerGateway] = (
             cluster.resource_manager.self_gateway(ResourceManagerGateway)
         )
+
+    def submit(self, graph: JobGraph, timeout_s: float | None = None) -> None:
+        """Bring a job's big payloads to the blob server, then submit it; BlobError, or what the Dispatcher raises.
+
+        `timeout_s` bounds the Dispatcher's part: the payloads are bounded by their own retries.
+        """
+        settings = self._rpc_service.settings
+        job = prepare(graph, settings.with_values(graph.settings))
+        self.call(upload_blobs(job, self.blob_server, settings))
+        self.call(self.dispatcher.submit_job(job.graph), timeout_s)
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a call of one of the gateways on the control thread and wait for its answer."""
@@ -138,7 +166,10 @@ class ClusterHandle:
 
 
 class ClusterEntrypoint:
-    """Starts a cluster whose workers come from `driver`. `secret`, and `tls` if any, is what its processes share."""
+    """Starts a cluster whose workers come from `driver`. `secret`, and `tls` if any, is what its processes share.
+
+    Big payloads are kept below `scratch`, or in the system's temporary directory.
+    """
 
     def __init__(
         self,
@@ -153,12 +184,14 @@ class ClusterEntrypoint:
         *,
         worker_name: WorkerNames | None = None,
         tls: TlsIdentity | None = None,
+        scratch: Path | None = None,
     ) -> None:
         self._settings: Final = settings
         self._driver: Final = driver
         self._coordinator_factories: Final = coordinator_factories
         self._secret: Final = secret
         self._tls: Final = tls
+        self._scratch: Final = scratch
         self._bind_host: Final = bind_host
         self._advertised_host: Final = advertised_host
         self._clock: Final = clock
@@ -195,6 +228,7 @@ class ClusterEntrypoint:
             self._coordinator_factories,
             worker_name=self._worker_name,
             on_shut_down=lambda: handle.is_shutting_down.set(),
+            scratch=self._scratch,
         )
         handle = ClusterHandle(control, rpc_service, cluster)
         cluster.start()

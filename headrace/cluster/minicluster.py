@@ -86,7 +86,7 @@ class MiniCluster:
 
     def submit(self, graph: JobGraph) -> ClusterHandle:
         """Submit a job, wait until it was taken, and return where to ask about it."""
-        self.handle.call(self.handle.dispatcher.submit_job(graph))
+        self.handle.submit(graph)
         return self.handle
 
     def await_result(self, job_id: JobId, timeout_s: float = 60.0) -> JobResult:

@@ -34,7 +34,14 @@ class DispatcherGateway(Protocol):
     """The endpoint that takes jobs and starts their JobMasters."""
 
     async def submit_job(self, graph: JobGraph) -> Acknowledge:
-        """Take a job. Acknowledged means taken, not running. A known id is DuplicateJobSubmissionError."""
+        """Take a job. Acknowledged means taken, not running. A known id is DuplicateJobSubmissionError.
+
+        Blobs that the graph names must be on the blob server before: BlobNotFoundError.
+        """
+        ...
+
+    async def request_blob_server_address(self) -> str:
+        """Return where big payloads of jobs are to be brought before the job is submitted."""
         ...
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:

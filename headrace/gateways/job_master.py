@@ -33,9 +33,10 @@ class TaskManagerRegistration(msgspec.Struct, frozen=True):
 
 
 class TaskManagerRegistered(msgspec.Struct, frozen=True, tag="registered"):
-    """The JobMaster accepted."""
+    """The JobMaster accepted. The blobs that descriptors of this job name are fetched from `blob_server_address`."""
 
     job_master_resource_id: ResourceId
+    blob_server_address: str
 
 
 TaskManagerRegistrationResponse = TaskManagerRegistered | RegistrationRefused | RegistrationRejected

@@ -120,6 +120,7 @@ class SparkHost:
             self._clock,
             system_random(),
             tls=self._tls,
+            scratch=self._scratch,
         )
         # At the interpreter's exit the session may be the first to be stopped: it was made last.
         self.session.before_stop = self._close_cluster

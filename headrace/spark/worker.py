@@ -89,6 +89,7 @@ def _host_task_manager(spec: WorkerSpec) -> str:
             bind_host=spec.configuration.bind_host or own_address,
             advertised_host=own_address,
             socket_directory=socket_directory(scratch),
+            scratch_directory=scratch,
             versions=software_versions(),
         )
         logging.getLogger(__name__).debug(

@@ -13,6 +13,7 @@ from headrace.core.ids import ExecutionAttemptId, FencingToken, OperatorId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.messages import Acknowledge
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
+from headrace.graph.payloads import VertexPayloads
 from headrace.rpc.contract import gateway_contract
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.fencing import FencedRpcEndpoint
@@ -108,6 +109,7 @@ class ScriptedTask:
         self.is_stuck = False
         self.events: list[tuple[OperatorId, bytes]] = []
         self.metrics: dict[str, float] = {}
+        self.payloads: VertexPayloads | None = None
         self._listener = listener
 
     def start(self) -> None:
@@ -134,6 +136,10 @@ class ScriptedTask:
         """See RunningTask."""
         if not self.state.is_terminal and not self.is_stuck:
             self.reach(ExecutionState.FAILED, error)
+
+    def deliver_payloads(self, payloads: VertexPayloads) -> None:
+        """See RunningTask."""
+        self.payloads = payloads
 
     def deliver_operator_event(self, operator_id: OperatorId, payload: bytes) -> None:
         """See RunningTask."""

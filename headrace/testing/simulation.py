@@ -10,12 +10,13 @@ import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
+from headrace.cluster.blob.submission import prepare, submit_job
 from headrace.cluster.entrypoint import NO_TIMEOUT_MS, Cluster
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.workers import worker_names
-from headrace.cluster.task_executor.deployment import RunningTask, StreamTaskFactory
+from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.task_executor import TaskExecutor
@@ -24,6 +25,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.randomness import SeededRandom
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway, JobResult
 from headrace.gateways.errors import JobAlreadyEndedError
 from headrace.gateways.messages import ResourceProfile
@@ -40,6 +42,8 @@ from headrace.rpc.service import Cancellable
 from headrace.task.runner import CooperativeTaskRunner
 from headrace.testing.lossy_network import LinkFaults, LossyNetwork
 from headrace.testing.virtual_loop import VirtualLoop
+
+T = TypeVar("T")
 
 MASTER: Final = "master"
 _START_MS: Final = 1_000_000
@@ -126,7 +130,7 @@ class SimulatedTaskManager:
             pid=0,
             attempt_number=0,
             task_factory=factory,
-            build_task=_build_at_once,
+            run_blocking=_run_at_once,
             exit_process=lambda reason: self.die(f"exit: {reason}"),
             on_terminated=self._ended,
         )
@@ -258,6 +262,7 @@ class SimulatedCluster:
             {},
             worker_name=worker_names("sim"),
             on_shut_down=lambda: None,
+            run_blocking=_run_at_once,
         )
         self.dispatcher: Final = with_timeout(
             self.cluster.dispatcher.self_gateway(DispatcherGateway), NO_TIMEOUT_MS
@@ -273,8 +278,10 @@ class SimulatedCluster:
         return JobId.generate(self.random)
 
     def submit(self, graph: JobGraph) -> None:
-        """Submit a job."""
-        self.loop.run_until(self.dispatcher.submit_job(graph))
+        """Submit a job, with its big payloads brought to the blob server before."""
+        job = prepare(graph, self.settings)
+        blob_server = self.cluster.blob_server.self_gateway(BlobServerGateway)
+        self.loop.run_until(submit_job(job, self.dispatcher, blob_server, self.settings))
 
     def cancel(self, job_id: JobId) -> None:
         """Cancel a job, unless it has ended."""
@@ -358,8 +365,8 @@ class _OrderedDelay:
         return arrival_ms - now_ms
 
 
-async def _build_at_once(name: str, build: Callable[[], RunningTask]) -> RunningTask:
-    return build()
+async def _run_at_once(name: str, body: Callable[[], T]) -> T:
+    return body()
 
 
 def failure_note(seed: int) -> Callable[[str], str]:

@@ -88,7 +88,8 @@ class BlobCache:
 
     async def close(self) -> None:
         """Remove all files."""
-        await self._run_blocking("remove blobs", self._files.close)
+        if self._files.directory is not None:
+            await self._run_blocking("remove blobs", self._files.close)
 
     async def _here(self, job_id: JobId, key: BlobKey, server_address: str) -> None:
         blob = self._blobs.get((job_id, key))

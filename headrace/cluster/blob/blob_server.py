@@ -64,7 +64,8 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
 
     async def on_stop(self) -> None:
         """Remove everything."""
-        await self._run_blocking("remove blobs", self._files.close)
+        if self._files.directory is not None:
+            await self._run_blocking("remove blobs", self._files.close)
 
     async def put_chunk(self, job_id: JobId, key: BlobKey, offset: int, chunk: bytes) -> int:
         """See BlobServerGateway."""

@@ -16,6 +16,7 @@ from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId, ResourceManagerId
 from headrace.core.lifecycle import JobStatus
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
 from headrace.gateways.errors import (
     DuplicateJobSubmissionError,
@@ -26,8 +27,10 @@ from headrace.gateways.errors import (
 from headrace.gateways.job_master import CollectedResults, JobDetails, JobMasterGateway
 from headrace.gateways.messages import Acknowledge
 from headrace.graph.job_graph import JobGraph
+from headrace.graph.payloads import blob_keys
 from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.options import duration_ms
+from headrace.rpc.proxies import gateway_address
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
@@ -61,6 +64,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         resource_manager_address: str,
         resource_manager_id: ResourceManagerId,
         coordinator_factories: CoordinatorFactories,
+        blob_server: BlobServerGateway,
         leader_election: LeaderElection,
         on_shut_down: Callable[[], None],
     ) -> None:
@@ -69,6 +73,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._resource_manager_address: Final = resource_manager_address
         self._resource_manager_id: Final = resource_manager_id
         self._coordinator_factories: Final = coordinator_factories
+        self._blob_server: Final = blob_server
         self._leader_election: Final = leader_election
         self._on_shut_down: Final = on_shut_down
         self._jobs: dict[JobId, _RunningJob] = {}
@@ -90,11 +95,27 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def submit_job(self, graph: JobGraph) -> Acknowledge:
         """See DispatcherGateway. A graph that cannot be run at all is refused with its error."""
         job_id = graph.job_id
+        self._refuse_known(job_id)
+        if not graph.vertices:
+            raise ConfigurationError("pipeline.name", graph.name, "the job has no operators")
+        keys = blob_keys(graph)
+        if keys:
+            await self._blob_server.retain_job(job_id, keys)
+            self._refuse_known(job_id)
+        try:
+            self._start_job(graph)
+        except BaseException:
+            self._release_blobs(graph)
+            raise
+        return Acknowledge()
+
+    def _refuse_known(self, job_id: JobId) -> None:
         known = self._status_of(job_id)
         if known is not None:
             raise DuplicateJobSubmissionError(str(job_id), known.name)
-        if not graph.vertices:
-            raise ConfigurationError("pipeline.name", graph.name, "the job has no operators")
+
+    def _start_job(self, graph: JobGraph) -> None:
+        job_id = graph.job_id
         job_master_id = self._leader_election.grant(job_component(str(job_id)), JobMasterId)
         job_master = JobMaster(
             self.rpc_service,
@@ -103,6 +124,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             resource_manager_address=self._resource_manager_address,
             resource_manager_id=self._resource_manager_id,
             coordinator_factories=self._coordinator_factories,
+            blob_server=self._blob_server,
             on_ended=self._job_ended,
         )
         self._jobs[job_id] = _RunningJob(
@@ -115,7 +137,15 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             lambda termination: self._job_master_terminated(job_id, termination)
         )
         job_master.start()
-        return Acknowledge()
+
+    def _release_blobs(self, graph: JobGraph) -> None:
+        """Where no JobMaster does it."""
+        if blob_keys(graph):
+            self.spawn(self._blob_server.release_job(graph.job_id), "release blobs")
+
+    async def request_blob_server_address(self) -> str:
+        """See DispatcherGateway."""
+        return gateway_address(self._blob_server)
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         """See DispatcherGateway: running ones first."""
@@ -217,4 +247,5 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         info = error_info_of(error, f"the JobMaster of job '{job.graph.name}'")
         details = JobDetails(job_id, job.graph.name, JobStatus.FAILED, {}, (), info)
         result = JobResult(job_id, job.graph.name, JobStatus.FAILED, 0, {}, info)
+        self._release_blobs(job.graph)
         self._job_ended(ArchivedJob(details, result, {}))

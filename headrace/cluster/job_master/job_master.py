@@ -24,7 +24,7 @@ from headrace.cluster.job_master.resource_manager_connection import ResourceMana
 from headrace.cluster.job_master.restart_strategies import create_restart_strategy
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
-from headrace.core.errors import NoResourceAvailableError
+from headrace.core.errors import HeadraceError, NoResourceAvailableError
 from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
@@ -38,6 +38,7 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import (
     NothingCollectedError,
     StaleLeaderError,
@@ -59,8 +60,10 @@ from headrace.gateways.messages import (
 )
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import JobGraph
+from headrace.graph.payloads import blob_keys
 from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.options import duration_ms
+from headrace.rpc.proxies import gateway_address
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
@@ -81,12 +84,14 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         resource_manager_address: str,
         resource_manager_id: ResourceManagerId,
         coordinator_factories: CoordinatorFactories,
+        blob_server: BlobServerGateway,
         on_ended: Callable[[ArchivedJob], None],
     ) -> None:
         name = rpc_service.create_endpoint_name("jobmanager")
         super().__init__(rpc_service, name, job_master_id)
         self._graph: Final = graph
         self._job_settings: Final = rpc_service.settings.with_values(graph.settings)
+        self._blob_server: Final = blob_server
         self._on_ended: Final = on_ended
         resource_id = ResourceId(f"jobmanager-{graph.job_id}")
         strategy = create_restart_strategy(self._job_settings, rpc_service.random)
@@ -108,6 +113,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             settings=self._job_settings,
             executions=lambda: self._scheduler.executions,
             pool=self._scheduler.pool,
+            blob_server_address=gateway_address(blob_server),
         )
         self._resource_manager: Final = ResourceManagerConnection(
             self,
@@ -386,10 +392,20 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         await self._close_coordinators()
         self._resource_manager.close("the job has ended")
         self._has_ended = True
+        await self._release_blobs()
         collected = self._coordinators.collect_coordinators()
         self._on_ended(
             ArchivedJob(describe_job(self._scheduler), result_of(self._scheduler), collected)
         )
+
+    async def _release_blobs(self) -> None:
+        if not blob_keys(self._graph):
+            return
+        try:
+            await self._blob_server.release_job(self._graph.job_id)
+        except HeadraceError as error:
+            # They go with the cluster, at the latest.
+            _LOG.warning("the blobs of job %s are not deleted: %s", self._graph.job_id, error)
 
     def _fail(self, text: str) -> None:
         error = ErrorInfo("NoResourceAvailableError", text, "INTERNAL", recoverable=False)

@@ -91,6 +91,7 @@ class TaskManagers:
         settings: Settings,
         executions: Callable[[], Executions],
         pool: SlotPool,
+        blob_server_address: str,
     ) -> None:
         self._endpoint: Final = endpoint
         self._owner: Final = owner
@@ -100,6 +101,7 @@ class TaskManagers:
         self._settings: Final = settings
         self._executions: Final = executions
         self._pool: Final = pool
+        self._blob_server_address: Final = blob_server_address
         self._registered: dict[ResourceId, _TaskManager] = {}
         self._heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
             endpoint, self._silent, self._answered
@@ -126,7 +128,7 @@ class TaskManagers:
             self._add(
                 resource_id, _TaskManager(registration.address, registration.location, gateway)
             )
-        return TaskManagerRegistered(self._resource_id)
+        return TaskManagerRegistered(self._resource_id, self._blob_server_address)
 
     def is_registered(self, resource_id: ResourceId) -> bool:
         """Whether it may offer slots."""

@@ -65,6 +65,7 @@ class JobConnection:
         self.job_master_id: Final = job_master_id
         self.registration: Final = registration
         self.job_master_resource_id: ResourceId | None = None
+        self.blob_server_address = ""
         # Answers to older offers are dropped: a newer one has offered the same slots again.
         self.offer_number = 0
         # Active slots that the JobMaster's last report did not list.
@@ -212,6 +213,7 @@ class JobConnections:
     ) -> None:
         assert isinstance(response, TaskManagerRegistered)
         connection.job_master_resource_id = response.job_master_resource_id
+        connection.blob_server_address = response.blob_server_address
         self._heartbeats.monitor_target(response.job_master_resource_id)
         self.offer_slots(connection.job_id)
 

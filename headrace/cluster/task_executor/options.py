@@ -27,5 +27,5 @@ SUBMIT_TIMEOUT: Final = ConfigOption(
     "headrace.task.submit-timeout",
     timedelta,
     timedelta(minutes=1),
-    "How long a TaskManager may take to build a task, with the imports of its user code.",
+    "How long a TaskManager may take to answer that it has taken a task.",
 )

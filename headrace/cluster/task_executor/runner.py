@@ -3,7 +3,6 @@
 The same body for a Spark worker, a plain process and a test's thread. Source: Flink TaskManagerRunner.
 """
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.cluster.control_thread import ControlThread
-from headrace.cluster.task_executor.deployment import RunningTask, StreamTaskFactory
+from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.task_executor import TaskExecutor
@@ -24,7 +23,7 @@ from headrace.core.config import Settings
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom, system_random
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.threads import start_thread
+from headrace.core.threads import run_in_thread
 from headrace.core.tls import TlsIdentity, client_context, server_context
 from headrace.gateways.messages import ResourceProfile
 from headrace.metrics.groups import MetricGroup
@@ -47,7 +46,8 @@ class TaskManagerConfiguration:
 
     `advertised_host` is how others reach this host. `attempt_number` is the host's own count of starts of this
     worker: the ResourceManager refuses every rerun. `versions`: what to say instead of the process's own versions.
-    `tls` is the cluster's identity where its TCP connections are TLS.
+    `tls` is the cluster's identity where its TCP connections are TLS. `scratch_directory` is this process's own, where
+    its host gives it one.
     """
 
     resource_id: ResourceId
@@ -61,6 +61,7 @@ class TaskManagerConfiguration:
     attempt_number: int = 0
     versions: Mapping[str, str] | None = None
     tls: TlsIdentity | None = None
+    scratch_directory: Path | None = None
 
 
 def run_task_manager(
@@ -160,38 +161,12 @@ class LocalTaskManager:
             pid=os.getpid(),
             attempt_number=configuration.attempt_number,
             task_factory=factory,
-            build_task=build_in_thread,
+            run_blocking=run_in_thread,
             exit_process=exit_process,
             on_terminated=on_terminated,
+            scratch=configuration.scratch_directory,
         )
         return TaskExecutor(rpc_service, setup)
-
-
-async def build_in_thread(name: str, build: Callable[[], RunningTask]) -> RunningTask:
-    """Run `build` on a thread of its own: it may import user code, and heartbeats must go on meanwhile."""
-    loop = asyncio.get_running_loop()
-    built: asyncio.Future[RunningTask] = loop.create_future()
-
-    def finish(task: RunningTask | None, error: BaseException | None) -> None:
-        if built.done():
-            return
-        if error is not None:
-            built.set_exception(error)
-        else:
-            assert task is not None
-            built.set_result(task)
-
-    def body() -> None:
-        task: RunningTask | None = None
-        failure: BaseException | None = None
-        try:
-            task = build()
-        except BaseException as error:
-            failure = error
-        loop.call_soon_threadsafe(finish, task, failure)
-
-    start_thread(name, body)
-    return await built
 
 
 def _serve(

@@ -1,16 +1,15 @@
 """TaskExecutorSetup: all that a TaskExecutor is given, and the errors with which it stops tasks."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from headrace.cluster.task_executor.deployment import RunningTask, TaskFactory
+from headrace.cluster.task_executor.deployment import TaskFactory
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.threads import RunBlocking
 from headrace.gateways.messages import ResourceProfile
-
-BuildTask = Callable[[str, Callable[[], RunningTask]], Awaitable[RunningTask]]
-"""Runs a function that may import user code, beside the control thread where there are threads."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,8 @@ class TaskExecutorSetup:
     """All that a TaskExecutor is given.
 
     `exit_process(reason)` ends the process on the spot (`os._exit` in a real one): a task cannot be stopped
-    otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end.
+    otherwise. `on_terminated(reason)` is called once, on the control thread, after a graceful end. `scratch` is the
+    directory of this process alone, or None where it has none.
     """
 
     resource_id: ResourceId
@@ -31,9 +31,10 @@ class TaskExecutorSetup:
     pid: int
     attempt_number: int
     task_factory: TaskFactory
-    build_task: BuildTask
+    run_blocking: RunBlocking
     exit_process: Callable[[str], None]
     on_terminated: Callable[[str], None]
+    scratch: Path | None = None
 
 
 class JobMasterLostError(HeadraceError):

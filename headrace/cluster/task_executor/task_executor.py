@@ -8,8 +8,10 @@ import asyncio
 import logging
 from typing import Final
 
+from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
 from headrace.cluster.task_executor.options import SLOT_TIMEOUT
+from headrace.cluster.task_executor.payload_loader import PayloadLoader
 from headrace.cluster.task_executor.resource_manager_connection import (
     TaskExecutorToResourceManagerConnection,
 )
@@ -85,6 +87,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             slot_report=self.slot_report,
             on_end=self.end,
         )
+        self._payloads: Final = PayloadLoader(
+            self, self, self._jobs, BlobCache(self, setup.run_blocking, setup.scratch)
+        )
         self._slot_timeout_ms = duration_ms(rpc_service.settings, SLOT_TIMEOUT)
         self._end_reason: str | None = None
 
@@ -102,6 +107,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._resource_manager.close(reason)
         for entry in self._tasks:
             entry.outbox.close()
+        await self._payloads.close()
         self._setup.on_terminated(reason)
 
     async def _await_end_of_tasks(self) -> None:
@@ -150,6 +156,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             request.slot_id.slot_index, request.job_id, request.allocation_id
         )
         self._await_activation(ticket)
+        self._payloads.retain_job(request.job_id)
         self._jobs.follow(request.job_id, request.job_master_address, request.job_master_id)
         self._jobs.offer_slots(request.job_id)
         return Acknowledge()
@@ -211,6 +218,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def _close_job_if_over(self, job_id: JobId) -> None:
         if not self._slots.has_slots_of(job_id) and not self._tasks.of_job(job_id):
             self._jobs.close(job_id, "no slots of the job are left here")
+            self._payloads.release_job(job_id)
 
     # Tasks
 
@@ -235,21 +243,19 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             )
         vertex = descriptor.vertex
         name = f"{vertex.name} ({attempt_id.subtask_index + 1}/{vertex.parallelism})"
-        outbox = TaskOutbox(attempt_id)
-        settings = self.settings.with_values(descriptor.settings)
-        entry = TaskEntry(attempt_id, descriptor.allocation_id, name, settings, outbox)
-        self._tasks.add(entry)
         try:
-            task = await self._setup.build_task(
-                f"deploy {name}",
-                lambda: self._setup.task_factory.create(descriptor, self._reporter),
-            )
+            task = self._setup.task_factory.create(descriptor, self._reporter)
         except Exception as error:
-            self.task_gone(entry)
+            self._leave_slot(attempt_id)
             if isinstance(error, HeadraceError):
                 raise
             raise TaskBuildError(f"{type(error).__name__}: {error} (in task '{name}')") from error
-        entry.built(task)
+        settings = self.settings.with_values(descriptor.settings)
+        outbox = TaskOutbox(attempt_id)
+        entry = TaskEntry(attempt_id, descriptor.allocation_id, name, settings, outbox, task)
+        self._tasks.add(entry)
+        task.start()
+        self._payloads.load(entry, descriptor)
         return Acknowledge()
 
     async def cancel_task(
@@ -273,7 +279,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         """See TaskExecutorGateway."""
         self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
         entry = self._tasks.find(attempt_id)
-        if entry is not None and entry.task is not None:
+        if entry is not None:
             entry.task.deliver_operator_event(operator_id, payload)
 
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
@@ -308,11 +314,14 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         if entry.watchdog is not None:
             entry.watchdog.cancel()
         self._tasks.remove(entry.attempt_id)
-        freed = self._slots.remove_task(entry.attempt_id)
+        self._leave_slot(entry.attempt_id)
+
+    def _leave_slot(self, attempt_id: ExecutionAttemptId) -> None:
+        freed = self._slots.remove_task(attempt_id)
         if freed is not None:
             self._slot_freed(freed)
         else:
-            self._close_job_if_over(entry.attempt_id.job_id)
+            self._close_job_if_over(attempt_id.job_id)
 
     # Heartbeats and leaders
 

@@ -13,52 +13,33 @@ from headrace.rpc.service import Cancellable
 
 @dataclass
 class TaskEntry:
-    """One attempt. `task` is None while it is being built; what is wanted of it meanwhile is kept for then.
-
-    `settings` are the job's over the TaskManager's.
-    """
+    """One attempt. `settings` are the job's over the TaskManager's."""
 
     attempt_id: ExecutionAttemptId
     allocation_id: AllocationId
     display_name: str
     settings: Settings
     outbox: TaskOutbox
-    task: RunningTask | None = None
+    task: RunningTask
     has_ended: bool = False
-    is_cancel_wanted: bool = False
-    wanted_failure: BaseException | None = None
     last_metrics: TaskMetrics | None = None
     watchdog: Cancellable | None = None
 
     def cancel(self) -> None:
-        """Cancel the task, now or as soon as it is built."""
-        self.is_cancel_wanted = True
+        """Cancel the task."""
         self.outbox.interrupt()
-        if self.task is not None:
-            self.task.cancel()
+        self.task.cancel()
 
     def fail(self, error: BaseException) -> None:
-        """Fail the task, now or as soon as it is built."""
-        self.wanted_failure = self.wanted_failure or error
+        """Fail the task."""
         self.outbox.interrupt()
-        if self.task is not None:
-            self.task.fail_externally(error)
-
-    def built(self, task: RunningTask) -> None:
-        """Start the task; it ends at once where that was wanted meanwhile."""
-        self.task = task
-        task.start()
-        if self.is_cancel_wanted:
-            task.cancel()
-        elif self.wanted_failure is not None:
-            task.fail_externally(self.wanted_failure)
+        self.task.fail_externally(error)
 
     def metrics(self) -> TaskMetrics:
         """The task's metrics now, or its last ones."""
         if self.last_metrics is not None:
             return self.last_metrics
-        values = {} if self.task is None else self.task.metrics_snapshot()
-        return TaskMetrics(self.attempt_id, values)
+        return TaskMetrics(self.attempt_id, self.task.metrics_snapshot())
 
 
 class TaskTable:

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-from headrace.cluster.task_executor.deployment import RunningTask
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.core.clock import ManualClock
@@ -43,6 +42,7 @@ from tests.unit.cluster.cluster_samples import (
 
 RM_ID = ResourceManagerId(b"r" * 16)
 JM_ID = JobMasterId(b"m" * 16)
+BLOB_SERVER = "headrace.loopback://master/rpc/blobs"
 INSTANCE = InstanceId(b"i" * 16)
 RM_RESOURCE, JM_RESOURCE = ResourceId("rm"), ResourceId("jm")
 OPERATOR = OperatorId(b"o" * 16)
@@ -74,7 +74,7 @@ class World:
             "jm",
             JobMasterGateway,
             JM_ID,
-            register_task_manager=TaskManagerRegistered(JM_RESOURCE),
+            register_task_manager=TaskManagerRegistered(JM_RESOURCE, BLOB_SERVER),
             offer_slots=lambda _, offers: tuple(offer.allocation_id for offer in offers),
         )
         self.factory = ScriptedTaskFactory()
@@ -87,8 +87,8 @@ class World:
         self.run_for(10)
 
     def _setup(self) -> TaskExecutorSetup:
-        async def build(name: str, make: Any) -> RunningTask:
-            return make()
+        async def run_at_once(name: str, body: Any) -> Any:
+            return body()
 
         return TaskExecutorSetup(
             resource_id=TM_1,
@@ -101,7 +101,7 @@ class World:
             pid=7,
             attempt_number=0,
             task_factory=self.factory,
-            build_task=build,
+            run_blocking=run_at_once,
             exit_process=self.exits.append,
             on_terminated=self.ends.append,
         )

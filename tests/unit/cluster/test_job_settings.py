@@ -16,6 +16,7 @@ from headrace.core.ids import JobMasterId, ResourceId, ResourceManagerId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.job_master import JobMasterGateway, TaskManagerRegistration
 from headrace.gateways.messages import SlotOffer
 from headrace.gateways.resource_manager import JobMasterRegistered, ResourceManagerGateway
@@ -67,6 +68,7 @@ class World:
             resource_manager_address=resource_manager.address,
             resource_manager_id=RM_ID,
             coordinator_factories={"noting": self._coordinator},
+            blob_server=worker.gateway(resource_manager.address, BlobServerGateway),
             on_ended=self.ends.append,
         )
         self.job_master.start()
