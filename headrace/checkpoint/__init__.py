@@ -2,5 +2,5 @@
 
 Duty: the words in which tasks, coordinator and storage speak of snapshots.
 Neighbours: imports `core` only.
-Start reading: what flows between tasks for it is the barrier in `core/elements`.
+Start reading: `core/key_groups` says by what unit keyed state will be cut.
 """
