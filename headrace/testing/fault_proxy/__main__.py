@@ -1,0 +1,159 @@
+"""`python -m headrace.testing.fault_proxy`: the proxy for people, with a live line of counts."""
+
+import asyncio
+import dataclasses
+import sys
+from typing import Any, Final
+
+import click
+
+from headrace.core.clock import SystemClock
+from headrace.testing.fault_proxy.address import Address
+from headrace.testing.fault_proxy.lane import FaultApplied
+from headrace.testing.fault_proxy.proxy import FaultProxy
+from headrace.testing.fault_proxy.rule_text import FRAME_NAMES, FaultRuleError, parse_rule
+from headrace.testing.fault_proxy.rules import ACTIONS, FaultRule
+from headrace.testing.fault_proxy.status import status_line
+
+_TERMINAL_INTERVAL_S: Final = 0.5
+_PLAIN_INTERVAL_S: Final = 5.0
+
+
+def _actions_help() -> str:
+    lines: list[str] = []
+    for word, action in ACTIONS.items():
+        keys: list[str] = []
+        for key in dataclasses.fields(action):
+            name = f"{key.metadata['key']}=…"
+            keys.append(name if key.default is dataclasses.MISSING else f"[{name}]")
+        lines.append("  " + " ".join([word, *keys]))
+        lines.append(f"      {action.__doc__}")
+    return "\n".join(lines)
+
+
+_HELP: Final = f"""\
+Stand between two TaskManagers and spoil what they say to each other.
+
+Whoever connects to LISTEN is connected to TARGET. Frames are recognised; those that a rule selects meet its fault. The
+proof of the secret passes untouched, so the secret is not needed. TLS cannot be read.
+
+\b
+Try it:
+  python -m headrace.testing.fault_proxy --listen 127.0.0.1:7001 --to 127.0.0.1:7000 \\
+      --rule 'delay AddCredit by=100ms'           slow credit: watch throughput fall
+      --rule 'drop Data channel=1 sequence=5'     a lost batch: the reader says so by name
+      --rule 'throttle 1MiB/s direction=backward' a slow link
+      --rule 'stall Data nth=100'                 a link that is there and carries nothing
+      --rule 'corrupt probability=0.001' --seed 7 chance, the same each time
+  python -m headrace.testing.fault_proxy --listen unix:d.sock --to unix:moved.sock
+
+\b
+With two processes on one host: start the producer, move its Unix socket aside, and listen where it was. Over TCP,
+hand consumers the proxy's port in the TaskManagerLocation, as the tests do.
+
+\b
+A rule is: action [amount] [frame] [key=value …]
+{_actions_help()}
+
+\b
+The amount is the value of the action's first key: 'delay 100ms', 'cut 7'.
+Frames: {", ".join(FRAME_NAMES[:7])},
+  {", ".join(FRAME_NAMES[7:14])},
+  {", ".join(FRAME_NAMES[14:])}
+Keys of every rule (all must hold):
+  direction=forward|backward   forward is from who connected; a consumer's data comes backward
+  channel=3  sequence=5  sequence=5..9
+  offset=4096                  the frame with this byte of its direction
+  every=10  nth=4              counted per connection and direction
+  probability=0.1  count=3     by chance; at most so often
+
+\b
+Ctrl-C ends it. Exit codes: 0 ended, 1 cannot listen, 2 wrong usage.
+"""
+
+
+class _Rule(click.ParamType[FaultRule]):
+    name = "rule"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> FaultRule:
+        try:
+            return parse_rule(value)
+        except FaultRuleError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Address(click.ParamType[Address]):
+    name = "host:port|unix:path"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Address:
+        try:
+            return Address.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command(help=_HELP, context_settings={"max_content_width": 120})
+@click.option("--listen", type=_Address(), required=True, help="Where to accept; port 0 for any.")
+@click.option(
+    "--to", "target", type=_Address(), required=True, help="The data plane that is meant."
+)
+@click.option(
+    "--rule", "rules", type=_Rule(), multiple=True, help="A fault; repeat for more. None: look on."
+)
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="The same seed, the same fate."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Name every fault, and count every frame.")
+def main(
+    listen: Address, target: Address, rules: tuple[FaultRule, ...], seed: int, verbose: bool
+) -> None:
+    """Run a proxy; the help text is `_HELP`."""
+    try:
+        asyncio.run(_run(listen, target, rules, seed, verbose=verbose))
+    except KeyboardInterrupt:
+        click.echo()
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {listen}: {error}") from error
+
+
+async def _run(
+    listen: Address, target: Address, rules: tuple[FaultRule, ...], seed: int, *, verbose: bool
+) -> None:
+    is_terminal = sys.stdout.isatty()
+    erase = "\r\x1b[K" if is_terminal else ""
+
+    def fault(number: int, applied: FaultApplied) -> None:
+        if verbose:
+            where = f"connection {number} {applied.direction.value}"
+            click.echo(f"{erase}{where}: {applied.rule.word} {applied.frame_text}")
+
+    clock = SystemClock()
+    proxy = FaultProxy(
+        target, rules, seed, clock, fault, lambda text: click.echo(erase + text, err=True)
+    )
+    bound = await proxy.listen(listen)
+    click.echo(f"listening on {bound}, leading to {target}, seed {seed}")
+    for rule in rules:
+        click.echo(f"  {rule}")
+    started_ns, shown = clock.monotonic_ns(), ""
+    try:
+        while True:
+            await asyncio.sleep(_TERMINAL_INTERVAL_S if is_terminal else _PLAIN_INTERVAL_S)
+            elapsed_s = (clock.monotonic_ns() - started_ns) / 1_000_000_000
+            line = status_line(elapsed_s, proxy.open_count, proxy.injectors, with_frames=verbose)
+            news = line.partition("|")[2]
+            if is_terminal:
+                click.echo(erase + line, nl=False)
+            elif news != shown:
+                click.echo(line)
+            shown = news
+    finally:
+        await proxy.close()
+
+
+if __name__ == "__main__":
+    main()

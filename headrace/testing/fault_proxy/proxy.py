@@ -1,0 +1,269 @@
+"""FaultProxy: the rules between two real sockets; a thin asyncio shell around one FaultInjector per connection.
+
+Point a consumer at the proxy instead of at its producer: both sides then speak through it, each convinced of the
+other, because the opening passes untouched.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.threads import spawn
+from headrace.network.errors import ProtocolError
+from headrace.testing.fault_proxy.address import Address
+from headrace.testing.fault_proxy.injector import FaultInjector
+from headrace.testing.fault_proxy.lane import (
+    CutConnection,
+    Deliver,
+    EndStream,
+    FaultApplied,
+    ProxyAction,
+)
+from headrace.testing.fault_proxy.rules import Direction, FaultRule
+
+HELD_BYTES_MAX: Final = 16 << 20
+"""Where rules hold so much of one direction back, no more of it is read."""
+UNSENT_BYTES_MAX: Final = 1 << 20
+"""Nor where so much waits for a receiver that does not take it."""
+_READ_BYTES: Final = 256 * 1024
+_FLUSH_TIMEOUT_S: Final = 1.0
+
+OnFault = Callable[[int, FaultApplied], None]
+"""Told of each fault: number of the connection, what was done."""
+OnError = Callable[[str], None]
+"""Told why a connection could not be proxied any further."""
+
+
+class FaultProxy:
+    """Listens, dials `target` for everyone who connects, and spoils what passes. On one event loop."""
+
+    def __init__(
+        self,
+        target: Address,
+        rules: Sequence[FaultRule],
+        seed: int = 0,
+        clock: Clock | None = None,
+        on_fault: OnFault = lambda number, fault: None,
+        on_error: OnError = lambda text: None,
+    ) -> None:
+        self.target: Final = target
+        self._rules = tuple(rules)
+        self._seed = seed
+        self._clock = clock or SystemClock()
+        self._on_fault = on_fault
+        self._on_error = on_error
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[Any]] = set()
+        self.injectors: Final[list[FaultInjector]] = []
+
+    @property
+    def open_count(self) -> int:
+        """Connections that are being served."""
+        return len(self._serving)
+
+    async def listen(self, address: Address) -> Address:
+        """Begin to accept; return where, with the port that was taken for port 0. OSError."""
+        if address.path is not None:
+            self._server = await asyncio.start_unix_server(self._accepted, address.path)
+            return address
+        self._server = await asyncio.start_server(self._accepted, address.host, address.port)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return Address(host, port)
+
+    async def close(self) -> None:
+        """Accept nobody any more and cut what is open."""
+        if self._server is not None:
+            self._server.close()
+        serving = list(self._serving)
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = len(self.injectors)
+        injector = FaultInjector(self._rules, f"{self._seed}:{number}")
+        self.injectors.append(injector)
+        served = self._serve(number, injector, reader, writer)
+        spawn(served, asyncio.get_running_loop(), f"fault proxy {number}", self._serving)
+
+    async def _serve(
+        self,
+        number: int,
+        injector: FaultInjector,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        far_writer: asyncio.StreamWriter | None = None
+        try:
+            far_reader, far_writer = await self._dial()
+            readers = {Direction.FORWARD: reader, Direction.BACKWARD: far_reader}
+            writers = {Direction.FORWARD: far_writer, Direction.BACKWARD: writer}
+            connection = _Connection(
+                injector, self._clock, readers, writers, lambda fault: self._on_fault(number, fault)
+            )
+            await connection.run()
+        except OSError as error:
+            self._on_error(f"connection {number}: {self.target} cannot be reached: {error}")
+        except ProtocolError as error:
+            self._on_error(f"connection {number}: {error}")
+        finally:
+            for open_writer in (writer, far_writer):
+                if open_writer is not None:
+                    open_writer.transport.abort()
+
+    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self.target.path is not None:
+            return await asyncio.open_unix_connection(self.target.path)
+        return await asyncio.open_connection(self.target.host, self.target.port)
+
+
+class _Connection:
+    """One connection: a task per direction that reads, and one per direction that writes."""
+
+    def __init__(
+        self,
+        injector: FaultInjector,
+        clock: Clock,
+        readers: dict[Direction, asyncio.StreamReader],
+        writers: dict[Direction, asyncio.StreamWriter],
+        on_fault: Callable[[FaultApplied], None],
+    ) -> None:
+        self._injector = injector
+        self._clock = clock
+        self._readers = readers
+        self._writers = writers
+        self._on_fault = on_fault
+        self._timer: asyncio.TimerHandle | None = None
+        self._outgoing: dict[Direction, deque[Deliver | EndStream]] = {
+            direction: deque() for direction in Direction
+        }
+        self._unsent_bytes = dict.fromkeys(Direction, 0)
+        self._changed = {direction: asyncio.Event() for direction in Direction}
+        self._has_room = asyncio.Event()
+        self._is_over = asyncio.Event()
+        self._ended: set[Direction] = set()
+        self._error: ProtocolError | None = None
+
+    async def run(self) -> None:
+        """Serve until both sides have ended or a rule cut the connection. ProtocolError."""
+        loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[Any]]()
+        for direction in Direction:
+            spawn(self._read(direction), loop, f"read {direction.value}", tasks)
+            spawn(self._write(direction), loop, f"write {direction.value}", tasks)
+        try:
+            await self._is_over.wait()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            running = list(tasks)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        if self._error is not None:
+            raise self._error
+        await self._flush()
+
+    async def _read(self, direction: Direction) -> None:
+        lane = self._injector.lanes[direction]
+        while True:
+            while (
+                lane.held_bytes > HELD_BYTES_MAX or self._unsent_bytes[direction] > UNSENT_BYTES_MAX
+            ):
+                self._has_room.clear()
+                await self._has_room.wait()
+            try:
+                data = await self._readers[direction].read(_READ_BYTES)
+            except OSError:
+                data = b""
+            now_ns = self._clock.monotonic_ns()
+            if not data:
+                self._perform(self._injector.ended(direction, now_ns))
+                return
+            try:
+                self._perform(self._injector.received(direction, data, now_ns))
+            except ProtocolError as error:
+                self._error = error
+                self._is_over.set()
+                return
+
+    async def _write(self, direction: Direction) -> None:
+        outgoing, writer = self._outgoing[direction], self._writers[direction]
+        while True:
+            while not outgoing:
+                self._changed[direction].clear()
+                await self._changed[direction].wait()
+            action = outgoing.popleft()
+            if isinstance(action, EndStream):
+                if not writer.transport.is_closing() and writer.can_write_eof():
+                    writer.write_eof()
+                self._ended.add(direction)
+                if len(self._ended) == len(self._writers):
+                    self._is_over.set()
+                continue
+            step = action.piece_bytes or len(action.data)
+            for start in range(0, len(action.data), step):
+                await self._send(writer, action.data[start : start + step])
+                if action.piece_bytes:
+                    # A turn of the loop for each, or they would leave together.
+                    await asyncio.sleep(0)
+            self._unsent_bytes[direction] -= len(action.data)
+            self._has_room.set()
+
+    async def _send(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        if writer.transport.is_closing():
+            return
+        writer.write(data)
+        try:
+            await writer.drain()
+        except OSError:
+            # Who reads from this socket notices the same and ends the connection.
+            return
+
+    async def _flush(self) -> None:
+        """Close both sides behind what was written to them, for as long as they care to read it."""
+        try:
+            async with asyncio.timeout(_FLUSH_TIMEOUT_S):
+                for writer in self._writers.values():
+                    writer.close()
+                await asyncio.gather(
+                    *(writer.wait_closed() for writer in self._writers.values()),
+                    return_exceptions=True,
+                )
+        except TimeoutError:
+            return
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._perform(self._injector.time_passed(self._clock.monotonic_ns()))
+
+    def _perform(self, actions: list[ProxyAction]) -> None:
+        for action in actions:
+            match action:
+                case Deliver() | EndStream():
+                    self._outgoing[action.direction].append(action)
+                    self._changed[action.direction].set()
+                    if isinstance(action, Deliver):
+                        self._unsent_bytes[action.direction] += len(action.data)
+                case FaultApplied():
+                    self._on_fault(action)
+                case CutConnection():
+                    self._cut()
+        self._has_room.set()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ns = self._injector.next_due_ns
+        if due_ns is not None:
+            delay_s = max(0, due_ns - self._clock.monotonic_ns()) / 1_000_000_000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+
+    def _cut(self) -> None:
+        # What passed before the cut still leaves: the part of the frame that the rule let through.
+        for direction, outgoing in self._outgoing.items():
+            for action in outgoing:
+                if isinstance(action, Deliver):
+                    self._writers[direction].write(action.data)
+            outgoing.clear()
+        self._is_over.set()
