@@ -29,7 +29,7 @@ from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.collection_source import CollectionSource
 from headrace.functions.source import Boundedness, Source
-from headrace.functions.specs import CollectSinkSpec, SourceSpec
+from headrace.functions.specs import CollectSinkSpec, SinkSpec, SourceSpec
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.graph.job_graph_generator import (
     check_program,
@@ -141,7 +141,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Submit the program as a job and return its handle."""
         settings = self._submittable_settings()
-        check_program(self.get_stream_graph(job_name), settings)
+        said = self.get_stream_graph(job_name)
+        check_program(said, settings)
+        _check_targets(said)
         executor = executor_for(settings)
         graph = self.get_stream_graph(job_name, executor.default_parallelism())
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
@@ -276,3 +278,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             client.get_job_execution_result().result(_CANCEL_TIMEOUT_S)
         except Exception:  # whichever way it ended, it has ended
             return
+
+
+def _check_targets(graph: StreamGraph) -> None:
+    for node in graph.nodes:
+        if isinstance(node.spec, SinkSpec):
+            try:
+                node.spec.sink.check_target()
+            except ProgramError as error:
+                raise ProgramError(f"{error} ('{node.display_name}', {node.location})") from None

@@ -48,6 +48,9 @@ class Sink(ABC):
     def check_input(self, value_type: TypeInformation) -> None:  # noqa: B027
         """Raise ProgramError where records of this type cannot be written; called while the program is built."""
 
+    def check_target(self) -> None:  # noqa: B027
+        """Raise ProgramError where writing is bound to fail; called on the client before a job is submitted."""
+
     def coordinator(self) -> tuple[str, bytes] | None:
         """Name and payload of the coordinator that commits in the JobMaster, or None without one."""
         return None

@@ -4,6 +4,7 @@ Each subtask stages Parquet files beside the target; the coordinator in the driv
 DataFrame and writes that to the target. A job that fails leaves neither output nor staged files.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, FilesStaged, SinkPayload
 from headrace.connectors.files.paths import file_system_of
@@ -24,6 +26,7 @@ from headrace.functions.sink import Sink, SinkWriter
 from headrace.functions.subtask_context import SubtaskContext
 
 MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
+_MODES_FOR_NEW_PATHS: Final = ("error", "errorifexists")
 ROW_GROUP_ROW_COUNT: Final = 65_536
 """Rows that a writer holds before it writes them as one row group."""
 
@@ -73,6 +76,18 @@ class DataFrameSink(Sink):
                 "DataFrameSink needs records with columns, and this stream's records have no declared type: give it "
                 "one, for example map(f, output_type=Types.ROW_NAMED([...], [...]))"
             )
+
+    def check_target(self) -> None:
+        """See Sink. Spark looks again when it writes."""
+        file_system, place = file_system_of(self.target)
+        does_exist = file_system.get_file_info(place).type is not fs.FileType.NotFound
+        if does_exist and self.mode in _MODES_FOR_NEW_PATHS:
+            raise ProgramError(
+                f"DataFrameSink cannot write to {self.target}, which exists: remove it, or say mode='overwrite', "
+                "'append' or 'ignore'"
+            )
+        if isinstance(file_system, fs.LocalFileSystem):
+            _check_writable(Path(place).parent, self.target)
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
         return StagingWriter(self.staging_directory, context)
@@ -146,3 +161,14 @@ class StagingWriter(SinkWriter):
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
+
+
+def _check_writable(folder: Path, target: str) -> None:
+    """Raise ProgramError unless `folder` is one in which we may write, or may become one."""
+    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    if not existing.is_dir():
+        raise ProgramError(f"DataFrameSink cannot write to {target}: {existing} is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ProgramError(
+            f"DataFrameSink cannot write to {target}: this user may not write in {existing}"
+        )

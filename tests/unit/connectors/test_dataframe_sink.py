@@ -111,3 +111,37 @@ def test_a_failed_subtask_s_files_are_forgotten() -> None:
     staged.add(FilesStaged(0, 0, ("a",), 1))
     staged.forget(0)
     assert staged.missing == (0,)
+
+
+def executing(sink: DataFrameSink) -> None:
+    """Execute a program with this sink."""
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([("JFK", 1.5)], ROWS).sink_to(sink)
+    env.execute()
+
+
+@pytest.mark.parametrize("mode", ["error", "errorifexists"])
+def test_a_path_that_exists_is_refused_before_anything_runs(tmp_path: Path, mode: str) -> None:
+    with pytest.raises(
+        ProgramError,
+        match=r"which exists: remove it, or say mode='overwrite'.*'Sink: DataFrameSink', .*sink\.py, line \d+",
+    ):
+        executing(DataFrameSink(tmp_path, mode=mode))
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ProgramError, match=r"file is not a folder"):
+        executing(DataFrameSink(tmp_path / "file" / "deep" / "out", mode="overwrite"))
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(ProgramError, match=rf"may not write in {tmp_path}"):
+        executing(DataFrameSink(tmp_path / "new" / "out"))
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite", "ignore"])
+def test_the_other_modes_take_a_path_that_exists(tmp_path: Path, mode: str) -> None:
+    sink = DataFrameSink(tmp_path, mode=mode)
+    sink.check_target()
+    assert sink.target == str(tmp_path)
