@@ -16,6 +16,7 @@ class ResultPartitionType(enum.Enum):
 
     PIPELINED = "PIPELINED"
     PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
+    PIPELINED_APPROXIMATE = "PIPELINED_APPROXIMATE"
     BLOCKING = "BLOCKING"
 
     @property
@@ -63,12 +64,14 @@ class ResultPartitionTraits(msgspec.Struct, frozen=True):
         return self.consuming is ConsumingConstraint.MUST_BE_PIPELINED
 
 
-_PIPELINED, _LATER = ConsumingConstraint.MUST_BE_PIPELINED, ConsumingConstraint.BLOCKING
+_PIPELINED, _EITHER = ConsumingConstraint.MUST_BE_PIPELINED, ConsumingConstraint.CAN_BE_PIPELINED
+_LATER = ConsumingConstraint.BLOCKING
 _UPSTREAM, _SCHEDULER = ReleaseBy.UPSTREAM, ReleaseBy.SCHEDULER
 # Source: Flink ResultPartitionType.    consumers, again, bounded, released by, compressed
 _TRAITS: Final = {
     ResultPartitionType.PIPELINED: ResultPartitionTraits(_PIPELINED, False, False, _UPSTREAM, False),
     ResultPartitionType.PIPELINED_BOUNDED: ResultPartitionTraits(_PIPELINED, False, True, _UPSTREAM, False),
+    ResultPartitionType.PIPELINED_APPROXIMATE: ResultPartitionTraits(_EITHER, False, True, _UPSTREAM, False),
     ResultPartitionType.BLOCKING: ResultPartitionTraits(_LATER, True, False, _SCHEDULER, True),
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
     kind                      subpartitions   implementation                  segments: required, at most
     PIPELINED                 n               pipelined                       n + 1, all there are
     PIPELINED_BOUNDED         n               pipelined                       n + 1, 2n + 8
+    PIPELINED_APPROXIMATE     n               pipelined, replaceable consumer n + 1, 2n + 8
     BLOCKING                  any             bounded blocking                2, 10
 
 Source: Flink ResultPartitionFactory.
@@ -14,6 +15,7 @@ from typing import Final
 
 from headrace.core.config import Settings
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
+from headrace.network.approximate_subpartition import PipelinedApproximateSubpartition
 from headrace.network.bounded_blocking_partition import BoundedBlockingPartition
 from headrace.network.buffer_pool import (
     FLOATING_BUFFERS_PER_GATE,
@@ -27,6 +29,7 @@ from headrace.network.buffer_pool import (
 from headrace.network.compression import BatchCompressor
 from headrace.network.partition import ResultPartition
 from headrace.network.pipelined_partition import PipelinedResultPartition
+from headrace.network.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage
 
 _Type = ResultPartitionType
@@ -62,7 +65,7 @@ class ResultPartitionFactory:
     def create(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
         """Reserve memory and, for a stored kind, a file. InsufficientBuffersError; StorageError."""
         match descriptor.result_type:
-            case _Type.PIPELINED | _Type.PIPELINED_BOUNDED:
+            case _Type.PIPELINED | _Type.PIPELINED_BOUNDED | _Type.PIPELINED_APPROXIMATE:
                 return self._pipelined(descriptor)
             case _Type.BLOCKING:
                 return self._with_pool(descriptor, self._write_through_size(), self._bounded)
@@ -78,9 +81,11 @@ class ResultPartitionFactory:
                 self._settings.get_option(MAX_BUFFERS_PER_CHANNEL),
                 self._owner.on_released,
                 self._owner.on_failed,
+                PipelinedApproximateSubpartition if is_approximate else PipelinedSubpartition,
             )
 
         count = descriptor.subpartition_count
+        is_approximate = descriptor.result_type is _Type.PIPELINED_APPROXIMATE
         is_bounded = descriptor.result_type.traits.is_bounded
         maximum = 2 * count + self._floating if is_bounded else self._buffer_pool.total_pages
         size = _Size(count + 1, max(count + 1, maximum), self._segment_bytes(count))

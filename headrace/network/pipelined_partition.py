@@ -28,11 +28,12 @@ class PipelinedResultPartition:
         max_queued: int,
         on_released: Callable[[ResultPartition], None],
         on_failed: Callable[[ResultPartition, str], None],
+        subpartition_class: type[PipelinedSubpartition] = PipelinedSubpartition,
     ) -> None:
         self.partition_id: Final = partition_id
         self.pool: Final = pool
         self.subpartitions: Final = tuple(
-            PipelinedSubpartition(
+            subpartition_class(
                 str(partition_id), index, pool, max_queued, self._let_go, self._acknowledged
             )
             for index in range(subpartition_count)
@@ -67,7 +68,10 @@ class PipelinedResultPartition:
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int
     ) -> SubpartitionView:
-        """See ResultPartition. A second consumer of one subpartition is refused: what the first read is gone."""
+        """See ResultPartition. What the first consumer of a subpartition read is gone, so a second one is refused.
+
+        Except where the partition is approximate.
+        """
         return self.subpartitions[index].create_view(listener, segment_size)
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:

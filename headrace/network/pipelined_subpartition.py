@@ -7,7 +7,7 @@ consumer is gone, what is added is dropped. Source: Flink PipelinedSubpartition 
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from headrace.core.elements import StreamEvent
 from headrace.network.batches import SealedBatch
@@ -19,7 +19,17 @@ from headrace.network.subpartition import (
     Element,
     EventElement,
     Stalled,
+    SubpartitionView,
 )
+
+
+class AttachedView(SubpartitionView, Protocol):
+    """A view that can be told that there is something."""
+
+    @property
+    def listener(self) -> Callable[[], None]:
+        """To be called when data comes to an empty queue."""
+        ...
 
 
 class PipelinedSubpartition:
@@ -43,7 +53,7 @@ class PipelinedSubpartition:
         # Guards the queue: the producer's task adds, another thread takes, cancellation may come from a third.
         self._lock = threading.Lock()
         self._queue: deque[Element] = deque()
-        self._view: PipelinedSubpartitionView | None = None
+        self._view: AttachedView | None = None
         self._segment_size = LOCAL_SEGMENT_BYTES
         self._data_count = 0
         self._backlog = 0
@@ -139,7 +149,7 @@ class PipelinedSubpartition:
 
     def create_view(
         self, listener: Callable[[], None], segment_size: int
-    ) -> "PipelinedSubpartitionView":
+    ) -> "AttachedView":
         """Attach the consumer, whose segments are of `segment_size` bytes; `listener` is called when data comes.
 
         PartitionError where there has been one already: what it read is gone.

@@ -1,0 +1,98 @@
+"""PipelinedApproximateSubpartition: a queue whose consumer may be replaced while the producer goes on.
+
+A consumer that fails takes with it what it had read; the one that follows it begins with the next whole batch, and
+its channel counts its elements from zero. Nothing is cut in the middle of a record, so that there is nothing to skip.
+While there is no consumer, the queue fills and the producer is back-pressured.
+Source: Flink PipelinedApproximateSubpartition and its view.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.elements import EndOfPartition
+from headrace.network.pipelined_subpartition import PipelinedSubpartition
+from headrace.network.subpartition import Element, EventElement, Stalled
+
+
+class PipelinedApproximateSubpartition(PipelinedSubpartition):
+    """One subpartition; see PipelinedSubpartition for who calls what."""
+
+    def create_view(
+        self, listener: Callable[[], None], segment_size: int
+    ) -> "ApproximateSubpartitionView":
+        """Attach a consumer in place of the one before, which will find nothing more."""
+        with self._lock:
+            self._is_blocked = False
+            self._segment_size = segment_size
+            view = ApproximateSubpartitionView(self, listener)
+            self._view = view
+            self._cut_again()
+            calls = self._fullness_changes()
+            if self._queue or self._failure is not None:
+                calls.append(listener)
+        for call in calls:
+            call()
+        return view
+
+    def is_current(self, view: "ApproximateSubpartitionView") -> bool:
+        """Whether `view` was not replaced."""
+        return self._view is view
+
+    def detach(self, view: "ApproximateSubpartitionView") -> None:
+        """The consumer is gone before its end: what waits is for the next one."""
+        with self._lock:
+            if self._view is view:
+                self._view = None
+                self._is_blocked = False
+
+
+class ApproximateSubpartitionView:
+    """A SubpartitionView of the queue, until another one replaces it."""
+
+    def __init__(
+        self, subpartition: PipelinedApproximateSubpartition, listener: Callable[[], None]
+    ) -> None:
+        self._subpartition = subpartition
+        self._has_ended = False
+        self.listener: Final = listener
+        self.acknowledge_all_data: Final = subpartition.acknowledge_all_data
+        self.notify_in_flight_bytes: Final = subpartition.notify_in_flight_bytes
+
+    @property
+    def queued_count(self) -> int:
+        """See SubpartitionView."""
+        return self._subpartition.queued_count if self._is_current else 0
+
+    @property
+    def backlog(self) -> int:
+        """See SubpartitionView."""
+        return self._subpartition.backlog if self._is_current else 0
+
+    def poll(self, credit: int) -> Element | Stalled | None:
+        """See SubpartitionView; nothing once it was replaced."""
+        if not self._is_current:
+            return None
+        element = self._subpartition.poll(credit)
+        self._has_ended = isinstance(element, EventElement) and isinstance(
+            element.event, EndOfPartition
+        )
+        return element
+
+    def resume(self) -> None:
+        """See SubpartitionView."""
+        if self._is_current:
+            self._subpartition.resume()
+
+    def notify_required_segment(self, segment_id: int) -> None:
+        """See SubpartitionView."""
+
+    def release(self) -> None:
+        """See SubpartitionView. Only a consumer that has read to the end takes the subpartition with it."""
+        if self._has_ended:
+            self._subpartition.release()
+        else:
+            self._subpartition.detach(self)
+
+    @property
+    def _is_current(self) -> bool:
+        return self._subpartition.is_current(self)
