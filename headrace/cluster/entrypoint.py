@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 from headrace.cluster.blob.blob_server import BlobServer
 from headrace.cluster.blob.submission import prepare, upload_blobs
-from headrace.cluster.control_thread import ControlThread
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
 from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeaderElection
@@ -23,6 +22,7 @@ from headrace.cluster.resource_manager.workers import worker_names
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
+from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import DispatcherId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
 from headrace.core.threads import RunBlocking, run_in_thread
@@ -110,7 +110,7 @@ class ClusterHandle:
     the end of the cluster: whoever holds the handle closes it.
     """
 
-    def __init__(self, control: ControlThread, rpc_service: RpcService, cluster: Cluster) -> None:
+    def __init__(self, control: EventLoopThread, rpc_service: RpcService, cluster: Cluster) -> None:
         self._control: Final = control
         self._rpc_service: Final = rpc_service
         self._cluster: Final = cluster
@@ -202,14 +202,14 @@ class ClusterEntrypoint:
 
     def start(self) -> ClusterHandle:
         """Start the control thread and the endpoints; PortInUseError where the port is taken."""
-        control = ControlThread("headrace-control")
+        control = EventLoopThread("headrace-control")
         try:
             return control.run(self._start(control))
         except BaseException:
             control.stop()
             raise
 
-    async def _start(self, control: ControlThread) -> ClusterHandle:
+    async def _start(self, control: EventLoopThread) -> ClusterHandle:
         rpc_service = TcpRpcService(
             self._settings,
             bind_host=self._bind_host,

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from headrace.cluster.control_thread import ControlThread
 from headrace.cluster.entrypoint import Cluster, ClusterHandle
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
 from headrace.cluster.resource_manager.driver import WorkerListener
@@ -23,6 +22,7 @@ from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
+from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.randomness import secret_token, system_random
 from headrace.core.threads import start_thread
@@ -69,7 +69,7 @@ class MiniCluster:
 
     def start(self) -> None:
         """Start the control plane."""
-        control = ControlThread("headrace-minicluster")
+        control = EventLoopThread("headrace-minicluster")
         self._handle = control.run(self._start(control))
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class MiniCluster:
         """Wait for the end of a job; TimeoutError after `timeout_s`."""
         return self.handle.call(self.handle.dispatcher.request_job_result(job_id), timeout_s)
 
-    async def _start(self, control: ControlThread) -> ClusterHandle:
+    async def _start(self, control: EventLoopThread) -> ClusterHandle:
         clock, random = SystemClock(), system_random()
         network = LoopbackNetwork(clock, random, loop=control.loop, settings=self._settings)
         rpc_service = network.create_service("minicluster")

@@ -16,6 +16,14 @@ class Clock(Protocol):
         ...
 
 
+class Cancellable(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None:
+        """Make sure it does not run; no effect once it has."""
+        ...
+
+
 class SystemClock:
     """The machine's clocks."""
 

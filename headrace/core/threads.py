@@ -41,8 +41,8 @@ def spawn(
     return task
 
 
-async def run_in_thread(name: str, body: Callable[[], T]) -> T:
-    """Run `body`, which may block, on a daemon thread of its own; the thread goes on if the caller is cancelled.
+def run_in_thread(name: str, body: Callable[[], T]) -> asyncio.Future[T]:
+    """Run `body`, which may block, on a daemon thread of its own; the thread goes on if the future is cancelled.
 
     A new thread costs less than the shortest file operation; whoever calls bounds how many there are.
     """
@@ -69,4 +69,4 @@ async def run_in_thread(name: str, body: Callable[[], T]) -> T:
             loop.call_soon_threadsafe(finish, value, failure)
 
     start_thread(name, run)
-    return await done
+    return done

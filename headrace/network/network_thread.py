@@ -1,46 +1,26 @@
 """NetworkThread: the one event loop of a process's data plane, and the way into it."""
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from headrace.core.threads import start_thread
-from headrace.network.transport import Cancellable
+from headrace.core.clock import Cancellable
+from headrace.core.event_loop_thread import EventLoopThread
 
 T = TypeVar("T")
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's loop where it is installed; the stock loop moves up to a quarter less."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 class NetworkThread:
     """Runs callbacks, timers and connections. `post` wakes the loop only when nothing was waiting yet."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._loop = new_event_loop()
+        self._thread: Final = EventLoopThread(name)
+        self._loop: Final = self._thread.loop
         self._posted: deque[Callable[[], None]] = deque()
         self._is_wake_pending = False
-        self._join: Callable[[], None] | None = None
         # Once the loop has stopped its state has no owner any more: whoever still posts takes turns.
         self._afterlife = threading.RLock()
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop; to be used on the thread only."""
-        return self._loop
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._join = start_thread(self._name, self._run).join
 
     def post(self, callback: Callable[[], None]) -> None:
         """Run `callback` on the thread, in the order of posting. Any thread."""
@@ -59,22 +39,12 @@ class NetworkThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float) -> T:
         """Run a coroutine on the loop and wait for it. Not from the thread itself."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout_s)
+        return self._thread.run(coroutine, timeout_s)
 
     def stop(self) -> None:
         """Run what was posted, end the loop and join the thread. Idempotent."""
-        join, self._join = self._join, None
-        if join is None:
-            return
-        self.post(self._loop.stop)
-        join()
+        self._thread.stop(None)
         self._drain_after_stop()
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
 
     def _drain(self) -> None:
         # Before looking: what is appended after this line wakes the loop again.

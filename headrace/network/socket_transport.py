@@ -72,7 +72,6 @@ class SocketTransport:
         """See Transport."""
         self._host = host
         self._thread = NetworkThread(f"network {host.name}")
-        self._thread.start()
         unix_path = None
         if self._socket_directory is not None:
             unix_path = self._socket_directory / f"{host.random.getrandbits(64):016x}.sock"

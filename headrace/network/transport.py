@@ -6,19 +6,12 @@ All state of sessions, credits and remote channels belongs to the transport's th
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from headrace.core.clock import Cancellable
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 
 if TYPE_CHECKING:
     from headrace.network.peer_session import PeerSession, Session
-
-
-class Cancellable(Protocol):
-    """A call that is due later."""
-
-    def cancel(self) -> None:
-        """Make sure it does not run; no effect once it has."""
-        ...
 
 
 class Link(Protocol):

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, TypeVar
 
-from headrace.core.clock import Clock
+from headrace.core.clock import Cancellable, Clock
 from headrace.core.config import Settings
 from headrace.core.ids import FencingToken
 from headrace.rpc.errors import FencingTokenError
 from headrace.rpc.main_thread import is_on_loop
 from headrace.rpc.server import EndpointState
-from headrace.rpc.service import Cancellable, RpcService
+from headrace.rpc.service import RpcService
 
 T = TypeVar("T")
 G = TypeVar("G")

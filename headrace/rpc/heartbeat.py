@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from headrace.core.clock import Cancellable
 from headrace.core.ids import ResourceId
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import RecipientUnreachableError
@@ -25,7 +26,6 @@ from headrace.rpc.heartbeat_monitor import (
     PeerUnreachable,
     TimerFired,
 )
-from headrace.rpc.service import Cancellable
 
 P = TypeVar("P")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
-from headrace.core.clock import Clock
+from headrace.core.clock import Cancellable, Clock
 from headrace.core.config import Settings
 from headrace.core.ids import FencingToken
 from headrace.core.randomness import SeededRandom
@@ -56,14 +56,6 @@ G = TypeVar("G")
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
-
-
-class Cancellable(Protocol):
-    """Something that was scheduled."""
-
-    def cancel(self) -> None:
-        """It will not happen, unless it has."""
-        ...
 
 
 class Route(Hashable, Protocol):

@@ -18,7 +18,7 @@ from headrace.connectors.files.paths import file_system_of
 from headrace.core.errors import HostError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.threads import start_thread
+from headrace.core.threads import run_in_thread
 from headrace.spark.spark_errors import root_message
 
 _STAGED: Final = msgspec.msgpack.Decoder(FilesStaged)
@@ -97,7 +97,7 @@ class SinkCoordinator:
                 self._payload.path,
                 f"subtasks {', '.join(map(str, self._staged.missing))} finished without staging their files",
             )
-        self._commit_end = _in_thread(f"commit-{self._context.operator_name}", self._commit)
+        self._commit_end = run_in_thread(f"commit-{self._context.operator_name}", self._commit)
         # Whoever waits may be cancelled; the thread cannot, and `close` must still see when it ends.
         await asyncio.shield(self._commit_end)
 
@@ -110,7 +110,7 @@ class SinkCoordinator:
             await asyncio.wait([self._commit_end])
             # Whoever awaited `job_finishing` tells the error; it counts as seen also where nobody does any more.
             self._commit_end.exception()
-        await _in_thread(f"clean-{self._context.operator_name}", self._remove_staging)
+        await run_in_thread(f"clean-{self._context.operator_name}", self._remove_staging)
 
     def _commit(self) -> None:
         payload = self._payload
@@ -132,31 +132,6 @@ class SinkCoordinator:
         filesystem, directory = file_system_of(self._payload.staging_directory)
         with contextlib.suppress(FileNotFoundError):
             filesystem.delete_dir(directory)
-
-
-def _in_thread(name: str, action: Callable[[], None]) -> asyncio.Future[None]:
-    """Run blocking work on a thread of its own; the future tells its end without holding the loop."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-
-    def settle(error: BaseException | None) -> None:
-        if ended.cancelled():
-            return
-        if error is None:
-            ended.set_result(None)
-        else:
-            ended.set_exception(error)
-
-    def run() -> None:
-        outcome: BaseException | None = None
-        try:
-            action()
-        except Exception as error:
-            outcome = error
-        loop.call_soon_threadsafe(settle, outcome)
-
-    start_thread(name, run)
-    return ended
 
 
 def sink_coordinator_factory(spark: Callable[[], SparkSession]) -> CoordinatorFactory:

@@ -4,8 +4,6 @@ One thread owns the lifecycles and talks to the JVM; the ResourceManager's reque
 main thread never waits for Spark. Source: Flink ResourceManagerDriver; runtime on Spark: docs/architecture.
 """
 
-import asyncio
-import contextlib
 import logging
 import queue
 import threading
@@ -15,7 +13,7 @@ from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.core.clock import Clock
 from headrace.core.errors import HostError
 from headrace.core.ids import ResourceId
-from headrace.core.threads import start_thread
+from headrace.core.threads import run_in_thread, start_thread
 from headrace.gateways.messages import ResourceProfile
 from headrace.spark.jvm import JvmGoneError
 from headrace.spark.spark_errors import unusable_worker
@@ -96,24 +94,10 @@ class SparkResourceDriver:
         self._queue.put(_Close())
         if self._listener is None:
             return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wait_ended(), _CLOSE_TIMEOUT_S)
-
-    async def _wait_ended(self) -> None:
         # Not by a thread of the default pool: while the interpreter exits there is none.
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
-
-        def settle() -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        def watch() -> None:
-            self._ended.wait(_CLOSE_TIMEOUT_S)
-            loop.call_soon_threadsafe(settle)
-
-        start_thread("headrace-spark-workers-end", watch)
-        await ended
+        await run_in_thread(
+            "headrace-spark-workers-end", lambda: self._ended.wait(_CLOSE_TIMEOUT_S)
+        )
 
     # The rest runs on the driver's own thread.
 

@@ -21,7 +21,7 @@ from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.versions import software_versions
-from headrace.core.clock import ManualClock
+from headrace.core.clock import Cancellable, ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.randomness import SeededRandom
@@ -38,7 +38,6 @@ from headrace.network.io_pool import PostingIo
 from headrace.network.simulated_transport import SimulatedNetwork
 from headrace.rpc.loopback import DeliveryPolicy, LoopbackMessage, LoopbackNetwork
 from headrace.rpc.proxies import with_timeout
-from headrace.rpc.service import Cancellable
 from headrace.task.runner import CooperativeTaskRunner
 from headrace.testing.lossy_network import LinkFaults, LossyNetwork
 from headrace.testing.virtual_loop import VirtualLoop

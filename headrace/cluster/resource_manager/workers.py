@@ -24,12 +24,12 @@ from headrace.cluster.resource_manager.worker_pool import (
     WorkerTerminated,
 )
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.options import duration_ms
-from headrace.rpc.service import Cancellable
 
 
 class WorkersOwner(Protocol):

@@ -10,6 +10,7 @@ from typing import Final
 
 from headrace.cluster.registration_answers import interpret
 from headrace.cluster.task_executor.options import REGISTRATION_TIMEOUT
+from headrace.core.clock import Cancellable
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import AllocationId, InstanceId, ResourceId, ResourceManagerId, SlotId
 from headrace.gateways.messages import SlotReport
@@ -23,7 +24,6 @@ from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatReceiver
 from headrace.rpc.options import duration_ms
 from headrace.rpc.registration import RetryingRegistration
-from headrace.rpc.service import Cancellable
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headrace.cluster.control_thread import ControlThread
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
@@ -20,6 +19,7 @@ from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
+from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom, system_random
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -76,7 +76,7 @@ def run_task_manager(
     A task that cannot be stopped ends the process on the spot with FATAL_EXIT_CODE, unless `exit_process` says
     otherwise.
     """
-    control = ControlThread("headrace-control")
+    control = EventLoopThread("headrace-control")
     try:
         with LocalTaskManager(configuration) as task_manager:
             return _serve(
@@ -171,7 +171,7 @@ class LocalTaskManager:
 
 def _serve(
     configuration: TaskManagerConfiguration,
-    control: ControlThread,
+    control: EventLoopThread,
     task_manager: LocalTaskManager,
     on_started: Callable[[TaskManagerLocation], None] | None,
     should_stop: threading.Event | None,

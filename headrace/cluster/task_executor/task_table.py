@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from headrace.cluster.task_executor.deployment import RunningTask
 from headrace.cluster.task_executor.task_reports import TaskOutbox
+from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId
 from headrace.gateways.messages import TaskMetrics
-from headrace.rpc.service import Cancellable
 
 
 @dataclass
