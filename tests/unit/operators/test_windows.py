@@ -184,3 +184,20 @@ def test_late_records_without_a_side_output_are_counted(assigner: WindowAssigner
     harness.perform(WatermarkAt(20))
     harness.perform(Rows([("a", 1), ("a", 2), ("a", 3)], [3, 4, 21]))
     assert harness.metrics.snapshot() == {"numLateRecordsDropped": 2}
+
+
+def test_a_record_between_two_windows_is_late_only_once_the_allowed_lateness_is_over() -> None:
+    spec = window_spec(
+        SlidingEventTimeWindows(2, 10, 0),
+        window_function=Contents(),
+        allowed_lateness_ms=5,
+        late_tag_id="late",
+    )
+    harness = OperatorHarness(spec, keys=KEYS, side_types={"late": PICKLED})
+    between = ("a", 1)
+    harness.perform(WatermarkAt(9))
+    harness.perform(Rows([between], [5]))
+    assert harness.output.side_rows("late") == []
+    harness.perform(WatermarkAt(10))
+    harness.perform(Rows([between], [5]))
+    assert harness.output.side_rows("late") == [between]
