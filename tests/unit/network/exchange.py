@@ -102,12 +102,13 @@ def gate(
     producers: Sequence[TaskManagerLocation],
     subpartition_index: int = 0,
     batch_type: BatchType = NUMBERS,
+    first_number: int = 0,
 ) -> InputGate:
     channels = tuple(
         InputChannelDescriptor(
             ShuffleDescriptor(partition_id(number), location), subpartition_index
         )
-        for number, location in enumerate(producers)
+        for number, location in enumerate(producers, first_number)
     )
     descriptor = InputGateDescriptor(DATA_SET, 0, channels)
     made = env.create_input_gate(descriptor, attempt("consumer", subpartition_index))
