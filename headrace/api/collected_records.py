@@ -15,7 +15,7 @@ from headrace.core.ids import OperatorId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.gateways.job_master import CollectedResults
 
-_BATCHES_PER_FETCH: Final = 64
+_PIECES_PER_FETCH: Final = 64
 _FIRST_PAUSE_S: Final = 0.002
 _LONGEST_PAUSE_S: Final = 0.1
 
@@ -32,6 +32,8 @@ class CloseableIterator:
         self._batch_type = batch_type
         self._offset = 0
         self._rows: deque[Any] = deque()
+        # Pieces of batches whose last one has not come, by subtask and attempt.
+        self._incomplete: dict[tuple[int, int], list[bytes]] = {}
         self._has_all = False  # the cluster has nothing that is not in _rows
         self._has_ended = False
         self._pause = threading.Event()  # never set: a wait that Ctrl-C interrupts
@@ -97,7 +99,7 @@ class CloseableIterator:
     def _fetch(self) -> bool:
         """Ask for more; whether something came, records or the end."""
         answer = self._client.fetch_collected_results(
-            self._operator_id, self._offset, _BATCHES_PER_FETCH
+            self._operator_id, self._offset, _PIECES_PER_FETCH
         )
         try:
             results = answer.result()
@@ -108,7 +110,7 @@ class CloseableIterator:
             raise
         self._take_over(results)
         self._has_all = results.is_finished
-        return bool(results.batches) or results.is_finished
+        return bool(results.pieces) or results.is_finished
 
     def _end(self) -> None:
         """Wait for the job's end; raises what ended it, unless it finished."""
@@ -116,9 +118,14 @@ class CloseableIterator:
         self._client.get_job_execution_result().result()
 
     def _take_over(self, results: CollectedResults) -> None:
-        for batch in results.batches[max(0, self._offset - results.offset) :]:
-            self._rows.extend(decode_collected(batch, self._batch_type))
-        self._offset = max(self._offset, results.offset + len(results.batches))
+        for piece in results.pieces[max(0, self._offset - results.offset) :]:
+            attempt = (piece.subtask_index, piece.attempt_number)
+            content = self._incomplete.setdefault(attempt, [])
+            content.append(piece.content)
+            if piece.is_last:
+                del self._incomplete[attempt]
+                self._rows.extend(decode_collected(b"".join(content), self._batch_type))
+        self._offset = max(self._offset, results.offset + len(results.pieces))
 
 
 def decode_collected(batch: bytes, batch_type: BatchType) -> list[Any]:

@@ -69,12 +69,12 @@ class JobClient:
         raise ProgramError("savepoints are not there yet")
 
     def fetch_collected_results(
-        self, operator_id: OperatorId, offset: int, max_batch_count: int
+        self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CompletableFuture[CollectedResults]:
-        """Records of a collect sink from batch `offset` on; those before it are forgotten by the cluster."""
+        """Records of a collect sink from piece `offset` on; those before it are forgotten by the cluster."""
         return self._ask(
             self._dispatcher.fetch_collected_results(
-                self._job_id, operator_id, offset, max_batch_count
+                self._job_id, operator_id, offset, max_piece_count
             )
         )
 

@@ -65,7 +65,7 @@ class DispatcherGateway(Protocol):
         ...
 
     async def fetch_collected_results(
-        self, job_id: JobId, operator_id: OperatorId, offset: int, max_batch_count: int
+        self, job_id: JobId, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
         """Forwarded to the job's JobMaster, or answered from what it left behind."""
         ...

@@ -74,14 +74,23 @@ class JobDetails(msgspec.Struct, frozen=True):
     explanation: str = ""
 
 
-class CollectedResults(msgspec.Struct, frozen=True):
-    """Records of a collect sink from sequence number `offset` on, as Arrow IPC streams with their pickled type.
+class CollectedPiece(msgspec.Struct, frozen=True, array_like=True):
+    """A piece of a batch that one attempt of a subtask collected; the batch's pieces follow each other, up to the last.
 
-    `is_finished`: nothing follows `batches`.
+    Together they are an Arrow IPC stream. A batch whose last piece never comes belongs to an attempt that failed.
     """
 
+    subtask_index: int
+    attempt_number: int
+    is_last: bool
+    content: bytes
+
+
+class CollectedResults(msgspec.Struct, frozen=True):
+    """Records of a collect sink from piece `offset` on. `is_finished`: nothing follows `pieces`."""
+
     offset: int
-    batches: tuple[bytes, ...]
+    pieces: tuple[CollectedPiece, ...]
     is_finished: bool
 
 
@@ -141,7 +150,7 @@ class JobMasterGateway(Protocol):
         ...
 
     async def fetch_collected_results(
-        self, operator_id: OperatorId, offset: int, max_batch_count: int
+        self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
         """Return collected records from `offset` on; those before it are forgotten."""
         ...

@@ -4,10 +4,10 @@ Source: Flink PrintSinkOutputWriter, CollectSinkFunction, SinkWriterOperator.
 """
 
 import sys
-from typing import Final
 
 import pyarrow as pa
 
+from headrace.core.collect_events import END, PIECE_SIZE_MAX, cut
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.java_text import text_function
@@ -15,12 +15,6 @@ from headrace.functions.sink import SinkWriter
 from headrace.functions.specs import CollectSinkSpec, PrintSinkSpec, SinkSpec
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.user_code import connector_error, user_error
-
-COLLECT_MESSAGE_BYTES_MAX: Final = 1 << 20
-"""Batches are split until their message is below this, so that a result of any size passes through RPC."""
-
-COLLECT_END: Final = b""
-"""The event after a subtask's last batch."""
 
 
 class PrintOperator(OneInputOperator):
@@ -52,9 +46,10 @@ class PrintOperator(OneInputOperator):
 
 
 class CollectOperator(OneInputOperator):
-    """Sends its rows to the coordinator `collect`, in order: each event is one Arrow IPC stream of the data columns.
+    """Sends its rows to the coordinator `collect`, in order, as Arrow IPC streams of the data columns.
 
-    An event without bytes says that this subtask has sent its last row. Nothing is kept here.
+    Batches are split until a stream is about one piece; what is larger still, a single row, goes in several
+    (`headrace.core.collect_events`). Nothing is kept here.
     """
 
     def __init__(self, spec: CollectSinkSpec) -> None:
@@ -64,16 +59,17 @@ class CollectOperator(OneInputOperator):
         self._send(batch.columns())
 
     def finish(self, output: Output) -> None:
-        self.context.send_event(COLLECT_END)
+        self.context.send_event(END)
 
     def _send(self, columns: pa.RecordBatch) -> None:
         row_count = columns.num_rows
-        if row_count > 1 and columns.nbytes > COLLECT_MESSAGE_BYTES_MAX:
+        if row_count > 1 and columns.nbytes > PIECE_SIZE_MAX:
             half = row_count // 2
             self._send(columns.slice(0, half))
             self._send(columns.slice(half))
         else:
-            self.context.send_event(_ipc_stream(columns))
+            for event in cut(_ipc_stream(columns)):
+                self.context.send_event(event)
 
 
 def _ipc_stream(columns: pa.RecordBatch) -> bytes:

@@ -62,9 +62,9 @@ class ArchivedJob:
     result: JobResult
     collected: Mapping[OperatorId, CollectCoordinator]
 
-    def fetch(self, operator_id: OperatorId, offset: int, max_batch_count: int) -> CollectedResults:
+    def fetch(self, operator_id: OperatorId, offset: int, max_piece_count: int) -> CollectedResults:
         """Collected records from `offset` on; KeyError for an operator that collects nothing."""
-        return self.collected[operator_id].fetch(offset, max_batch_count)
+        return self.collected[operator_id].fetch(offset, max_piece_count)
 
 
 @dataclass(frozen=True)

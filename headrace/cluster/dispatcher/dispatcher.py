@@ -191,16 +191,16 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         return await asyncio.shield(job.ended)
 
     async def fetch_collected_results(
-        self, job_id: JobId, operator_id: OperatorId, offset: int, max_batch_count: int
+        self, job_id: JobId, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
         """See DispatcherGateway."""
         job = self._jobs.get(job_id)
         if job is not None:
-            return await job.gateway.fetch_collected_results(operator_id, offset, max_batch_count)
+            return await job.gateway.fetch_collected_results(operator_id, offset, max_piece_count)
         archived = self._archived(job_id)
         if operator_id not in archived.collected:
             raise NothingCollectedError(str(job_id), str(operator_id))
-        return archived.fetch(operator_id, offset, max_batch_count)
+        return archived.fetch(operator_id, offset, max_piece_count)
 
     async def shut_down_cluster(self) -> Acknowledge:
         """See DispatcherGateway."""

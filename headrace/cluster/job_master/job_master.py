@@ -228,13 +228,13 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         return Acknowledge()
 
     async def fetch_collected_results(
-        self, operator_id: OperatorId, offset: int, max_batch_count: int
+        self, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
         """See JobMasterGateway."""
         coordinator = self._coordinators.collect_coordinators().get(operator_id)
         if coordinator is None:
             raise NothingCollectedError(str(self._graph.job_id), str(operator_id))
-        return coordinator.fetch(offset, max_batch_count)
+        return coordinator.fetch(offset, max_piece_count)
 
     def _send_event(
         self, vertex_id: JobVertexId, subtask_index: int, operator_id: OperatorId, payload: bytes

@@ -25,7 +25,7 @@ from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.threads import start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.errors import UnknownJobError
-from headrace.gateways.job_master import CollectedResults
+from headrace.gateways.job_master import CollectedPiece, CollectedResults
 from headrace.gateways.messages import Acknowledge, ErrorInfo
 from tests.unit.api.recording import RecordingExecutor
 
@@ -65,7 +65,7 @@ class ScriptedDispatcher:
         return JobResult(job_id, "job", self.end_status, 42, {"lines": 3.0}, self.failure)
 
     async def fetch_collected_results(
-        self, job_id: JobId, operator_id: OperatorId, offset: int, max_batch_count: int
+        self, job_id: JobId, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
         self.offsets.append(offset)
         page = self.pages.pop(0)
@@ -102,7 +102,8 @@ def ended(
 
 
 def page(offset: int, *batches: list[int], is_finished: bool = False) -> CollectedResults:
-    return CollectedResults(offset, tuple(ipc(batch) for batch in batches), is_finished)
+    pieces = tuple(CollectedPiece(0, 0, True, ipc(batch)) for batch in batches)
+    return CollectedResults(offset, pieces, is_finished)
 
 
 def ipc(values: list[int]) -> bytes:
@@ -255,6 +256,21 @@ def test_batches_that_were_seen_already_are_passed_over(
     ended(dispatcher, JobStatus.FINISHED)
     dispatcher.pages = [page(0, [1]), page(0, [1], [2], is_finished=True)]
     assert list(CloseableIterator(client, SINK_ID, INT)) == [1, 2]
+
+
+def test_a_batch_is_put_together_from_its_pieces_whoever_stands_between(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    ended(dispatcher, JobStatus.FINISHED)
+    batch, other = ipc([1, 2]), ipc([3])
+    pieces = (
+        CollectedPiece(0, 0, False, batch[:50]),
+        CollectedPiece(1, 0, True, other),
+        CollectedPiece(0, 1, False, batch[:70]),  # the first attempt failed and is repeated
+        CollectedPiece(0, 1, True, batch[70:]),
+    )
+    dispatcher.pages = [CollectedResults(0, pieces, True)]
+    assert list(CloseableIterator(client, SINK_ID, INT)) == [3, 1, 2]
 
 
 def test_a_limit_takes_the_first_records_and_ends_the_job(

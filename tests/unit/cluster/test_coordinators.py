@@ -8,11 +8,13 @@ import pytest
 from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
 from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.operator_coordinators import OperatorCoordinators
+from headrace.core.collect_events import cut
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionAttemptId, JobVertexId, OperatorId, ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import CoordinatorBusyError
+from headrace.gateways.job_master import CollectedPiece, CollectedResults
 from tests.unit.cluster.cluster_samples import JOB, attempt, job_graph, vertex, vertex_id
 
 OPERATOR = OperatorId((1).to_bytes(16, "big"))
@@ -149,22 +151,31 @@ def new_collect(parallelism: int = 1, settings: dict[str, str] | None = None) ->
     return CollectCoordinator(context, b"")
 
 
+def whole(content: bytes) -> bytes:
+    (event,) = cut(content)
+    return event
+
+
+def contents(results: CollectedResults) -> tuple[bytes, ...]:
+    return tuple(piece.content for piece in results.pieces)
+
+
 def test_fetching_from_an_offset_forgets_what_stands_before_it() -> None:
     collect = new_collect()
     for payload in (b"a", b"b", b"c"):
-        collect.handle_event(attempt(0), payload)
-    assert collect.fetch(0, 2).batches == (b"a", b"b")
-    assert collect.fetch(0, 2).batches == (b"a", b"b"), "a lost answer can be asked for again"
+        collect.handle_event(attempt(0), whole(payload))
+    assert contents(collect.fetch(0, 2)) == (b"a", b"b")
+    assert contents(collect.fetch(0, 2)) == (b"a", b"b"), "a lost answer can be asked for again"
     answer = collect.fetch(2, 2)
-    assert (answer.offset, answer.batches, answer.is_finished) == (2, (b"c",), False)
+    assert (answer.offset, contents(answer), answer.is_finished) == (2, (b"c",), False)
 
 
 def test_the_last_batch_says_that_it_is_the_last() -> None:
     collect = new_collect(parallelism=2)
-    collect.handle_event(attempt(0), b"a")
+    collect.handle_event(attempt(0), whole(b"a"))
     collect.handle_event(attempt(0), b"")
     assert not collect.fetch(0, 10).is_finished
-    collect.handle_event(attempt(1), b"b")
+    collect.handle_event(attempt(1), whole(b"b"))
     collect.handle_event(attempt(1), b"")
     assert not collect.fetch(0, 1).is_finished
     assert collect.fetch(1, 1).is_finished
@@ -172,16 +183,37 @@ def test_the_last_batch_says_that_it_is_the_last() -> None:
 
 def test_records_beyond_the_bound_are_refused_until_the_client_has_fetched() -> None:
     collect = new_collect(settings={"headrace.collect.buffer-size": "10"})
-    collect.handle_event(attempt(0), b"x" * 50)
+    collect.handle_event(attempt(0), whole(b"x" * 50))
     with pytest.raises(CoordinatorBusyError):
-        collect.handle_event(attempt(0), b"y")
+        collect.handle_event(attempt(0), whole(b"y"))
     collect.fetch(1, 1)
-    collect.handle_event(attempt(0), b"y")
-    assert collect.fetch(1, 1).batches == (b"y",)
+    collect.handle_event(attempt(0), whole(b"y"))
+    assert contents(collect.fetch(1, 1)) == (b"y",)
 
 
 def test_after_the_end_of_the_job_nothing_follows_what_is_left() -> None:
     collect = new_collect()
-    collect.handle_event(attempt(0), b"a")
+    collect.handle_event(attempt(0), whole(b"a"))
     asyncio.run(collect.close())
     assert collect.fetch(0, 10).is_finished
+
+
+def test_the_pieces_of_a_large_row_are_kept_within_the_bound_and_name_their_attempt() -> None:
+    collect = new_collect(parallelism=2, settings={"headrace.collect.buffer-size": "10"})
+    first, last = cut(b"0123456789abcdef", 8)
+    collect.handle_event(attempt(0), first)
+    with pytest.raises(CoordinatorBusyError):
+        collect.handle_event(attempt(1), whole(b"other"))
+    (piece,) = collect.fetch(0, 10).pieces
+    assert piece == CollectedPiece(0, 0, False, b"01234567")
+    collect.fetch(1, 10)
+    collect.handle_event(attempt(0, number=1), last)
+    (piece,) = collect.fetch(1, 10).pieces
+    assert (piece.attempt_number, piece.is_last, piece.content) == (1, True, b"89abcdef")
+
+
+def test_an_answer_stays_below_the_frame() -> None:
+    collect = new_collect(settings={"pekko.framesize": "1000"})
+    for _ in range(4):
+        collect.handle_event(attempt(0), whole(b"x" * 200))
+    assert len(collect.fetch(0, 10).pieces) == 2

@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+from headrace.core.collect_events import END, PIECE_SIZE_MAX, is_last_piece, piece_of
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import columns_to_rows
 from headrace.core.types.rows import Row
@@ -11,7 +12,6 @@ from headrace.functions.collection_source import CollectionSource
 from headrace.functions.sink import Sink, SinkWriter
 from headrace.functions.specs import CollectSinkSpec, PrintSinkSpec, SinkSpec, SourceSpec
 from headrace.functions.subtask_context import SubtaskContext
-from headrace.operators.sinks import COLLECT_END, COLLECT_MESSAGE_BYTES_MAX
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows
 
 
@@ -38,9 +38,13 @@ def test_typed_records_are_printed_as_java_does(capsys: pytest.CaptureFixture[st
 
 def _collected(events: list[bytes], value_type: TypeInformation) -> list[object]:
     rows: list[object] = []
+    content = b""
     for event in events:
-        for columns in pa.ipc.open_stream(event):
-            rows.extend(columns_to_rows(columns, value_type))
+        content += piece_of(event)
+        if is_last_piece(event):
+            for columns in pa.ipc.open_stream(content):
+                rows.extend(columns_to_rows(columns, value_type))
+            content = b""
     return rows
 
 
@@ -49,7 +53,7 @@ def test_collected_rows_reach_the_coordinator_in_order_and_then_the_end() -> Non
     harness.perform(Rows(["a", ("b", 1)], [1, 2]))
     harness.perform(Rows([None]))
     harness.finish()
-    assert harness.events[-1] == COLLECT_END
+    assert harness.events[-1] == END
     assert _collected(harness.events[:-1], PICKLED) == ["a", ("b", 1), None]
 
 
@@ -57,7 +61,15 @@ def test_large_results_are_split_into_messages_of_bounded_size() -> None:
     values = ["x" * 100_000] * 40
     harness = OperatorHarness(CollectSinkSpec(), input_types=[Types.STRING()])
     harness.perform(Rows(values))
-    assert max(map(len, harness.events)) < COLLECT_MESSAGE_BYTES_MAX * 1.1
+    assert max(map(len, harness.events)) < PIECE_SIZE_MAX * 1.1
+    assert _collected(harness.events, Types.STRING()) == values
+
+
+def test_a_row_larger_than_a_message_travels_in_pieces() -> None:
+    values = ["small", "x" * (3 * PIECE_SIZE_MAX), "last"]
+    harness = OperatorHarness(CollectSinkSpec(), input_types=[Types.STRING()])
+    harness.perform(Rows(values))
+    assert max(map(len, harness.events)) <= PIECE_SIZE_MAX + 1
     assert _collected(harness.events, Types.STRING()) == values
 
 
