@@ -21,6 +21,37 @@ class ContinuousTrigger(Trigger[T, TimeWindow]):
         self._fire_timestamp = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
 
     @abstractmethod
+    def _register(self, time: int, ctx: TriggerContext) -> None:
+        """Set a timer on this trigger's clock."""
+
+    @abstractmethod
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        """Forget a timer on this trigger's clock."""
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(
+        self, time: int, window: TimeWindow, ctx: TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._fire_timestamp)
+        next_fire = self._fire_state(ctx).get()
+        if next_fire is not None:
+            self._register(next_fire, ctx)
+
+    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
+        state = self._fire_state(ctx)
+        next_fire = state.get()
+        if next_fire is not None:
+            self._delete(next_fire, ctx)
+            state.clear()
+
     def register_next_fire_timestamp(
         self,
         time: int,
@@ -29,20 +60,29 @@ class ContinuousTrigger(Trigger[T, TimeWindow]):
         fire_timestamp_state: ReducingState[int],
     ) -> None:
         """Fire next at `time` + interval, at the end of the window at the latest."""
+        next_fire = min(time + self.interval, window.max_timestamp())
+        fire_timestamp_state.add(next_fire)
+        self._register(next_fire, ctx)
 
-    def can_merge(self) -> bool:
+    def _begin(self, time: int, window: TimeWindow, ctx: TriggerContext) -> None:
+        """With a window's first record, at `time`: fire when the interval ends that the time lies in."""
+        state = self._fire_state(ctx)
+        if state.get() is None:
+            # Towards zero, as Java's remainder has it: before the epoch the first interval ends later.
+            rest = abs(time) % self.interval
+            start = time - rest if time >= 0 else time + rest
+            self.register_next_fire_timestamp(start, window, ctx, state)
+
+    def _take_due(self, time: int, ctx: TriggerContext) -> bool:
+        """Whether to fire at `time`, which is then no longer waited for."""
+        state = self._fire_state(ctx)
+        if state.get() != time:
+            return False
+        state.clear()
         return True
 
     def _fire_state(self, ctx: TriggerContext) -> ReducingState[int]:
         return ctx.get_partitioned_state(self._fire_timestamp)
-
-    def _next_fire(self, time: int, window: TimeWindow) -> int:
-        return min(time + self.interval, window.max_timestamp())
-
-    def _interval_start(self, time: int) -> int:
-        # Towards zero, as Java's remainder has it: before the epoch the first interval ends later.
-        rest = abs(time) % self.interval
-        return time - rest if time >= 0 else time + rest
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.interval})"
@@ -61,51 +101,26 @@ class ContinuousEventTimeTrigger(ContinuousTrigger[T]):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        state = self._fire_state(ctx)
-        if state.get() is None:
-            start = self._interval_start(timestamp)
-            self.register_next_fire_timestamp(start, window, ctx, state)
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(
-        self, time: int, window: TimeWindow, ctx: TriggerContext
-    ) -> TriggerResult:
+        self._begin(timestamp, window, ctx)
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
         if time == window.max_timestamp():
             return TriggerResult.FIRE
-        state = self._fire_state(ctx)
-        if state.get() != time:
+        if not self._take_due(time, ctx):
             return TriggerResult.CONTINUE
-        state.clear()
-        self.register_next_fire_timestamp(time, window, ctx, state)
+        self.register_next_fire_timestamp(time, window, ctx, self._fire_state(ctx))
         return TriggerResult.FIRE
 
-    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self._fire_timestamp)
-        next_fire = self._fire_state(ctx).get()
-        if next_fire is not None:
-            ctx.register_event_time_timer(next_fire)
-
     def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
-        state = self._fire_state(ctx)
-        next_fire = state.get()
-        if next_fire is not None:
-            ctx.delete_event_time_timer(next_fire)
-            state.clear()
+        super().clear(window, ctx)
         ctx.delete_event_time_timer(window.max_timestamp())
 
-    def register_next_fire_timestamp(
-        self,
-        time: int,
-        window: TimeWindow,
-        ctx: TriggerContext,
-        fire_timestamp_state: ReducingState[int],
-    ) -> None:
-        next_fire = self._next_fire(time, window)
-        fire_timestamp_state.add(next_fire)
-        ctx.register_event_time_timer(next_fire)
+    def _register(self, time: int, ctx: TriggerContext) -> None:
+        ctx.register_event_time_timer(time)
+
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(time)
 
 
 class ContinuousProcessingTimeTrigger(ContinuousTrigger[T]):
@@ -118,47 +133,21 @@ class ContinuousProcessingTimeTrigger(ContinuousTrigger[T]):
     def on_element(
         self, element: T, timestamp: int, window: TimeWindow, ctx: TriggerContext
     ) -> TriggerResult:
-        state = self._fire_state(ctx)
-        if state.get() is None:
-            start = self._interval_start(ctx.get_current_processing_time())
-            self.register_next_fire_timestamp(start, window, ctx, state)
+        self._begin(ctx.get_current_processing_time(), window, ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(
         self, time: int, window: TimeWindow, ctx: TriggerContext
     ) -> TriggerResult:
-        state = self._fire_state(ctx)
-        if state.get() != time:
+        if not self._take_due(time, ctx):
             return TriggerResult.CONTINUE
-        state.clear()
         # At the end the window goes with everything in it; another timer for the same time would be left over.
         if time != window.max_timestamp():
-            self.register_next_fire_timestamp(time, window, ctx, state)
+            self.register_next_fire_timestamp(time, window, ctx, self._fire_state(ctx))
         return TriggerResult.FIRE
 
-    def on_event_time(self, time: int, window: TimeWindow, ctx: TriggerContext) -> TriggerResult:
-        return TriggerResult.CONTINUE
+    def _register(self, time: int, ctx: TriggerContext) -> None:
+        ctx.register_processing_time_timer(time)
 
-    def on_merge(self, window: TimeWindow, ctx: OnMergeContext) -> None:
-        ctx.merge_partitioned_state(self._fire_timestamp)
-        next_fire = self._fire_state(ctx).get()
-        if next_fire is not None:
-            ctx.register_processing_time_timer(next_fire)
-
-    def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:
-        state = self._fire_state(ctx)
-        next_fire = state.get()
-        if next_fire is not None:
-            ctx.delete_processing_time_timer(next_fire)
-            state.clear()
-
-    def register_next_fire_timestamp(
-        self,
-        time: int,
-        window: TimeWindow,
-        ctx: TriggerContext,
-        fire_timestamp_state: ReducingState[int],
-    ) -> None:
-        next_fire = self._next_fire(time, window)
-        fire_timestamp_state.add(next_fire)
-        ctx.register_processing_time_timer(next_fire)
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        ctx.delete_processing_time_timer(time)

@@ -27,7 +27,21 @@ class SessionWindowTimeGapExtractor(ABC):
 
 
 class SessionWindows(MergingWindowAssigner[T, TimeWindow]):
-    """What all session assigners share."""
+    """What all session assigners share: a record's window begins at its time and lasts for its gap."""
+
+    @abstractmethod
+    def gap_of(self, element: T) -> int:
+        """Return the gap of a record in ms, above 0."""
+
+    @abstractmethod
+    def start_of(self, timestamp: int, context: WindowAssignerContext) -> int:
+        """Return the time at which the window of a record begins."""
+
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        start = self.start_of(timestamp, context)
+        return [TimeWindow(start, start + self.gap_of(element))]
 
     def merge_windows(
         self, windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]
@@ -41,6 +55,26 @@ class SessionWindows(MergingWindowAssigner[T, TimeWindow]):
         return TimeWindowSerializer()
 
 
+class _InEventTime(SessionWindows[T]):
+    """Windows begin at the record's timestamp."""
+
+    def start_of(self, timestamp: int, context: WindowAssignerContext) -> int:
+        return require_timestamp(timestamp)
+
+    def is_event_time(self) -> bool:
+        return True
+
+
+class _OnTheClock(SessionWindows[T]):
+    """Windows begin when the record comes."""
+
+    def start_of(self, timestamp: int, context: WindowAssignerContext) -> int:
+        return context.get_current_processing_time()
+
+    def is_event_time(self) -> bool:
+        return False
+
+
 class FixedGapSessionWindows(SessionWindows[T]):
     """Sessions whose gap is the same for all records."""
 
@@ -48,6 +82,9 @@ class FixedGapSessionWindows(SessionWindows[T]):
         if session_gap <= 0:
             raise ValueError(f"{type(self).__name__} parameters must satisfy 0 < size")
         self.session_gap = session_gap
+
+    def gap_of(self, element: T) -> int:
+        return self.session_gap
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.session_gap})"
@@ -67,7 +104,27 @@ class DynamicGapSessionWindows(SessionWindows[T]):
         return gap
 
 
-class EventTimeSessionWindows(FixedGapSessionWindows[T]):
+class DynamicEventTimeSessionWindows(_InEventTime[T], DynamicGapSessionWindows[T]):
+    """Sessions in event time with a gap per record."""
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor,
+    ) -> "DynamicEventTimeSessionWindows[Any]":
+        return DynamicEventTimeSessionWindows(extractor)
+
+
+class DynamicProcessingTimeSessionWindows(_OnTheClock[T], DynamicGapSessionWindows[T]):
+    """Sessions on the clock with a gap per record."""
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor,
+    ) -> "DynamicProcessingTimeSessionWindows[Any]":
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+
+class EventTimeSessionWindows(_InEventTime[T], FixedGapSessionWindows[T]):
     """Sessions in event time."""
 
     @staticmethod
@@ -77,19 +134,11 @@ class EventTimeSessionWindows(FixedGapSessionWindows[T]):
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor,
-    ) -> "DynamicEventTimeSessionWindows[Any]":
+    ) -> DynamicEventTimeSessionWindows[Any]:
         return DynamicEventTimeSessionWindows(extractor)
 
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return [TimeWindow(require_timestamp(timestamp), timestamp + self.session_gap)]
 
-    def is_event_time(self) -> bool:
-        return True
-
-
-class ProcessingTimeSessionWindows(FixedGapSessionWindows[T]):
+class ProcessingTimeSessionWindows(_OnTheClock[T], FixedGapSessionWindows[T]):
     """Sessions on the clock."""
 
     @staticmethod
@@ -99,51 +148,5 @@ class ProcessingTimeSessionWindows(FixedGapSessionWindows[T]):
     @staticmethod
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor,
-    ) -> "DynamicProcessingTimeSessionWindows[Any]":
+    ) -> DynamicProcessingTimeSessionWindows[Any]:
         return DynamicProcessingTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        now = context.get_current_processing_time()
-        return [TimeWindow(now, now + self.session_gap)]
-
-    def is_event_time(self) -> bool:
-        return False
-
-
-class DynamicEventTimeSessionWindows(DynamicGapSessionWindows[T]):
-    """Sessions in event time with a gap per record."""
-
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor,
-    ) -> "DynamicEventTimeSessionWindows[Any]":
-        return DynamicEventTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        return [TimeWindow(require_timestamp(timestamp), timestamp + self.gap_of(element))]
-
-    def is_event_time(self) -> bool:
-        return True
-
-
-class DynamicProcessingTimeSessionWindows(DynamicGapSessionWindows[T]):
-    """Sessions on the clock with a gap per record."""
-
-    @staticmethod
-    def with_dynamic_gap(
-        extractor: SessionWindowTimeGapExtractor,
-    ) -> "DynamicProcessingTimeSessionWindows[Any]":
-        return DynamicProcessingTimeSessionWindows(extractor)
-
-    def assign_windows(
-        self, element: T, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[TimeWindow]:
-        now = context.get_current_processing_time()
-        return [TimeWindow(now, now + self.gap_of(element))]
-
-    def is_event_time(self) -> bool:
-        return False
