@@ -136,7 +136,7 @@ class CustomSelector:
         key_selector: Callable[[Any], Any],
     ) -> None:
         self._channel_count = channel_count
-        self._partitioner = partitioner
+        self.partitioner: Final = partitioner
         self._key_selector = key_selector
 
     def select(self, batch: RecordBatch) -> Selection:
@@ -146,7 +146,7 @@ class CustomSelector:
         return deal(batch, np.array(channels, dtype=np.int32), count)
 
     def _channel_of(self, key: Any) -> int:
-        chosen = self._partitioner(key, self._channel_count)
+        chosen = self.partitioner(key, self._channel_count)
         if isinstance(chosen, (int, np.integer)) and 0 <= chosen < self._channel_count:
             return int(chosen)
         raise InvalidChannelError(key, chosen, self._channel_count)

@@ -68,6 +68,8 @@ def check_columns(batch: RecordBatch, operator_name: str) -> None:
         raise UserCodeError(
             type(error).__name__, str(error), operator_name, _UNKNOWN_LOCATION, ""
         ) from error
+    except USER_EXCEPTIONS as error:  # records are pickled by their own classes
+        raise user_error(error, operator_name) from error
 
 
 def not_iterable(results: Any, method: str) -> TypeError:

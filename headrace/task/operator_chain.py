@@ -12,6 +12,7 @@ from headrace.graph.pipeline_options import global_job_parameters
 from headrace.network.record_writer import RecordWriter
 from headrace.operators.operator import OneInputOperator, Operator, OperatorContext
 from headrace.operators.registry import create_operator
+from headrace.operators.user_code import user_error
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import TaskCounters
@@ -175,8 +176,10 @@ class OperatorChain:
         )
 
     @staticmethod
-    def _blame_record(described: ChainedOperator) -> Callable[[RecordTypeError], UserCodeError]:
-        def blame(error: RecordTypeError) -> UserCodeError:
+    def _blame_record(described: ChainedOperator) -> Callable[[BaseException], BaseException]:
+        def blame(error: BaseException) -> BaseException:
+            if not isinstance(error, RecordTypeError):
+                return user_error(error, described.name)
             return UserCodeError(
                 type(error).__name__,
                 str(error),

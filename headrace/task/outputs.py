@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP, Watermark, WatermarkStatus
-from headrace.core.errors import RecordTypeError, UserCodeError
+from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.network.record_writer import RecordWriter
 from headrace.operators.operator import OneInputOperator, Operator, Output
@@ -123,7 +123,7 @@ class NetworkTarget:
         writer: RecordWriter,
         timers: MailboxTimers,
         counters: TaskCounters,
-        blame: Callable[[RecordTypeError], UserCodeError],
+        blame: Callable[[BaseException], BaseException],
     ) -> None:
         self._writer = writer
         self._timers = timers
@@ -136,7 +136,7 @@ class NetworkTarget:
         """Partition and write."""
         try:
             batch.columns()
-        except RecordTypeError as error:
+        except USER_EXCEPTIONS as error:  # records are pickled by their own classes
             raise self._blame(error) from error
         self._counters.records_out += batch.num_rows
         self._writer.emit(batch)

@@ -7,12 +7,21 @@ import pickle
 import traceback
 from typing import Any, Final
 
-from headrace.core.errors import UserCodeError
+from headrace.core.errors import USER_EXCEPTIONS, UserCodeError
 from headrace.core.operator_types import OperatorTypes
+from headrace.core.record_batch import RecordBatch
+from headrace.graph.function_location import user_location_of
 from headrace.graph.job_graph import ChainedOperator, JobVertex, PartitionerSpec
 from headrace.graph.payloads import Payload, VertexPayloads
-from headrace.network.partitioner import ChannelSelector, create_selector
+from headrace.network.errors import InvalidChannelError
+from headrace.network.partitioner import (
+    ChannelSelector,
+    CustomSelector,
+    Selection,
+    create_selector,
+)
 from headrace.network.record_writer import RecordWriter
+from headrace.operators.user_code import user_error
 from headrace.task.environment import PartitionOutput, TaskEnvironment
 
 UNKNOWN_LOCATION: Final = "unknown location"
@@ -51,8 +60,10 @@ def create_writers(environment: TaskEnvironment, payloads: VertexPayloads) -> li
 def _create_selector(
     environment: TaskEnvironment, output: PartitionOutput, payload: Payload
 ) -> ChannelSelector:
+    source_id = output.edge.source_operator_id
+    source = next(o for o in environment.vertex.operators if o.operator_id == source_id)
     try:
-        return create_selector(
+        selector = create_selector(
             PartitionerSpec(output.edge.partitioner.kind, bytes(payload)),
             output.partition.subpartition_count,
             environment.attempt_id.subtask_index,
@@ -60,20 +71,42 @@ def _create_selector(
             environment.random,
             environment.settings,
         )
-    except Exception as error:
-        source_id = output.edge.source_operator_id
-        source = next(o for o in environment.vertex.operators if o.operator_id == source_id)
+    except USER_EXCEPTIONS as error:
         raise _not_loadable(error, "partitioner", source) from error
+    return _BlamingSelector(selector, source) if isinstance(selector, CustomSelector) else selector
+
+
+class _BlamingSelector:
+    """The user's partitioner, whose mistakes are told as those of the operator whose rows it deals."""
+
+    is_broadcast = False
+
+    def __init__(self, selector: CustomSelector, operator: ChainedOperator) -> None:
+        self._selector = selector
+        self._operator_name = operator.name
+        self._location = user_location_of([selector.partitioner], operator.location)
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """See ChannelSelector."""
+        try:
+            return self._selector.select(batch)
+        except InvalidChannelError as error:
+            # Nothing of the user's is on the stack: the answer was wrong, not the call.
+            raise UserCodeError(
+                type(error).__name__, str(error), self._operator_name, self._location, ""
+            ) from error
+        except USER_EXCEPTIONS as error:
+            raise user_error(error, self._operator_name) from error
 
 
 def _load(operator: ChainedOperator, what: str, payload: Payload) -> Any:
     try:
         return pickle.loads(payload)
-    except Exception as error:
+    except USER_EXCEPTIONS as error:
         raise _not_loadable(error, what, operator) from error
 
 
-def _not_loadable(error: Exception, what: str, operator: ChainedOperator) -> UserCodeError:
+def _not_loadable(error: BaseException, what: str, operator: ChainedOperator) -> UserCodeError:
     return UserCodeError(
         type(error).__name__,
         f"{error}; the {what} cannot be loaded on the worker, ship its modules with --python-files",
