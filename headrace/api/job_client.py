@@ -15,10 +15,9 @@ from headrace.gateways.job_master import CollectedResults, JobDetails
 
 T = TypeVar("T")
 
-# As Flink's clients wait, with growing pauses; they are shorter here, because the answer is near.
-_FIRST_PAUSE_S: Final = 0.005
-_LONGEST_PAUSE_S: Final = 0.1
-_PAUSE_GROWTH: Final = 1.5
+_WAIT_MAX_MS: Final = 5_000
+"""How long one ask may wait for the end of the job: less than any ask's timeout."""
+_PAUSE_AFTER_FAILURE_S: Final = 0.1
 _FAILED_ASKS_MAX: Final = 10
 
 
@@ -85,14 +84,14 @@ class JobClient:
         return CompletableFuture(future, convert, is_alive=self._loop.is_running)
 
     async def _await_result(self) -> JobResult:
-        """Poll until the job has ended: a job may run for months, but no ask may wait so long.
+        """Ask until the job has ended. It may run for months, but no ask may wait so long: each waits for a while.
 
         Asks that fail are repeated, at most `_FAILED_ASKS_MAX` in a row: a busy driver is no end of a job.
         """
-        pause_s, failed_count = _FIRST_PAUSE_S, 0
+        failed_count = 0
         while True:
             try:
-                status = await self._dispatcher.request_job_status(self._job_id)
+                status = await self._dispatcher.await_job_end(self._job_id, _WAIT_MAX_MS)
                 if status.is_terminal_state():
                     return await self._dispatcher.request_job_result(self._job_id)
                 failed_count = 0
@@ -102,8 +101,7 @@ class JobClient:
                 failed_count += 1
                 if failed_count > _FAILED_ASKS_MAX:
                     raise
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * _PAUSE_GROWTH, _LONGEST_PAUSE_S)
+                await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
     def __repr__(self) -> str:
         return f"JobClient({self._job_id})"

@@ -56,6 +56,10 @@ class DispatcherGateway(Protocol):
         """Return the job's status; UnknownJobError for an unknown id."""
         ...
 
+    async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
+        """Answer with the job's status when it has ended, at the latest after `wait_max_ms`."""
+        ...
+
     async def request_job_details(self, job_id: JobId) -> JobDetails:
         """Return the job with its vertices and metrics."""
         ...

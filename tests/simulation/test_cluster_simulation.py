@@ -155,6 +155,23 @@ def test_a_user_error_is_told_with_operator_file_and_line() -> None:
     sim.close()
 
 
+def test_who_awaits_the_end_of_a_job_hears_of_it_at_once_and_else_when_the_wait_is_over() -> None:
+    sim = SimulatedCluster(1)
+    job_id = sim.new_job_id()
+    sim.submit(
+        counting_job(job_id, "long", count=10**6, interval_ms=100, parallelism=1, settings={})
+    )
+    begun_ms = sim.clock.now_ms()
+    status = sim.loop.run_until(sim.dispatcher.await_job_end(job_id, 9_000))
+    assert (status, sim.clock.now_ms() - begun_ms) == (JobStatus.RUNNING, 9_000)
+    sim.later(1_000, lambda: sim.cancel(job_id))
+    status = sim.loop.run_until(sim.dispatcher.await_job_end(job_id, 60_000))
+    assert status is JobStatus.CANCELED
+    assert sim.clock.now_ms() - begun_ms < 12_000
+    assert sim.loop.run_until(sim.dispatcher.await_job_end(job_id, 60_000)) is JobStatus.CANCELED
+    sim.close()
+
+
 def test_cancelling_a_job_frees_everything() -> None:
     sim = SimulatedCluster(1)
     job_id = sim.new_job_id()

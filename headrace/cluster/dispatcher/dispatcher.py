@@ -176,6 +176,13 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             raise UnknownJobError(str(job_id))
         return status
 
+    async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
+        """See DispatcherGateway."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            await asyncio.wait([job.ended], timeout=wait_max_ms / 1000)
+        return await self.request_job_status(job_id)
+
     async def request_job_details(self, job_id: JobId) -> JobDetails:
         """See DispatcherGateway."""
         job = self._jobs.get(job_id)

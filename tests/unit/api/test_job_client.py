@@ -56,6 +56,9 @@ class ScriptedDispatcher:
             return answer
         return self.status
 
+    async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
+        return await self.request_job_status(job_id)
+
     async def cancel_job(self, job_id: JobId) -> Acknowledge:
         self.cancel_count += 1
         self.status = self.end_status = JobStatus.CANCELED
@@ -201,7 +204,7 @@ def test_an_unknown_job_is_one_at_once(client: JobClient, dispatcher: ScriptedDi
 def test_asks_that_keep_failing_are_given_up(
     client: JobClient, dispatcher: ScriptedDispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_client, "_LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr(job_client, "_PAUSE_AFTER_FAILURE_S", 0.0)
     dispatcher.status_answers = [HeadraceError("no answer in time")] * 11
     with pytest.raises(HeadraceError, match="no answer in time"):
         client.get_job_execution_result().result()
