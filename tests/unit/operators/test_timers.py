@@ -159,3 +159,18 @@ def test_the_queue_behaves_as_a_sorted_list(
             queue.fire_until(time_ms, fire)
             assert not any(timer[0] <= time_ms for timer in model)
     assert len(queue) == len(model)
+
+
+def test_a_timer_that_an_earlier_one_of_its_time_deletes_does_not_fire() -> None:
+    queue = TimerQueue()
+    for key in ("a", "b", "c"):
+        queue.register(5, key, None)
+    fired: list[str] = []
+
+    def fire(time_ms: int, key: str, namespace: None) -> None:
+        fired.append(key)
+        queue.delete(5, "b", None)
+
+    queue.fire_until(5, fire)
+    assert fired == ["a", "c"]
+    assert len(queue) == 0
