@@ -158,6 +158,20 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._stop_timer()
         self._peer = name
         self._on_established(self, name, session)
+        self._check_alive()
+
+    def _check_alive(self) -> None:
+        try:
+            delay_ms = self._endpoint.check_alive()
+        except ConnectionLostError as error:
+            # Without another word, which would wait for the peer.
+            self._error = error
+            self.abort()
+            return
+        if delay_ms is not None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_ms / 1000, self._check_alive)
+            self._flush()
 
     def _handshake_timed_out(self) -> None:
         self.refuse(f"it did not prove itself within {self._handshake_timeout_s:g} s")

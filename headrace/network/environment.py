@@ -33,6 +33,7 @@ from headrace.network.consumer_session import ConsumerSession
 from headrace.network.gate import InputGate
 from headrace.network.ingest import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
 from headrace.network.io_pool import IoExecutor, ThreadIoPool
+from headrace.network.keepalive import KeepAlivePolicy
 from headrace.network.local_channel import LocalInputChannel
 from headrace.network.metrics import register_pool_metrics
 from headrace.network.partition import ResultPartition
@@ -82,6 +83,7 @@ class ShuffleEnvironment:
         )
         self.partitions: Final = ResultPartitionManager(str(resource_id))
         self.task_events: Final = TaskEventDispatcher()
+        self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
         page_bytes = settings.get_option(SEGMENT_SIZE)
         memory_bytes = network_memory_bytes(settings, machine_memory_bytes())
         self.buffer_pool: Final = NetworkBufferPool(memory_bytes, page_bytes)

@@ -199,6 +199,9 @@ class IngestServer:
 class IngestSession:
     """One pusher's connection: one partition. See peer_session.Session; the transport's thread."""
 
+    # A pusher is one blocking thread: while it waits for credit, or for its Spark task, it can say nothing.
+    is_kept_alive = False
+
     def __init__(self, link: Link, server: IngestServer) -> None:
         self._link = link
         self._server = server

@@ -39,6 +39,9 @@ from headrace.network.wire import (
 class Session(Protocol):
     """Whoever speaks on an established connection; all calls on the transport's thread."""
 
+    is_kept_alive: bool
+    """Whether both sides send signs of life, and are given up without."""
+
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
         """See assembler.BodyCheck."""
         ...
@@ -58,6 +61,8 @@ class Session(Protocol):
 
 class PeerSession:
     """See Session."""
+
+    is_kept_alive = True
 
     def __init__(self, link: Link, producer: ProducerSession, consumer: ConsumerSession) -> None:
         self._link = link

@@ -262,6 +262,19 @@ class _SimulatedConnection:
     def _established(self, name: str, session: Session) -> None:
         self.last_session = session
         self._transport.established(name, session)
+        self._check_alive()
+
+    def _check_alive(self) -> None:
+        if self._is_ended:
+            return
+        try:
+            delay_ms = self._endpoint.check_alive()
+        except ConnectionLostError as error:
+            self._end(error)
+            return
+        if delay_ms is not None:
+            self._network.schedule(delay_ms, self._check_alive)
+            self._flush()
 
     def _end(self, error: NetworkError) -> None:
         if not self._is_ended:

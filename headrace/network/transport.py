@@ -6,9 +6,10 @@ All state of sessions, credits and remote channels belongs to the transport's th
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.core.clock import Cancellable
+from headrace.core.clock import Cancellable, Clock
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.network.keepalive import KeepAlivePolicy
 
 if TYPE_CHECKING:
     from headrace.network.peer_session import PeerSession, Session
@@ -38,6 +39,16 @@ class TransportHost(Protocol):
     @property
     def secret(self) -> bytes:
         """The cluster's secret."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """For signs of life."""
+        ...
+
+    @property
+    def keep_alive(self) -> KeepAlivePolicy:
+        """When connections say that they live, and when they are given up."""
         ...
 
     @property

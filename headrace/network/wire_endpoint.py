@@ -10,16 +10,18 @@ from headrace.core.mutual_proof import Role
 from headrace.network.assembler import FrameAssembler
 from headrace.network.errors import ConnectionLostError, HandshakeError, NetworkError
 from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake
+from headrace.network.keepalive import Liveness, LivenessAction
 from headrace.network.peer_session import Session, last_words
 from headrace.network.transport import Link, TransportHost
-from headrace.network.wire import Body, Close, encode
+from headrace.network.wire import Body, Close, KeepAlive, encode
 
 
 class WireEndpoint:
     """Reads into `buffer()`, then `received(n)`; write what `take_output()` returns whenever it may have changed.
 
     `expected_name` is who a dialler wants to speak with. A NetworkError from `received` ends the connection: write
-    what `take_output()` still returns, close, and call `lost`.
+    what `take_output()` still returns, close, and call `lost`. Once established, call `check_alive()` until it says
+    that there is no need.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class WireEndpoint:
         self._opening_buffer: Final = bytearray(OPENING_BYTES_MAX)
         self._assembler: FrameAssembler | None = None
         self._output: list[Body] = []
+        self._liveness: Liveness | None = None
         self.session: Session | None = None
         opening = self._handshake.opening()
         if opening:
@@ -65,6 +68,9 @@ class WireEndpoint:
         assert self.session is not None
         try:
             frames = self._assembler.received(byte_count)
+            if self._liveness is not None:
+                now_ns = self._host.clock.monotonic_ns()
+                self._liveness.received(byte_count, bool(frames), now_ns)
             for message in frames:
                 self.session.frame_received(message)
         except ConnectionLostError:
@@ -78,10 +84,35 @@ class WireEndpoint:
         """Return buffers to write; empty when nothing can be sent now."""
         if self._output:
             output, self._output = self._output, []
-            return output
-        if self.session is None:
+        elif self.session is None:
             return []
-        return self.session.take_output(budget_bytes)
+        else:
+            output = self.session.take_output(budget_bytes)
+        if output and self._liveness is not None:
+            self._liveness.sent(self._host.clock.monotonic_ns())
+        return output
+
+    def check_alive(self) -> float | None:
+        """Return after how many milliseconds to call again, None for never; there may be something to send now.
+
+        ConnectionLostError where the peer is to be given up.
+        """
+        liveness = self._liveness
+        if liveness is None:
+            return None
+        now_ns = self._host.clock.monotonic_ns()
+        timeout_s = self._host.keep_alive.timeout_ns / 1e9
+        match liveness.check(now_ns):
+            case LivenessAction.GIVE_UP_SILENT:
+                reason = f"nothing was heard of it for {timeout_s:g} s"
+                raise ConnectionLostError(self._link.peer, reason)
+            case LivenessAction.GIVE_UP_STUCK:
+                raise ConnectionLostError(self._link.peer, f"it read nothing for {timeout_s:g} s")
+            case LivenessAction.SEND:
+                self._output += encode(KeepAlive())
+            case LivenessAction.NOTHING:
+                pass
+        return max(1.0, (liveness.due_ns - now_ns) / 1e6)
 
     def last_output(self) -> list[Body]:
         """Return what is still to be said after an error."""
@@ -121,6 +152,8 @@ class WireEndpoint:
         session = self._host.open_session(self._link, name)
         self.session = session
         self._assembler = FrameAssembler(name, session.check_body)
+        if session.is_kept_alive and self._host.keep_alive.interval_ns:
+            self._liveness = Liveness(self._host.keep_alive, self._host.clock.monotonic_ns())
         self._on_established(name, session)
         rest = established.rest
         while rest:

@@ -40,6 +40,7 @@ from headrace.network.wire import (
     ErrorCode,
     Event,
     Frame,
+    KeepAlive,
     NewBufferSize,
     PartitionRequest,
     ResumeConsumption,
@@ -278,6 +279,17 @@ def test_a_peer_that_says_nothing_is_disconnected_after_the_timeout(start: Start
     location = start("a", headrace_network_handshake__timeout="50 ms").start()
     with socket.create_connection((location.host, location.data_port), timeout=10) as silent:
         assert silent.recv(1) == b""
+
+
+def test_a_peer_that_goes_silent_is_told_of_life_and_given_up(start: Starter) -> None:
+    options = {"interval": "10 ms", "timeout": "50 ms"}
+    location = start(
+        "a", **{f"headrace_network_keepalive_{key}": value for key, value in options.items()}
+    ).start()
+    peer = RawPeer.dial(location)
+    peer.expect(KeepAlive)
+    assert peer.is_closed()
+    peer.close()
 
 
 def test_an_impostor_at_the_address_is_refused(start: Starter) -> None:

@@ -243,7 +243,7 @@ def test_nobody_at_home_is_said_within_the_timeout(start: Starter) -> None:
 def test_a_pusher_without_the_secret_is_refused(start: Starter) -> None:
     location = start("a").start()
     with pytest.raises((HandshakeError, ConnectionLostError)):
-        IngestSender(location, b"wrong" * 6, JOB, OPERATOR, 0, 0, 0)
+        IngestSender(location, b"wrong" * 6 + b"--", JOB, OPERATOR, 0, 0, 0)
 
 
 def test_a_gap_in_the_rows_ends_the_connection(door: tuple[ShuffleEnvironment, Any]) -> None:

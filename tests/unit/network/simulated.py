@@ -11,7 +11,7 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.buffer_pool import NeverWait
 from headrace.network.environment import ShuffleEnvironment
 from headrace.network.io_pool import PostingIo
-from headrace.network.simulated_transport import Delay, SimulatedNetwork
+from headrace.network.simulated_transport import CreateRelay, Delay, SimulatedNetwork
 from headrace.network.spill_files import FileLayer
 from tests.unit.network.exchange import SECRET
 
@@ -60,6 +60,7 @@ class VirtualLoop:
         end_ns = self.clock.monotonic_ns() + duration_ms * 1_000_000
         while self._calls and self._calls[0][0] <= end_ns:
             self.step()
+        self.clock.advance_ms(max(0, end_ns - self.clock.monotonic_ns()) / 1_000_000)
 
     def run_all(self) -> None:
         while self.step():
@@ -69,16 +70,22 @@ class VirtualLoop:
 class SimulatedCluster:
     """TaskManagers by name, on one virtual loop."""
 
-    def __init__(self, delay_ms: Delay = lambda source, target: 1.0) -> None:
+    def __init__(
+        self,
+        delay_ms: Delay = lambda source, target: 1.0,
+        create_relay: CreateRelay | None = None,
+    ) -> None:
         self.loop = VirtualLoop()
-        self.network = SimulatedNetwork(self.loop.schedule, delay_ms)
+        self.network = SimulatedNetwork(self.loop.schedule, delay_ms, create_relay)
         self.environments: list[ShuffleEnvironment] = []
 
     def start(
         self, name: str, secret: bytes = SECRET, files: FileLayer | None = None, **options: str
     ) -> tuple[ShuffleEnvironment, TaskManagerLocation]:
+        # Without signs of life all is said at some time, and tests can run until then.
         settings = Settings(
-            {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
+            {"headrace.network.keepalive.interval": "0 s"}
+            | {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
         )
         transport = self.network.create_transport()
         environment = ShuffleEnvironment(
