@@ -7,6 +7,7 @@ from headrace.core.errors import UserCodeError
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.types.type_info import Types
 from headrace.functions.process import KeyedCoProcessFunction, KeyedProcessFunction, OutputTag
+from headrace.functions.record import MapFunction
 from headrace.functions.state import ValueStateDescriptor
 from tests.unit.task import local_job
 from tests.unit.task.local_job import LocalJob
@@ -43,6 +44,24 @@ def test_a_keyed_sum_over_a_shuffle(capfd: pytest.CaptureFixture[str]) -> None:
         job.run()
     lines = [line.split("> ")[1] for line in capfd.readouterr().out.splitlines()]
     assert sorted(lines) == ["(a,1)", "(a,3)", "(a,6)", "(b,11)", "(b,5)"]
+
+
+class Lifecycle(MapFunction):
+    """Tells what was called; fails on a negative record."""
+
+    calls: list[str] = []  # noqa: RUF012  # shared with the test, which cannot reach the shipped instance
+
+    def open(self, runtime_context):
+        Lifecycle.calls.append("open")
+
+    def map(self, value):
+        if value < 0:
+            raise ValueError("negative")
+        Lifecycle.calls.append(f"map {value}")
+        return value
+
+    def close(self):
+        Lifecycle.calls.append("close")
 
 
 class EndlessTimer(KeyedProcessFunction):
@@ -206,3 +225,19 @@ def test_a_timer_that_gives_for_ever_can_be_cancelled() -> None:
         job.listener.await_end(len(job.tasks))
         # The source had ended before.
         assert job.final_states() == {ExecutionState.FINISHED, ExecutionState.CANCELED}
+
+
+@pytest.mark.parametrize(
+    ("records", "state"), [([1, 2], ExecutionState.FINISHED), ([1, 2, -1], ExecutionState.FAILED)]
+)
+def test_a_function_is_opened_before_its_first_record_and_closed_once_also_after_it_failed(
+    records: list[int], state: ExecutionState
+) -> None:
+    Lifecycle.calls.clear()
+    env = environment(1)
+    env.from_collection(records, type_info=Types.LONG()).map(Lifecycle()).print()
+    with LocalJob(env.get_stream_graph()) as job:
+        job.start()
+        job.listener.await_end(len(job.tasks))
+        assert job.final_states() == {state}
+    assert Lifecycle.calls == ["open", "map 1", "map 2", "close"]
