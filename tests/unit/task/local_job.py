@@ -31,8 +31,9 @@ from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.graph.stream_graph import StreamGraph
 from headrace.metrics.groups import MetricGroup
+from headrace.network.buffer_pool import WaitStrategy
 from headrace.network.environment import ShuffleEnvironment
-from headrace.task.runner import ThreadTaskRunner
+from headrace.task.runner import TaskRunner, ThreadTaskRunner
 from headrace.task.task import Task
 
 WAIT_SECONDS = 30
@@ -87,7 +88,14 @@ class RecordingListener:
 class LocalJob:
     """A job deployed in this process; use as a context manager."""
 
-    def __init__(self, stream_graph: StreamGraph, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        stream_graph: StreamGraph,
+        settings: dict[str, str] | None = None,
+        runner: TaskRunner | None = None,
+        wait: WaitStrategy | None = None,
+    ) -> None:
+        """`runner` drives the tasks, by default in threads; `wait` is what they do when memory is out."""
         self.settings = Settings(settings)
         self.random = SeededRandom(7)
         self.listener = RecordingListener()
@@ -101,6 +109,7 @@ class LocalJob:
             clock=self.clock,
             random=self.random,
             socket_directory=None,
+            wait=wait,
         )
         self.location = self.shuffle.start()
         graph = generate_job_graph(stream_graph, JobId.generate(self.random), self.settings)
@@ -109,7 +118,7 @@ class LocalJob:
         factory = StreamTaskFactory(
             ResourceId("tm-0"),
             self.shuffle,
-            ThreadTaskRunner(),
+            runner or ThreadTaskRunner(),
             self.settings,
             self.clock,
             self.random,
