@@ -41,9 +41,10 @@ from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.environment import ShuffleEnvironment
-from headrace.network.gate import BatchElement, InputGate
+from headrace.network.gate import BatchElement
 from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
+from headrace.network.single_input_gate import SingleInputGate
 
 SECRET = b"benchmark".ljust(32, b".")
 DATA_SET = IntermediateDataSetId(b"exchange".ljust(16, b"."))
@@ -107,7 +108,7 @@ def open_writer(
 
 def open_gate(
     environment: ShuffleEnvironment, location: TaskManagerLocation, number: int
-) -> InputGate:
+) -> SingleInputGate:
     channel = InputChannelDescriptor(ShuffleDescriptor(partition_id(number), location), 0)
     gate = environment.create_input_gate(
         InputGateDescriptor(DATA_SET, 0, (channel,)), partition_id(number).producer
@@ -117,7 +118,7 @@ def open_gate(
     return gate
 
 
-def consume(gate: InputGate, with_latency: bool) -> dict[str, Any]:
+def consume(gate: SingleInputGate, with_latency: bool) -> dict[str, Any]:
     """Read to the end; rows, and the latencies in ns where the first column holds the time of sending."""
     rows, latencies = 0, []
     available = threading.Event()

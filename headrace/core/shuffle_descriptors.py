@@ -98,10 +98,10 @@ class ResultPartitionDescriptor(msgspec.Struct, frozen=True):
 
 
 class ShuffleDescriptor(msgspec.Struct, frozen=True):
-    """A partition and the TaskManager that holds it."""
+    """A partition and the TaskManager that holds it; None as long as its producer has not been placed."""
 
     partition_id: ResultPartitionId
-    location: TaskManagerLocation
+    location: TaskManagerLocation | None
 
 
 class InputChannelDescriptor(msgspec.Struct, frozen=True):

@@ -30,6 +30,11 @@ class InputChannel(Protocol):
         """Elements that wait."""
         ...
 
+    @property
+    def has_priority_event(self) -> bool:
+        """Whether the next element is an event with priority. Any thread; a moment's reading."""
+        ...
+
     def request(self) -> None:
         """Begin to read."""
         ...

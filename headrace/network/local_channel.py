@@ -41,7 +41,9 @@ class LocalInputChannel:
     ) -> None:
         self._partition_id: Final = descriptor.shuffle.partition_id
         self._index = descriptor.subpartition_index
-        self._owner = str(descriptor.shuffle.location.resource_id)
+        location = descriptor.shuffle.location
+        assert location is not None
+        self._owner = str(location.resource_id)
         self._partitions = partitions
         self._transport = transport
         self._task_events = task_events
@@ -58,6 +60,12 @@ class LocalInputChannel:
         # Read once: a reader of metrics may meet a canceller that takes the view away.
         view = self._view
         return 0 if view is None else view.queued_count
+
+    @property
+    def has_priority_event(self) -> bool:
+        """See InputChannel."""
+        view = self._view
+        return view is not None and view.has_priority_event
 
     def request(self) -> None:
         """See InputChannel. A producer that is still being deployed is waited for."""

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from headrace.metrics import names
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.gate import InputGate
 from headrace.network.record_writer import RecordWriter
+from headrace.network.single_input_gate import SingleInputGate
 
 
 def register_task_metrics(
-    group: MetricGroup, gates: Sequence[InputGate], writers: Sequence[RecordWriter]
+    group: MetricGroup, gates: Sequence[SingleInputGate], writers: Sequence[RecordWriter]
 ) -> None:
     """Register everything that one task reads and writes, under plain names in the group of the task."""
     group.gauge(names.NUM_BYTES_IN, lambda: sum(gate.bytes_in for gate in gates))

@@ -97,6 +97,11 @@ class PipelinedSubpartition:
         """What the consumer wants between the two tasks; None while it has not said. Any thread."""
         return self._in_flight_bytes
 
+    @property
+    def has_priority_event(self) -> bool:
+        """Whether one is at the head of the queue."""
+        return self._priority_count > 0
+
     def add_data(self, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Append a batch; dropped where the consumer is gone."""
         with self._lock:
@@ -293,6 +298,11 @@ class PipelinedSubpartitionView:
     def queued_count(self) -> int:
         """See SubpartitionView."""
         return self._subpartition.queued_count
+
+    @property
+    def has_priority_event(self) -> bool:
+        """See SubpartitionView."""
+        return self._subpartition.has_priority_event
 
     @property
     def backlog(self) -> int:

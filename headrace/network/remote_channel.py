@@ -60,8 +60,10 @@ class RemoteInputChannel:
     ) -> None:
         self._partition_id: Final[ResultPartitionId] = descriptor.shuffle.partition_id
         self._subpartition_index = descriptor.subpartition_index
-        self._location = descriptor.shuffle.location
-        self._peer = str(descriptor.shuffle.location.resource_id)
+        location = descriptor.shuffle.location
+        assert location is not None
+        self._location = location
+        self._peer = str(location.resource_id)
         self._index = index
         self._receiver = receiver
         self._retry = retry
@@ -83,6 +85,11 @@ class RemoteInputChannel:
     def queued_count(self) -> int:
         """See InputChannel."""
         return len(self._priority_events) + len(self._queue)
+
+    @property
+    def has_priority_event(self) -> bool:
+        """See InputChannel."""
+        return bool(self._priority_events)
 
     def request(self) -> None:
         """See InputChannel."""

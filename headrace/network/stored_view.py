@@ -99,6 +99,11 @@ class StoredView:
         return self._queued_bytes
 
     @property
+    def has_priority_event(self) -> bool:
+        """See SubpartitionView; nothing can overtake what is stored."""
+        return False
+
+    @property
     def backlog(self) -> int:
         """See SubpartitionView: of what was read ahead."""
         return self._backlog

@@ -64,6 +64,11 @@ class SubpartitionView(Protocol):
         ...
 
     @property
+    def has_priority_event(self) -> bool:
+        """Whether the next element is an event with priority. Any thread; a moment's reading."""
+        ...
+
+    @property
     def backlog(self) -> int:
         """Segments of the consumer's size that wait and could be handed out: 0 while blocked."""
         ...

@@ -17,8 +17,8 @@ from headrace.core.shuffle_descriptors import InputGateDescriptor
 from headrace.functions.ingest import IngestDoor
 from headrace.graph.job_graph import JobEdge, JobVertex
 from headrace.metrics.groups import MetricGroup
-from headrace.network.gate import InputGate
 from headrace.network.partition import ResultPartition
+from headrace.network.single_input_gate import SingleInputGate
 
 
 class TaskListener(Protocol):
@@ -41,7 +41,7 @@ class TaskListener(Protocol):
 class GateInput:
     """A gate and what it reads."""
 
-    gate: InputGate
+    gate: SingleInputGate
     descriptor: InputGateDescriptor
 
 

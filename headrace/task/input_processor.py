@@ -1,10 +1,9 @@
-"""Reads the gates of one logical input: rows to the operator, markers through the valve, ends counted.
+"""Reads the gate of one logical input: rows to the operator, markers through the valve, ends counted.
 
-Several gates feed one input where streams were united.
 Source: Flink StreamOneInputProcessor, AbstractStreamTaskNetworkInput.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from headrace.core.elements import EndOfData, EndOfPartition, Watermark, WatermarkStatus
@@ -30,19 +29,13 @@ class InputHandler(Protocol):
 
 
 class LogicalInput:
-    """One input of the head operator: the gates of every edge that leads to it, one valve over all their channels."""
+    """One input of the head operator, and one valve over all channels of its gate."""
 
-    def __init__(self, gates: Sequence[InputGate], handler: InputHandler) -> None:
-        self._gates = list(gates)
+    def __init__(self, gate: InputGate, handler: InputHandler) -> None:
+        self._gate = gate
         self._handler = handler
-        self._offsets: list[int] = []
-        channel_count = 0
-        for gate in gates:
-            self._offsets.append(channel_count)
-            channel_count += gate.number_of_channels
-        self._valve = WatermarkValve(channel_count)
-        self._open_data_count = channel_count
-        self._next = 0
+        self._valve = WatermarkValve(gate.number_of_channels)
+        self._open_data_count = gate.number_of_channels
 
     @property
     def has_ended(self) -> bool:
@@ -52,32 +45,29 @@ class LogicalInput:
     @property
     def is_finished(self) -> bool:
         """Whether every channel has delivered its end of partition."""
-        return all(gate.is_finished for gate in self._gates)
+        return self._gate.is_finished
 
     def process_next(self) -> bool:
-        """Take one element from the next gate that has one, in turn; False if none has."""
-        for step in range(len(self._gates)):
-            index = (self._next + step) % len(self._gates)
-            element = self._gates[index].poll()
-            if element is not None:
-                self._next = (index + 1) % len(self._gates)
-                self._dispatch(self._offsets[index], element)
-                return True
-        return False
+        """Take one element; False if there is none."""
+        element = self._gate.poll()
+        if element is None:
+            return False
+        self._dispatch(element)
+        return True
 
     def on_available(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called, from any thread, once one of the gates has something."""
-        for gate in self._gates:
-            if not gate.is_finished:
-                gate.on_available(callback)
+        """Have `callback` called, from any thread, once the gate has something."""
+        if not self._gate.is_finished:
+            self._gate.on_available(callback)
 
-    def _dispatch(self, offset: int, element: BatchElement | EventElement) -> None:
+    def _dispatch(self, element: BatchElement | EventElement) -> None:
         if isinstance(element, BatchElement):
-            self._dispatch_batch(offset + element.channel_index, element)
+            self._dispatch_batch(element.channel_index, element)
             return
         match element.event:
             case EndOfData():
                 self._open_data_count -= 1
+                self._gate.acknowledge_all_data(element.channel_index)
             case EndOfPartition():
                 pass
 

@@ -16,6 +16,7 @@ from headrace.graph.job_graph import VertexKind
 from headrace.graph.payloads import VertexPayloads
 from headrace.network.gate import InputGate
 from headrace.network.metrics import register_task_metrics
+from headrace.network.union_gate import UnionInputGate
 from headrace.operators.operator import (
     InputStatus,
     OneInputOperator,
@@ -161,7 +162,7 @@ class OneInputStreamTask(StreamTask):
         timers: MailboxTimers,
     ) -> None:
         super().__init__(environment, payloads, mailbox, timers)
-        self._input = LogicalInput(_gates_of(environment, 0), self)
+        self._input = LogicalInput(_gate_of(environment, 0), self)
 
     def batch(self, batch: RecordBatch) -> None:
         """See InputHandler."""
@@ -231,7 +232,7 @@ class TwoInputStreamTask(StreamTask):
         assert isinstance(head, TwoInputOperator)
         self.combined = CombinedWatermark(2)
         sides = (_InputSide(self, 0, head.process_batch1), _InputSide(self, 1, head.process_batch2))
-        self._inputs = [LogicalInput(_gates_of(environment, n), sides[n]) for n in (0, 1)]
+        self._inputs = [LogicalInput(_gate_of(environment, n), sides[n]) for n in (0, 1)]
         self._ended = [False, False]
         self._next = 0
 
@@ -262,12 +263,14 @@ class TwoInputStreamTask(StreamTask):
         return _drain(self._inputs, self._mailbox.wake)
 
 
-def _gates_of(environment: TaskEnvironment, input_number: int) -> list[InputGate]:
-    return [
+def _gate_of(environment: TaskEnvironment, input_number: int) -> InputGate:
+    """Return what one input of the head operator reads: where streams were united, several gates as one."""
+    gates = [
         gate_input.gate
         for gate_input in environment.inputs
         if gate_input.descriptor.input_number == input_number
     ]
+    return gates[0] if len(gates) == 1 else UnionInputGate(gates)
 
 
 def _drain(inputs: list[LogicalInput], wake: Callable[[], None]) -> Progress:

@@ -17,8 +17,8 @@ from headrace.functions.ingest import IngestDoor
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.payloads import VertexPayloads
 from headrace.metrics.groups import MetricGroup
-from headrace.network.gate import InputGate
 from headrace.network.partition import ResultPartition
+from headrace.network.single_input_gate import SingleInputGate
 from headrace.task.environment import GateInput, PartitionOutput, TaskEnvironment, TaskListener
 from headrace.task.runner import TaskRunner
 from headrace.task.task import Task
@@ -79,7 +79,7 @@ class Shuffle(Protocol):
 
     def create_input_gate(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
-    ) -> InputGate:
+    ) -> SingleInputGate:
         """Make a gate; nothing is requested yet."""
         ...
 

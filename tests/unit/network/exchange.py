@@ -33,9 +33,11 @@ from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.environment import ShuffleEnvironment
-from headrace.network.gate import BatchElement, EventElement, GateElement, InputGate
+from headrace.network.gate import BatchElement, EventElement, GateElement
 from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
+from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.sorting_writer import create_record_writer
 
 SECRET = b"s" * 32
 NUMBERS = BatchType(Types.LONG())
@@ -94,7 +96,7 @@ def writer(
         PartitionerSpec(kind), channel_count, number, 128, SeededRandom(number)
     )
     partition = env.create_result_partition(descriptor)
-    return RecordWriter(partition, selector, buffer_timeout_ms, env.clock, env.settings)
+    return create_record_writer(partition, selector, buffer_timeout_ms, env.clock, env.settings)
 
 
 def gate(
@@ -103,7 +105,7 @@ def gate(
     subpartition_index: int = 0,
     batch_type: BatchType = NUMBERS,
     first_number: int = 0,
-) -> InputGate:
+) -> SingleInputGate:
     channels = tuple(
         InputChannelDescriptor(
             ShuffleDescriptor(partition_id(number), location), subpartition_index
@@ -116,7 +118,7 @@ def gate(
     return made
 
 
-def next_element(source: InputGate, timeout_s: float = 10) -> GateElement | None:
+def next_element(source: SingleInputGate, timeout_s: float = 10) -> GateElement | None:
     """The next element, waited for; None once the gate is finished."""
     while True:
         element = source.poll()
@@ -127,7 +129,7 @@ def next_element(source: InputGate, timeout_s: float = 10) -> GateElement | None
         assert available.wait(timeout_s), "nothing came"
 
 
-def drain(source: InputGate, timeout_s: float = 10) -> list[GateElement]:
+def drain(source: SingleInputGate, timeout_s: float = 10) -> list[GateElement]:
     """Everything until the gate is finished."""
     elements: list[GateElement] = []
     while (element := next_element(source, timeout_s)) is not None:

@@ -1,0 +1,277 @@
+"""SingleInputGate: the channels of one edge of one subtask. Source: Flink SingleInputGate."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from headrace.core.elements import CancelTaskException, EndOfPartition, StreamEvent
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.shuffle_descriptors import InputChannelDescriptor, ShuffleDescriptor
+from headrace.network.channels import InputChannel, ReceivedBatch
+from headrace.network.gate import BatchElement, EventElement, GateElement
+from headrace.network.receiver import GateReceiver
+from headrace.network.recovered_channel import RecoveredInputChannel
+from headrace.network.unknown_channel import UnknownInputChannel
+
+PlaceChannel = Callable[["SingleInputGate", int, InputChannelDescriptor], InputChannel]
+"""Makes the channel of a gate with this index."""
+
+
+class SingleInputGate:
+    """Channels of one edge. See InputGate.
+
+    `read_as`, `request_partitions`, `update_channel` and `poll` are for the task's thread, the rest for any.
+    """
+
+    def __init__(self, receiver: GateReceiver | None, place_channel: "PlaceChannel") -> None:
+        self._batch_type: BatchType | None = None
+        self._receiver = receiver
+        self._place_channel = place_channel
+        self._descriptors: tuple[InputChannelDescriptor, ...] = ()
+        self._channels: list[InputChannel] = []
+        self._no_rows: RecordBatch | None = None
+        # Guards the fields below: channels notify from the transport's and from producers' threads.
+        self._lock = threading.Lock()
+        # Channels with something to read, each at most once; those with priority events in front.
+        self._ready: deque[int] = deque()
+        self._is_queued: list[bool] = []
+        self._priority_channels: set[int] = set()
+        self._callbacks: list[Callable[[], None]] = []
+        self._priority_callbacks: list[Callable[[], None]] = []
+        self._open_count = 0
+        self._is_closed = False
+        self.records_in = 0
+        self.bytes_in_local = 0
+        self.bytes_in_remote = 0
+        self.buffers_in_local = 0
+        self.buffers_in_remote = 0
+
+    def serve(self, channels: Sequence[InputChannelDescriptor]) -> None:
+        """Make the channels, in the order of their indices, before anything else."""
+        self._descriptors = tuple(channels)
+        self._is_queued = [False] * len(channels)
+        self._open_count = len(channels)
+        self._channels = [
+            self._place_channel(self, index, channel) for index, channel in enumerate(channels)
+        ]
+
+    def restore(self, index: int, batches: Sequence[ReceivedBatch]) -> None:
+        """Have `batches`, which a checkpoint caught on their way, read before anything else of channel `index`.
+
+        Before partitions are requested; the task's thread.
+        """
+        if batches:
+            self._channels[index] = RecoveredInputChannel(self._channels[index], batches)
+            self.notify(index)
+
+    def update_channel(self, shuffle: ShuffleDescriptor) -> bool:
+        """Say where the producer of unknown channels is; return whether there were any. Any thread."""
+        updated = False
+        for index, descriptor in enumerate(self._descriptors):
+            placed = msgspec.structs.replace(descriptor, shuffle=shuffle)
+            with self._lock:
+                unknown = self._channels[index]
+                is_meant = descriptor.shuffle.partition_id == shuffle.partition_id
+                if not is_meant or not isinstance(unknown, UnknownInputChannel):
+                    continue
+                self._channels[index] = self._place_channel(self, index, placed)
+            unknown.hand_over(self._channels[index])
+            updated = True
+        return updated
+
+    def read_as(self, batch_type: BatchType) -> None:
+        """Say what the rows are, before anything is requested: only the task that reads them can know."""
+        self._batch_type = batch_type
+        self._no_rows = RecordBatch.of_rows(batch_type, [])
+
+    @property
+    def number_of_channels(self) -> int:
+        """See InputGate."""
+        return len(self._channels)
+
+    @property
+    def is_finished(self) -> bool:
+        """See InputGate."""
+        return self._open_count == 0
+
+    @property
+    def is_available(self) -> bool:
+        """See InputGate."""
+        return bool(self._ready) or self._open_count == 0 or self._is_closed
+
+    @property
+    def has_priority_event(self) -> bool:
+        """See InputGate."""
+        return bool(self._priority_channels)
+
+    @property
+    def channels(self) -> Sequence[InputChannel]:
+        """The channels as they are now, by index."""
+        return self._channels
+
+    @property
+    def queue_length(self) -> int:
+        """Elements that wait in all channels."""
+        return sum(channel.queued_count for channel in self._channels)
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes taken from all channels."""
+        return self.bytes_in_local + self.bytes_in_remote
+
+    @property
+    def buffers_in(self) -> int:
+        """Batches taken from all channels."""
+        return self.buffers_in_local + self.buffers_in_remote
+
+    @property
+    def receiver(self) -> GateReceiver | None:
+        """Segments and credits of the remote channels; None where every channel is local."""
+        return self._receiver
+
+    @property
+    def segment_count(self) -> int:
+        """Segments that were set aside for remote channels."""
+        return 0 if self._receiver is None else self._receiver.segment_count
+
+    @property
+    def used_segment_count(self) -> int:
+        """Segments among them that hold batches."""
+        return 0 if self._receiver is None or self._is_closed else self._receiver.used_count
+
+    def request_partitions(self) -> None:
+        """Begin to read all channels. Errors come out of `poll`."""
+        assert self._batch_type is not None, "read_as() comes first"
+        for index in range(len(self._channels)):
+            # One that is updated meanwhile is asked here or by `update_channel`, under the lock.
+            with self._lock:
+                channel = self._channels[index]
+                is_unknown = isinstance(channel, UnknownInputChannel)
+                if is_unknown:
+                    channel.request()
+            if not is_unknown:
+                channel.request()
+
+    def poll(self) -> GateElement | None:
+        """See InputGate."""
+        while True:
+            if self._is_closed:
+                raise CancelTaskException("the task's input was closed")
+            index = self._next_ready()
+            if index is None:
+                if self._receiver is not None:
+                    self._receiver.flush()
+                return None
+            channel = self._channels[index]
+            received = channel.poll()
+            if received is None:
+                continue
+            if channel.queued_count:
+                self.notify(index)
+            return self._to_element(index, channel.is_local, received)
+
+    def on_available(self, callback: Callable[[], None]) -> None:
+        """See InputGate."""
+        with self._lock:
+            if not self.is_available:
+                if callback not in self._callbacks:
+                    self._callbacks.append(callback)
+                return
+        callback()
+
+    def on_priority_event(self, callback: Callable[[], None]) -> None:
+        """See InputGate."""
+        with self._lock:
+            if not self._priority_channels:
+                if callback not in self._priority_callbacks:
+                    self._priority_callbacks.append(callback)
+                return
+        callback()
+
+    def resume(self, channel_index: int) -> None:
+        """See InputGate."""
+        self._channels[channel_index].resume()
+
+    def acknowledge_all_data(self, channel_index: int) -> None:
+        """See InputGate."""
+        self._channels[channel_index].acknowledge_all_data()
+
+    def notify(self, index: int) -> None:
+        """Channel `index` may have something. Any thread; one time too many costs a look."""
+        has_priority = self._channels[index].has_priority_event
+        callbacks: list[Callable[[], None]] = []
+        with self._lock:
+            if has_priority and index not in self._priority_channels:
+                self._put_in_front(index)
+                callbacks, self._priority_callbacks = self._priority_callbacks, []
+            elif self._is_queued[index]:
+                return
+            else:
+                self._ready.append(index)
+            self._is_queued[index] = True
+            callbacks += self._take_callbacks()
+        for callback in callbacks:
+            callback()
+
+    def close(self) -> None:
+        """Stop reading and give everything back. Idempotent."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            callbacks = self._take_callbacks()
+        for channel in self._channels:
+            channel.close()
+        if self._receiver is not None:
+            self._receiver.close()
+        for callback in callbacks:
+            callback()
+
+    def _next_ready(self) -> int | None:
+        with self._lock:
+            if not self._ready:
+                return None
+            index = self._ready.popleft()
+            self._is_queued[index] = False
+            self._priority_channels.discard(index)
+            return index
+
+    def _put_in_front(self, index: int) -> None:
+        """Queue a channel behind those that came with priority before it, and before all others."""
+        if self._is_queued[index]:
+            self._ready.remove(index)
+        self._ready.insert(len(self._priority_channels), index)
+        self._priority_channels.add(index)
+
+    def _to_element(
+        self, index: int, is_local: bool, received: ReceivedBatch | StreamEvent
+    ) -> GateElement:
+        if not isinstance(received, ReceivedBatch):
+            if isinstance(received, EndOfPartition):
+                self._channel_ended()
+            return EventElement(index, received)
+        self.records_in += received.row_count
+        if is_local:
+            self.bytes_in_local += received.size_bytes
+            self.buffers_in_local += 1
+        else:
+            self.bytes_in_remote += received.size_bytes
+            self.buffers_in_remote += 1
+        assert self._batch_type is not None and self._no_rows is not None
+        if received.arrow is None:
+            return BatchElement(index, self._no_rows, received.markers)
+        batch = RecordBatch.from_arrow(self._batch_type, received.arrow)
+        return BatchElement(index, batch, received.markers)
+
+    def _channel_ended(self) -> None:
+        with self._lock:
+            self._open_count -= 1
+            callbacks = self._take_callbacks() if self._open_count == 0 else []
+        for callback in callbacks:
+            callback()
+
+    def _take_callbacks(self) -> list[Callable[[], None]]:
+        callbacks, self._callbacks = self._callbacks, []
+        return callbacks

@@ -1,0 +1,113 @@
+"""UnionInputGate: several edges that lead to the same input, read as one gate.
+
+Channels are numbered through: those of the first gate, then those of the second, and so on. It owns nothing: gates are
+requested and closed by whoever made them. Source: Flink UnionInputGate.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+
+from headrace.network.gate import GateElement, InputGate
+
+
+class UnionInputGate:
+    """See InputGate. Gates that have something are read in turn, one element each."""
+
+    def __init__(self, gates: Sequence[InputGate]) -> None:
+        assert gates
+        self._gates: Final = tuple(gates)
+        counts = [gate.number_of_channels for gate in gates]
+        self._offsets: Final = [0, *accumulate(counts)]
+        # Guards the two fields below: gates become available on any thread.
+        self._lock = threading.Lock()
+        self._ready: deque[int] = deque(range(len(gates)))
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def number_of_channels(self) -> int:
+        """See InputGate."""
+        return self._offsets[-1]
+
+    @property
+    def is_finished(self) -> bool:
+        """See InputGate."""
+        return all(gate.is_finished for gate in self._gates)
+
+    @property
+    def is_available(self) -> bool:
+        """See InputGate."""
+        return bool(self._ready) or self.is_finished
+
+    @property
+    def has_priority_event(self) -> bool:
+        """See InputGate."""
+        return any(gate.has_priority_event for gate in self._gates)
+
+    def poll(self) -> GateElement | None:
+        """See InputGate."""
+        index = next((k for k, gate in enumerate(self._gates) if gate.has_priority_event), None)
+        if index is not None:
+            element = self._gates[index].poll()
+            if element is not None:
+                return self._renumbered(index, element)
+        while True:
+            with self._lock:
+                if not self._ready:
+                    return None
+                index = self._ready.popleft()
+            gate = self._gates[index]
+            element = gate.poll()
+            if element is not None:
+                self._gate_available(index)
+                return self._renumbered(index, element)
+            if not gate.is_finished:
+                gate.on_available(partial(self._gate_available, index))
+
+    def on_available(self, callback: Callable[[], None]) -> None:
+        """See InputGate."""
+        with self._lock:
+            if not self.is_available:
+                if callback not in self._callbacks:
+                    self._callbacks.append(callback)
+                return
+        callback()
+
+    def on_priority_event(self, callback: Callable[[], None]) -> None:
+        """See InputGate; called once for each gate that has one."""
+        for gate in self._gates:
+            gate.on_priority_event(callback)
+
+    def resume(self, channel_index: int) -> None:
+        """See InputGate."""
+        index = self._gate_of(channel_index)
+        self._gates[index].resume(channel_index - self._offsets[index])
+
+    def acknowledge_all_data(self, channel_index: int) -> None:
+        """See InputGate."""
+        index = self._gate_of(channel_index)
+        self._gates[index].acknowledge_all_data(channel_index - self._offsets[index])
+
+    def _gate_available(self, index: int) -> None:
+        with self._lock:
+            if index in self._ready:
+                return
+            self._ready.append(index)
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def _gate_of(self, channel_index: int) -> int:
+        assert 0 <= channel_index < self.number_of_channels
+        return next(k for k, end in enumerate(self._offsets[1:]) if channel_index < end)
+
+    def _renumbered(self, index: int, element: GateElement) -> GateElement:
+        offset = self._offsets[index]
+        if not offset:
+            return element
+        return msgspec.structs.replace(element, channel_index=element.channel_index + offset)

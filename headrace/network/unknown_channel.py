@@ -1,0 +1,69 @@
+"""UnknownInputChannel: holds the place of a channel whose producer has not been placed yet.
+
+Source: Flink UnknownInputChannel.
+"""
+
+from headrace.core.elements import StreamEvent
+from headrace.network.channels import InputChannel, ReceivedBatch
+
+
+class UnknownInputChannel:
+    """See InputChannel. Nothing comes of it; what is asked of it is done by its successor."""
+
+    is_local = False
+
+    def __init__(self) -> None:
+        self._task_events: list[bytes] = []
+        self._in_flight_bytes: int | None = None
+        self._is_requested = False
+        self._is_closed = False
+
+    @property
+    def queued_count(self) -> int:
+        """See InputChannel."""
+        return 0
+
+    @property
+    def has_priority_event(self) -> bool:
+        """See InputChannel."""
+        return False
+
+    def request(self) -> None:
+        """See InputChannel."""
+        self._is_requested = True
+
+    def poll(self) -> ReceivedBatch | StreamEvent | None:
+        """See InputChannel."""
+        return None
+
+    def resume(self) -> None:
+        """See InputChannel."""
+        raise AssertionError("an unknown channel has delivered nothing that blocks")
+
+    def acknowledge_all_data(self) -> None:
+        """See InputChannel."""
+        raise AssertionError("an unknown channel has delivered no data")
+
+    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
+        """See InputChannel."""
+        self._in_flight_bytes = in_flight_bytes
+
+    def send_task_event(self, event: bytes) -> None:
+        """See InputChannel."""
+        self._task_events.append(event)
+
+    def close(self) -> None:
+        """See InputChannel."""
+        self._is_closed = True
+
+    def hand_over(self, successor: InputChannel) -> None:
+        """Do with `successor`, which took this channel's place, what was done with this one."""
+        if self._is_closed:
+            successor.close()
+            return
+        if self._is_requested:
+            successor.request()
+        if self._in_flight_bytes is not None:
+            successor.request_in_flight_bytes(self._in_flight_bytes)
+        for event in self._task_events:
+            successor.send_task_event(event)
