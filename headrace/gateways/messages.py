@@ -45,6 +45,13 @@ class SlotStatus(msgspec.Struct, frozen=True):
     allocation_id: AllocationId | None = None
 
 
+class MemoryUsage(msgspec.Struct, frozen=True):
+    """Memory of one process: what it has now, and what it may count on."""
+
+    resident_bytes: int
+    limit_bytes: int
+
+
 class SlotReport(msgspec.Struct, frozen=True):
     """Every slot of one TaskManager."""
 

@@ -16,6 +16,7 @@ from headrace.core.ids import (
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.messages import (
     Acknowledge,
+    MemoryUsage,
     RegistrationRefused,
     RegistrationRejected,
     ResourceProfile,
@@ -83,6 +84,7 @@ class TaskManagerInfo(msgspec.Struct, frozen=True):
     slot_count: int
     free_slot_count: int
     pid: int
+    memory: MemoryUsage | None = None
 
 
 class ResourceOverview(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from headrace.gateways.messages import (
     AllocatedSlotReport,
     ErrorInfo,
     ExecutionDeploymentReport,
+    MemoryUsage,
     ResourceProfile,
     SlotReport,
     TaskMetrics,
@@ -65,6 +66,13 @@ class SlotRequest(msgspec.Struct, frozen=True):
     resource_manager_id: ResourceManagerId
 
 
+class TaskExecutorHeartbeatPayload(msgspec.Struct, frozen=True):
+    """What a TaskManager tells of itself with every heartbeat. `memory` is None where it was not measured."""
+
+    slot_report: SlotReport
+    memory: MemoryUsage | None = None
+
+
 class TaskExecutorGateway(Protocol):
     """The endpoint of a TaskManager."""
 
@@ -100,7 +108,9 @@ class TaskExecutorGateway(Protocol):
         """Deliver an event of an operator's coordinator to one subtask."""
         ...
 
-    async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> SlotReport:
+    async def heartbeat_from_resource_manager(
+        self, resource_id: ResourceId
+    ) -> TaskExecutorHeartbeatPayload:
         """Answer a heartbeat of the ResourceManager."""
         ...
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ResourceId
+from headrace.core.process_memory import PROCESS_MEMORY
 from headrace.core.randomness import secret_token, system_random
 from headrace.core.tls import TlsIdentity, generate_identity, needs_tls
 from headrace.spark.checklist import MasterKind, parse_master
@@ -30,6 +32,7 @@ from headrace.spark.session import HostSession, host_session
 from headrace.spark.session_configuration import LOOPBACK, driver_addresses
 from headrace.spark.worker import WorkerSpec, run_worker
 from headrace.spark.worker_jobs import SparkWorkerJobs, WorkerBody
+from headrace.spark.worker_memory import worker_memory_bytes
 from headrace.spark.worker_output import OutputPipe
 
 _LOG: Final = logging.getLogger(__name__)
@@ -61,6 +64,7 @@ class SparkHost:
         conf = dict(self.session.context.getConf().getAll())
         self.master = conf["spark.master"]
         self._kind: MasterKind = parse_master(self.master, os.cpu_count() or 1)
+        self._worker_settings = _worker_settings(settings, conf)
         self._addresses = driver_addresses(conf, is_local=self._kind.is_local)
         self._secret = secret_token()
         self._tls: TlsIdentity | None = None
@@ -165,7 +169,7 @@ class SparkHost:
             resource_manager_address=handle.resource_manager_address,
             resource_manager_id=handle.resource_manager_id,
             secret=self._secret,
-            settings=self._settings.to_dict(),
+            settings=self._worker_settings.to_dict(),
             bind_host=LOOPBACK if self._kind.is_local else "",
             advertised_host=LOOPBACK if self._kind.is_local else "",
             tls=self._tls,
@@ -177,3 +181,11 @@ class SparkHost:
             str(self._output.path) if self._output is not None else "",
         )
         return functools.partial(run_worker, spec)
+
+
+def _worker_settings(settings: Settings, conf: Mapping[str, str]) -> Settings:
+    """What TaskManagers are told: the same, and how much memory Spark lets each of them have."""
+    memory_bytes = worker_memory_bytes(conf)
+    if memory_bytes is None or settings.get_option(PROCESS_MEMORY) is not None:
+        return settings
+    return settings.with_values({PROCESS_MEMORY.key: str(memory_bytes)})

@@ -7,7 +7,7 @@ Source: Flink ResourceManager, ActiveResourceManager.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
@@ -46,6 +46,7 @@ from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import (
     Acknowledge,
+    MemoryUsage,
     RegistrationRefused,
     RegistrationRejected,
     SlotReport,
@@ -61,7 +62,11 @@ from headrace.gateways.resource_manager import (
     TaskExecutorRegistrationResponse,
     TaskManagerInfo,
 )
-from headrace.gateways.task_executor import SlotRequest, TaskExecutorGateway
+from headrace.gateways.task_executor import (
+    SlotRequest,
+    TaskExecutorGateway,
+    TaskExecutorHeartbeatPayload,
+)
 from headrace.rpc.errors import RpcError
 from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
@@ -80,13 +85,14 @@ class _TaskManager:
     registration: TaskExecutorRegistration
     instance_id: InstanceId
     gateway: TaskExecutorGateway
+    memory: MemoryUsage | None = None
 
 
 @dataclass(frozen=True)
 class _HeartbeatAnswer:
-    """A report, and how often slots of its TaskManager had changed hands when it was asked for."""
+    """What a TaskManager told, and how often its slots had changed hands when it was asked."""
 
-    report: SlotReport
+    payload: TaskExecutorHeartbeatPayload
     change_number: int
 
 
@@ -120,7 +126,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self, resource_manager_id, resource_id, self._forget_requirements
         )
         self._heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
-            self, self._task_manager_silent, self._slots_reported
+            self, self._task_manager_silent, self._answered
         )
 
     async def on_start(self) -> None:
@@ -275,6 +281,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
                     registration.slot_count,
                     free_count,
                     registration.pid,
+                    task_manager.memory,
                 )
             )
         explanation = explain_missing(
@@ -292,13 +299,17 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self, resource_id: ResourceId, gateway: TaskExecutorGateway
     ) -> _HeartbeatAnswer:
         change_number = self._matching.change_number(resource_id)
-        report = await gateway.heartbeat_from_resource_manager(self._resource_id)
-        return _HeartbeatAnswer(report, change_number)
+        payload = await gateway.heartbeat_from_resource_manager(self._resource_id)
+        return _HeartbeatAnswer(payload, change_number)
 
-    def _slots_reported(self, resource_id: ResourceId, answer: _HeartbeatAnswer) -> None:
+    def _answered(self, resource_id: ResourceId, answer: _HeartbeatAnswer) -> None:
+        task_manager = self._task_managers.get(resource_id)
+        if task_manager is not None:
+            memory = answer.payload.memory
+            self._task_managers[resource_id] = replace(task_manager, memory=memory)
         # What happened while the question was under way may not be in the answer; the next one will have it.
         if answer.change_number == self._matching.change_number(resource_id):
-            self._handle_slots(SlotsReported(resource_id, answer.report.slots))
+            self._handle_slots(SlotsReported(resource_id, answer.payload.slot_report.slots))
 
     def _task_manager_silent(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
         if resource_id in self._task_managers:

@@ -21,11 +21,12 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.process_memory import process_memory_bytes, resident_memory_bytes
 from headrace.core.randomness import SeededRandom, system_random
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import run_in_thread
 from headrace.core.tls import TlsIdentity, client_context, server_context
-from headrace.gateways.messages import ResourceProfile
+from headrace.gateways.messages import MemoryUsage, ResourceProfile
 from headrace.metrics.groups import MetricGroup
 from headrace.network.environment import ShuffleEnvironment
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
@@ -125,6 +126,9 @@ class LocalTaskManager:
     def __exit__(self, *_: object) -> None:
         self._shuffle.close()
 
+    def _measure_memory(self) -> MemoryUsage:
+        return MemoryUsage(resident_memory_bytes(), process_memory_bytes(self._settings))
+
     @property
     def location(self) -> TaskManagerLocation:
         """Where the data plane is reached."""
@@ -160,6 +164,7 @@ class LocalTaskManager:
             versions=dict(configuration.versions or software_versions()),
             pid=os.getpid(),
             attempt_number=configuration.attempt_number,
+            measure_memory=self._measure_memory,
             task_factory=factory,
             run_blocking=run_in_thread,
             exit_process=exit_process,

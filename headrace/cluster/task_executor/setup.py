@@ -9,7 +9,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import RunBlocking
-from headrace.gateways.messages import ResourceProfile
+from headrace.gateways.messages import MemoryUsage, ResourceProfile
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class TaskExecutorSetup:
     exit_process: Callable[[str], None]
     on_terminated: Callable[[str], None]
     scratch: Path | None = None
+    measure_memory: Callable[[], MemoryUsage | None] = lambda: None
 
 
 class JobMasterLostError(HeadraceError):

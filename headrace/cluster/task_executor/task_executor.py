@@ -56,6 +56,7 @@ from headrace.gateways.task_executor import (
     SlotRequest,
     TaskDeploymentDescriptor,
     TaskExecutorGateway,
+    TaskExecutorHeartbeatPayload,
 )
 from headrace.graph.pipeline_options import TASK_CANCELLATION_TIMEOUT
 from headrace.rpc.endpoint import RpcEndpoint
@@ -325,10 +326,12 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     # Heartbeats and leaders
 
-    async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> SlotReport:
+    async def heartbeat_from_resource_manager(
+        self, resource_id: ResourceId
+    ) -> TaskExecutorHeartbeatPayload:
         """See TaskExecutorGateway."""
         self._resource_manager.heartbeat_received(resource_id)
-        return self.slot_report()
+        return TaskExecutorHeartbeatPayload(self.slot_report(), self._setup.measure_memory())
 
     async def heartbeat_from_job_master(
         self, job_master_id: JobMasterId, slots: AllocatedSlotReport

@@ -20,6 +20,7 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.job_master import JobMasterGateway, TaskManagerRegistered
 from headrace.gateways.messages import (
+    MemoryUsage,
     ResourceProfile,
 )
 from headrace.gateways.resource_manager import ResourceManagerGateway, TaskExecutorRegistered
@@ -45,6 +46,7 @@ JM_ID = JobMasterId(b"m" * 16)
 BLOB_SERVER = "headrace.loopback://master/rpc/blobs"
 INSTANCE = InstanceId(b"i" * 16)
 RM_RESOURCE, JM_RESOURCE = ResourceId("rm"), ResourceId("jm")
+MEMORY = MemoryUsage(300 << 20, 1 << 30)
 OPERATOR = OperatorId(b"o" * 16)
 SETTINGS = {
     "taskmanager.slot.timeout": "5 s",
@@ -104,6 +106,7 @@ class World:
             run_blocking=run_at_once,
             exit_process=self.exits.append,
             on_terminated=self.ends.append,
+            measure_memory=lambda: MEMORY,
         )
 
     def run_for(self, duration_ms: float) -> None:

@@ -16,6 +16,7 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import (
+    MemoryUsage,
     RegistrationRejected,
     ResourceProfile,
     SlotReport,
@@ -29,7 +30,7 @@ from headrace.gateways.resource_manager import (
     TaskExecutorRegistration,
     TaskExecutorRegistrationResponse,
 )
-from headrace.gateways.task_executor import TaskExecutorGateway
+from headrace.gateways.task_executor import TaskExecutorGateway, TaskExecutorHeartbeatPayload
 from headrace.rpc.errors import FencingTokenError
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.testing.gateways import start_scripted
@@ -37,6 +38,7 @@ from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import ANY_PROFILE, JOB, SLOT_PROFILE, empty_slots
 
 RM_ID = ResourceManagerId(b"r" * 16)
+MEMORY = MemoryUsage(300 << 20, 1 << 30)
 JM_ID = JobMasterId(b"m" * 16)
 VERSIONS = {"python": "3.11.7", "pyarrow": "26.0"}
 WORKER = ResourceId("test-tm-1")
@@ -92,7 +94,9 @@ class World:
             self.worker,
             "taskmanager",
             TaskExecutorGateway,
-            heartbeat_from_resource_manager=SlotReport(empty_slots(WORKER, 1)),
+            heartbeat_from_resource_manager=TaskExecutorHeartbeatPayload(
+                SlotReport(empty_slots(WORKER, 1)), MEMORY
+            ),
             can_be_released=True,
         )
         self.job = self.network.create_service("job")
@@ -167,6 +171,13 @@ def test_a_registered_slot_is_requested_for_the_job_that_needs_it(world: World) 
         RM_ID,
     )
     assert world.explanation == ""
+
+
+def test_the_memory_that_a_task_manager_tells_of_stands_in_the_overview(world: World) -> None:
+    world.declare(1)
+    world.register_with_slots()
+    (info,) = world.ask(world.gateway.request_resource_overview()).task_managers
+    assert info.memory == MEMORY
 
 
 def test_a_refused_slot_request_is_made_again_after_a_pause(world: World) -> None:

@@ -37,8 +37,10 @@ from tests.unit.cluster.cluster_samples import (
 from tests.unit.cluster.task_executor_world import (
     INSTANCE,
     JM_ID,
+    MEMORY,
     OPERATOR,
     RM_ID,
+    RM_RESOURCE,
     World,
     never,
 )
@@ -57,6 +59,12 @@ def test_it_registers_and_reports_its_slots(world: World) -> None:
     ((resource_id, instance_id, report),) = world.resource_manager.script.called("send_slot_report")
     assert (resource_id, instance_id) == (TM_1, INSTANCE)
     assert [slot.allocation_id for slot in report.slots] == [None]
+
+
+def test_every_heartbeat_tells_of_slots_and_memory(world: World) -> None:
+    payload = world.ask(world.gateway.heartbeat_from_resource_manager(RM_RESOURCE))
+    assert payload.slot_report == world.executor.slot_report()
+    assert payload.memory == MEMORY
 
 
 def test_a_slot_request_of_another_leader_is_refused(world: World) -> None:

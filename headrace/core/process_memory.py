@@ -1,0 +1,71 @@
+"""How much memory a process may count on, and how much it takes: the machine's, less what its container allows."""
+
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings, SizeBytes
+
+PROCESS_MEMORY: Final = ConfigOption[SizeBytes | None](
+    "taskmanager.memory.process.size",
+    SizeBytes,
+    None,
+    "Memory that one TaskManager may count on. Unset: on YARN and Kubernetes its share of the executor's memory "
+    "overhead, else what the container allows, else the machine's.",
+)
+_PROC: Final = Path("/proc")
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+def process_memory_bytes(settings: Settings) -> int:
+    """What this process may count on: what is configured, else what its container or the machine has."""
+    configured = settings.get_option(PROCESS_MEMORY)
+    return container_memory_bytes() if configured is None else configured
+
+
+def container_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int:
+    """Return the smallest limit of the control groups that this process is in, at most the physical memory."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([physical, *_group_limits(proc, cgroup)])
+
+
+def resident_memory_bytes(proc: Path = _PROC) -> int:
+    """Return what this process has in memory now; where the kernel does not tell, the most it ever had."""
+    try:
+        pages = int((proc / "self" / "statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _group_limits(proc: Path, cgroup: Path) -> Iterator[int]:
+    """Limits of both versions of control groups; a group is bound by those above it."""
+    try:
+        lines = (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            root, name = cgroup, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = cgroup / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = PurePosixPath(path.lstrip("/"))
+        # In a container the path may be the host's, which is not mounted here: the group itself is then the root.
+        for each in (group, *group.parents):
+            limit = _limit_of(root / each / name)
+            if limit is not None:
+                yield limit
+
+
+def _limit_of(file: Path) -> int | None:
+    try:
+        text = file.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None  # "max" is none
