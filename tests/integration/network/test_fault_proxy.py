@@ -136,9 +136,14 @@ def test_a_spoiled_stream_is_detected_before_anything_wrong_is_delivered(
 
 
 def test_a_request_that_comes_twice_is_refused_by_name(proxied: MakeEdge) -> None:
-    edge = proxied("duplicate PartitionRequest", "stall Data")
+    edge = proxied("duplicate PartitionRequest")
+    sink, source = writer(edge.producer), gate(edge.consumer, [edge.location])
+    source.request_partitions()
     with pytest.raises(ConnectionLostError, match="it refused to go on: protocol violation by b"):
-        exchange(edge)
+        next_element(source)
+    source.close()
+    sink.close()
+    edge.producer.release_partitions([sink.partition.partition_id])
 
 
 @pytest.mark.parametrize("at", [*range(12), *range(20, 28)])
@@ -169,8 +174,9 @@ def test_credit_that_was_not_given_is_detected(proxied: MakeEdge) -> None:
     source.request_partitions()
     producing = start_thread("producing", lambda: send(sink, 60))
     wait_until(lambda: not sink.is_available)
-    # By the producer, which then hangs up; or by the consumer, where data was quicker.
-    with pytest.raises((ConnectionLostError, CreditOverspentError), match="credit"):
+    # By the producer, which then hangs up (its last words may be lost with the connection); or by the consumer,
+    # where data was quicker.
+    with pytest.raises((ConnectionLostError, CreditOverspentError)):
         drain(source)
     source.close()
     sink.close()
