@@ -19,31 +19,25 @@ from headrace.core.shuffle_descriptors import (
 from headrace.core.tls import TlsIdentity
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import (
-    BUFFERS_PER_CHANNEL,
-    FLOATING_BUFFERS_PER_GATE,
     SEGMENT_SIZE,
     BlockingWait,
     NetworkBufferPool,
     WaitStrategy,
     network_memory_bytes,
-    wanted_segment_size,
 )
-from headrace.network.channels import InputChannel
 from headrace.network.consumer_session import ConsumerSession
-from headrace.network.gate import InputGate
+from headrace.network.gate_factory import InputGateFactory
 from headrace.network.ingest import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
 from headrace.network.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.keepalive import KeepAlivePolicy
-from headrace.network.local_channel import LocalInputChannel
 from headrace.network.metrics import register_pool_metrics
 from headrace.network.partition import ResultPartition
 from headrace.network.partition_factory import ResultPartitionFactory
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.peer_session import PeerSession, Session
 from headrace.network.producer_session import ProducerSession
-from headrace.network.receiver import CreditedChannel, GateReceiver
-from headrace.network.remote_channel import RemoteInputChannel
-from headrace.network.retry import PARTITION_REQUEST_TIMEOUT, PartitionRequestRetry, to_ms
+from headrace.network.retry import PARTITION_REQUEST_TIMEOUT, to_ms
+from headrace.network.single_input_gate import SingleInputGate
 from headrace.network.socket_transport import SocketTransport
 from headrace.network.spill_files import FileLayer, SpillDirectories
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage
@@ -102,6 +96,14 @@ class ShuffleEnvironment:
             self.storage,
             PartitionOwner(self.partitions.forget, self.partitions.record_failure),
         )
+        self._gate_factory: Final = InputGateFactory(
+            resource_id,
+            settings,
+            self.buffer_pool,
+            self.partitions,
+            self.transport,
+            self.task_events,
+        )
         self._request_timeout_ms = to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT))
         self.ingest: Final = IngestServer(
             self.transport, settings.get_option(INGEST_CREDIT), self._request_timeout_ms
@@ -124,36 +126,9 @@ class ShuffleEnvironment:
 
     def create_input_gate(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
-    ) -> InputGate:
+    ) -> SingleInputGate:
         """Reserve memory for the channels of a gate; nothing is requested yet. InsufficientBuffersError."""
-        remote_count = sum(
-            not self._is_local(channel.shuffle.location) for channel in descriptor.channels
-        )
-        receiver = self._create_receiver(consumer, remote_count) if remote_count else None
-        gate = InputGate(receiver)
-        channels: list[InputChannel] = []
-        remote: dict[int, CreditedChannel] = {}
-        for index, channel in enumerate(descriptor.channels):
-            retry = PartitionRequestRetry.from_settings(self.settings)
-
-            def notify(index: int = index) -> None:
-                gate.notify(index)
-
-            if self._is_local(channel.shuffle.location):
-                channels.append(
-                    LocalInputChannel(
-                        channel, self.partitions, self.transport, self.task_events, retry, notify
-                    )
-                )
-            else:
-                assert receiver is not None
-                remote_channel = RemoteInputChannel(channel, len(remote), receiver, retry, notify)
-                remote[len(remote)] = remote_channel
-                channels.append(remote_channel)
-        if receiver is not None:
-            receiver.serve(remote)
-        gate.serve(channels)
-        return gate
+        return self._gate_factory.create(descriptor, consumer)
 
     def release_partitions(self, partition_ids: list[ResultPartitionId]) -> None:
         """Drop partitions whatever their consumers do; unknown ones are passed over."""
@@ -173,16 +148,3 @@ class ShuffleEnvironment:
             self.partitions, self.transport, link, self._request_timeout_ms, self.task_events
         )
         return PeerSession(link, producer, ConsumerSession(link))
-
-    def _is_local(self, location: TaskManagerLocation) -> bool:
-        return location.resource_id == self.resource_id
-
-    def _create_receiver(self, consumer: ExecutionAttemptId, channel_count: int) -> GateReceiver:
-        exclusive = self.settings.get_option(BUFFERS_PER_CHANNEL)
-        floating = self.settings.get_option(FLOATING_BUFFERS_PER_GATE)
-        reservation = self.buffer_pool.reserve(
-            f"an input gate of {consumer}",
-            exclusive * channel_count + floating,
-            wanted_segment_size(channel_count, self.buffer_pool.page_bytes),
-        )
-        return GateReceiver(self.transport, channel_count, exclusive, floating, reservation)
