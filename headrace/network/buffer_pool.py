@@ -126,6 +126,12 @@ class NetworkBufferPool:
             optional = sum((pool.maximum - pool.required) * pool.pages for pool in self._pools)
             return self._required_pages + optional
 
+    @property
+    def unreserved_pages(self) -> int:
+        """Pages that nobody needs for certain."""
+        with self.lock:
+            return self.total_pages - self._required_pages
+
     def create_local_pool(
         self,
         owner: str,

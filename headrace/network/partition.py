@@ -68,6 +68,10 @@ class ResultPartition(Protocol):
         """
         ...
 
+    def make_room(self) -> None:
+        """Its writer finds no segment: store what can be stored elsewhere than in memory. By the task's thread."""
+        ...
+
     def finish(self) -> None:
         """Everything was emitted. Idempotent."""
         ...

@@ -4,7 +4,8 @@
     PIPELINED                 n               pipelined                       n + 1, all there are
     PIPELINED_BOUNDED         n               pipelined                       n + 1, 2n + 8
     PIPELINED_APPROXIMATE     n               pipelined, replaceable consumer n + 1, 2n + 8
-    BLOCKING                  any             bounded blocking                2, 10
+    BLOCKING                  < 8 (option)    bounded blocking                2, 10
+    BLOCKING                  more            sort-merge                      512 (option) or 1/8 of what is free
 
 Source: Flink ResultPartitionFactory.
 """
@@ -30,8 +31,15 @@ from headrace.network.compression import BatchCompressor
 from headrace.network.partition import ResultPartition
 from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.pipelined_subpartition import PipelinedSubpartition
+from headrace.network.sort_merge_partition import (
+    REGION_BYTES_MAX,
+    SORT_SHUFFLE_MIN_BUFFERS,
+    SORT_SHUFFLE_MIN_PARALLELISM,
+    SortMergePartition,
+)
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage
 
+FREE_MEMORY_SHARE: Final = 8
 _Type = ResultPartitionType
 
 
@@ -60,6 +68,7 @@ class ResultPartitionFactory:
         self._wait: Final = wait
         self._storage: Final = storage
         self._owner: Final = owner
+        self._sort_from: Final = settings.get_option(SORT_SHUFFLE_MIN_PARALLELISM)
         self._floating: Final = settings.get_option(FLOATING_BUFFERS_PER_GATE)
 
     def create(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
@@ -67,8 +76,10 @@ class ResultPartitionFactory:
         match descriptor.result_type:
             case _Type.PIPELINED | _Type.PIPELINED_BOUNDED | _Type.PIPELINED_APPROXIMATE:
                 return self._pipelined(descriptor)
-            case _Type.BLOCKING:
+            case _Type.BLOCKING if descriptor.subpartition_count < self._sort_from:
                 return self._with_pool(descriptor, self._write_through_size(), self._bounded)
+            case _Type.BLOCKING:
+                return self._with_pool(descriptor, self._collecting_size(), self._sort_merge)
 
     def _pipelined(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
         def create(
@@ -103,9 +114,31 @@ class ResultPartitionFactory:
             BatchCompressor.from_settings(self._settings),
         )
 
+    def _sort_merge(
+        self, descriptor: ResultPartitionDescriptor, pool: LocalBufferPool
+    ) -> ResultPartition:
+        return SortMergePartition(
+            descriptor.partition_id,
+            descriptor.subpartition_count,
+            pool,
+            self._storage,
+            self._owner,
+            BatchCompressor.from_settings(self._settings),
+        )
+
     def _write_through_size(self) -> _Size:
         """A batch is written before the next one is sealed."""
         return _Size(2, 2 + self._floating, self._segment_bytes(2))
+
+    def _collecting_size(self) -> _Size:
+        """All of it for certain, or its task might wait with full hands for memory that another one wants back."""
+        page_bytes = self._buffer_pool.page_bytes
+        share = min(
+            self._buffer_pool.unreserved_pages // FREE_MEMORY_SHARE,
+            2 * REGION_BYTES_MAX // page_bytes,
+        )
+        count = max(2, share, self._settings.get_option(SORT_SHUFFLE_MIN_BUFFERS))
+        return _Size(count, count, page_bytes)
 
     def _segment_bytes(self, channel_count: int) -> int:
         return wanted_segment_size(channel_count, self._buffer_pool.page_bytes)

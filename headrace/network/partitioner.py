@@ -24,6 +24,7 @@ WHOLE_BATCH_ROWS: Final = ConfigOption(
     "Rebalance, rescale and shuffle give batches of at least so many rows to one channel; 0 deals row by row always.",
 )  # fmt: skip
 
+Channels = npt.NDArray[np.int32]
 Selection = list[tuple[int, RecordBatch]]
 """Channel and the rows for it; a channel occurs at most once."""
 
@@ -37,6 +38,10 @@ class ChannelSelector(Protocol):
         """Return the rows of `batch` (num_rows >= 1) by channel. Never asked of a broadcast."""
         ...
 
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        """Return the channel of each row, without splitting; instead of `select`, with the same outcome."""
+        ...
+
 
 class SingleChannelSelector:
     """FORWARD and GLOBAL: everything to channel 0."""
@@ -47,6 +52,10 @@ class SingleChannelSelector:
         """See ChannelSelector."""
         return [(0, batch)]
 
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        """See ChannelSelector."""
+        return np.zeros(batch.num_rows, dtype=np.int32)
+
 
 class BroadcastSelector:
     """BROADCAST: everything to every channel."""
@@ -54,6 +63,10 @@ class BroadcastSelector:
     is_broadcast = True
 
     def select(self, batch: RecordBatch) -> Selection:
+        """See ChannelSelector."""
+        raise AssertionError("a broadcast selects no channel")
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
         """See ChannelSelector."""
         raise AssertionError("a broadcast selects no channel")
 
@@ -86,6 +99,16 @@ class RoundRobinSelector:
             for turn in range(min(count, batch.num_rows))
         ]
 
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        """See ChannelSelector."""
+        count, rows = self._channel_count, batch.num_rows
+        first = (self._last_channel + 1) % count
+        if 0 < self._whole_batch_rows <= rows:
+            self._last_channel = first
+            return np.full(rows, first, dtype=np.int32)
+        self._last_channel = (self._last_channel + rows) % count
+        return (first + np.arange(rows, dtype=np.int32)) % count
+
 
 class ShuffleSelector:
     """SHUFFLE: a channel drawn for each row, or for each whole batch."""
@@ -102,8 +125,15 @@ class ShuffleSelector:
         count = self._channel_count
         if count == 1 or batch.num_rows == 1 or 0 < self._whole_batch_rows <= batch.num_rows:
             return [(self._random.randrange(count), batch)]
-        drawn = [self._random.randrange(count) for _ in range(batch.num_rows)]
-        return deal(batch, np.array(drawn, dtype=np.int32), count)
+        return deal(batch, self.channels_of(batch), count)
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        """See ChannelSelector."""
+        count, rows = self._channel_count, batch.num_rows
+        if 0 < self._whole_batch_rows <= rows:
+            return np.full(rows, self._random.randrange(count), dtype=np.int32)
+        drawn = [self._random.randrange(count) for _ in range(rows)]
+        return np.array(drawn, dtype=np.int32)
 
 
 class KeyGroupSelector:
@@ -117,11 +147,14 @@ class KeyGroupSelector:
 
     def select(self, batch: RecordBatch) -> Selection:
         """See ChannelSelector."""
-        assert batch.key_hashes is not None, "a keyed edge carries batches with key hashes"
         if self._channel_count == 1:
             return [(0, batch)]
-        channels = subtasks_of(batch.key_hashes, self._channel_count, self._max_parallelism)
-        return deal(batch, channels, self._channel_count)
+        return deal(batch, self.channels_of(batch), self._channel_count)
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        """See ChannelSelector."""
+        assert batch.key_hashes is not None, "a keyed edge carries batches with key hashes"
+        return subtasks_of(batch.key_hashes, self._channel_count, self._max_parallelism)
 
 
 class CustomSelector:
@@ -141,9 +174,12 @@ class CustomSelector:
 
     def select(self, batch: RecordBatch) -> Selection:
         """See ChannelSelector; InvalidChannelError where the user's answer is no channel."""
-        count = self._channel_count
+        return deal(batch, self.channels_of(batch), self._channel_count)
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        """See ChannelSelector; InvalidChannelError where the user's answer is no channel."""
         channels = [self._channel_of(self._key_selector(row)) for row in batch.rows()]
-        return deal(batch, np.array(channels, dtype=np.int32), count)
+        return np.array(channels, dtype=np.int32)
 
     def _channel_of(self, key: Any) -> int:
         chosen = self.partitioner(key, self._channel_count)

@@ -104,6 +104,9 @@ class PipelinedResultPartition:
                 return
         callback()
 
+    def make_room(self) -> None:
+        """See ResultPartition. Only consumers make room here."""
+
     def finish(self) -> None:
         """Everything was emitted."""
         if not self.is_finished:

@@ -136,6 +136,7 @@ class RecordWriter:
 
     def _wait_for_lease(self, size_bytes: int, references: int) -> SegmentLease:
         started_ns = self._clock.monotonic_ns()
+        self.partition.make_room()
         try:
             return self._pool.lease(size_bytes, references)
         finally:

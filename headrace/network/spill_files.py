@@ -27,6 +27,9 @@ TMP_DIRS: Final = ConfigOption(
 )  # fmt: skip
 PIECES_PER_WRITE_MAX: Final = 512
 
+RunBlocking = Callable[[Callable[[], None]], None]
+"""Runs a job on a thread that may wait for a disk: `IoExecutor.submit`."""
+
 
 class FileLayer(Protocol):
     """The calls to the operating system; the seam at which tests put full disks and bad sectors. All may block."""
@@ -41,6 +44,14 @@ class FileLayer(Protocol):
 
     def read(self, descriptor: int, target: memoryview, offset: int) -> int:
         """Fill `target` from `offset` on; return how many bytes there were."""
+        ...
+
+    def open(self, path: Path) -> tuple[int, int]:
+        """Open a file to read; return its descriptor and its size."""
+        ...
+
+    def rename(self, path: Path, new_path: Path) -> None:
+        """Give a file another name, at once or not at all."""
         ...
 
     def close(self, descriptor: int) -> None:
@@ -63,6 +74,15 @@ class OsFileLayer:
         """See FileLayer."""
         return os.preadv(descriptor, [target], offset)
 
+    def open(self, path: Path) -> tuple[int, int]:
+        """See FileLayer."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return descriptor, os.fstat(descriptor).st_size
+
+    def rename(self, path: Path, new_path: Path) -> None:
+        """See FileLayer."""
+        path.rename(new_path)
+
     def close(self, descriptor: int) -> None:
         """See FileLayer."""
         os.close(descriptor)
@@ -71,18 +91,35 @@ class OsFileLayer:
 class SpillFile:
     """One file that grows at its end. Written to by one thread, read by any that retained it."""
 
-    def __init__(self, path: Path, layer: FileLayer, run_blocking: Callable[..., None]) -> None:
-        self.path: Final = path
+    def __init__(
+        self, path: Path, descriptor: int, size: int, layer: FileLayer, run_blocking: RunBlocking
+    ) -> None:
+        self.path = path
+        self.size = size
+        self._descriptor = descriptor
         self._layer = layer
         self._run_blocking = run_blocking
-        self.size = 0
         # Guards the count: readers let go on the network thread, the task's thread and the I/O pool.
         self._lock = threading.Lock()
         self._user_count = 1
+
+    @classmethod
+    def create(cls, path: Path, layer: FileLayer, run_blocking: RunBlocking) -> "SpillFile":
+        """Make a new, empty file. StorageError."""
         try:
-            self._descriptor = layer.create(path)
+            descriptor = layer.create(path)
         except OSError as error:
             raise StorageError(str(path), f"it cannot be made: {describe(error)}") from error
+        return cls(path, descriptor, 0, layer, run_blocking)
+
+    @classmethod
+    def open(cls, path: Path, layer: FileLayer, run_blocking: RunBlocking) -> "SpillFile":
+        """Open a file that is there, to read it. StorageError."""
+        try:
+            descriptor, size = layer.open(path)
+        except OSError as error:
+            raise StorageError(str(path), f"it cannot be opened: {describe(error)}") from error
+        return cls(path, descriptor, size, layer, run_blocking)
 
     def append(self, pieces: Sequence[Any]) -> int:
         """Write pieces at the end; return the offset at which they begin. StorageError, as on a full disk."""
@@ -109,6 +146,20 @@ class SpillFile:
                 )
             done += count
         return buffer
+
+    def rename(self, path: Path) -> None:
+        """Give it another name, at once or not at all. StorageError."""
+        try:
+            self._layer.rename(self.path, path)
+        except OSError as error:
+            raise StorageError(
+                str(self.path), f"it cannot be renamed: {describe(error)}"
+            ) from error
+        self.path = path
+
+    def close(self) -> None:
+        """Close it without deleting it; for who is its only user."""
+        self._layer.close(self._descriptor)
 
     def retain(self) -> bool:
         """Become one more user of the file; False if it is gone."""
@@ -152,7 +203,7 @@ class SpillDirectories:
     """Gives files names in the configured directories, in turn; one folder in each, which goes with the TaskManager."""
 
     def __init__(
-        self, parents: Sequence[Path], run_blocking: Callable[..., None], layer: FileLayer
+        self, parents: Sequence[Path], run_blocking: RunBlocking, layer: FileLayer
     ) -> None:
         self._parents = tuple(parents)
         self._run_blocking = run_blocking
@@ -164,7 +215,7 @@ class SpillDirectories:
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, run_blocking: Callable[..., None], layer: FileLayer | None = None
+        cls, settings: Settings, run_blocking: RunBlocking, layer: FileLayer | None = None
     ) -> "SpillDirectories":
         """Read the option."""
         names = [name.strip() for name in settings.get_option(TMP_DIRS).split(",")]
@@ -179,7 +230,7 @@ class SpillDirectories:
             self._count += 1
             folder = self._folders[self._count % len(self._folders)]
             path = folder / f"result-{self._count}{suffix}"
-        return SpillFile(path, self._layer, self._run_blocking)
+        return SpillFile.create(path, self._layer, self._run_blocking)
 
     def files(self) -> list[Path]:
         """What lies there now."""

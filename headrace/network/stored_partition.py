@@ -111,6 +111,9 @@ class StoredPartition:
         """See ResultPartition: its task need not wait for consumers."""
         callback()
 
+    def make_room(self) -> None:
+        """See ResultPartition. Nothing where batches are stored as they come."""
+
     def finish(self) -> None:
         """See ResultPartition. StorageError where the last of it cannot be written."""
         if self.is_finished:

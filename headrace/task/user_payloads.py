@@ -5,7 +5,8 @@ What cannot be loaded is most often a module that the driver has and this worker
 
 import pickle
 import traceback
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from headrace.core.errors import USER_EXCEPTIONS, UserCodeError
 from headrace.core.operator_types import OperatorTypes
@@ -15,16 +16,20 @@ from headrace.graph.job_graph import ChainedOperator, JobVertex, PartitionerSpec
 from headrace.graph.payloads import Payload, VertexPayloads
 from headrace.network.errors import InvalidChannelError
 from headrace.network.partitioner import (
+    Channels,
     ChannelSelector,
     CustomSelector,
     Selection,
     create_selector,
 )
 from headrace.network.record_writer import RecordWriter
+from headrace.network.sorting_writer import create_record_writer
 from headrace.operators.user_code import user_error
 from headrace.task.environment import PartitionOutput, TaskEnvironment
 
 UNKNOWN_LOCATION: Final = "unknown location"
+
+T = TypeVar("T")
 
 
 def load_types(vertex: JobVertex, payloads: VertexPayloads) -> list[OperatorTypes]:
@@ -46,7 +51,7 @@ def load_specs(vertex: JobVertex, payloads: VertexPayloads) -> list[Any]:
 def create_writers(environment: TaskEnvironment, payloads: VertexPayloads) -> list[RecordWriter]:
     """A writer for each output, with the user's partitioner where there is one. UserCodeError names the operator."""
     return [
-        RecordWriter(
+        create_record_writer(
             output.partition,
             _create_selector(environment, output, payload),
             output.edge.buffer_timeout_ms,
@@ -88,8 +93,15 @@ class _BlamingSelector:
 
     def select(self, batch: RecordBatch) -> Selection:
         """See ChannelSelector."""
+        return self._blame(self._selector.select, batch)
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        """See ChannelSelector."""
+        return self._blame(self._selector.channels_of, batch)
+
+    def _blame(self, ask: Callable[[RecordBatch], T], batch: RecordBatch) -> T:
         try:
-            return self._selector.select(batch)
+            return ask(batch)
         except InvalidChannelError as error:
             # Nothing of the user's is on the stack: the answer was wrong, not the call.
             raise UserCodeError(

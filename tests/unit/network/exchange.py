@@ -36,6 +36,7 @@ from headrace.network.environment import ShuffleEnvironment
 from headrace.network.gate import BatchElement, EventElement, GateElement
 from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
+from headrace.network.sorting_writer import create_record_writer
 from headrace.network.single_input_gate import SingleInputGate
 from headrace.network.sorting_writer import create_record_writer
 

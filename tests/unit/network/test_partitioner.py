@@ -166,3 +166,19 @@ def test_rows_and_columns_are_dealt_alike() -> None:
     assert rows_by_channel(
         chosen, columns.with_keys(Types.INT(), hashes, keys=list(range(50)))
     ) == rows_by_channel(chosen, rows.with_keys(Types.INT(), hashes, keys=list(range(50))))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PartitionerKind if kind.value != "BROADCAST"])
+@given(sizes=st.lists(st.integers(1, 600), min_size=1, max_size=8), count=st.integers(1, 9))
+def test_channels_of_names_for_each_row_the_channel_to_which_select_gives_it(
+    kind: PartitionerKind, sizes: list[int], count: int
+) -> None:
+    payload = cloudpickle.dumps((lambda key, n: key % n, lambda row: row))
+    one, other = selector(kind, count, payload), selector(kind, count, payload)
+    for size in sizes:
+        batch = RecordBatch.of_rows(NUMBERS, list(range(size))).with_keys(
+            Types.LONG(), np.arange(size, dtype=np.int32) * 7919, keys=list(range(size))
+        )
+        channels = other.channels_of(batch).tolist()
+        for channel, rows in one.select(batch):
+            assert list(rows.rows()) == [row for row in range(size) if channels[row] == channel]

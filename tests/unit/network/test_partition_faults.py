@@ -1,0 +1,163 @@
+"""Stored partitions on bad disks: who fails, with which words, and that nothing is left."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.core.shuffle_descriptors import ResultPartitionType
+from headrace.graph.job_graph import PartitionerKind
+from headrace.network.errors import NetworkError, ProducerFailedError, StorageError
+from headrace.network.record_writer import RecordWriter
+from tests.unit.network.exchange import gate, numbers, partition_id, writer
+from tests.unit.network.faulty_files import FaultyFileLayer
+from tests.unit.network.partition_traces import KINDS, Consumer, Producer
+from tests.unit.network.simulated import SimulatedCluster
+
+STORED = tuple(kind for kind in KINDS if kind.traits.is_compressible)
+BLOCKING = tuple(kind for kind in KINDS if kind.traits.is_blocking)
+CODEC = "taskmanager_network_compression_codec"
+
+
+@pytest.fixture
+def cluster() -> Iterator[SimulatedCluster]:
+    cluster = SimulatedCluster()
+    yield cluster
+    cluster.assert_nothing_leaks()
+
+
+def write_much(sink: RecordWriter) -> None:
+    for start in range(0, 20_000_000, 20_000):
+        sink.emit(numbers(start, 20_000))
+    Producer(sink).end()
+
+
+@pytest.mark.parametrize("kind", STORED)
+@pytest.mark.parametrize("channel_count", [2, 12])
+def test_a_full_disk_fails_the_task_and_tells_its_consumers(
+    cluster: SimulatedCluster, kind: ResultPartitionType, channel_count: int, tmp_path: Path
+) -> None:
+    layer = FaultyFileLayer()
+    layer.space_bytes = 1 << 20
+    options = {CODEC: "NONE", "taskmanager_memory_network_max": "64mb"}
+    producer, location = cluster.start("a", files=layer, io_tmp_dirs=str(tmp_path), **options)
+    other, _ = cluster.start("b")
+    sink = writer(producer, channel_count, result_type=kind)
+    local, remote = Consumer(gate(producer, [location])), Consumer(gate(other, [location], 1))
+    with pytest.raises(StorageError, match=r"No space left on device.*io\.tmp\.dirs") as raised:
+        write_much(sink)
+    sink.fail(raised.value)
+    sink.close()
+    for consumer in (local, remote):
+        with pytest.raises(ProducerFailedError, match="No space left on device"):
+            consumer.read_all(cluster)
+        consumer.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+@pytest.mark.parametrize("channel_count", [2, 12])
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_bad_sector_fails_those_who_read_it(
+    cluster: SimulatedCluster,
+    kind: ResultPartitionType,
+    channel_count: int,
+    is_local: bool,
+    tmp_path: Path,
+) -> None:
+    layer = FaultyFileLayer()
+    producer, location = cluster.start(
+        "a", files=layer, io_tmp_dirs=str(tmp_path), **{CODEC: "NONE"}
+    )
+    other, _ = cluster.start("b")
+    side = producer if is_local else other
+    sink = writer(producer, channel_count, result_type=kind)
+    for start in range(0, 1_200_000, 10_000):
+        sink.emit(numbers(start, 10_000))
+    Producer(sink).end()
+    whole = Consumer(gate(side, [location], 0))
+    whole.read_all(cluster)
+    layer.bad_from = 2 << 20
+    hit = Consumer(gate(side, [location], 0))
+    with pytest.raises(NetworkError, match="cannot be read: Input/output error"):
+        hit.read_all(cluster)
+    assert len(whole.values) == 1_200_000 // channel_count
+    # What was read before the bad sector was handed over, in order.
+    assert hit.values == whole.values[: len(hit.values)]
+    assert bool(hit.values) or not is_local
+    layer.bad_from = None
+    again = Consumer(gate(side, [location], 0))
+    assert again.read_all(cluster) == whole.seen
+    for consumer in (whole, hit, again):
+        consumer.close()
+    producer.release_partitions([partition_id()])
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+@pytest.mark.parametrize("channel_count", [2, 12])
+def test_a_spoilt_file_is_noticed_before_its_rows_are_handed_over(
+    cluster: SimulatedCluster, kind: ResultPartitionType, channel_count: int, tmp_path: Path
+) -> None:
+    producer, location = cluster.start("a", io_tmp_dirs=str(tmp_path), **{CODEC: "NONE"})
+    sink = writer(producer, channel_count, result_type=kind)
+    sink.emit(numbers(0, 10_000))
+    Producer(sink).end()
+    (data,) = [file for file in producer.storage.directories.files() if file.suffix == ".data"]
+    content = bytearray(data.read_bytes())
+    content[5000] ^= 1
+    data.write_bytes(content)
+    failed = 0
+    for index in range(channel_count):
+        consumer = Consumer(gate(producer, [location], index))
+        try:
+            consumer.read_all(cluster)
+        except StorageError as error:
+            assert "checksum" in str(error)
+            assert consumer.values == []
+            failed += 1
+        consumer.close()
+    assert failed == 1
+    producer.release_partitions([partition_id()])
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_released_result_is_read_to_its_end_by_those_who_had_begun(
+    cluster: SimulatedCluster, kind: ResultPartitionType, tmp_path: Path
+) -> None:
+    producer, location = cluster.start(
+        "a",
+        io_tmp_dirs=str(tmp_path),
+        **{CODEC: "NONE", "taskmanager_memory_framework_off-heap_batch-shuffle_size": "1mb"},
+    )
+    other, _ = cluster.start("b")
+    sink = writer(producer, 2, result_type=kind)
+    for start in range(0, 2_000_000, 10_000):
+        sink.emit(numbers(start, 10_000))
+    Producer(sink).end()
+    readers = [Consumer(gate(side, [location], 0)) for side in (producer, other)]
+    for reader in readers:
+        cluster.loop.run_until(lambda reader=reader: reader.source.is_available)
+    assert producer.storage.read_memory.used_bytes <= 4 << 20
+    producer.release_partitions([partition_id()])
+    for reader in readers:
+        reader.read_all(cluster)
+        assert len(reader.values) == 1_000_000
+        reader.close()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_consumers_of_a_broadcast_read_what_was_stored_once(
+    cluster: SimulatedCluster, kind: ResultPartitionType, tmp_path: Path
+) -> None:
+    producer, location = cluster.start("a", io_tmp_dirs=str(tmp_path), **{CODEC: "NONE"})
+    sink = writer(producer, 12, PartitionerKind.BROADCAST, result_type=kind)
+    for start in range(0, 100_000, 10_000):
+        sink.emit(numbers(start, 10_000))
+    Producer(sink).end()
+    (data,) = [file for file in producer.storage.directories.files() if file.suffix == ".data"]
+    assert 800_000 < data.stat().st_size < 900_000
+    for index in range(12):
+        consumer = Consumer(gate(producer, [location], index))
+        consumer.read_all(cluster)
+        assert consumer.values == list(range(100_000))
+        consumer.close()
+    producer.release_partitions([partition_id()])
