@@ -16,7 +16,7 @@ from headrace.functions.state import ReducingStateDescriptor
 from headrace.operators.emission import RowEmitter
 from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.user_code import method_of, user_error
+from headrace.operators.user_code import method_of, refuse_generator, user_error
 from headrace.state.backend import NO_KEY
 from headrace.state.heap import HeapKeyedStateBackend
 
@@ -50,6 +50,7 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
                 if result is None and value is not None:
                     raise TypeError("reduce must return the combined value, but it returned None")
                 rows.append(result)
+            refuse_generator(rows[-1], "reduce")
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         scope.entry = NO_KEY

@@ -1,7 +1,7 @@
 """The border to user code: functions as callables, opened and closed, and their exceptions as UserCodeErrors."""
 
 from collections.abc import Callable
-from types import GeneratorType
+from types import CoroutineType, GeneratorType
 from typing import Any
 
 from headrace.core.elements import CancelTaskException
@@ -81,11 +81,14 @@ def not_iterable(results: Any, method: str) -> TypeError:
 
 
 def refuse_generator(result: Any, function_name: str) -> None:
-    """Raise TypeError for a generator: whoever yields where one value is expected meant `flat_map`."""
+    """Raise TypeError for a generator or a coroutine, which undeclared streams would take as values."""
     if isinstance(result, GeneratorType):
         raise TypeError(
             f"{function_name} must return a value, but it is a generator: yield in flat_map, return here"
         )
+    if isinstance(result, CoroutineType):
+        result.close()  # nobody will await it, and Python would warn of that
+        raise TypeError(f"{function_name} must return a value, but it is 'async def'")
 
 
 def is_raised_here(error: BaseException) -> bool:

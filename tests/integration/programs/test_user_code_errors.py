@@ -41,6 +41,10 @@ def yields(value: Any) -> Any:
     yield value
 
 
+async def waits(value: Any) -> Any:
+    return value
+
+
 class Assigns(TimestampAssigner):
     def __init__(self, answer: Callable[[], Any]) -> None:
         self.answer = answer
@@ -121,6 +125,10 @@ def assigned(stream: Any, assigner: TimestampAssigner) -> Any:
 def keyed(env: StreamExecutionEnvironment) -> Any:
     pairs = assigned(env.from_collection([(1, 1), (1, 2)], PAIR), Assigns(lambda: 5))
     return pairs.key_by(lambda pair: pair[0])
+
+
+def untyped(env: StreamExecutionEnvironment) -> Any:
+    return env.from_collection([(1, 1), (1, 2)]).key_by(lambda pair: pair[0])
 
 
 def windowed(env: StreamExecutionEnvironment) -> Any:
@@ -327,6 +335,16 @@ MISTAKES = {
     "generator where map gives one value": Mistake(
         lambda env: numbers(env).map(lambda n: yields(n)),
         "TypeError: map must return a value, but it is a generator",
+        "Map",
+    ),
+    "generator where reduce combines": Mistake(
+        lambda env: untyped(env).reduce(lambda a, b: yields(a)),
+        "TypeError: reduce must return a value, but it is a generator",
+        "Reduce",
+    ),
+    "coroutine where map gives one value": Mistake(
+        lambda env: env.from_collection([1]).map(waits),
+        "TypeError: map must return a value, but it is 'async def'",
         "Map",
     ),
     "generator where filter answers": Mistake(
