@@ -22,7 +22,6 @@ from headrace.spark.worker_lifecycle import (
     CancelJob,
     ClockRead,
     JobEnded,
-    JobSubmitted,
     ReleaseRequested,
     ReportStarted,
     ReportTerminated,
@@ -170,8 +169,6 @@ class SparkResourceDriver:
         except Exception as error:
             # Stopped contexts and refused profiles land here; the ResourceManager decides what is next.
             self._handle(JobEnded(worker_id, f"Spark refused its job: {error}"))
-            return
-        self._handle(JobSubmitted(worker_id))
 
     def _host_failed(self, error: BaseException) -> None:
         report = self._report()

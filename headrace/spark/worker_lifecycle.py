@@ -1,14 +1,15 @@
 """The life of each TaskManager's Spark job, decided purely: requests, submissions and endings in, actions out.
 
-    REQUESTED ──submitted──► SUBMITTED ──task active──► STARTED
-        │ release                │ release                  │ release
-        ▼                        ▼                          ▼
-    (tombstone) ◄──ended── CANCELLING ◄──grace over── STOPPING
-        └──────────────────► gone: termination reported exactly once
+    SUBMITTED ──task active──► STARTED
+        │ release                 │ release
+        ▼                         ▼
+    CANCELLING ◄──grace over── STOPPING
+        └──ended──► gone, as from everywhere: termination reported exactly once
 
+Only what Spark does with a job stands here. Which workers there are to be, which have registered and which were given
+up is the WorkerPool's knowledge alone: it never asks for an id twice and refuses those that it has given up.
 A release comes after the ResourceManager's stop by RPC, so a started worker gets a grace to return by itself; only
 then its job is cancelled, which kills the process without any clean-up, and cancelled again until it has ended.
-Released ids are remembered: a request for one is refused, so a worker that was given up never takes a slot.
 Source: Flink ActiveResourceManager.
 """
 
@@ -20,9 +21,8 @@ from headrace.gateways.messages import ResourceProfile
 
 
 class WorkerPhase(enum.Enum):
-    """Where a worker stands between its request and its end."""
+    """Where a worker's job stands between its submission and its end."""
 
-    REQUESTED = "REQUESTED"
     SUBMITTED = "SUBMITTED"
     STARTED = "STARTED"
     STOPPING = "STOPPING"
@@ -38,13 +38,6 @@ class WorkerRequested:
 
     worker_id: ResourceId
     profile: ResourceProfile
-
-
-@dataclass(frozen=True)
-class JobSubmitted:
-    """Spark has taken the worker's job."""
-
-    worker_id: ResourceId
 
 
 @dataclass(frozen=True)
@@ -74,7 +67,7 @@ class ClockRead:
     """The clock was read."""
 
 
-WorkerEvent = WorkerRequested | JobSubmitted | TaskActive | JobEnded | ReleaseRequested | ClockRead
+WorkerEvent = WorkerRequested | TaskActive | JobEnded | ReleaseRequested | ClockRead
 
 
 # Actions
@@ -115,8 +108,7 @@ WorkerAction = SubmitJob | CancelJob | ReportStarted | ReportTerminated
 
 @dataclass(frozen=True)
 class _Worker:
-    profile: ResourceProfile
-    phase: WorkerPhase = WorkerPhase.REQUESTED
+    phase: WorkerPhase = WorkerPhase.SUBMITTED
     # When the next action of its own is due, monotonic ms; None: nothing is due.
     due_ms: float | None = None
 
@@ -132,15 +124,12 @@ class WorkerLifecycles:
     stop_grace_ms: float
     cancel_retry_ms: float = 1000.0
     _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
-    _tombstones: set[ResourceId] = field(default_factory=set[ResourceId])
 
     def handle(self, event: WorkerEvent, now_ms: float) -> list[WorkerAction]:
         """Take one event and return what is to be done, in order."""
         match event:
             case WorkerRequested(worker_id, profile):
                 return self._requested(worker_id, profile)
-            case JobSubmitted(worker_id):
-                return self._submitted(worker_id, now_ms)
             case TaskActive(worker_id):
                 return self._active(worker_id)
             case JobEnded(worker_id, error):
@@ -155,29 +144,10 @@ class WorkerLifecycles:
         """Workers whose end has not been reported, in order of their request."""
         return tuple(self._workers)
 
-    def phase_of(self, worker_id: ResourceId) -> WorkerPhase | None:
-        """The worker's phase, or None where it was never requested or is gone."""
-        worker = self._workers.get(worker_id)
-        return None if worker is None else worker.phase
-
-    def is_tombstone(self, worker_id: ResourceId) -> bool:
-        """Whether the id was released: whoever says hello under it is refused."""
-        return worker_id in self._tombstones
-
     def _requested(self, worker_id: ResourceId, profile: ResourceProfile) -> list[WorkerAction]:
-        if worker_id in self._tombstones:
-            return [ReportTerminated(worker_id, "released before it was requested")]
         assert worker_id not in self._workers, f"worker {worker_id} was requested twice"
-        self._workers[worker_id] = _Worker(profile)
+        self._workers[worker_id] = _Worker()
         return [SubmitJob(worker_id, profile)]
-
-    def _submitted(self, worker_id: ResourceId, now_ms: float) -> list[WorkerAction]:
-        worker = self._workers.get(worker_id)
-        if worker is None:
-            # Released between request and submission: Spark would start it all the same.
-            return [CancelJob(worker_id)]
-        self._workers[worker_id] = replace(worker, phase=WorkerPhase.SUBMITTED)
-        return []
 
     def _active(self, worker_id: ResourceId) -> list[WorkerAction]:
         worker = self._workers.get(worker_id)
@@ -190,7 +160,6 @@ class WorkerLifecycles:
         worker = self._workers.pop(worker_id, None)
         if worker is None:
             return []
-        self._tombstones.add(worker_id)
         if worker.phase in (WorkerPhase.STOPPING, WorkerPhase.CANCELLING):
             diagnostics = "released"
         else:
@@ -198,14 +167,10 @@ class WorkerLifecycles:
         return [ReportTerminated(worker_id, diagnostics)]
 
     def _released(self, worker_id: ResourceId, now_ms: float) -> list[WorkerAction]:
-        self._tombstones.add(worker_id)
         worker = self._workers.get(worker_id)
         if worker is None:
             return []
         match worker.phase:
-            case WorkerPhase.REQUESTED:
-                del self._workers[worker_id]
-                return [ReportTerminated(worker_id, "released before its job was submitted")]
             case WorkerPhase.SUBMITTED:
                 # It waits for a core: there is nobody who could stop by himself.
                 return self._cancel(worker_id, worker, now_ms)

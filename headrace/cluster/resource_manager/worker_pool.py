@@ -11,8 +11,11 @@ up). Times are monotonic milliseconds. Source: Flink ActiveResourceManager, Stan
 import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from headrace.core.ids import ResourceId
+
+_TOMBSTONES_MAX: Final = 1000
 
 
 class WorkerState(enum.Enum):
@@ -236,7 +239,7 @@ class WorkerPool:
         worker = self._workers.pop(worker_id, None)
         if worker is None:
             return
-        self._tombstones[worker_id] = diagnostics
+        self._remember_given_up(worker_id, diagnostics)
         self.last_failure = f"{worker_id}: {diagnostics}"
         if worker.state is not WorkerState.REGISTERED:
             self._count_failure(now_ms)
@@ -270,8 +273,14 @@ class WorkerPool:
 
     def _release(self, worker_id: ResourceId, cause: str) -> ReleaseWorker:
         del self._workers[worker_id]
-        self._tombstones[worker_id] = cause
+        self._remember_given_up(worker_id, cause)
         return ReleaseWorker(worker_id, cause)
+
+    def _remember_given_up(self, worker_id: ResourceId, cause: str) -> None:
+        """Keep the reason for a late registration; one whose reason was dropped is refused as never asked for."""
+        self._tombstones[worker_id] = cause
+        if len(self._tombstones) > _TOMBSTONES_MAX:
+            del self._tombstones[next(iter(self._tombstones))]
 
     def _converge(self, now_ms: float) -> list[PoolAction]:
         """Bring the number of workers that are not registered to what is wanted."""

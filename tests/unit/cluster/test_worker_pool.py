@@ -144,3 +144,14 @@ def test_a_registering_worker_is_not_asked_for_again_before_its_slots_are_matche
 
 def test_strangers_may_not_register() -> None:
     assert "never asked for" in str(new_pool().refusal_of(W1))
+
+
+def test_what_is_remembered_of_workers_that_were_given_up_is_bounded() -> None:
+    numbers = itertools.count(1)
+    pool = WorkerPool(ON_DEMAND, lambda: ResourceId(f"w-{next(numbers)}"))
+    for _ in range(1_001):
+        pool.handle(SlotsMissing(1, ()), 0)
+        pool.handle(SlotsMissing(0, ()), 0)
+    first, last = pool.refusal_of(ResourceId("w-1")), pool.refusal_of(ResourceId("w-1001"))
+    assert first is not None and "never asked for" in first
+    assert last is not None and "given up before" in last

@@ -9,7 +9,6 @@ from headrace.spark.worker_lifecycle import (
     CancelJob,
     ClockRead,
     JobEnded,
-    JobSubmitted,
     ReleaseRequested,
     ReportStarted,
     ReportTerminated,
@@ -18,7 +17,6 @@ from headrace.spark.worker_lifecycle import (
     WorkerAction,
     WorkerEvent,
     WorkerLifecycles,
-    WorkerPhase,
     WorkerRequested,
 )
 
@@ -33,19 +31,14 @@ def machine() -> WorkerLifecycles:
 
 
 def started(lifecycles: WorkerLifecycles, worker_id: ResourceId = ONE) -> WorkerLifecycles:
-    for event in (
-        WorkerRequested(worker_id, ANY),
-        JobSubmitted(worker_id),
-        TaskActive(worker_id),
-    ):
-        lifecycles.handle(event, 0)
+    lifecycles.handle(WorkerRequested(worker_id, ANY), 0)
+    lifecycles.handle(TaskActive(worker_id), 0)
     return lifecycles
 
 
 def test_a_request_submits_a_job_and_the_active_task_is_reported_once() -> None:
     lifecycles = machine()
     assert lifecycles.handle(WorkerRequested(ONE, ANY), 0) == [SubmitJob(ONE, ANY)]
-    assert lifecycles.handle(JobSubmitted(ONE), 0) == []
     assert lifecycles.handle(TaskActive(ONE), 0) == [ReportStarted(ONE)]
     assert lifecycles.handle(TaskActive(ONE), 0) == []
 
@@ -77,27 +70,21 @@ def test_a_cancellation_is_repeated_until_the_job_has_ended() -> None:
 def test_a_worker_that_waits_for_a_core_is_cancelled_at_once() -> None:
     lifecycles = machine()
     lifecycles.handle(WorkerRequested(ONE, ANY), 0)
-    lifecycles.handle(JobSubmitted(ONE), 0)
     assert lifecycles.handle(ReleaseRequested(ONE), 0) == [CancelJob(ONE)]
+    assert lifecycles.handle(JobEnded(ONE, "cancelled"), 0) == [ReportTerminated(ONE, "released")]
 
 
-def test_a_job_whose_submission_comes_after_the_release_is_cancelled() -> None:
+def test_a_job_that_spark_refuses_is_reported_with_the_reason() -> None:
     lifecycles = machine()
     lifecycles.handle(WorkerRequested(ONE, ANY), 0)
-    assert lifecycles.handle(ReleaseRequested(ONE), 0) == [
-        ReportTerminated(ONE, "released before its job was submitted")
+    assert lifecycles.handle(JobEnded(ONE, "the context is stopped"), 0) == [
+        ReportTerminated(ONE, "the context is stopped")
     ]
-    assert lifecycles.handle(JobSubmitted(ONE), 0) == [CancelJob(ONE)]
-    assert lifecycles.handle(JobEnded(ONE, "cancelled"), 0) == []
+    assert lifecycles.live_worker_ids == ()
 
 
-def test_a_released_id_is_never_submitted() -> None:
-    lifecycles = machine()
-    lifecycles.handle(ReleaseRequested(ONE), 0)
-    assert lifecycles.is_tombstone(ONE)
-    assert lifecycles.handle(WorkerRequested(ONE, ANY), 0) == [
-        ReportTerminated(ONE, "released before it was requested")
-    ]
+def test_a_release_of_somebody_who_is_gone_changes_nothing() -> None:
+    assert machine().handle(ReleaseRequested(ONE), 0) == []
 
 
 def test_a_crash_is_reported_with_what_spark_says() -> None:
@@ -118,7 +105,7 @@ def test_one_worker_s_end_leaves_the_others_alone() -> None:
     lifecycles = started(started(machine()), TWO)
     lifecycles.handle(JobEnded(ONE, "crash"), 0)
     assert lifecycles.live_worker_ids == (TWO,)
-    assert lifecycles.phase_of(TWO) is WorkerPhase.STARTED
+    assert lifecycles.handle(ReleaseRequested(TWO), 0) == [], "it has started: it gets its grace"
 
 
 STEPS = st.lists(
@@ -141,7 +128,6 @@ def test_every_requested_worker_is_reported_gone_at_most_once_and_never_cancelle
     now_ms = 0.0
     for worker_id in ids:
         log += lifecycles.handle(WorkerRequested(worker_id, ANY), now_ms)
-        log += lifecycles.handle(JobSubmitted(worker_id), now_ms)
     for kind, index, elapsed_ms in steps:
         now_ms += elapsed_ms
         worker_id = ids[index]
