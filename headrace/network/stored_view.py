@@ -90,8 +90,8 @@ class StoredView:
 
     @property
     def queued_count(self) -> int:
-        """See SubpartitionView."""
-        return len(self._queue)
+        """See SubpartitionView. A failure waits behind what was read before it, and counts."""
+        return len(self._queue) + (self._failure is not None)
 
     @property
     def queued_bytes(self) -> int:
