@@ -10,19 +10,26 @@ from typing import Final
 import click
 
 from headrace.core.config import check_settings, unknown_settings
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, HostError
 from headrace.graph.pipeline_options import FREE_PREFIXES
 
+_MASTER_KEYS: Final = ("headrace.spark.master", "spark.master")
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
 def refuse_unusable(settings: Mapping[str, str]) -> None:
-    """Raise UsageError for a key that no option declares, naming the nearest ones, and for a value it cannot take."""
+    """Raise UsageError for a key that no option declares, naming the nearest, and for values that cannot be."""
     if unknown_settings(settings, FREE_PREFIXES):
         _declare_all_options()
+    # Imported late: the help texts do not need Spark.
+    from headrace.spark.master import refuse_unknown_master
+
     try:
         check_settings(settings, FREE_PREFIXES)
-    except ConfigurationError as error:
+        for key in _MASTER_KEYS:
+            if settings.get(key):
+                refuse_unknown_master(settings[key])
+    except (ConfigurationError, HostError) as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
 
 

@@ -38,8 +38,8 @@ _KILL_ON_IDLE: Final = (
     "spark.sql.execution.pyspark.udf.killOnIdleTimeout",
 )
 _ENCRYPTION: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
-_LOCAL_THREADS: Final = re.compile(r"local(?:\[\s*([0-9]+|\*)\s*(?:,\s*[0-9]+\s*)?\])?\Z")
-_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*([0-9]+)\s*,\s*([0-9]+)\s*,\s*[0-9]+\s*\]\Z")
+LOCAL_THREADS: Final = re.compile(r"local(?:\[\s*([0-9]+|\*)\s*(?:,\s*[0-9]+\s*)?\])?\Z")
+LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*([0-9]+)\s*,\s*([0-9]+)\s*,\s*[0-9]+\s*\]\Z")
 
 
 class Severity(enum.Enum):
@@ -88,12 +88,12 @@ class MasterKind:
 
 def parse_master(master: str, cpu_count: int) -> MasterKind:
     """Read a master URL. `cpu_count` stands for `*`."""
-    threads = _LOCAL_THREADS.match(master)
+    threads = LOCAL_THREADS.match(master)
     if threads is not None:
         text = threads.group(1)
         count = 1 if text is None else cpu_count if text == "*" else int(text)
         return MasterKind(is_local=True, thread_count=count)
-    cluster = _LOCAL_CLUSTER.match(master)
+    cluster = LOCAL_CLUSTER.match(master)
     if cluster is not None:
         return MasterKind(
             is_local=True,

@@ -36,6 +36,12 @@ EXECUTOR_TIMEOUT: Final = ConfigOption(
     default=timedelta(seconds=60),
     doc="How long to wait for the first Spark executors at start.",
 )
+MASTER_TIMEOUT: Final = ConfigOption(
+    "headrace.spark.master-timeout",
+    timedelta,
+    default=timedelta(seconds=10),
+    doc="How long a standalone master (spark://host:port) may take to accept a connection before Spark is started.",
+)
 APPLICATION_NAME: Final = ConfigOption(
     "headrace.spark.application-name",
     str,

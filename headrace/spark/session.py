@@ -12,19 +12,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf
 from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.api.executors import default_settings
+from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.spark.checklist import parse_master, refuse_contradictions
 from headrace.spark.java_runtime import ensure_java
 from headrace.spark.jvm import delete_at_jvm_exit
+from headrace.spark.jvm_errors import JvmErrors
 from headrace.spark.jvm_process import DeferredInterrupts, stop_context, stop_jvm
+from headrace.spark.master import refuse_unknown_master, refuse_unreachable_master
+from headrace.spark.options import MASTER_TIMEOUT
 from headrace.spark.session_configuration import given_master, plan_session
+from headrace.spark.spark_errors import root_message
 
 _LOG: Final = logging.getLogger(__name__)
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
@@ -148,6 +154,11 @@ def _is_alive(spark: SparkSession) -> bool:
 
 
 def _create(settings: Settings) -> HostSession:
+    named = given_master(settings, os.environ, {})
+    if named:
+        refuse_unknown_master(named)
+        timeout_s = settings.get_option(MASTER_TIMEOUT).total_seconds()
+        refuse_unreachable_master(named, timeout_s, SystemClock())
     ensure_java()
     submitted = _submitted_configuration()
     scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
@@ -160,17 +171,19 @@ def _create(settings: Settings) -> HostSession:
         log_configuration=_LOG_CONFIGURATION if _LOG_CONFIGURATION.is_file() else None,
         submitted=submitted,
     )
+    errors = JvmErrors()
     try:
         _log_warnings(refuse_and_describe(plan.conf))
         before = {key: os.environ.get(key) for key in plan.environment}
         os.environ.update(plan.environment)
-        with DeferredInterrupts() as interrupts:
+        with DeferredInterrupts() as interrupts, errors:
             spark = SparkSession.builder.config(conf=_spark_conf(plan.conf)).getOrCreate()
         if interrupts.is_interrupted:
             raise KeyboardInterrupt
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         _abandon(scratch)
-        raise SparkStartError(plan.conf["spark.master"], _first_line(error)) from error
+        reason = errors.cause() or _first_line(root_message(error))
+        raise SparkStartError(plan.conf["spark.master"], reason) from error
     except BaseException:
         _abandon(scratch)
         raise
@@ -207,8 +220,8 @@ def _abandon(scratch: Path) -> None:
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0]
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0]
 
 
 def _log_warnings(warnings: tuple[str, ...]) -> None:

@@ -170,6 +170,8 @@ def test_our_own_errors_are_shown_as_they_speak() -> None:
         (["-p", "two"], "'two' is not a valid integer"),
         (["-D", "paralelism.default=2"], "did you mean parallelism.default?"),
         (["-D", "jobmanager.rpc.prot=2"], "did you mean jobmanager.rpc.port"),
+        (["--master", "foo"], "'foo' is no Spark master: there are local[n]"),
+        (["-D", "spark.master=local[0]"], "'local[0]' is no Spark master"),
         (["-D", "slots=2"], "did you mean headrace.spark.slots?"),
         (["-D", "parallelism.default=two"], "'two': this is not of type int"),
         (["-D", "slot.request.timeout=soon"], "'soon': this is not a duration"),

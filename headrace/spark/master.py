@@ -1,0 +1,79 @@
+"""Spark's master URL: what Spark takes, and whether a standalone master answers, both before a JVM is started."""
+
+import re
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.clock import Clock
+from headrace.core.errors import HostError
+from headrace.spark.checklist import LOCAL_CLUSTER, LOCAL_THREADS
+
+ACCEPTED: Final = "local[n], local-cluster[executors,cores,MiB], spark://host:port, yarn or k8s://https://host:port"
+_STANDALONE: Final = re.compile(r"spark://(?P<places>[^/?#]+)\Z")
+_PLACE: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:,]+):(?P<port>[0-9]{1,5})\Z")
+
+
+class UnknownMasterError(HostError):
+    """A master that Spark would not take."""
+
+    def __init__(self, master: str) -> None:
+        super().__init__(f"'{master}' is no Spark master: there are {ACCEPTED}")
+
+
+class MasterUnreachableError(HostError):
+    """Nobody listens where the standalone master should."""
+
+    def __init__(self, master: str, reason: str, timeout_s: float) -> None:
+        super().__init__(
+            f"Spark's master {master} cannot be reached ({reason}; headrace.spark.master-timeout is {timeout_s:g} s): "
+            "is it running, and is this the address that its page shows? 'local[n]' runs on this machine without one"
+        )
+
+
+def refuse_unknown_master(master: str) -> None:
+    """Raise UnknownMasterError for a text that Spark would refuse, after seconds and with pages of Java."""
+    threads = LOCAL_THREADS.match(master)
+    is_known = (
+        (threads is not None and threads.group(1) != "0")
+        or LOCAL_CLUSTER.match(master) is not None
+        or master == "yarn"
+        or re.match(r"k8s://\S", master) is not None
+        or standalone_places(master) is not None
+    )
+    if not is_known:
+        raise UnknownMasterError(master)
+
+
+def standalone_places(master: str) -> tuple[tuple[str, int], ...] | None:
+    """Return host and port of each master in `spark://a:7077,b:7077`, or None for another kind of URL."""
+    standalone = _STANDALONE.match(master)
+    if standalone is None:
+        return None
+    found = [_PLACE.match(place) for place in standalone.group("places").split(",")]
+    places = tuple((one["host"].strip("[]"), int(one["port"])) for one in found if one is not None)
+    return places if len(places) == len(found) and all(port < 65536 for _, port in places) else None
+
+
+Connect = Callable[[tuple[str, int], float], socket.socket]
+
+
+def refuse_unreachable_master(
+    master: str, timeout_s: float, clock: Clock, connect: Connect = socket.create_connection
+) -> None:
+    """Raise MasterUnreachableError where none of the standalone masters takes a connection within `timeout_s`."""
+    places = standalone_places(master)
+    if places is None:
+        return
+    deadline_ns = clock.monotonic_ns() + int(timeout_s * 1e9)
+    reasons: list[str] = []
+    for number, (host, port) in enumerate(places):
+        # Those that come later must not starve behind one that is silent.
+        share_s = (deadline_ns - clock.monotonic_ns()) / 1e9 / (len(places) - number)
+        try:
+            connect((host, port), max(0.1, share_s)).close()
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return
+    raise MasterUnreachableError(master, ", ".join(reasons), timeout_s)
