@@ -100,9 +100,9 @@ def run(
     """Run a program; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
     settings = run_settings(master, parallelism, dict(definitions), python_files)
-    set_default_settings(settings)
     refuse_unusable(settings)
-    _make_importable(Settings(settings))
+    _provide_python_files(settings)
+    set_default_settings(settings)
     # The program's own modules lie beside it; on the workers they need --python-files.
     executor = create_executor(Settings(settings))
     display = ProgressDisplay.choose(progress)
@@ -150,11 +150,15 @@ def _refuse_unexecuted_sink() -> None:
         )
 
 
-def _make_importable(settings: Settings) -> None:
+def _provide_python_files(settings: dict[str, str]) -> None:
+    """Make `python.files` importable here, and their paths absolute: the program may change its working folder."""
     # Imported late: the help texts do not need Spark.
     from headrace.spark.python_files import put_on_path, python_files
 
-    put_on_path(python_files(settings))
+    files = python_files(Settings(settings))
+    put_on_path(files)
+    if files:
+        settings[PYTHON_FILES.key] = ",".join(map(str, files))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from headrace.graph.pipeline_options import FREE_PREFIXES
 from headrace.spark.checklist import parse_master
 from headrace.spark.host import SparkHost
 from headrace.spark.options import SLOT_COUNT
+from headrace.spark.python_files import python_files
 from headrace.spark.session import planned_or_running_master
 from headrace.spark.session_configuration import embedded_slot_count
 
@@ -54,6 +55,8 @@ class SparkExecutor:
         needed, available = expand(job_graph).slots_needed, host.slot_count
         if available is not None and needed > available and host.is_fixed:
             raise NotEnoughSlotsError(needed, available, host.master)
+        # A program may name files after the executor was made, as it is before a program begins.
+        host.provide(python_files(Settings(job_graph.settings)))
         handle = host.handle
         dispatcher: DispatcherGateway = handle.dispatcher
         handle.submit(job_graph, _SUBMIT_TIMEOUT_S)

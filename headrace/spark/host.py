@@ -26,7 +26,7 @@ from headrace.spark.dataframe_commit import sink_coordinator_factory
 from headrace.spark.dataframes import source_coordinator_factory
 from headrace.spark.jvm import delete_at_jvm_exit, registered_executor_count
 from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
-from headrace.spark.python_files import python_files, ship
+from headrace.spark.python_files import ShippedFiles, python_files, ship
 from headrace.spark.resource_driver import SparkResourceDriver
 from headrace.spark.session import HostSession, host_session
 from headrace.spark.session_configuration import LOOPBACK, driver_addresses
@@ -71,6 +71,7 @@ class SparkHost:
         self._scratch = Path(tempfile.mkdtemp(prefix="headrace-host-", dir=self.session.scratch))
         # Whichever of the two processes ends in order removes it, should the other be killed.
         delete_at_jvm_exit(self.session.context, self._scratch)
+        self._shipped = ShippedFiles()
         self._output: OutputPipe | None = None
         self._handle: ClusterHandle | None = None
         self._driver: SparkResourceDriver | None = None
@@ -100,8 +101,7 @@ class SparkHost:
         if needs_tls(self._settings, self._addresses.advertised):
             self._tls = generate_identity(self._clock.now_ms())
         self._wait_for_executors()
-        files = python_files(self._settings)
-        ship(self.session.context, files, self._scratch)
+        self.provide(python_files(self._settings))
         if self._kind.is_local:
             self._output = OutputPipe(self._scratch / "output")
         jobs = SparkWorkerJobs(
@@ -131,6 +131,10 @@ class SparkHost:
         self._handle = entrypoint.start()
         if self._kind.is_single_process:
             _LOG.debug("resource profiles are ignored on %s", self.master)
+
+    def provide(self, files: tuple[Path, ...]) -> None:
+        """Ship what a job's functions import from; LateFilesError where TaskManagers run that lack it."""
+        ship(self.session.context, self._shipped.add(files), self._scratch)
 
     def close(self) -> None:
         """End jobs, TaskManagers and control plane, then the session if it is ours. Idempotent."""
@@ -163,6 +167,7 @@ class SparkHost:
             threading.Event().wait(_POLL_S)
 
     def _body_of(self, worker_id: ResourceId) -> WorkerBody:
+        self._shipped.workers_start()
         handle = self.handle
         configuration = TaskManagerConfiguration(
             resource_id=worker_id,

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.core.context import SparkContext
 
 from headrace.core.config import Settings
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, ProgramError
 from headrace.graph.pipeline_options import PYTHON_FILES
 
 
@@ -22,6 +22,37 @@ def python_files(settings: Settings) -> tuple[Path, ...]:
             raise ConfigurationError(PYTHON_FILES.key, text, "there is no such file or folder")
         found.append(path)
     return tuple(found)
+
+
+class LateFilesError(ProgramError):
+    """A job brings files that the TaskManagers, which run already, could not import from."""
+
+    def __init__(self, files: tuple[Path, ...]) -> None:
+        names = ", ".join(str(file) for file in files)
+        super().__init__(
+            f"{names} ({PYTHON_FILES.key}) came after TaskManagers were started, which would not find it: call "
+            "add_python_file before the program's first job, or give it with --python-files"
+        )
+
+
+class ShippedFiles:
+    """What workers that start from now on will find; once one has started it stays as it is. Pure."""
+
+    def __init__(self) -> None:
+        self._files: set[Path] = set()
+        self._is_final = False
+
+    def workers_start(self) -> None:
+        """From now on there are TaskManagers: Spark would bring files only to later ones."""
+        self._is_final = True
+
+    def add(self, files: tuple[Path, ...]) -> tuple[Path, ...]:
+        """Return those that are new and must be shipped now. LateFilesError where it is too late."""
+        new = tuple(file for file in files if file not in self._files)
+        if new and self._is_final:
+            raise LateFilesError(new)
+        self._files.update(new)
+        return new
 
 
 def put_on_path(files: tuple[Path, ...]) -> None:

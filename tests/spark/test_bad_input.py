@@ -118,6 +118,25 @@ numbers.map(lambda n: shipped.double(n), output_type=Types.LONG()).print()
     program.assert_nothing_is_left()
 
 
+def test_a_module_that_the_program_adds_itself_and_one_that_comes_too_late(runs: Runs) -> None:
+    (runs.directory / "elsewhere").mkdir()
+    for name in ("early", "late"):
+        (runs.directory / "elsewhere" / f"{name}.py").write_text(
+            "def double(n):\n    return 2 * n\n"
+        )
+    body = """
+env.add_python_file("elsewhere/early.py")
+import early
+print(numbers.map(lambda n: early.double(n), output_type=Types.LONG()).execute_and_collect(limit=9))
+env.add_python_file("elsewhere/late.py")
+import late
+numbers.map(lambda n: late.double(n), output_type=Types.LONG()).print()
+"""
+    line = runs.failing(body)
+    assert runs.made[-1].out == ["[2, 4, 6]\n"]
+    assert "late.py (python.files) came after TaskManagers were started" in line
+
+
 def test_a_record_that_does_not_fit_its_type(runs: Runs) -> None:
     body = """
 numbers.map(lambda n: f"number {n}", output_type=Types.LONG()).name("texts").print()

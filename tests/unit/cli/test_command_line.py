@@ -249,3 +249,17 @@ def test_a_mistake_in_the_program_s_graph_names_the_user_s_line(
     assert first.startswith("error: key_by needs a stream with columns")
     assert first.endswith(f"({path}, line 3)")
     assert code == 1
+
+
+def test_python_files_are_the_same_wherever_the_program_goes(
+    made: list[RecordingExecutor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "rules.py").write_text("")
+    path = program(
+        tmp_path,
+        "from headrace.api.executors import default_settings\nprint(default_settings()['python.files'])\n",
+    )
+    result = CliRunner().invoke(run, ["--python-files", "rules.py", path], standalone_mode=False)
+    assert result.output == f"{tmp_path / 'rules.py'}\n"

@@ -8,7 +8,13 @@ import pytest
 
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from headrace.spark.python_files import pack, put_on_path, python_files
+from headrace.spark.python_files import (
+    LateFilesError,
+    ShippedFiles,
+    pack,
+    put_on_path,
+    python_files,
+)
 
 
 def test_a_path_that_is_not_there_is_named() -> None:
@@ -45,3 +51,15 @@ def test_modules_become_importable_here(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "rules.py").touch()
     put_on_path((tmp_path / "rules.py", tmp_path / "lib.zip"))
     assert sys.path == ["first", str(tmp_path / "lib.zip"), str(tmp_path), "rest"]
+
+
+def test_files_of_a_job_are_shipped_once_and_refused_when_workers_run_without_them() -> None:
+    shipped = ShippedFiles()
+    assert shipped.add((Path("/a.py"),)) == (Path("/a.py"),)
+    assert shipped.add((Path("/a.py"), Path("/b.py"))) == (Path("/b.py"),)
+    shipped.workers_start()
+    assert shipped.add((Path("/a.py"),)) == ()
+    with pytest.raises(
+        LateFilesError, match=r"/c\.py \(python\.files\) came after .*--python-files"
+    ):
+        shipped.add((Path("/a.py"), Path("/c.py")))
