@@ -1,6 +1,7 @@
 """The whole cluster in one process, with real threads: jobs, their ends, and what clients are told."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -197,3 +198,16 @@ def test_a_client_may_ask_for_the_end_of_the_cluster() -> None:
         handle = cluster.handle
         handle.call(handle.dispatcher.shut_down_cluster())
         assert handle.is_shutting_down.is_set()
+
+
+def test_a_data_port_that_is_taken_fails_the_job_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with MiniCluster(task_manager_count=2, settings={"taskmanager.data.port": port}) as cluster:
+            graph = job("no port")
+            cluster.submit(graph)
+            result = cluster.await_result(graph.job_id)
+    assert result.status is JobStatus.FAILED
+    assert result.failure is not None
+    assert f"port {port} on 127.0.0.1 is in use" in result.failure.text
+    assert "taskmanager.data.port" in result.failure.text
