@@ -1,0 +1,86 @@
+"""WireTap: between the two TaskManagers of a trace; frames wait in it until somebody lets the next one arrive."""
+
+from collections import deque
+from typing import Final
+
+from headrace.network.frame_cutter import FrameCutter
+from headrace.network.handshake import Role
+from headrace.network.peer_session import PeerSession, Session
+from headrace.network.simulated_transport import Deliver, SimulatedNetwork, SimulatedTransport
+from headrace.network.trace.steps import CONSUMER, PRODUCER, SentFrame
+from headrace.network.wire import AddCredit, Data, Frame, PartitionRequest
+
+# The consumer dials.
+_NAMES: Final = {Role.DIALLER: CONSUMER, Role.ACCEPTOR: PRODUCER}
+
+
+class WireTap:
+    """One connection. See simulated_transport.Relay."""
+
+    def __init__(self) -> None:
+        self._cutters = {role: FrameCutter(name) for role, name in _NAMES.items()}
+        self._on_wire: dict[Role, deque[tuple[Frame, bytes]]] = {role: deque() for role in _NAMES}
+        self._deliver: Deliver | None = None
+        self._sent: list[SentFrame] = []
+
+    def create_relay(self, dialler: str, acceptor: str, deliver: Deliver) -> "WireTap":
+        """See simulated_transport.CreateRelay. There is only one connection."""
+        assert self._deliver is None, f"{dialler} dials {acceptor} a second time"
+        self._deliver = deliver
+        return self
+
+    def carry(self, role: Role, data: bytes) -> None:
+        """See Relay."""
+        for cut in self._cutters[role].cut(data):
+            self._on_wire[role].append((cut.frame, cut.raw))
+            source = _NAMES[role]
+            target = CONSUMER if source == PRODUCER else PRODUCER
+            self._sent.append(SentFrame.of(source, target, cut.frame))
+
+    def take_sent(self) -> tuple[SentFrame, ...]:
+        """Return the frames that left since the last call."""
+        sent, self._sent = tuple(self._sent), []
+        return sent
+
+    def waiting_from(self, role: Role) -> int:
+        """Frames on their way from this side."""
+        return len(self._on_wire[role])
+
+    def arrive(self, role: Role) -> Frame:
+        """Let the oldest frame of this side arrive; return it."""
+        assert self._deliver is not None
+        frame, raw = self._on_wire[role].popleft()
+        self._deliver(role, raw)
+        return frame
+
+    def data_in_flight(self, channel: int) -> int:
+        """Segments of the channel's data that have left and not arrived."""
+        return sum(
+            frame.credit_count
+            for frame, _ in self._on_wire[Role.ACCEPTOR]
+            if isinstance(frame, Data) and frame.channel == channel
+        )
+
+    def credit_in_flight(self, channel: int) -> int:
+        """Credit of the channel that has left and not arrived."""
+        credit_count = 0
+        for frame, _ in self._on_wire[Role.DIALLER]:
+            if isinstance(frame, AddCredit) and frame.channel == channel:
+                credit_count += frame.credit_count
+            elif isinstance(frame, PartitionRequest) and frame.channel == channel:
+                credit_count += frame.initial_credit
+        return credit_count
+
+
+class TappedTransport(SimulatedTransport):
+    """A simulated transport that remembers the session with its peer."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        super().__init__(network)
+        self.session: PeerSession | None = None
+
+    def established(self, name: str, session: Session) -> None:
+        """A connection can be used."""
+        if isinstance(session, PeerSession):
+            self.session = session
+        super().established(name, session)
