@@ -2,12 +2,25 @@
 
 import traceback
 
+import msgspec
+
 from headrace.core.errors import ErrorDomain, HeadraceError, RemoteError, UserCodeError
 from headrace.gateways.messages import ErrorInfo
+from headrace.rpc.error_codec import shorten
 
 
 def error_info_of(error: BaseException, where: str = "") -> ErrorInfo:
-    """Return what may be told of `error`; `where` (a task or operator) is added unless the error names one."""
+    """Return what may be told of `error`; `where` (a task or operator) is added unless the error names one.
+
+    Bounded: long texts are cut in the middle.
+    """
+    info = _describe(error, where)
+    return msgspec.structs.replace(
+        info, text=shorten(info.text), remote_traceback=shorten(info.remote_traceback)
+    )
+
+
+def _describe(error: BaseException, where: str) -> ErrorInfo:
     if isinstance(error, UserCodeError):
         # The text of a user's exception may have many lines; its place belongs on the first one.
         cause, _, _ = error.cause_text.partition("\n")

@@ -202,6 +202,20 @@ def test_a_row_larger_than_a_message_is_collected(env: StreamExecutionEnvironmen
         assert [len(row) for row in rows] == [5, 12_000_000]
 
 
+def test_an_error_larger_than_a_message_fails_the_job_with_its_beginning_and_end(
+    env: StreamExecutionEnvironment,
+) -> None:
+    def fail(value: int) -> int:
+        raise ValueError("begins " + "x" * 12_000_000 + " ends")
+
+    env.set_parallelism(1)
+    env.from_collection([1], Types.INT()).map(fail, output_type=Types.INT()).print()
+    with pytest.raises(JobExecutionError, match=r"^ValueError: begins xxx") as raised:
+        env.execute("a long error")
+    assert "ends" in str(raised.value)
+    assert len(str(raised.value)) < 1_000_000
+
+
 def test_a_big_partitioner_travels_too(env: StreamExecutionEnvironment, fetches: list[int]) -> None:
     env.set_parallelism(2)
     array = ARRAY.copy()
