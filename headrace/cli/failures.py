@@ -2,20 +2,17 @@
 
 import os
 import traceback
-from pathlib import Path
 from typing import Final
 
 import click
 
-from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.errors import ErrorDomain, HeadraceError, is_user_file
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 
 DETAILS_VARIABLE: Final = "HEADRACE_DETAILS"
 """Set to 1 to see whole tracebacks."""
-
-_PACKAGE: Final = str(Path(__file__).resolve().parents[1])
 
 
 def report_failure(error: BaseException) -> int:
@@ -63,11 +60,9 @@ def describe(error: BaseException, *, wants_details: bool) -> list[str]:
 
 
 def user_frames(error: BaseException) -> list[str]:
-    """Return `file, line n, in function` of the frames that are neither ours nor of an installed package."""
-    found: list[str] = []
-    for frame in traceback.extract_tb(error.__traceback__):
-        name = frame.filename
-        if name.startswith((_PACKAGE, "<frozen")) or "site-packages" in name or "runpy" in name:
-            continue
-        found.append(f"{name}, line {frame.lineno}, in {frame.name}")
-    return found
+    """Return `file, line n, in function` of the frames in the user's own files, outermost first."""
+    return [
+        f"{frame.filename}, line {frame.lineno}, in {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if is_user_file(frame.filename)
+    ]

@@ -19,6 +19,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 """
 
 import enum
+import sysconfig
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -211,23 +212,24 @@ class RemoteError(HeadraceError):
 
 # The package's own folder, not just its name: a checkout may be called headrace too.
 _PACKAGE: Final = Path(__file__).resolve().parents[1].as_posix() + "/"
+_STANDARD_LIBRARY: Final = Path(sysconfig.get_path("stdlib")).as_posix() + "/"
+
+
+def is_user_file(filename: str) -> bool:
+    """Whether a frame's file is the user's own: neither ours, nor Python's, nor an installed package's."""
+    name = filename.replace("\\", "/")
+    if name.startswith((_PACKAGE, _STANDARD_LIBRARY, "<frozen")) or "site-packages" in name:
+        return False
+    # Compiled modules name their sources, which nobody has.
+    return not name.endswith((".pxi", ".pyx"))
 
 
 def user_location(error_traceback: TracebackType | None) -> str:
-    """Return `file, line n` of the innermost frame that is not ours, or `unknown location`.
-
-    Frames of this package, of the standard library's frozen modules and of site-packages are passed over, so that
-    the first line of an error points into the user's own file.
-    """
+    """Return `file, line n` of the innermost frame in a file of the user's, or `unknown location`."""
     found = "unknown location"
     for frame in traceback.extract_tb(error_traceback):
-        name = frame.filename.replace("\\", "/")
-        if name.startswith(_PACKAGE) or "site-packages" in name or name.startswith("<frozen"):
-            continue
-        if name.endswith((".pxi", ".pyx")):
-            # Compiled modules name their sources, which nobody has.
-            continue
-        found = f"{frame.filename}, line {frame.lineno}"
+        if is_user_file(frame.filename):
+            found = f"{frame.filename}, line {frame.lineno}"
     return found
 
 

@@ -263,3 +263,12 @@ def test_python_files_are_the_same_wherever_the_program_goes(
     )
     result = CliRunner().invoke(run, ["--python-files", "rules.py", path], standalone_mode=False)
     assert result.output == f"{tmp_path / 'rules.py'}\n"
+
+
+def test_an_exception_from_python_s_own_library_names_the_user_s_line(
+    made: list[RecordingExecutor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = program(tmp_path, "import json\njson.loads('')\n")
+    first, _ = ending(capsys, "run", path)
+    assert first.startswith("error: JSONDecodeError: Expecting value")
+    assert first.endswith(f"({path}, line 2, in <module>)")
