@@ -19,6 +19,7 @@ from headrace.gateways.messages import ErrorInfo
 from headrace.network.errors import (
     ConnectionLostError,
     CorruptBatchError,
+    CorruptFileError,
     CreditOverspentError,
     HandshakeError,
     IngestRefusedError,
@@ -32,6 +33,7 @@ from headrace.network.errors import (
     ProtocolError,
     RecordTooLargeError,
     SequenceGapError,
+    StorageError,
     TaskEventRefusedError,
     UnknownFrameError,
 )
@@ -101,6 +103,8 @@ FOLLOWS_FROM_A_PEER = {
     RecordTooLargeError: False,
     TaskEventRefusedError: False,
     InvalidChannelError: False,
+    StorageError: False,
+    CorruptFileError: False,
     IngestRefusedError: True,
 }
 
