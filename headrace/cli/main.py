@@ -10,7 +10,7 @@ import click
 from headrace import __version__
 from headrace.cli.failures import EXIT_INTERRUPTED, report_failure, report_usage
 
-COMMANDS: Final = {"run": "headrace.cli.run:run"}
+COMMANDS: Final = {"run": "headrace.cli.run:run", "trace": "headrace.cli.trace:trace"}
 
 _HELP: Final = """\
 Flink's streaming runtime in Python, hosted on Spark.
@@ -27,6 +27,7 @@ Try it:
   headrace run -D parallelism.default=2 \\
                -D spark.executor.memory=4g job.py    settings of Headrace, and of Spark
   headrace run --python-files lib,rules.py job.py    with modules that the workers need
+  headrace trace exchange                            how credits and frames pass between two tasks, step by step
 
 Ctrl-C cancels the job, stops the workers and ends Spark.
 

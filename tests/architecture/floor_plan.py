@@ -49,7 +49,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "rest": GROUND | {"gateways"},
     # hosts
     "spark": GROUND | _BELOW_HOSTS | {"network"},
-    "cli": GROUND | {"spark", "api", "rest", "gateways"},
+    "cli": GROUND | {"spark", "api", "rest", "gateways", "network"},
     # faces
     "datastream": frozenset({"api", "functions", "core", "connectors"}),
     "common": frozenset({"api", "functions", "core", "connectors"}),
