@@ -28,6 +28,8 @@ def report_usage(error: click.UsageError) -> int:
     """Print what was wrong with the command line first, then how it is used; return the exit code."""
     click.secho(f"error: {error.format_message()}", fg="red", bold=True, err=True)
     if error.ctx is not None:
+        if isinstance(error, click.NoSuchOption) and "PROGRAM" in error.ctx.get_usage():
+            click.echo("options of the program itself come after its name", err=True)
         click.echo(error.ctx.get_usage(), err=True)
         click.echo(f"try '{error.ctx.command_path} --help'", err=True)
     return error.exit_code
