@@ -1,0 +1,71 @@
+"""`python -m headrace.testing.fault_proxy`: what it teaches, what it refuses, what it prints while it runs."""
+
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.network.wire import Cancel, encode
+from headrace.testing.fault_proxy.__main__ import main
+from headrace.testing.fault_proxy.rules import ACTIONS
+
+pytestmark = pytest.mark.integration
+
+
+def test_help_teaches_every_action_with_examples() -> None:
+    text = CliRunner().invoke(main, ["--help"]).output
+    for word, action in ACTIONS.items():
+        assert f"\n    {word}" in text and str(action.__doc__) in text
+    assert "--rule 'delay AddCredit by=100ms'" in text and "ResumeConsumption" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (["--rule", "lose Data"], "'lose Data' is no fault rule"),
+        (["--listen", "nowhere"], "'nowhere' is neither host:port nor unix:path"),
+        (["--seed", "x"], "not a valid integer"),
+    ],
+)
+def test_wrong_usage_is_named(options: list[str], what: str) -> None:
+    wanted = ["--listen", "127.0.0.1:0", "--to", "127.0.0.1:1", *options]
+    result = CliRunner().invoke(main, wanted)
+    assert result.exit_code == 2 and what in result.output
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = CliRunner().invoke(main, ["--listen", where, "--to", "127.0.0.1:1"])
+    assert result.exit_code == 1 and f"cannot listen on {where}" in result.output
+
+
+def test_it_passes_frames_names_its_faults_and_ends_on_interrupt() -> None:
+    frames = [b"".join(bytes(part) for part in encode(Cancel(channel))) for channel in range(3)]
+    with socket.create_server(("127.0.0.1", 0)) as target:
+        target.settimeout(30)
+        command = [sys.executable, "-m", "headrace.testing.fault_proxy", "-v"]
+        command += ["--listen", "127.0.0.1:0", "--to", f"127.0.0.1:{target.getsockname()[1]}"]
+        command += ["--rule", "drop Cancel channel=1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            assert first.startswith("listening on 127.0.0.1:") and first.endswith("seed 0\n")
+            assert process.stdout.readline() == "  drop Cancel channel=1\n"
+            port = int(first.split(",")[0].rpartition(":")[2])
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as dialler:
+                accepted = target.accept()[0]
+                accepted.settimeout(30)
+                dialler.sendall(b"".join(frames))
+                received = b""
+                while len(received) < len(frames[0] + frames[2]):
+                    received += accepted.recv(4096)
+                assert received == frames[0] + frames[2]
+                assert process.stdout.readline() == "connection 0 forward: drop Cancel channel=1\n"
+                accepted.close()
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+            assert process.wait(30) == 0
