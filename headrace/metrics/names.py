@@ -188,6 +188,38 @@ NUM_RECORDS_SEND_ERRORS = _row(
 INPUT_QUEUE_LENGTH = _row("inputQueueLength", _G, "", _TASK, "Batches that wait in channels.", _SUM)
 INPUT_QUEUE_SIZE = _row("inputQueueSize", _G, "bytes", _TASK, "Bytes that wait in channels.", _SUM)
 IN_POOL_USAGE = _row("inPoolUsage", _G, "0…1", _TASK, "Share of the input's buffers in use.", _MAX)
+INPUT_EXCLUSIVE_USAGE = _row(
+    "inputExclusiveBuffersUsage",
+    _G,
+    "0…1",
+    _TASK,
+    "Share of the channels' own buffers in use.",
+    _MAX,
+)
+INPUT_FLOATING_USAGE = _row(
+    "inputFloatingBuffersUsage",
+    _G,
+    "0…1",
+    _TASK,
+    "Share of the buffers that channels share in use.",
+    _MAX,
+)
+DEBLOATED_BUFFER_SIZE = _row(
+    "debloatedBufferSize",
+    _G,
+    "bytes",
+    _TASK,
+    "Bytes wanted in flight to a task; not one buffer's.",
+    _MAX,
+)
+ESTIMATED_TIME_TO_CONSUME = _row(
+    "estimatedTimeToConsumeBuffersMs",
+    _G,
+    "ms",
+    _TASK,
+    "Time to take in what waits in channels.",
+    _MAX,
+)
 OUTPUT_QUEUE_LENGTH = _row(
     "outputQueueLength", _G, "", _TASK, "Batches that wait to be sent.", _SUM
 )

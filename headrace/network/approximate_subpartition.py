@@ -64,6 +64,11 @@ class ApproximateSubpartitionView:
         return self._subpartition.queued_count if self._is_current else 0
 
     @property
+    def queued_bytes(self) -> int:
+        """See SubpartitionView."""
+        return self._subpartition.queued_bytes if self._is_current else 0
+
+    @property
     def has_priority_event(self) -> bool:
         """See SubpartitionView."""
         return self._is_current and self._subpartition.has_priority_event

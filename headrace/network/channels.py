@@ -31,6 +31,11 @@ class InputChannel(Protocol):
         ...
 
     @property
+    def queued_bytes(self) -> int:
+        """Bytes of the batches that wait. A moment's reading."""
+        ...
+
+    @property
     def has_priority_event(self) -> bool:
         """Whether the next element is an event with priority. Any thread; a moment's reading."""
         ...

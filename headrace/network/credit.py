@@ -30,11 +30,12 @@ class CreditExceeded(Exception):
 class SenderAccount:
     """What a producer may still send on one channel, in segments."""
 
-    __slots__ = ("announced_backlog", "credit")
+    __slots__ = ("announced_backlog", "credit", "is_stalled")
 
     def __init__(self, initial_credit: int) -> None:
         self.credit = initial_credit
         self.announced_backlog = 0
+        self.is_stalled = False
 
     def can_send(self, cost: int) -> bool:
         """Whether data of `cost` segments may leave now."""
@@ -46,6 +47,7 @@ class SenderAccount:
             raise CreditExceeded(self.credit, cost)
         self.credit -= cost
         self.announced_backlog = backlog
+        self.is_stalled = False
 
     def grant(self, credit_count: int) -> None:
         """Take an AddCredit."""
@@ -55,12 +57,14 @@ class SenderAccount:
     def must_announce(self, cost: int, backlog: int) -> bool:
         """Whether the consumer has to be told that its credit does not suffice for the next batch of `cost` segments.
 
-        Without any credit left it owes us some, and will learn of the backlog with the data that it pays for.
+        Without any credit left it owes us some, and will learn of the backlog with the data that it pays for. It is
+        told at least once for each batch that has to wait: it may hold credit back, not knowing the batch's cost.
         """
-        if 0 < self.credit < cost and backlog > self.announced_backlog:
-            self.announced_backlog = backlog
-            return True
-        return False
+        if not 0 < self.credit < cost or (self.is_stalled and backlog <= self.announced_backlog):
+            return False
+        self.announced_backlog = backlog
+        self.is_stalled = True
+        return True
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
@@ -79,6 +83,7 @@ class ReceiverAccount:
         "idle_exclusive",
         "idle_floating",
         "is_open",
+        "is_stalled",
         "is_waiting",
         "required",
         "unannounced",
@@ -92,6 +97,7 @@ class ReceiverAccount:
         self.required = 0
         self.unannounced = 0
         self.is_open = False
+        self.is_stalled = False
         self.is_waiting = False
 
     @property
@@ -103,6 +109,11 @@ class ReceiverAccount:
     def granted(self) -> int:
         """Of these, what the sender knows of or will learn from a credit on its way."""
         return self.available - self.unannounced
+
+    @property
+    def in_flight(self) -> int:
+        """Segments that hold batches, or may at any moment: what a limit in flight bounds."""
+        return self.granted + self.held_exclusive + self.held_floating
 
 
 class GateCredits:
@@ -119,11 +130,18 @@ class GateCredits:
         self.accounts: Final = [ReceiverAccount() for _ in range(channel_count)]
         self._waiting: deque[int] = deque()
         self._to_announce: dict[int, None] = {}
+        self._in_flight_max: int | None = None
 
     @property
     def credit_max(self) -> int:
         """The most that one channel can ever be granted at once."""
         return self.exclusive_count + self.floating_count
+
+    def limit_in_flight(self, segment_count: int) -> None:
+        """From now on announce credit to a channel only as long as it has fewer than `segment_count` in flight."""
+        assert segment_count > 0
+        self._in_flight_max = segment_count
+        self._to_announce.update(dict.fromkeys(range(len(self.accounts))))
 
     def open_channel(self, index: int) -> int:
         """Begin to receive; return the initial credit, which need not be announced."""
@@ -149,12 +167,17 @@ class GateCredits:
         account.idle_exclusive -= exclusive
         account.held_floating += floating
         account.held_exclusive += exclusive
-        self.backlog_announced(index, backlog)
+        account.is_stalled = False
+        self._require(account, index, backlog)
         return Charge(exclusive, floating)
 
     def backlog_announced(self, index: int, backlog: int) -> None:
+        """The sender lacks credit for its next batch: aim at room for `backlog` segments, past any limit in flight."""
+        self.accounts[index].is_stalled = True
+        self._require(self.accounts[index], index, backlog)
+
+    def _require(self, account: ReceiverAccount, index: int, backlog: int) -> None:
         """Aim at having room for `backlog` segments beside the exclusive ones."""
-        account = self.accounts[index]
         if not account.is_open:
             return
         account.required = backlog + self.exclusive_count
@@ -193,13 +216,22 @@ class GateCredits:
     def take_announcements(self) -> list[tuple[int, int]]:
         """Return `(channel index, credit)` of everything that became available, and count it as announced."""
         announcements: list[tuple[int, int]] = []
+        withheld: dict[int, None] = {}
         for index in self._to_announce:
             account = self.accounts[index]
+            announced = self._announceable(account)
+            if announced:
+                announcements.append((index, announced))
+                account.unannounced -= announced
             if account.unannounced:
-                announcements.append((index, account.unannounced))
-                account.unannounced = 0
-        self._to_announce.clear()
+                withheld[index] = None
+        self._to_announce = withheld
         return announcements
+
+    def _announceable(self, account: ReceiverAccount) -> int:
+        if self._in_flight_max is None or account.is_stalled:
+            return account.unannounced
+        return min(account.unannounced, max(0, self._in_flight_max - account.in_flight))
 
     def _free_exclusive(self, index: int, account: ReceiverAccount) -> None:
         account.idle_exclusive += 1

@@ -62,6 +62,12 @@ class LocalInputChannel:
         return 0 if view is None else view.queued_count
 
     @property
+    def queued_bytes(self) -> int:
+        """See InputChannel."""
+        view = self._view
+        return 0 if view is None else view.queued_bytes
+
+    @property
     def has_priority_event(self) -> bool:
         """See InputChannel."""
         view = self._view

@@ -31,6 +31,16 @@ def register_task_metrics(
             sum(gate.segment_count for gate in gates),
         ),
     )
+    group.gauge(names.INPUT_QUEUE_SIZE, lambda: sum(gate.queued_bytes for gate in gates))
+    receivers = [gate.receiver for gate in gates if gate.receiver is not None]
+    group.gauge(
+        names.INPUT_EXCLUSIVE_USAGE,
+        lambda: max((receiver.exclusive_usage for receiver in receivers), default=0.0),
+    )
+    group.gauge(
+        names.INPUT_FLOATING_USAGE,
+        lambda: max((receiver.floating_usage for receiver in receivers), default=0.0),
+    )
     group.gauge(names.NUM_BYTES_OUT, lambda: sum(writer.bytes_out for writer in writers))
     group.gauge(names.NUM_BUFFERS_OUT, lambda: sum(writer.buffers_out for writer in writers))
     partitions = [writer.partition for writer in writers]

@@ -47,6 +47,10 @@ class ResultPartition(Protocol):
         """Bytes of the batches that wait in memory."""
         ...
 
+    def in_flight_bytes(self, index: int) -> int | None:
+        """What the consumer of a subpartition wants on its way at most; None without a wish."""
+        ...
+
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Give a batch to one subpartition; the partition releases the lease."""
         ...

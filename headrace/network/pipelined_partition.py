@@ -81,6 +81,10 @@ class PipelinedResultPartition:
         for subpartition in self.subpartitions:
             subpartition.add_data(sealed, lease)
 
+    def in_flight_bytes(self, index: int) -> int | None:
+        """See ResultPartition."""
+        return self.subpartitions[index].in_flight_bytes
+
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Give a batch to one subpartition."""
         subpartition = self.subpartitions[index]

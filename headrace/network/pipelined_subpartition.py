@@ -60,6 +60,7 @@ class PipelinedSubpartition:
         self._priority_count = 0  # of the elements at the head of the queue
         self._is_blocked = False
         self._in_flight_bytes: int | None = None
+        self._data_bytes = 0
         self._is_full = False
         self._is_released = False
         self._failure: NetworkError | None = None
@@ -77,10 +78,7 @@ class PipelinedSubpartition:
     @property
     def queued_bytes(self) -> int:
         """Bytes of the batches that wait."""
-        with self._lock:
-            return sum(
-                item.sealed.size_bytes for item in self._queue if isinstance(item, DataElement)
-            )
+        return self._data_bytes
 
     @property
     def backlog(self) -> int:
@@ -150,11 +148,13 @@ class PipelinedSubpartition:
 
     def notify_in_flight_bytes(self, in_flight_bytes: int) -> None:
         """See subpartition.SubpartitionView."""
-        self._in_flight_bytes = in_flight_bytes
+        with self._lock:
+            self._in_flight_bytes = in_flight_bytes
+            calls = self._fullness_changes()
+        for call in calls:
+            call()
 
-    def create_view(
-        self, listener: Callable[[], None], segment_size: int
-    ) -> "AttachedView":
+    def create_view(self, listener: Callable[[], None], segment_size: int) -> "AttachedView":
         """Attach the consumer, whose segments are of `segment_size` bytes; `listener` is called when data comes.
 
         PartitionError where there has been one already: what it read is gone.
@@ -229,6 +229,7 @@ class PipelinedSubpartition:
                     return Stalled(head.cost, self._backlog)
                 self._backlog -= head.cost
                 self._data_count -= 1
+                self._data_bytes -= head.sealed.size_bytes
                 calls = self._fullness_changes()
             else:
                 self._priority_count -= head.is_priority
@@ -243,7 +244,10 @@ class PipelinedSubpartition:
 
     def _fullness_changes(self) -> list[Callable[[], None]]:
         """What to tell the pool, once the lock is free, about holding too much or no longer so."""
-        is_full = self._data_count >= self._max_queued
+        limit = self._in_flight_bytes
+        is_full = self._data_count >= self._max_queued or (
+            limit is not None and self._data_bytes >= limit
+        )
         if is_full == self._is_full:
             return []
         self._is_full = is_full
@@ -256,6 +260,7 @@ class PipelinedSubpartition:
             self._queue.append(DataElement(piece, lease if piece is pieces[-1] else None, cost))
             self._backlog += cost
             self._data_count += 1
+            self._data_bytes += piece.size_bytes
 
     def _cost_of(self, sealed: SealedBatch) -> int:
         return max(1, -(-sealed.size_bytes // self._segment_size))
@@ -279,7 +284,7 @@ class PipelinedSubpartition:
             if isinstance(item, DataElement) and item.lease is not None
         ]
         self._queue.clear()
-        self._data_count = self._backlog = self._priority_count = 0
+        self._data_count = self._data_bytes = self._backlog = self._priority_count = 0
         return leases
 
 
@@ -298,6 +303,11 @@ class PipelinedSubpartitionView:
     def queued_count(self) -> int:
         """See SubpartitionView."""
         return self._subpartition.queued_count
+
+    @property
+    def queued_bytes(self) -> int:
+        """See SubpartitionView."""
+        return self._subpartition.queued_bytes
 
     @property
     def has_priority_event(self) -> bool:

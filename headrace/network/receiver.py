@@ -56,6 +56,18 @@ class GateReceiver:
             account.held_exclusive + account.held_floating for account in self.credits.accounts
         )
 
+    @property
+    def exclusive_usage(self) -> float:
+        """Share of the channels' own segments that hold batches. Any thread; a moment's reading."""
+        held = sum(account.held_exclusive for account in self.credits.accounts)
+        return held / (len(self.credits.accounts) * self.credits.exclusive_count)
+
+    @property
+    def floating_usage(self) -> float:
+        """Share of the shared segments that hold batches. Any thread; a moment's reading."""
+        held = sum(account.held_floating for account in self.credits.accounts)
+        return held / self.credits.floating_count if self.credits.floating_count else 0.0
+
     def serve(self, channels: Mapping[int, CreditedChannel]) -> None:
         """Name the channels before any of them is opened."""
         self._channels = channels
@@ -71,6 +83,15 @@ class GateReceiver:
         if self._taken and not self._is_wake_pending:
             self._is_wake_pending = True
             self.transport.post(self._settle)
+
+    def limit_in_flight(self, batch_count: int) -> None:
+        """Let each channel have at most so many batches in flight. Task thread."""
+
+        def limit() -> None:
+            self.credits.limit_in_flight(batch_count)
+            self.announce()
+
+        self.transport.post(limit)
 
     def announce(self) -> None:
         """Send the credit that became available. The transport's thread."""

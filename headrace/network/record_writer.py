@@ -25,6 +25,8 @@ SEAL_ROWS: Final = ConfigOption(
     "headrace.network.seal-rows", int, 16384,
     "Rows for one channel are handed over as soon as they are so many, whatever the buffer timeout.",
 )  # fmt: skip
+SEAL_BYTES_MIN: Final = 4096
+"""Below this the envelope of a batch, some 300 bytes, would weigh too much."""
 FLUSH_ALWAYS: Final = 0
 
 
@@ -114,11 +116,22 @@ class RecordWriter:
         pending = self._pending[channel]
         pending.append(rows)
         if (
-            pending.size_estimate >= self._seal_bytes
+            pending.size_estimate >= self._seal_target(channel)
             or pending.row_count >= self._seal_rows
             or self.buffer_timeout_ms == FLUSH_ALWAYS
         ):
             self._seal(channel)
+
+    def _seal_target(self, channel: int) -> float:
+        """Bytes that are enough for a batch: fewer where a slow consumer wants less in flight than a full one."""
+        if self._selector.is_broadcast:
+            return self._seal_bytes
+        wanted = self.partition.in_flight_bytes(channel)
+        return (
+            self._seal_bytes
+            if wanted is None
+            else min(self._seal_bytes, max(SEAL_BYTES_MIN, wanted / 4))
+        )
 
     def _seal(self, channel: int) -> None:
         is_broadcast = self._selector.is_broadcast

@@ -31,6 +31,12 @@ class RecoveredInputChannel:
         return len(self._restored) + self.channel.queued_count
 
     @property
+    def queued_bytes(self) -> int:
+        """See InputChannel."""
+        restored = sum(batch.size_bytes for batch in self._restored)
+        return restored + self.channel.queued_bytes
+
+    @property
     def has_priority_event(self) -> bool:
         """See InputChannel. What is restored lies before every event of the running job."""
         return not self._restored and self.channel.has_priority_event

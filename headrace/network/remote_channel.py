@@ -77,6 +77,8 @@ class RemoteInputChannel:
         self._placed: deque[Segment | None] = deque()
         self._channel = -1
         self._next_sequence = 0
+        # Each written by one thread: what came, and what the task took.
+        self._received_bytes = self._taken_bytes = 0
         self._is_notice_due = False
         self._timer: Cancellable | None = None
         self._is_closed = False
@@ -85,6 +87,11 @@ class RemoteInputChannel:
     def queued_count(self) -> int:
         """See InputChannel."""
         return len(self._priority_events) + len(self._queue)
+
+    @property
+    def queued_bytes(self) -> int:
+        """See InputChannel."""
+        return self._received_bytes - self._taken_bytes
 
     @property
     def has_priority_event(self) -> bool:
@@ -109,6 +116,7 @@ class RemoteInputChannel:
         if not isinstance(item, tuple):
             return item
         frame, charge, schema, segment = item
+        self._taken_bytes += len(frame.body)
         if segment is not None:
             attach_body(frame, self._receiver.region.hand_over(segment, frame.body))
             # Where it was copied, the segment must be free before credit for it is returned.
@@ -183,6 +191,7 @@ class RemoteInputChannel:
             raise CreditOverspentError(
                 self._peer, self._name(), error.granted, error.spent
             ) from error
+        self._received_bytes += len(frame.body)
         segment = self._placed.popleft() if len(frame.body) else None
         self._enqueue((frame, charge, schema, segment))
         self._receiver.announce()
@@ -296,6 +305,7 @@ class RemoteInputChannel:
                 if isinstance(item, tuple):
                     self._receiver.credits.batch_taken(self._index, item[1])
         except IndexError:
+            self._taken_bytes = self._received_bytes
             self._receiver.announce()
 
     def _end(self, *, tell_producer: bool) -> None:

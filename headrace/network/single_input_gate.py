@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,9 @@ from headrace.network.gate import BatchElement, EventElement, GateElement
 from headrace.network.receiver import GateReceiver
 from headrace.network.recovered_channel import RecoveredInputChannel
 from headrace.network.unknown_channel import UnknownInputChannel
+
+LOCAL_CAPACITY_BYTES: Final = 2 << 20
+"""What a channel of this process may have in flight at most, for want of a credit that bounds it."""
 
 PlaceChannel = Callable[["SingleInputGate", int, InputChannelDescriptor], InputChannel]
 """Makes the channel of a gate with this index."""
@@ -117,6 +121,18 @@ class SingleInputGate:
         return sum(channel.queued_count for channel in self._channels)
 
     @property
+    def queued_bytes(self) -> int:
+        """Bytes of the batches that wait in all channels."""
+        return sum(channel.queued_bytes for channel in self._channels)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes that may be in flight to all channels at most, those of this process by the same measure."""
+        if self._receiver is not None:
+            return self._receiver.segment_count * self._receiver.segment_size
+        return len(self._channels) * LOCAL_CAPACITY_BYTES
+
+    @property
     def bytes_in(self) -> int:
         """Bytes taken from all channels."""
         return self.bytes_in_local + self.bytes_in_remote
@@ -180,6 +196,18 @@ class SingleInputGate:
                     self._callbacks.append(callback)
                 return
         callback()
+
+    def limit_in_flight(self, in_flight_bytes: int) -> None:
+        """Have at most about so many bytes on their way, evenly on all open channels; one batch on each always may be.
+
+        The task's thread.
+        """
+        share = max(1, in_flight_bytes // max(1, self._open_count))
+        for channel in self._channels:
+            channel.request_in_flight_bytes(share)
+        if self._receiver is not None and self.buffers_in_remote:
+            batch_bytes = max(1, self.bytes_in_remote // self.buffers_in_remote)
+            self._receiver.limit_in_flight(max(1, share // batch_bytes))
 
     def on_priority_event(self, callback: Callable[[], None]) -> None:
         """See InputGate."""

@@ -93,6 +93,10 @@ class StoredPartition:
         """Whether no new consumer is admitted. Any thread."""
         return self._is_released
 
+    def in_flight_bytes(self, index: int) -> int | None:
+        """See ResultPartition; what is stored is not on its way."""
+        return None
+
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """See ResultPartition."""
         raise NotImplementedError

@@ -64,6 +64,11 @@ class SubpartitionView(Protocol):
         ...
 
     @property
+    def queued_bytes(self) -> int:
+        """Bytes of the batches that wait in memory. Any thread; a moment's reading."""
+        ...
+
+    @property
     def has_priority_event(self) -> bool:
         """Whether the next element is an event with priority. Any thread; a moment's reading."""
         ...

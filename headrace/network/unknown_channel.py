@@ -24,6 +24,11 @@ class UnknownInputChannel:
         return 0
 
     @property
+    def queued_bytes(self) -> int:
+        """See InputChannel."""
+        return 0
+
+    @property
     def has_priority_event(self) -> bool:
         """See InputChannel."""
         return False

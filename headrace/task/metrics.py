@@ -64,6 +64,12 @@ class TaskTimes:
         self._totals_ns[Occupation.BACK_PRESSURED] += duration_ns
         self._totals_ns[Occupation.BUSY] -= duration_ns
 
+    def idle_ms(self) -> float:
+        """Return how long the task has been idle in all."""
+        since_ns = self._clock.monotonic_ns() - self._since_ns
+        current_ns = since_ns if self._occupation is Occupation.IDLE else 0
+        return (self._totals_ns[Occupation.IDLE] + current_ns) / _NS_PER_MS
+
     def snapshot(self) -> dict[str, float]:
         """Return accumulated milliseconds and the shares of the time since the last snapshot, in ms per second."""
         now_ns = self._clock.monotonic_ns()

@@ -24,6 +24,7 @@ from headrace.operators.operator import (
     SourceOperator,
     TwoInputOperator,
 )
+from headrace.task.debloating import GateDebloating, register_debloating_metrics
 from headrace.task.environment import TaskEnvironment
 from headrace.task.input_processor import LogicalInput
 from headrace.task.mailbox import Mailbox, MailboxTimers
@@ -69,6 +70,10 @@ class StreamTask(ABC):
         self._writers: Final = create_writers(environment, payloads)
         register_task_metrics(environment.metrics, gates, self._writers)
         specs = load_specs(environment.vertex, payloads)
+        self._debloating: Final = GateDebloating(
+            gates, environment.settings, timers, self.times.idle_ms
+        )
+        register_debloating_metrics(environment.metrics, self._debloating)
         self.chain = OperatorChain(
             environment, types, specs, self._writers, timers, self.counters, mailbox
         )
@@ -76,6 +81,7 @@ class StreamTask(ABC):
     def open(self) -> None:
         """Open the operators."""
         self.chain.open()
+        self._debloating.start()
 
     def process(self) -> Progress:
         """Do one batch's work unless an output is full; account for the time."""

@@ -103,6 +103,11 @@ class Conservation(RuleBasedStateMachine):
     def take(self, index: int) -> None:
         self.gate.take(index)
 
+    @rule(segment_count=st.integers(1, 6))
+    def limit(self, segment_count: int) -> None:
+        self.gate.credits.limit_in_flight(segment_count)
+        self.gate.announce()
+
     @precondition(lambda self: any(account.is_open for account in self.gate.credits.accounts))
     @rule(index=channels)
     def close(self, index: int) -> None:
@@ -142,13 +147,16 @@ TestConservation = Conservation.TestCase
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from([1, 1, 2, 5])), max_size=30),
     st.integers(0, 1000),
+    st.sampled_from([None, 1, 2, 3]),
 )
-@settings(max_examples=60)
+@settings(max_examples=100)
 def test_every_batch_is_delivered_while_the_task_keeps_taking(
-    batches: list[tuple[int, int]], seed: int
+    batches: list[tuple[int, int]], seed: int, limit: int | None
 ) -> None:
     random = SeededRandom(seed)
     gate = Gate(3, 1, 4)
+    if limit is not None:
+        gate.credits.limit_in_flight(limit)
     for index in range(3):
         gate.open(index)
     for index, cost in batches:
@@ -209,3 +217,22 @@ def test_who_asks_first_is_served_first() -> None:
     charges = [credits.data_received(0, 1, 9)]
     credits.batch_taken(0, charges[0])
     assert [index for index, _ in credits.take_announcements()] == [0]
+
+
+def test_a_limit_in_flight_holds_credit_back_until_batches_were_taken() -> None:
+    gate = Gate(1, 2, 8)
+    gate.credits.limit_in_flight(3)
+    gate.open(0)
+    gate.queues[0].extend([1] * 30)
+    most = 0
+    while gate.queues[0] or gate.held[0]:
+        while gate.senders[0] is not None and gate.senders[0].can_send(1) and gate.queues[0]:
+            gate.send(0)
+            gate.receive(0)
+            gate.grant(0)
+        # The initial credit was given before anybody knew how slow the task is.
+        if len(gate.queues[0]) < 20:
+            most = max(most, len(gate.held[0]))
+        gate.take(0)
+        gate.grant(0)
+    assert most == 3
