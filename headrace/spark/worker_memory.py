@@ -13,7 +13,18 @@ from typing import Final
 _OVERHEAD_MIN_BYTES: Final = 384 << 20
 _OVERHEAD_FACTOR: Final = {"yarn": 0.1, "k8s": 0.4}
 """What Spark takes where nothing is set; on Kubernetes for applications that are not the JVM's alone."""
-_UNITS: Final = {"": 20, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}
+_UNITS: Final = {
+    "": 20,
+    "b": 0,
+    "k": 10,
+    "kb": 10,
+    "m": 20,
+    "mb": 20,
+    "g": 30,
+    "gb": 30,
+    "t": 40,
+    "tb": 40,
+}
 
 
 def worker_memory_bytes(conf: Mapping[str, str]) -> int | None:

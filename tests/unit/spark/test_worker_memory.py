@@ -9,7 +9,9 @@ MB, GB = 1 << 20, 1 << 30
 
 @pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,1,1024]", "spark://host:7077"])
 def test_where_spark_enforces_nothing_the_worker_looks_for_itself(master: str) -> None:
-    assert worker_memory_bytes({"spark.master": master, "spark.executor.memoryOverhead": "2g"}) is None
+    assert (
+        worker_memory_bytes({"spark.master": master, "spark.executor.memoryOverhead": "2g"}) is None
+    )
 
 
 @pytest.mark.parametrize(
