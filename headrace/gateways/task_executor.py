@@ -15,6 +15,7 @@ from headrace.core.ids import (
     OperatorId,
     ResourceId,
     ResourceManagerId,
+    ResultPartitionId,
     SlotId,
 )
 from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
@@ -96,6 +97,15 @@ class TaskExecutorGateway(Protocol):
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId
     ) -> Acknowledge:
         """Cancel a task. Unknown attempts are acknowledged."""
+        ...
+
+    def release_partitions(
+        self,
+        job_id: JobId,
+        job_master_id: JobMasterId,
+        partition_ids: tuple[ResultPartitionId, ...],
+    ) -> None:
+        """Delete stored results that no consumer needs any more. Unknown ones are passed over."""
         ...
 
     def send_operator_event(

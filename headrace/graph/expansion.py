@@ -4,7 +4,6 @@ Source: Flink DefaultExecutionGraph.attachJobGraph, SchedulingPipelinedRegionCom
 """
 
 from headrace.core.ids import ExecutionVertexId
-from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.execution_graph import (
     DistributionPattern,
     ExecutionEdge,
@@ -35,7 +34,7 @@ def _pipelined_regions(
     ]
     sets = _DisjointSets(vertices)
     for edge in edges:
-        if edge.job_edge.result_type is ResultPartitionType.PIPELINED_BOUNDED:
+        if edge.job_edge.result_type.traits.joins_regions:
             _join_along(edge, sets)
     regions: dict[ExecutionVertexId, list[ExecutionVertexId]] = {}
     for vertex in vertices:

@@ -17,6 +17,11 @@ from headrace.core.ids import IntermediateDataSetId, JobId, JobVertexId, Operato
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.chaining import ChainingRules, is_chainable
+from headrace.graph.exchange_mode import (
+    BATCH_SHUFFLE_MODE,
+    buffer_timeout_of,
+    shuffle_mode_of,
+)
 from headrace.graph.function_location import (
     culprit_of,
     pickling_failure,
@@ -70,7 +75,7 @@ def generate_job_graph(stream_graph: StreamGraph, job_id: JobId, settings: Setti
         job_id=job_id,
         name=stream_graph.job_name,
         vertices=vertices,
-        edges=_job_edges(stream_graph, chains, ids),
+        edges=_job_edges(stream_graph, chains, ids, shuffle_mode_of(settings).result_type),
         settings=settings.to_dict(),
         plan_json=plan_json(stream_graph, settings),
     )
@@ -134,12 +139,23 @@ def check_program(graph: StreamGraph, settings: Settings) -> None:
     if not graph.nodes:
         raise ProgramError("No operators defined in streaming topology. Cannot execute.")
     _check_runtime_mode(graph, settings)
+    _check_shuffle_mode(graph, settings)
     for node in graph.nodes:
         if not settings.get_option(AUTO_GENERATE_UIDS) and not (node.uid or node.uid_hash):
             raise ProgramError(
                 f"operator '{node.display_name}' has no uid, and automatic ones are switched off "
                 f"({AUTO_GENERATE_UIDS.key}): call uid('...') on it"
             )
+
+
+def _check_shuffle_mode(graph: StreamGraph, settings: Settings) -> None:
+    mode = shuffle_mode_of(settings)
+    unbounded = next((node for node in graph.nodes if not node.is_bounded), None)
+    if mode.result_type.traits.is_blocking and unbounded is not None:
+        raise ProgramError(
+            f"{BATCH_SHUFFLE_MODE.key} {mode.name} needs bounded sources, but '{unbounded.display_name}' has no "
+            "end: its consumers would wait for ever"
+        )
 
 
 def _check_runtime_mode(graph: StreamGraph, settings: Settings) -> None:
@@ -216,7 +232,10 @@ def _chained_operator(node: StreamNode, ids: dict[int, OperatorId]) -> ChainedOp
 
 
 def _job_edges(
-    graph: StreamGraph, chains: Sequence[Chain], ids: dict[int, OperatorId]
+    graph: StreamGraph,
+    chains: Sequence[Chain],
+    ids: dict[int, OperatorId],
+    result_type: ResultPartitionType,
 ) -> tuple[JobEdge, ...]:
     chain_of = {node.node_id: chain for chain in chains for node in chain.nodes}
     inside = {id(edge) for chain in chains for edge in chain.edges}
@@ -239,8 +258,8 @@ def _job_edges(
                     target_operator_id=ids[edge.target_id],
                     input_number=edge.input_number,
                     partitioner=_partitioner_spec(graph, edge),
-                    result_type=ResultPartitionType.PIPELINED_BOUNDED,
-                    buffer_timeout_ms=edge.buffer_timeout_ms,
+                    result_type=result_type,
+                    buffer_timeout_ms=buffer_timeout_of(result_type, edge.buffer_timeout_ms),
                     side_output_tag=edge.side_output_tag,
                 )
             )

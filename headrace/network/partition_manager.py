@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from headrace.core.ids import ResultPartitionId
+from headrace.core.ids import JobId, ResultPartitionId
 from headrace.network.errors import (
     NetworkError,
     PartitionError,
@@ -112,6 +112,12 @@ class ResultPartitionManager:
             ]
         for partition in partitions:
             partition.release()
+
+    def release_job(self, job_id: JobId) -> None:
+        """Drop all partitions of a job."""
+        with self._lock:
+            found = [key for key in self._partitions if key.producer.job_id == job_id]
+        self.release(found)
 
     def release_all(self) -> None:
         """Drop every partition."""

@@ -132,6 +132,7 @@ class SimulatedTaskManager:
             run_blocking=_run_at_once,
             exit_process=lambda reason: self.die(f"exit: {reason}"),
             on_terminated=self._ended,
+            partitions=self._shuffle.partitions,
         )
         self.executor: Final = TaskExecutor(self.rpc_service, setup)
         self.executor.start()

@@ -43,6 +43,26 @@ def describe_task(
     )
 
 
+def partitions_read_by(
+    graph: ExecutionGraph, executions: Executions, consumer: Execution
+) -> list[ResultPartitionId]:
+    """The partitions of which `consumer` reads one subpartition each."""
+    attempt_id = consumer.attempt_id
+    return [
+        _partition_id(edge, partition_number, executions)
+        for edge in graph.edges_into(attempt_id.execution_vertex_id.vertex_id)
+        for partition_number in edge.producers_of(attempt_id.subtask_index)
+    ]
+
+
+def _partition_id(
+    edge: ExecutionEdge, partition_number: int, executions: Executions
+) -> ResultPartitionId:
+    subtask = ExecutionVertexId(edge.job_edge.source_vertex_id, partition_number)
+    producer = executions.current(subtask).attempt_id
+    return ResultPartitionId(edge.job_edge.data_set_id, partition_number, producer)
+
+
 def _partition(
     graph: ExecutionGraph, edge: ExecutionEdge, producer: ExecutionAttemptId
 ) -> ResultPartitionDeployment:

@@ -20,6 +20,7 @@ from headrace.cluster.job_master.options import (
     SLOT_IDLE_TIMEOUT,
     SLOT_REQUEST_TIMEOUT,
 )
+from headrace.cluster.job_master.partition_tracker import RELEASE_DURING_JOB, PartitionTracker
 from headrace.cluster.job_master.resource_manager_connection import ResourceManagerConnection
 from headrace.cluster.job_master.restart_strategies import create_restart_strategy
 from headrace.cluster.job_master.scheduling import Scheduler
@@ -35,6 +36,7 @@ from headrace.core.ids import (
     OperatorId,
     ResourceId,
     ResourceManagerId,
+    ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -95,7 +97,13 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._on_ended: Final = on_ended
         resource_id = ResourceId(f"jobmanager-{graph.job_id}")
         strategy = create_restart_strategy(self._job_settings, rpc_service.random)
-        self._scheduler: Final = Scheduler(graph, strategy, self, rpc_service.clock)
+        self._scheduler: Final = Scheduler(
+            graph,
+            strategy,
+            self,
+            rpc_service.clock,
+            PartitionTracker(self._job_settings.get_option(RELEASE_DURING_JOB)),
+        )
         self._coordinators: Final = OperatorCoordinators(
             graph,
             coordinator_factories,
@@ -348,6 +356,12 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     def cancel_task(self, execution: Execution) -> None:
         """See SchedulerShell."""
         self._task_managers.cancel_task(execution)
+
+    def release_partitions(
+        self, resource_id: ResourceId, partition_ids: tuple[ResultPartitionId, ...]
+    ) -> None:
+        """See SchedulerShell."""
+        self._task_managers.release_partitions(resource_id, partition_ids)
 
     def run_later(self, delay_ms: float, action: Callable[[], None]) -> None:
         """See SchedulerShell."""

@@ -8,9 +8,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from headrace.cluster.job_master.deployment_plan import describe_task
+from headrace.cluster.job_master.deployment_plan import describe_task, partitions_read_by
 from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
 from headrace.cluster.job_master.failover import Failure, FailureHistory
+from headrace.cluster.job_master.partition_tracker import PartitionTracker, ToRelease
 from headrace.cluster.job_master.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.scheduler_states import (
     Created,
@@ -21,7 +22,7 @@ from headrace.cluster.job_master.scheduler_states import (
 from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
 from headrace.cluster.job_master.slot_sharing import share_slots
 from headrace.core.clock import Clock
-from headrace.core.ids import ExecutionAttemptId, ResourceId
+from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transition
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, ResourceProfile
@@ -53,6 +54,12 @@ class SchedulerShell(Protocol):
         """Ask the TaskManager to cancel the task."""
         ...
 
+    def release_partitions(
+        self, resource_id: ResourceId, partition_ids: tuple[ResultPartitionId, ...]
+    ) -> None:
+        """Have a TaskManager delete stored results."""
+        ...
+
     def run_later(self, delay_ms: float, action: Callable[[], None]) -> None:
         """Run `action` on the main thread after `delay_ms`."""
         ...
@@ -74,11 +81,17 @@ class Scheduler:
     """One job's executions, slots and state. Implements SchedulerContext."""
 
     def __init__(
-        self, graph: JobGraph, strategy: RestartStrategy, shell: SchedulerShell, clock: Clock
+        self,
+        graph: JobGraph,
+        strategy: RestartStrategy,
+        shell: SchedulerShell,
+        clock: Clock,
+        partitions: PartitionTracker,
     ) -> None:
         self.graph = graph
         self.clock = clock
         self.pool = SlotPool()
+        self.partitions = partitions
         self.history = FailureHistory(strategy)
         self.executions = Executions(graph, clock.now_ms())
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
@@ -143,6 +156,7 @@ class Scheduler:
     def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
         """A TaskManager is gone, with all its slots."""
         lost = self.executions.on_task_manager(resource_id)
+        self.partitions.lost(resource_id)
         self.pool.fail_task_manager(resource_id)
         for execution in lost:
             self.lose(execution, error)
@@ -197,6 +211,10 @@ class Scheduler:
         ]
         for execution, descriptor in descriptors:
             self._become(execution, ExecutionState.DEPLOYING)
+            assert execution.slot is not None
+            self.partitions.deployed(
+                execution.slot.resource_id, [p.descriptor for p in descriptor.result_partitions]
+            )
             execution.is_submit_pending = True
             self._shell.submit_task(execution, descriptor)
 
@@ -231,6 +249,7 @@ class Scheduler:
     def prepare_restart(self) -> None:
         """See SchedulerContext."""
         self._version += 1
+        self._release(self.partitions.restarted())
         self.executions.reset(self.clock.now_ms())
         self.pool.release_reservations(self.clock.monotonic_ns() / 1e6)
 
@@ -252,10 +271,17 @@ class Scheduler:
         if execution.state is ExecutionState.FAILED:
             self._handle(lambda state: state.failed(_failure_of(execution)))
             return
+        if execution.state is ExecutionState.FINISHED:
+            inputs = partitions_read_by(self._execution_graph, self.executions, execution)
+            self._release(self.partitions.consumed(inputs))
         if execution.error is not None:
             # It failed while it was being cancelled: perhaps this is what the others suffered from.
             self.history.refine(_failure_of(execution))
         self._handle(lambda state: state.execution_ended(execution))
+
+    def _release(self, to_release: ToRelease) -> None:
+        for resource_id, partition_ids in to_release.items():
+            self._shell.release_partitions(resource_id, partition_ids)
 
     def _become(self, execution: Execution, state: ExecutionState) -> None:
         execution.become(state, self.clock.now_ms())

@@ -15,7 +15,14 @@ from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
 from headrace.cluster.task_executor.options import SUBMIT_TIMEOUT
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import ExecutionAttemptId, JobId, JobMasterId, OperatorId, ResourceId
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    JobId,
+    JobMasterId,
+    OperatorId,
+    ResourceId,
+    ResultPartitionId,
+)
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.job_master import (
@@ -290,6 +297,16 @@ class TaskManagers:
         if task_manager is not None:
             task_manager.gateway.send_operator_event(
                 attempt_id, self._job_master_id, operator_id, payload
+            )
+
+    def release_partitions(
+        self, resource_id: ResourceId, partition_ids: tuple[ResultPartitionId, ...]
+    ) -> None:
+        """Have stored results deleted; should the word be lost, they go with the job."""
+        task_manager = self._registered.get(resource_id)
+        if task_manager is not None:
+            task_manager.gateway.release_partitions(
+                self._job_id, self._job_master_id, partition_ids
             )
 
     def free_slot(self, slot: PhysicalSlot, cause: str) -> None:

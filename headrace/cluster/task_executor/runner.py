@@ -170,6 +170,7 @@ class LocalTaskManager:
             exit_process=exit_process,
             on_terminated=on_terminated,
             scratch=configuration.scratch_directory,
+            partitions=self._shuffle.partitions,
         )
         return TaskExecutor(rpc_service, setup)
 

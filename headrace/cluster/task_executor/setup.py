@@ -1,15 +1,45 @@
 """TaskExecutorSetup: all that a TaskExecutor is given, and the errors with which it stops tasks."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from headrace.cluster.task_executor.deployment import TaskFactory
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import ResourceId, ResourceManagerId
+from headrace.core.ids import JobId, ResourceId, ResourceManagerId, ResultPartitionId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import RunBlocking
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
+
+
+class StoredPartitions(Protocol):
+    """The results on this TaskManager: those of a `headrace.network.partition_manager.ResultPartitionManager`."""
+
+    @property
+    def partition_count(self) -> int:
+        """Results that somebody may still read."""
+        ...
+
+    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
+        """Drop results; unknown ones are passed over."""
+        ...
+
+    def release_job(self, job_id: JobId) -> None:
+        """Drop all results of a job."""
+        ...
+
+
+class NoPartitions:
+    """For a TaskExecutor whose tasks have no data plane."""
+
+    partition_count = 0
+
+    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
+        """See StoredPartitions."""
+
+    def release_job(self, job_id: JobId) -> None:
+        """See StoredPartitions."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +65,7 @@ class TaskExecutorSetup:
     exit_process: Callable[[str], None]
     on_terminated: Callable[[str], None]
     scratch: Path | None = None
+    partitions: StoredPartitions = field(default_factory=NoPartitions)
     measure_memory: Callable[[], MemoryUsage | None] = lambda: None
 
 

@@ -39,6 +39,7 @@ from headrace.core.ids import (
     OperatorId,
     ResourceId,
     ResourceManagerId,
+    ResultPartitionId,
     SlotId,
 )
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
@@ -218,6 +219,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     def _close_job_if_over(self, job_id: JobId) -> None:
         if not self._slots.has_slots_of(job_id) and not self._tasks.of_job(job_id):
+            self._setup.partitions.release_job(job_id)
             self._jobs.close(job_id, "no slots of the job are left here")
             self._payloads.release_job(job_id)
 
@@ -269,6 +271,16 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             self._watch(entry)
             entry.cancel()
         return Acknowledge()
+
+    def release_partitions(
+        self,
+        job_id: JobId,
+        job_master_id: JobMasterId,
+        partition_ids: tuple[ResultPartitionId, ...],
+    ) -> None:
+        """See TaskExecutorGateway."""
+        self._jobs.refuse_stale(job_id, job_master_id)
+        self._setup.partitions.release(partition_ids)
 
     def send_operator_event(
         self,
@@ -400,7 +412,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     async def can_be_released(self) -> bool:
         """See TaskExecutorGateway."""
-        return not len(self._tasks)
+        return not len(self._tasks) and not self._setup.partitions.partition_count
 
     async def shut_down(self, cause: str) -> Acknowledge:
         """See TaskExecutorGateway."""

@@ -70,7 +70,12 @@ def vertex(
     )
 
 
-def edge(source: int, target: int, kind: PartitionerKind = PartitionerKind.HASH) -> JobEdge:
+def edge(
+    source: int,
+    target: int,
+    kind: PartitionerKind = PartitionerKind.HASH,
+    result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
+) -> JobEdge:
     return JobEdge(
         IntermediateDataSetId((source * 100 + target).to_bytes(16, "big")),
         vertex_id(source),
@@ -79,7 +84,7 @@ def edge(source: int, target: int, kind: PartitionerKind = PartitionerKind.HASH)
         OperatorId(target.to_bytes(16, "big")),
         0,
         PartitionerSpec(kind),
-        ResultPartitionType.PIPELINED_BOUNDED,
+        result_type,
         100,
     )
 

@@ -1,6 +1,7 @@
 """A TaskExecutor between a scripted ResourceManager and a scripted JobMaster, on virtual time."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
@@ -9,10 +10,12 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
     InstanceId,
+    JobId,
     JobMasterId,
     OperatorId,
     ResourceId,
     ResourceManagerId,
+    ResultPartitionId,
     SlotId,
 )
 from headrace.core.lifecycle import ExecutionState
@@ -57,6 +60,21 @@ SETTINGS = {
 }
 
 
+class NotedPartitions:
+    """Notes what is released."""
+
+    def __init__(self) -> None:
+        self.partition_count = 0
+        self.released: list[ResultPartitionId] = []
+        self.released_jobs: list[JobId] = []
+
+    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
+        self.released += partition_ids
+
+    def release_job(self, job_id: JobId) -> None:
+        self.released_jobs.append(job_id)
+
+
 class World:
     """A TaskManager of one slot, and who speaks with it."""
 
@@ -80,6 +98,7 @@ class World:
             offer_slots=lambda _, offers: tuple(offer.allocation_id for offer in offers),
         )
         self.factory = ScriptedTaskFactory()
+        self.partitions = NotedPartitions()
         self.exits: list[str] = []
         self.ends: list[str] = []
         worker = self.network.create_service("worker")
@@ -106,6 +125,7 @@ class World:
             run_blocking=run_at_once,
             exit_process=self.exits.append,
             on_terminated=self.ends.append,
+            partitions=self.partitions,
             measure_memory=lambda: MEMORY,
         )
 

@@ -8,12 +8,13 @@ from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_details import combine_metrics, describe_job, result_of
+from headrace.cluster.job_master.partition_tracker import PartitionTracker
 from headrace.cluster.job_master.restart_strategies import FixedDelayRestart, NoRestart
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.core.clock import ManualClock
-from headrace.core.ids import ExecutionAttemptId, ResourceId
+from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState, JobStatus
-from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.shuffle_descriptors import ResultPartitionType, TaskManagerLocation
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer, TaskMetrics
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.network.errors import ConnectionLostError
@@ -44,6 +45,7 @@ class ScriptedShell:
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.statuses: list[JobStatus] = []
         self.commit_count = 0
+        self.released: list[tuple[ResourceId, ResultPartitionId]] = []
 
     def declare_requirements(self) -> None:
         self.declared_count += 1
@@ -59,6 +61,11 @@ class ScriptedShell:
 
     def cancel_task(self, execution: Execution) -> None:
         self.cancelled.append(execution.attempt_id)
+
+    def release_partitions(
+        self, resource_id: ResourceId, partition_ids: tuple[ResultPartitionId, ...]
+    ) -> None:
+        self.released += [(resource_id, partition_id) for partition_id in partition_ids]
 
     def run_later(self, delay_ms: float, action: Callable[[], None]) -> None:
         self.later.append((delay_ms, action))
@@ -76,12 +83,18 @@ class ScriptedShell:
 class Fixture:
     """A job of two vertices with two subtasks each, on two slots."""
 
-    def __init__(self, restarts: int = 0) -> None:
+    def __init__(
+        self,
+        restarts: int = 0,
+        result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
+    ) -> None:
         self.clock = ManualClock()
         self.shell = ScriptedShell()
-        graph = job_graph((vertex(1, 2), vertex(2, 2)), (edge(1, 2),))
+        graph = job_graph((vertex(1, 2), vertex(2, 2)), (edge(1, 2, result_type=result_type),))
         strategy = FixedDelayRestart(restarts, 100) if restarts else NoRestart()
-        self.scheduler = Scheduler(graph, strategy, self.shell, self.clock)
+        self.scheduler = Scheduler(
+            graph, strategy, self.shell, self.clock, PartitionTracker(releases_during_job=True)
+        )
 
     def give_slots(self) -> None:
         for number, resource_id in ((1, TM_1), (2, TM_2)):

@@ -1,0 +1,75 @@
+"""PartitionTracker: which results lie where until their consumers are done, and who is told to release them. Pure.
+
+Only results that do not release themselves are tracked. Each is released once: when the last of its consumers has
+finished, or with the attempt that wrote it when the job restarts. What is left at the end of the job goes with the
+job's connections, from TaskManager by TaskManager. Source: Flink JobMasterPartitionTrackerImpl.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from headrace.core.config import ConfigOption
+from headrace.core.ids import ResourceId, ResultPartitionId
+from headrace.core.shuffle_descriptors import ReleaseBy, ResultPartitionDescriptor
+
+RELEASE_DURING_JOB: Final = ConfigOption(
+    "jobmanager.partition.release-during-job-execution", bool, True,
+    "Whether a stored result is deleted when the last of its consumers has finished, or only with the job.",
+)  # fmt: skip
+
+ToRelease = dict[ResourceId, tuple[ResultPartitionId, ...]]
+"""What each TaskManager is to be told."""
+
+
+class PartitionTracker:
+    """The results of one job."""
+
+    def __init__(self, releases_during_job: bool) -> None:
+        self._releases_during_job = releases_during_job
+        self._places: dict[ResultPartitionId, ResourceId] = {}
+        self._consumers_left: dict[ResultPartitionId, int] = {}
+
+    @property
+    def tracked(self) -> frozenset[ResultPartitionId]:
+        """Results that are, or will be, on a TaskManager."""
+        return frozenset(self._places)
+
+    def deployed(
+        self, resource_id: ResourceId, descriptors: Iterable[ResultPartitionDescriptor]
+    ) -> None:
+        """A task that writes these results goes to a TaskManager."""
+        for descriptor in descriptors:
+            if descriptor.result_type.traits.release_by is ReleaseBy.SCHEDULER:
+                self._places[descriptor.partition_id] = resource_id
+                self._consumers_left[descriptor.partition_id] = descriptor.subpartition_count
+
+    def consumed(self, partition_ids: Iterable[ResultPartitionId]) -> ToRelease:
+        """A task has finished that read one subpartition of each of these results."""
+        done: list[ResultPartitionId] = []
+        for partition_id in partition_ids:
+            if partition_id in self._places:
+                self._consumers_left[partition_id] -= 1
+                if self._consumers_left[partition_id] == 0:
+                    done.append(partition_id)
+        return self._release(done) if self._releases_during_job else {}
+
+    def restarted(self) -> ToRelease:
+        """All tasks get new attempts, which write results of their own."""
+        return self._release(list(self._places))
+
+    def lost(self, resource_id: ResourceId) -> None:
+        """A TaskManager is gone, with everything on it."""
+        for partition_id in [key for key, place in self._places.items() if place == resource_id]:
+            self._forget(partition_id)
+
+    def _release(self, partition_ids: list[ResultPartitionId]) -> ToRelease:
+        by_place: defaultdict[ResourceId, list[ResultPartitionId]] = defaultdict(list)
+        for partition_id in partition_ids:
+            by_place[self._places[partition_id]].append(partition_id)
+            self._forget(partition_id)
+        return {place: tuple(found) for place, found in by_place.items()}
+
+    def _forget(self, partition_id: ResultPartitionId) -> None:
+        del self._places[partition_id]
+        del self._consumers_left[partition_id]

@@ -1,0 +1,47 @@
+"""How results travel between the tasks of a job: the job's choice, and what it makes of each edge.
+
+Source: Flink BatchShuffleMode, GlobalStreamExchangeMode, StreamingJobGraphGenerator.
+"""
+
+import enum
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ProgramError
+from headrace.core.shuffle_descriptors import ResultPartitionType
+
+
+class BatchShuffleMode(enum.Enum):
+    """The kinds of exchange a job may choose between. Names are Flink's."""
+
+    ALL_EXCHANGES_PIPELINED = ResultPartitionType.PIPELINED_BOUNDED
+    ALL_EXCHANGES_BLOCKING = ResultPartitionType.BLOCKING
+
+    @property
+    def result_type(self) -> ResultPartitionType:
+        """What every edge between two tasks becomes."""
+        return self.value
+
+
+BATCH_SHUFFLE_MODE: Final = ConfigOption(
+    "execution.batch-shuffle-mode",
+    str,
+    default=BatchShuffleMode.ALL_EXCHANGES_PIPELINED.name,
+    doc="How tasks of a bounded job exchange rows: ALL_EXCHANGES_PIPELINED, while the producer runs, or "
+    "ALL_EXCHANGES_BLOCKING, through files (io.tmp.dirs), once it has finished. Jobs without an end are pipelined.",
+)
+NO_BUFFER_TIMEOUT: Final = -1
+
+
+def shuffle_mode_of(settings: Settings) -> BatchShuffleMode:
+    """Return the job's choice. ProgramError for a name that is none."""
+    name = settings.get_option(BATCH_SHUFFLE_MODE).upper()
+    if name not in BatchShuffleMode.__members__:
+        known = ", ".join(BatchShuffleMode.__members__)
+        raise ProgramError(f"'{name}' is no {BATCH_SHUFFLE_MODE.key}: {known}")
+    return BatchShuffleMode[name]
+
+
+def buffer_timeout_of(result_type: ResultPartitionType, stated_ms: int) -> int:
+    """Return the buffer timeout of an edge: none where nobody reads while its producer runs."""
+    return NO_BUFFER_TIMEOUT if result_type.traits.is_blocking else stated_ms
