@@ -32,11 +32,10 @@ from headrace.core.shuffle_descriptors import (
 from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.gate import BatchElement, EventElement, GateElement
 from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
-from headrace.network.sorting_writer import create_record_writer
 from headrace.network.single_input_gate import SingleInputGate
 from headrace.network.sorting_writer import create_record_writer
 
@@ -60,11 +59,11 @@ def environment(
     secret: bytes = SECRET,
     tls: TlsIdentity | None = None,
     **options: Any,
-) -> ShuffleEnvironment:
+) -> CreditBasedShuffleEnvironment:
     settings = {
         key.replace("__", "-").replace("_", "."): str(value) for key, value in options.items()
     }
-    return ShuffleEnvironment(
+    return CreditBasedShuffleEnvironment(
         resource_id=ResourceId(name),
         settings=Settings(settings),
         secret=secret,
@@ -85,7 +84,7 @@ def numbers(start: int, count: int) -> RecordBatch:
 
 
 def writer(
-    env: ShuffleEnvironment,
+    env: CreditBasedShuffleEnvironment,
     channel_count: int = 1,
     kind: PartitionerKind = PartitionerKind.REBALANCE,
     buffer_timeout_ms: int = -1,
@@ -101,7 +100,7 @@ def writer(
 
 
 def gate(
-    env: ShuffleEnvironment,
+    env: CreditBasedShuffleEnvironment,
     producers: Sequence[TaskManagerLocation],
     subpartition_index: int = 0,
     batch_type: BatchType = NUMBERS,
