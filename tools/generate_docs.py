@@ -1,6 +1,7 @@
 """Writes docs/generated from the code, or with `--check` says which pages are stale and which references are broken.
 
-Every page is a function from nothing to text, in a module of `tools/pages`; add it to PAGES.
+Every page is a function from nothing to text, in a module of `tools/pages`; add it to PAGES. Pages that are written by
+hand may have parts of that kind between marks (`tools/pages/embedded.py`); add them to EMBEDDED.
 """
 
 import argparse
@@ -16,6 +17,7 @@ sys.path.insert(0, str(ROOT))
 
 # These need the path above.
 from tools.pages.configuration import configuration_page  # noqa: E402
+from tools.pages.embedded import embed  # noqa: E402
 from tools.pages.floor_plan import floor_plan_page  # noqa: E402
 from tools.pages.lifecycles import lifecycles_page  # noqa: E402
 from tools.pages.metrics import metrics_page  # noqa: E402
@@ -23,6 +25,7 @@ from tools.pages.operators import operators_page  # noqa: E402
 from tools.pages.protocol import protocol_page  # noqa: E402
 from tools.pages.references import broken_references  # noqa: E402
 from tools.pages.rpc import rpc_page  # noqa: E402
+from tools.pages.travel import PARTS  # noqa: E402
 
 NOTE: Final = "<!-- Made from the code by `make docs`; edit the code, not this page. -->\n"
 
@@ -36,19 +39,29 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "rpc.md": rpc_page,
 }
 
+EMBEDDED: Final[dict[str, dict[str, Callable[[], str]]]] = {"how_a_record_travels.md": PARTS}
+"""Pages of docs/ with parts that the code makes."""
+
+
+def made_pages() -> dict[Path, str]:
+    """Every page that the code makes, or makes parts of, with its text."""
+    made = {GENERATED / name: NOTE + page() for name, page in PAGES.items()}
+    for name, parts in EMBEDDED.items():
+        path = GENERATED.parent / name
+        made[path] = embed(path.read_text(encoding="utf-8"), parts)
+    return made
+
 
 def stale_pages() -> list[str]:
     """Differences between the pages that stand there and the pages the code makes."""
     found: list[str] = []
-    for name, page in PAGES.items():
-        path = GENERATED / name
+    for path, after in made_pages().items():
         before = path.read_text(encoding="utf-8") if path.exists() else ""
-        after = NOTE + page()
         found += difflib.unified_diff(
             before.splitlines(),
             after.splitlines(),
-            f"{name} (there)",
-            f"{name} (code)",
+            f"{path.name} (there)",
+            f"{path.name} (code)",
             lineterm="",
         )
     for path in sorted(GENERATED.glob("*")):
@@ -65,11 +78,11 @@ def main() -> int:
         stale, broken = stale_pages(), broken_references(ROOT)
         print("\n".join([*stale, *broken]), end="\n" if stale or broken else "")
         if stale:
-            print("docs/generated is stale: run `make docs`")
+            print("what the code makes of docs/ is stale: run `make docs`")
         return 1 if stale or broken else 0
     GENERATED.mkdir(parents=True, exist_ok=True)
-    for name, page in PAGES.items():
-        (GENERATED / name).write_text(NOTE + page(), encoding="utf-8")
+    for path, text in made_pages().items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 
