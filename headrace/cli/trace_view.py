@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -32,13 +33,15 @@ COLUMNS: Final[tuple[_Column, ...]] = (
 )
 _NUMBER_WIDTH: Final = 3
 _LAW_WIDTH: Final = 3
-_TEXT_WIDTH_MIN: Final = 24
+_TEXT_WIDTH_MIN: Final = 40
 _TEXT_WIDTH_MAX: Final = 52
 FIGURES_WIDTH: Final = (
     _NUMBER_WIDTH + _LAW_WIDTH + sum(width for _, width, _ in COLUMNS) + len(COLUMNS) + 2
 )
 WIDTH_MAX: Final = FIGURES_WIDTH + _TEXT_WIDTH_MAX
 """More is not made use of; what is piped gets as much."""
+STACKED: Final = 0
+"""Instead of the width of the first column: what happened stands above its figures."""
 
 HOW_TO_READ: Final = """\
 A line says what happened; below it stand the frames that left because of it, and to the right how many segments were
@@ -53,33 +56,38 @@ where once all was quiet again. One credit pays for one segment, and here each r
 
 
 def text_width(console_width: int) -> int:
-    """Return how wide the first column may be."""
-    return max(_TEXT_WIDTH_MIN, min(_TEXT_WIDTH_MAX, console_width - FIGURES_WIDTH))
+    """Return how wide the first column may be, or STACKED where there is no room for it."""
+    width = min(_TEXT_WIDTH_MAX, console_width - FIGURES_WIDTH)
+    return width if width >= _TEXT_WIDTH_MIN else STACKED
 
 
 def heading(width: int) -> Table:
     """Return the names of the columns, the first being `width` wide."""
     table = _grid(width)
     names = [Text(name, style="bold", justify="right") for name, _, _ in COLUMNS]
-    table.add_row("", Text("\nwhat happens", style="bold"), *names, Text("\nlaw", style="bold"))
-    table.add_row(
-        "─" * _NUMBER_WIDTH,
-        "─" * width,
-        *("─" * column_width for _, column_width, _ in COLUMNS),
-        "─" * _LAW_WIDTH,
-    )
+    rules = ["─" * column_width for _, column_width, _ in COLUMNS]
+    happens = Text("" if width == STACKED else "\nwhat happens", style="bold")
+    table.add_row("", happens, *names, Text("\nlaw", style="bold"))
+    table.add_row("─" * _NUMBER_WIDTH, "─" * width, *rules, "─" * _LAW_WIDTH)
     return table
 
 
-def row(width: int, step: TraceStep, previous: Reading | None) -> Table:
+def row(width: int, step: TraceStep, previous: Reading | None) -> RenderableType:
     """Return a step; figures that differ from `previous` stand out."""
     happened = Text(step.text)
     for frame in step.sent:
         style = "cyan" if frame.source == PRODUCER else "magenta"
         happened.append(f"\n  {frame}", style=style)
     table = _grid(width)
-    table.add_row(str(step.number), happened, *_figures(step.reading, previous), _law(step))
-    return table
+    figures = [*_figures(step.reading, previous), _law(step)]
+    if width != STACKED:
+        table.add_row(str(step.number), happened, *figures)
+        return table
+    text = Table.grid(padding=(0, 1, 0, 0))
+    text.add_column(width=_NUMBER_WIDTH, justify="right", style="dim")
+    text.add_row(str(step.number), happened)
+    table.add_row("", "", *figures)
+    return Group(text, table)
 
 
 def conclusion(settings: TraceSettings, steps: Sequence[TraceStep]) -> Iterator[str]:
@@ -110,7 +118,7 @@ def conclusion(settings: TraceSettings, steps: Sequence[TraceStep]) -> Iterator[
 def _grid(width: int) -> Table:
     table = Table.grid(padding=(0, 1, 0, 0))
     table.add_column(width=_NUMBER_WIDTH, justify="right", style="dim")
-    table.add_column(width=width)
+    table.add_column(width=width)  # STACKED: nothing but its padding
     for _, column_width, _ in COLUMNS:
         table.add_column(width=column_width, justify="right", no_wrap=True)
     table.add_column(width=_LAW_WIDTH, justify="right")

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from headrace.cli import trace as trace_command
 from headrace.cli.main import cli
-from headrace.cli.trace_view import FIGURES_WIDTH, WIDTH_MAX, heading, row, text_width
+from headrace.cli.trace_view import FIGURES_WIDTH, STACKED, WIDTH_MAX, heading, row, text_width
 from headrace.network.trace.exchange import TraceSettings, trace_exchange
 from headrace.network.trace.steps import Reading, TraceStep
 
@@ -36,7 +36,7 @@ def test_no_line_is_wider_than_said_or_ends_in_blanks() -> None:
     assert all(len(line) <= WIDTH_MAX and line == line.rstrip() for line in lines)
 
 
-@pytest.mark.parametrize("width", [90, 100, 120, 200])
+@pytest.mark.parametrize("width", [80, 100, 113, 114, 120, 200])
 def test_a_terminal_s_width_is_respected(width: int) -> None:
     output = StringIO()
     console = Console(file=output, width=width, force_terminal=True, color_system=None)
@@ -46,6 +46,18 @@ def test_a_terminal_s_width_is_respected(width: int) -> None:
         console.print(row(column, step, None))
     assert max(len(line.rstrip()) for line in output.getvalue().splitlines()) <= width
     assert column <= WIDTH_MAX - FIGURES_WIDTH
+
+
+def test_a_narrow_terminal_has_the_figures_below_what_happened() -> None:
+    assert text_width(100) == STACKED
+    output = StringIO()
+    console = Console(file=output, width=80, force_terminal=True, color_system=None)
+    steps = trace_exchange(TraceSettings())
+    console.print(row(STACKED, steps[6], None))
+    lines = [line.rstrip() for line in output.getvalue().splitlines()]
+    assert lines[0] == "  7 A receives PartitionRequest of channel 0, credit 2"
+    assert lines[2] == "      A → B  Data #0 of channel 0, backlog 4"
+    assert lines[-1].split() == ["0", "3", "2", "0", "2", "0", "0", "0", "8", "✓"]
 
 
 def test_what_changed_stands_out_on_a_terminal() -> None:
