@@ -18,6 +18,8 @@ class ResultPartitionType(enum.Enum):
     PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
     PIPELINED_APPROXIMATE = "PIPELINED_APPROXIMATE"
     BLOCKING = "BLOCKING"
+    HYBRID_FULL = "HYBRID_FULL"
+    HYBRID_SELECTIVE = "HYBRID_SELECTIVE"
 
     @property
     def traits(self) -> "ResultPartitionTraits":
@@ -73,6 +75,8 @@ _TRAITS: Final = {
     ResultPartitionType.PIPELINED_BOUNDED: ResultPartitionTraits(_PIPELINED, False, True, _UPSTREAM, False),
     ResultPartitionType.PIPELINED_APPROXIMATE: ResultPartitionTraits(_EITHER, False, True, _UPSTREAM, False),
     ResultPartitionType.BLOCKING: ResultPartitionTraits(_LATER, True, False, _SCHEDULER, True),
+    ResultPartitionType.HYBRID_FULL: ResultPartitionTraits(_EITHER, True, False, _SCHEDULER, True),
+    ResultPartitionType.HYBRID_SELECTIVE: ResultPartitionTraits(_EITHER, False, False, _SCHEDULER, True),
 }  # fmt: skip
 
 

@@ -16,6 +16,8 @@ class BatchShuffleMode(enum.Enum):
 
     ALL_EXCHANGES_PIPELINED = ResultPartitionType.PIPELINED_BOUNDED
     ALL_EXCHANGES_BLOCKING = ResultPartitionType.BLOCKING
+    ALL_EXCHANGES_HYBRID_FULL = ResultPartitionType.HYBRID_FULL
+    ALL_EXCHANGES_HYBRID_SELECTIVE = ResultPartitionType.HYBRID_SELECTIVE
 
     @property
     def result_type(self) -> ResultPartitionType:
@@ -27,8 +29,9 @@ BATCH_SHUFFLE_MODE: Final = ConfigOption(
     "execution.batch-shuffle-mode",
     str,
     default=BatchShuffleMode.ALL_EXCHANGES_PIPELINED.name,
-    doc="How tasks of a bounded job exchange rows: ALL_EXCHANGES_PIPELINED, while the producer runs, or "
-    "ALL_EXCHANGES_BLOCKING, through files (io.tmp.dirs), once it has finished. Jobs without an end are pipelined.",
+    doc="How tasks of a bounded job exchange rows: ALL_EXCHANGES_PIPELINED, while the producer runs; "
+    "ALL_EXCHANGES_BLOCKING, through files (io.tmp.dirs), once it has finished; ALL_EXCHANGES_HYBRID_FULL or "
+    "ALL_EXCHANGES_HYBRID_SELECTIVE, while it runs, with files for all, or for what memory does not hold.",
 )
 NO_BUFFER_TIMEOUT: Final = -1
 

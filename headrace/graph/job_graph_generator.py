@@ -15,7 +15,7 @@ from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import FunctionNotPicklableError, ProgramError
 from headrace.core.ids import IntermediateDataSetId, JobId, JobVertexId, OperatorId
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism
-from headrace.core.shuffle_descriptors import ResultPartitionType
+from headrace.core.shuffle_descriptors import ReleaseBy, ResultPartitionType
 from headrace.graph.chaining import ChainingRules, is_chainable
 from headrace.graph.exchange_mode import (
     BATCH_SHUFFLE_MODE,
@@ -151,10 +151,11 @@ def check_program(graph: StreamGraph, settings: Settings) -> None:
 def _check_shuffle_mode(graph: StreamGraph, settings: Settings) -> None:
     mode = shuffle_mode_of(settings)
     unbounded = next((node for node in graph.nodes if not node.is_bounded), None)
-    if mode.result_type.traits.is_blocking and unbounded is not None:
+    is_stored = mode.result_type.traits.release_by is ReleaseBy.SCHEDULER
+    if is_stored and unbounded is not None:
         raise ProgramError(
             f"{BATCH_SHUFFLE_MODE.key} {mode.name} needs bounded sources, but '{unbounded.display_name}' has no "
-            "end: its consumers would wait for ever"
+            "end: its results would be stored for ever"
         )
 
 

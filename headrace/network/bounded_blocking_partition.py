@@ -5,7 +5,6 @@ them would buy little. Above `taskmanager.network.sort-shuffle.min-parallelism` 
 A broadcast batch is stored once. Source: Flink BoundedBlockingResultPartition (which has a file per subpartition).
 """
 
-from array import array
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
 from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.compression import BatchCompressor
+from headrace.network.element_index import ElementIndex
 from headrace.network.spill_files import SpillFile
 from headrace.network.stored_batches import (
     SchemaTable,
@@ -27,39 +27,6 @@ from headrace.network.stored_partition import PartitionOwner, PartitionStorage, 
 
 READ_BYTES: Final = 1 << 20
 """Neighbouring elements of one consumer are read in one go up to this."""
-
-
-class ElementIndex:
-    """Where the elements of one subpartition lie: 16 bytes each. Appended to by one thread, read by any."""
-
-    def __init__(self) -> None:
-        self._offsets = array("Q")
-        self._lengths = array("Q")
-
-    def __len__(self) -> int:
-        return len(self._lengths)
-
-    def append(self, offset: int, length: int) -> None:
-        """Add the next element."""
-        self._offsets.append(offset)
-        # Last: whoever counts by lengths finds the offset.
-        self._lengths.append(length)
-
-    def offset_of(self, position: int) -> int:
-        """Where element `position` begins."""
-        return self._offsets[position]
-
-    def run_from(self, position: int, limit_bytes: int) -> tuple[int, int]:
-        """Return how many elements from `position` on lie one behind the other within the limit, and their bytes."""
-        count, size = 1, self._lengths[position]
-        while position + count < len(self):
-            following = position + count
-            is_next = self._offsets[following] == self._offsets[position] + size
-            if not is_next or size + self._lengths[following] > limit_bytes:
-                break
-            size += self._lengths[following]
-            count += 1
-        return count, size
 
 
 class BoundedBlockingPartition(StoredPartition):

@@ -6,6 +6,7 @@
     PIPELINED_APPROXIMATE     n               pipelined, replaceable consumer n + 1, 2n + 8
     BLOCKING                  < 8 (option)    bounded blocking                2, 10
     BLOCKING                  more            sort-merge                      512 (option) or 1/8 of what is free
+    HYBRID_FULL, _SELECTIVE   n               hybrid                          2n + 8
 
 Source: Flink ResultPartitionFactory.
 """
@@ -28,6 +29,7 @@ from headrace.network.buffer_pool import (
     wanted_segment_size,
 )
 from headrace.network.compression import BatchCompressor
+from headrace.network.hybrid_partition import HybridPartition
 from headrace.network.partition import ResultPartition
 from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.pipelined_subpartition import PipelinedSubpartition
@@ -80,6 +82,9 @@ class ResultPartitionFactory:
                 return self._with_pool(descriptor, self._write_through_size(), self._bounded)
             case _Type.BLOCKING:
                 return self._with_pool(descriptor, self._collecting_size(), self._sort_merge)
+            case _Type.HYBRID_FULL | _Type.HYBRID_SELECTIVE:
+                size = self._memory_tier_size(descriptor.subpartition_count)
+                return self._with_pool(descriptor, size, self._hybrid)
 
     def _pipelined(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
         def create(
@@ -126,9 +131,27 @@ class ResultPartitionFactory:
             BatchCompressor.from_settings(self._settings),
         )
 
+    def _hybrid(
+        self, descriptor: ResultPartitionDescriptor, pool: LocalBufferPool
+    ) -> ResultPartition:
+        return HybridPartition(
+            descriptor.partition_id,
+            descriptor.subpartition_count,
+            pool,
+            self._storage,
+            self._owner,
+            BatchCompressor.from_settings(self._settings),
+            is_full=descriptor.result_type is _Type.HYBRID_FULL,
+        )
+
     def _write_through_size(self) -> _Size:
         """A batch is written before the next one is sealed."""
         return _Size(2, 2 + self._floating, self._segment_bytes(2))
+
+    def _memory_tier_size(self, subpartition_count: int) -> _Size:
+        """Like a pipelined one's at its largest, but for certain: see `_collecting_size`."""
+        count = 2 * subpartition_count + self._floating
+        return _Size(max(4, count), max(4, count), self._segment_bytes(subpartition_count))
 
     def _collecting_size(self) -> _Size:
         """All of it for certain, or its task might wait with full hands for memory that another one wants back."""

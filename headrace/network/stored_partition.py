@@ -53,9 +53,6 @@ class StoredPartition:
     what is to be let go (`_discard`).
     """
 
-    is_readable_at_once = False
-    """Whether consumers read while the task produces."""
-
     def __init__(
         self,
         partition_id: ResultPartitionId,
