@@ -244,6 +244,23 @@ def test_a_link_that_carries_nothing_back_pressures_and_lets_go(proxied: MakeEdg
     edge.producer.release_partitions([sink.partition.partition_id])
 
 
+def test_a_half_open_link_is_noticed_within_the_time_out(proxied: MakeEdge) -> None:
+    # The connection stays up, but what either side says from its first frame on is held back for ever.
+    edge = proxied(
+        "stall",
+        headrace_network_keepalive_interval="100 ms",
+        headrace_network_keepalive_timeout="400 ms",
+    )
+    sink, source = writer(edge.producer), gate(edge.consumer, [edge.location])
+    source.request_partitions()
+    with pytest.raises(ConnectionLostError, match="task manager a was lost"):
+        next_element(source)
+    source.close()
+    sink.close()
+    edge.producer.release_partitions([sink.partition.partition_id])
+    assert edge.faults, "the request was not even sent"
+
+
 def test_a_producer_killed_within_a_frame_is_noticed(proxied: MakeEdge) -> None:
     program = (
         "import msgspec\n"

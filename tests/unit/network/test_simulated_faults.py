@@ -36,8 +36,13 @@ class FaultyCluster(SimulatedCluster):
         return sum(injector.fault_counts.total() for injector in self.faults.injectors)
 
 
-def exchange(cluster: FaultyCluster, batch_count: int = 4) -> tuple[list[GateElement], str]:
-    """Send batches from a to b; return what came and how it ended. What remains is closed, and nothing leaks."""
+def exchange(
+    cluster: FaultyCluster, batch_count: int = 4, kill: tuple[str, int] | None = None
+) -> tuple[list[GateElement], str]:
+    """Send batches from a to b; return what came and how it ended. What remains is closed, and nothing leaks.
+
+    `kill`: who vanishes, after how many events of the simulation.
+    """
     producer, location = cluster.start("a")
     consumer, _ = cluster.start("b")
     sink, source = writer(producer), gate(consumer, [location])
@@ -51,9 +56,12 @@ def exchange(cluster: FaultyCluster, batch_count: int = 4) -> tuple[list[GateEle
     sink.close()
     elements: list[GateElement] = []
     try:
-        ended = "silence"
+        ended, step_count = "silence", 0
         while not source.is_finished:
             element = source.poll()
+            if kill is not None and step_count == kill[1]:
+                cluster.network.kill(kill[0])
+            step_count += element is None
             if element is not None:
                 elements.append(element)
             elif not cluster.loop.step() or cluster.loop.clock.now_ms() > 30_000:
@@ -95,6 +103,23 @@ def test_a_connection_cut_at_every_frame_in_turn_ends_in_data_or_one_error(
     assert endings[0] in ("ConnectionLostError", "PartitionConnectionError")
     assert issubclass(PartitionConnectionError, NetworkError)
     assert issubclass(ConnectionLostError, NetworkError)
+
+
+@pytest.mark.parametrize("victim", ["a", "b"])
+def test_a_task_manager_that_vanishes_at_every_moment_in_turn_takes_nothing_with_it(
+    victim: str,
+) -> None:
+    endings: list[str] = []
+    for moment in range(1, 400):
+        elements, ended = exchange(FaultyCluster(), kill=(victim, moment))
+        assert_a_prefix(elements)
+        assert ended in ("complete", "ConnectionLostError", "PartitionConnectionError")
+        endings.append(ended)
+        if endings[-5:] == ["complete"] * 5:
+            break
+    else:
+        raise AssertionError("the exchange takes longer than was tried")
+    assert endings.count("ConnectionLostError") >= 3
 
 
 @pytest.mark.parametrize("seed", range(6))
