@@ -134,6 +134,7 @@ class RecordWriter:
         )
 
     def _seal(self, channel: int) -> None:
+        assert not self.partition.is_finished, f"{self.partition.partition_id} has ended"
         is_broadcast = self._selector.is_broadcast
         references = self.partition.subpartition_count if is_broadcast else 1
         for piece in self._pending[channel].seal().cut(self._pool.segment_size):

@@ -1,0 +1,84 @@
+"""The buffer timeout, reference section 4: how long rows and watermarks stay with the task that emitted them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.clock import ManualClock
+from headrace.graph.job_graph import PartitionerKind
+from headrace.network.subpartition import DataElement
+from headrace.task.mailbox import MailboxTimers
+from headrace.task.metrics import TaskCounters
+from headrace.task.outputs import NetworkTarget
+from tests.unit.network.exchange import numbers
+from tests.unit.network.test_record_writer import PLENTY, Edge, edge
+
+
+class Target:
+    """A network target on a manual clock, stepped a millisecond at a time as its mailbox would."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.clock = ManualClock()
+        self.timers = MailboxTimers(self.clock)
+        self.edge: Edge = edge(2, PartitionerKind.RESCALE, timeout_ms, overdraft=10_000)
+        self.target = NetworkTarget(
+            self.edge.writer, self.timers, TaskCounters(), lambda error: error
+        )
+        self.emitted_ms: list[int] = []
+
+    def emit(self) -> None:
+        self.target.receive(numbers(len(self.emitted_ms), 1))
+        self.emitted_ms.append(self.timers.now_ms())
+
+    def advance(self, duration_ms: int) -> list[tuple[int, int]]:
+        """Let time pass; return each row that came out with how long it had waited."""
+        waited = self._read()
+        for _ in range(duration_ms):
+            self.clock.advance_ms(1)
+            self.timers.fire_due()
+            waited += self._read()
+        return waited
+
+    def _read(self) -> list[tuple[int, int]]:
+        waited: list[tuple[int, int]] = []
+        for view in self.edge.views:
+            while isinstance(element := view.poll(PLENTY), DataElement):
+                assert element.lease is not None and element.sealed.arrow is not None
+                element.lease.release()
+                for row in element.sealed.arrow.column(0).to_pylist():
+                    waited.append((row, self.timers.now_ms() - self.emitted_ms[row]))
+        return waited
+
+
+@given(st.sampled_from([0, 1, 10, 100]), st.lists(st.integers(0, 150), max_size=15))
+def test_no_row_is_kept_longer_than_the_timeout(timeout_ms: int, pauses: list[int]) -> None:
+    made = Target(timeout_ms)
+    waited: list[tuple[int, int]] = []
+    for pause_ms in pauses:
+        made.emit()
+        made.emit()
+        waited += made.advance(pause_ms)
+    waited += made.advance(timeout_ms + 1)
+    assert sorted(row for row, _ in waited) == list(range(2 * len(pauses)))
+    assert all(0 <= wait_ms <= timeout_ms for _, wait_ms in waited)
+
+
+def test_a_watermark_is_not_kept_longer_either() -> None:
+    made = Target(10)
+    made.target.receive_watermark(5)
+    made.target.receive_status(True)
+    assert made.edge.views[0].queued_count == 0
+    made.advance(9)
+    assert made.edge.notified == []
+    made.clock.advance_ms(1)
+    made.timers.fire_due()
+    assert made.edge.notified == [0, 1]
+
+
+def test_an_output_that_has_nothing_to_say_sets_no_timer() -> None:
+    made = Target(10)
+    made.emit()
+    made.advance(10)
+    assert made.timers.delay_to_next_ms() is None
+    made = Target(-1)
+    made.emit()
+    assert made.timers.delay_to_next_ms() is None
