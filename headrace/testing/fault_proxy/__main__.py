@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import shutil
 import sys
 from typing import Any, Final
 
@@ -147,7 +148,9 @@ async def _run(
             line = status_line(elapsed_s, proxy.open_count, proxy.injectors, with_frames=verbose)
             news = line.partition("|")[2]
             if is_terminal:
-                click.echo(erase + line, nl=False)
+                # A line that wraps could not be written over.
+                columns = shutil.get_terminal_size().columns
+                click.echo(erase + line[: columns - 1], nl=False)
             elif news != shown:
                 click.echo(line)
             shown = news
