@@ -148,19 +148,19 @@ class _Connection:
 
     async def run(self) -> None:
         """Serve until both sides have ended or a rule cut the connection. ProtocolError."""
-        loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[Any]]()
-        for direction in Direction:
-            spawn(self._read(direction), loop, f"read {direction.value}", tasks)
-            spawn(self._write(direction), loop, f"write {direction.value}", tasks)
         try:
-            await self._is_over.wait()
+            async with asyncio.TaskGroup() as group:
+                running = [
+                    group.create_task(serve(direction))
+                    for direction in Direction
+                    for serve in (self._read, self._write)
+                ]
+                await self._is_over.wait()
+                for task in running:
+                    task.cancel()
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            running = list(tasks)
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
         if self._error is not None:
             raise self._error
         await self._flush()
