@@ -13,10 +13,18 @@ RESULTS = Path(__file__).parent / "results"
 
 def record_result(name: str, figures: dict[str, Any]) -> None:
     """Print `figures` and append them to `results/<name>.jsonl`."""
+    append_result(name, figures)
+    for key, value in figures.items():
+        print(f"{key:>28}: {value:,.3f}" if isinstance(value, float) else f"{key:>28}: {value}")
+
+
+def append_result(name: str, figures: dict[str, Any]) -> None:
+    """Append `figures` to `results/<name>.jsonl`."""
     line = {
         "benchmark": name,
         "date": time.strftime("%Y-%m-%d"),
         "cpu_count": os.cpu_count(),
+        "machine": describe_machine(),
         "load_average": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "versions": {package: version(package) for package in ("pyarrow", "numpy", "pyspark")},
@@ -25,5 +33,15 @@ def record_result(name: str, figures: dict[str, Any]) -> None:
     RESULTS.mkdir(exist_ok=True)
     with (RESULTS / f"{name}.jsonl").open("a") as results:
         results.write(json.dumps(line) + "\n")
-    for key, value in figures.items():
-        print(f"{key:>28}: {value:,.3f}" if isinstance(value, float) else f"{key:>28}: {value}")
+
+
+def describe_machine() -> str:
+    """Return processor, memory and system in a few words, as far as the system tells."""
+    try:
+        information = Path("/proc/cpuinfo").read_text()
+        models = [line for line in information.splitlines() if line.startswith("model name")]
+        processor = models[0].partition(":")[2].strip()
+    except (OSError, IndexError):
+        processor = platform.processor() or platform.machine()
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return f"{os.cpu_count()} x {processor}, {memory_gb:.0f} GB, {platform.system()} {platform.release()}"

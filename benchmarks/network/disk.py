@@ -1,0 +1,152 @@
+"""How much of the disk's own speed do stored partitions reach, writing and reading?
+
+In one directory and one run, turn by turn: a sort-merge partition, a bounded blocking one, and a plain file of as many
+bytes, written in pieces of 8 MB and read in pieces of 1 MB, one after the other. Nothing is compressed, so that both
+sides move the same bytes. Writing counts until fsync has returned, for both; the time without it is what tasks see, as
+neither Headrace nor Flink waits for the disk. Before reading, the pages of each file are dropped from the page cache
+(posix_fadvise), for both, so that it is the disk that is read; where a virtual machine's host keeps a cache of its
+own, that one stays. Reading again, from the page cache, is measured too.
+The partition is read by one gate with all its channels, in the same process, to the last row.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.network.endpoints import (
+    DataPlane,
+    Feeder,
+    RowMaker,
+    batches_of,
+    open_gate,
+    open_writer,
+)
+from benchmarks.network.figures import paired_share_percent
+from headrace.core.shuffle_descriptors import ResultPartitionType
+
+ROW_BYTES = 200
+WRITE_PIECE_BYTES, READ_PIECE_BYTES = 8 << 20, 1 << 20
+KINDS = (("bounded blocking", 4), ("sort-merge", 8), ("sort-merge", 512))
+FOREVER_NS = 1 << 62
+
+
+def measure_disk(
+    directory: str | None, size_bytes: int, repeats: int, advance: Callable[[str], None]
+) -> dict[str, Any]:
+    """MB per second of each kind, and its share of a plain file's."""
+    found: list[dict[str, Any]] = []
+    for kind, channels in KINDS:
+        turns: list[dict[str, float]] = []
+        for _ in range(repeats):
+            with TemporaryDirectory(dir=directory) as place:
+                turns.append(raw_turn(Path(place), size_bytes))
+                turns[-1] |= stored_turn(Path(place), kind, channels, size_bytes)
+            advance(f"{kind}, {channels} channels")
+        found.append({"kind": kind, "channels": channels, **summary(turns)})
+    return {"disk": found}
+
+
+def summary(turns: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """The best of each figure, and shares turn by turn."""
+    found: dict[str, Any] = {name: round(max(turn[name] for turn in turns), 1) for name in turns[0]}
+    for what in ("write_synced", "write", "read", "read_cached"):
+        ours = [turn[f"{what}_mb_per_s"] for turn in turns]
+        raw = [turn[f"raw_{what}_mb_per_s"] for turn in turns]
+        found[f"{what}_share_percent"] = paired_share_percent(ours, raw)
+    return found
+
+
+def stored_turn(place: Path, kind: str, channels: int, size_bytes: int) -> dict[str, float]:
+    """Write and read one partition."""
+    sort_from = "1" if kind == "sort-merge" else "100000"
+    options = {
+        "io.tmp.dirs": str(place),
+        "taskmanager.network.compression.codec": "NONE",
+        "taskmanager.network.sort-shuffle.min-parallelism": sort_from,
+    }
+    rows = RowMaker(ROW_BYTES)
+    environment, location = DataPlane(options).start("disk")
+    try:
+        writer = open_writer(environment, 0, channels, -1, ResultPartitionType.BLOCKING)
+        feeder = Feeder(writer)
+        began = time.perf_counter()
+        while writer.bytes_out < size_bytes:
+            feeder.feed(rows, time.monotonic_ns() + 20_000_000)
+        writer.finish()
+        written = time.perf_counter() - began
+        files = environment.storage.directories.files()
+        for file in files:
+            sync(file)
+        synced = time.perf_counter() - began
+        stored_bytes = sum(file.stat().st_size for file in files)
+        seconds: list[float] = []
+        for is_cached in (False, True):
+            for file in files if not is_cached else ():
+                drop_from_cache(file)
+            began = time.perf_counter()
+            gate = open_gate(environment, location, 0, channels, ROW_BYTES)
+            count = sum(batch.num_rows for batch in batches_of(gate, FOREVER_NS))
+            seconds.append(time.perf_counter() - began)
+            gate.close()
+            assert count == writer.records_out
+        writer.close()
+    finally:
+        environment.close()
+    rates = rates_mb_per_s(stored_bytes, written, synced, *seconds)
+    return {f"{name}_mb_per_s": rate for name, rate in rates.items()}
+
+
+def raw_turn(place: Path, size_bytes: int) -> dict[str, float]:
+    """Write and read a plain file."""
+    file = place / "raw"
+    content = memoryview(b"".join(RowMaker(ROW_BYTES).messages()) * 2)[:WRITE_PIECE_BYTES]
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    try:
+        began = time.perf_counter()
+        for offset in range(0, size_bytes, len(content)):
+            os.pwrite(descriptor, content, offset)
+        written = time.perf_counter() - began
+        os.fsync(descriptor)
+        synced = time.perf_counter() - began
+        drop_from_cache(file)
+        seconds = [read_through(descriptor, file.stat().st_size) for _ in range(2)]
+        rates = rates_mb_per_s(file.stat().st_size, written, synced, *seconds)
+    finally:
+        os.close(descriptor)
+        file.unlink()
+    return {f"raw_{name}_mb_per_s": rate for name, rate in rates.items()}
+
+
+def read_through(descriptor: int, size_bytes: int) -> float:
+    buffer = bytearray(READ_PIECE_BYTES)
+    began = time.perf_counter()
+    for offset in range(0, size_bytes, len(buffer)):
+        os.preadv(descriptor, [buffer], offset)
+    return time.perf_counter() - began
+
+
+def rates_mb_per_s(
+    size_bytes: int, written_s: float, synced_s: float, read_s: float, cached_s: float
+) -> dict[str, float]:
+    names = ("write", "write_synced", "read", "read_cached")
+    return {
+        name: size_bytes / seconds / 1e6
+        for name, seconds in zip(names, (written_s, synced_s, read_s, cached_s), strict=True)
+    }
+
+
+def sync(file: Path) -> None:
+    """Wait until a file is on the disk."""
+    descriptor = os.open(file, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def drop_from_cache(file: Path) -> None:
+    """Have the page cache forget a file that is on the disk."""
+    descriptor = os.open(file, os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)

@@ -1,0 +1,171 @@
+"""Producer and consumer process of one measurement, and raw sockets between the same two."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from benchmarks.network.endpoints import DataPlane, Feeder, RowMaker, open_writer
+from benchmarks.network.worker import REPLY_BYTES
+from headrace.core.tls import TlsIdentity, generate_identity
+
+UNIX, TCP, TLS = "unix", "tcp", "tls"
+
+
+class Peers:
+    """This process, which produces, and one that consumes. `carrier`: unix, tcp or tls."""
+
+    def __init__(self, carrier: str, options: dict[str, str] | None = None) -> None:
+        self.carrier = carrier
+        self._directory = tempfile.TemporaryDirectory()
+        tls = generate_identity(time.time_ns() // 1_000_000) if carrier == TLS else None
+        unix = self._directory.name if carrier == UNIX else None
+        self.environment, self._location = DataPlane(options or {}, unix, tls).start("producer")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.network.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._number = 0
+        self.order(do="start", options=options or {}, pem=_pem(tls))
+        self.answer()
+
+    def __enter__(self) -> "Peers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.environment.close()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._directory.cleanup()
+
+    def order(self, **order: Any) -> None:
+        """Have the consuming process begin something."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """Return what the last order gave."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the consuming process ended; its error is above")
+        return json.loads(line)
+
+    def new_number(self) -> int:
+        """Return a number for a partition that was not there before."""
+        self._number += 1000
+        return self._number
+
+    def order_reading(self, do: str, number: int, **order: Any) -> None:
+        """Have the consumer read partition `number` of this process."""
+        location = msgspec.json.encode(self._location).decode()
+        self.order(do=do, location=location, number=number, **order)
+
+    def pump(
+        self,
+        do: str,
+        rows: RowMaker,
+        row_bytes: int,
+        channels: int,
+        timeout_ms: int,
+        *,
+        warm_up_s: float,
+        seconds: float,
+        batches_per_s: float | None = None,
+        **order: Any,
+    ) -> dict[str, Any]:
+        """Feed one keyed edge for a while (at a rate, else as fast as it takes); return the consumer's answer.
+
+        With it: `writer_bytes` and `writer_buffers` in all, and `producer_cpu` seconds.
+        """
+        number = self.new_number()
+        writer = open_writer(self.environment, number, channels, timeout_ms)
+        feeder = Feeder(writer)
+        begin_ns = time.monotonic_ns() + int(warm_up_s * 1e9)
+        end_ns = begin_ns + int(seconds * 1e9)
+        window = {"begin_ns": begin_ns, "end_ns": end_ns}
+        self.order_reading(do, number, channels=channels, row_bytes=row_bytes, **window, **order)
+        if batches_per_s is None:
+            feeder.feed(rows, begin_ns)
+            cpu_began = time.process_time()
+            feeder.feed(rows, end_ns)
+        else:
+            cpu_began = time.process_time()
+            feeder.feed_slowly(rows, batches_per_s, end_ns)
+        cpu_seconds = time.process_time() - cpu_began
+        answer = self.answer()
+        writer.close()
+        return answer | {
+            "writer_bytes": writer.bytes_out,
+            "writer_buffers": writer.buffers_out,
+            "producer_cpu": cpu_seconds,
+        }
+
+    def raw_bytes_per_s(self, messages: Sequence[pa.Buffer], seconds: float, piece: int) -> float:
+        """Bytes per second that blocking sockets move, sent in pieces of about so many bytes, for about so long."""
+        pieces = [part for message in messages for part in _pieces(message, piece)]
+        trial_bytes = 64 << 20
+        trial_s = self._raw_seconds(pieces, trial_bytes)
+        size = max(trial_bytes, int(trial_bytes * seconds / trial_s))
+        return size / self._raw_seconds(pieces, size)
+
+    def raw_round_trips(self, size: int, count: int) -> dict[str, Any]:
+        """Round trips of one message and a few bytes of answer, in turn."""
+        message = bytes(size)
+        with self._raw_connection(do="ping", count=count, size=size) as connection:
+            for _ in range(count):
+                connection.sendall(message)
+                connection.recv(REPLY_BYTES, socket.MSG_WAITALL)
+            return self.answer()
+
+    def _raw_seconds(self, pieces: Sequence[memoryview], size: int) -> float:
+        with self._raw_connection(do="raw", size=size) as connection:
+            began = time.perf_counter()
+            left = size
+            while left:
+                for piece in pieces:
+                    part = piece[:left]
+                    connection.sendall(part)
+                    left -= len(part)
+                    if not left:
+                        break
+            connection.recv(1)
+            seconds = time.perf_counter() - began
+            self.answer()
+        return seconds
+
+    @contextmanager
+    def _raw_connection(self, **order: Any) -> Iterator[socket.socket]:
+        is_unix = self.carrier == UNIX
+        place: Any = f"{self._directory.name}/raw-{os.getpid()}-{time.monotonic_ns()}"
+        with socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET) as server:
+            server.bind(place if is_unix else ("127.0.0.1", 0))
+            server.listen()
+            self.order(address=server.getsockname(), **order)
+            connection, _ = server.accept()
+            if not is_unix:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with connection:
+                yield connection
+
+
+def _pem(tls: TlsIdentity | None) -> list[str] | None:
+    return None if tls is None else [tls.certificate.decode(), tls.private_key.decode()]
+
+
+def _pieces(message: pa.Buffer, size: int) -> list[memoryview]:
+    view = memoryview(message)
+    return [view[start : start + size] for start in range(0, len(view), size)]

@@ -1,0 +1,190 @@
+"""The consuming TaskManager process: one JSON order per line on standard input, one JSON answer per line on output."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from benchmarks.network.endpoints import DataPlane, batches_of, open_gate, stamps_of, wait_for
+from benchmarks.network.figures import spread
+from benchmarks.programs.exchange_consumer import connect, raw_receive
+from headrace.core.clock import SystemClock
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.tls import TlsIdentity
+from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.network.gate import BatchElement
+from headrace.network.single_input_gate import SingleInputGate
+from headrace.task.debloating import GateDebloating
+from headrace.task.mailbox import MailboxTimers
+
+SAMPLE_EVERY = 16
+REPLY_BYTES = 32
+
+
+class Worker:
+    """One process; `start` comes first."""
+
+    def __init__(self) -> None:
+        self._environment: CreditBasedShuffleEnvironment | None = None
+
+    def answer(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Do what is asked."""
+        match order["do"]:
+            case "start":
+                self._start(order)
+                return {}
+            case "throughput":
+                return count_rows(self._gate(order), order)
+            case "latency":
+                return measure_latency(self._gate(order), order)
+            case "credit":
+                return credit_round_trips(self._gate(order), order)
+            case "slow":
+                assert self._environment is not None
+                return take_slowly(self._gate(order), self._environment, order)
+            case "neighbours":
+                return self._neighbours(order)
+            case "raw":
+                return raw_receive(order["address"], order["size"])
+            case "ping":
+                return raw_round_trips(order["address"], order["count"], order["size"])
+            case other:
+                raise ValueError(other)
+
+    def close(self) -> None:
+        """End the data plane."""
+        if self._environment is not None:
+            self._environment.close()
+
+    def _start(self, order: dict[str, Any]) -> None:
+        pem = order["pem"]
+        tls = None if pem is None else TlsIdentity(pem[0].encode(), pem[1].encode())
+        self._environment, _ = DataPlane(order["options"], None, tls).start("consumer")
+
+    def _gate(self, order: dict[str, Any], offset: int = 0) -> SingleInputGate:
+        assert self._environment is not None
+        location = msgspec.json.decode(order["location"], type=TaskManagerLocation)
+        number = order["number"] + offset
+        return open_gate(self._environment, location, number, order["channels"], order["row_bytes"])
+
+    def _neighbours(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Take in turn from `gates` gates, and open one more that is never looked at where one is to be stalled."""
+        gates = [self._gate(order, index) for index in range(order["gates"])]
+        stalled = [self._gate(order, order["gates"])] if order["stalled"] else []
+        rows = 0
+        while (now_ns := time.monotonic_ns()) < order["end_ns"]:
+            taken = 0
+            for gate in gates:
+                element = gate.poll()
+                if isinstance(element, BatchElement):
+                    taken += element.batch.num_rows
+            if now_ns >= order["begin_ns"]:
+                rows += taken
+            if not taken:
+                wait_for(gates[0].on_available, 0.002)
+        for gate in [*gates, *stalled]:
+            gate.close()
+        return {"rows": rows}
+
+
+def count_rows(gate: SingleInputGate, order: dict[str, Any]) -> dict[str, Any]:
+    """Rows and batches taken within a window of time, and how old some of the rows were."""
+    begin_ns, end_ns = order["begin_ns"], order["end_ns"]
+    rows = batches = 0
+    ages_ms: list[float] = []
+    cpu_began = time.process_time()
+    for batch in batches_of(gate, end_ns):
+        if batches == 0 and time.monotonic_ns() < begin_ns:
+            cpu_began = time.process_time()
+            continue
+        rows += batch.num_rows
+        batches += 1
+        if batches % SAMPLE_EVERY == 0:
+            ages_ms.append((time.monotonic_ns() - int(stamps_of(batch)[-1])) / 1e6)
+    cpu_seconds = time.process_time() - cpu_began
+    gate.close()
+    return {"rows": rows, "batches": batches, "cpu": cpu_seconds, **spread(ages_ms, "loaded_ms")}
+
+
+def measure_latency(gate: SingleInputGate, order: dict[str, Any]) -> dict[str, Any]:
+    """How old rows are when they are taken, of those that were sent after `begin_ns`."""
+    ages_ms = np.concatenate([*ages_of(gate, order), np.zeros(0)])
+    gate.close()
+    return {"samples": len(ages_ms), **spread(ages_ms.tolist(), "latency_ms")}
+
+
+def ages_of(gate: SingleInputGate, order: dict[str, Any]) -> Iterator[Any]:
+    for batch in batches_of(gate, order["end_ns"]):
+        stamps = stamps_of(batch)
+        now_ns = time.monotonic_ns()
+        yield (now_ns - stamps[stamps >= order["begin_ns"]]) / 1e6
+
+
+def credit_round_trips(gate: SingleInputGate, order: dict[str, Any]) -> dict[str, Any]:
+    """Time from taking a batch until the next one is there, with one segment: its credit goes and comes."""
+    trips_us: list[float] = []
+    taken_ns = 0
+    for _ in batches_of(gate, order["end_ns"]):
+        now_ns = time.monotonic_ns()
+        if taken_ns > order["begin_ns"]:
+            trips_us.append((now_ns - taken_ns) / 1000)
+        taken_ns = now_ns
+    gate.close()
+    return {"trips": len(trips_us), **spread(trips_us, "credit_us", 1)}
+
+
+def take_slowly(
+    gate: SingleInputGate, environment: CreditBasedShuffleEnvironment, order: dict[str, Any]
+) -> dict[str, Any]:
+    """Take so many bytes a second, with debloating where the options say so; how old were the rows?"""
+    timers = MailboxTimers(SystemClock())
+    idle_ms = 0.0
+    debloating = GateDebloating([gate], environment.settings, timers, lambda: idle_ms)
+    debloating.start()
+    ages_ms: list[float] = []
+    due = time.monotonic()
+    for batch in batches_of(gate, order["end_ns"]):
+        now_ns = time.monotonic_ns()
+        if now_ns >= order["begin_ns"]:
+            ages_ms.append((now_ns - int(stamps_of(batch)[0])) / 1e6)
+        timers.fire_due()
+        # What is slow is the task, so that to debloating this is no idleness.
+        due = max(due, time.monotonic() - 0.1)
+        due += batch.num_rows * order["row_bytes"] / order["bytes_per_s"]
+        time.sleep(max(0.0, due - time.monotonic()))
+    gate.close()
+    return {"rows_seen": len(ages_ms), **spread(ages_ms, "in_flight_ms", 1)}
+
+
+def raw_round_trips(address: Any, count: int, size: int) -> dict[str, Any]:
+    """As `credit_round_trips`, over a blocking socket: answer each message with a few bytes, await the next."""
+    trips_us: list[float] = []
+    reply = bytes(REPLY_BYTES)
+    buffer = bytearray(size)
+    with connect(address) as connection:
+        taken_ns = 0
+        for _ in range(count):
+            received = 0
+            while received < size:
+                received += connection.recv_into(memoryview(buffer)[received:])
+            now_ns = time.monotonic_ns()
+            if taken_ns:
+                trips_us.append((now_ns - taken_ns) / 1000)
+            taken_ns = now_ns
+            connection.sendall(reply)
+    return spread(trips_us, "raw_us", 1)
+
+
+def main() -> None:
+    worker = Worker()
+    for line in sys.stdin:
+        print(json.dumps(worker.answer(json.loads(line))), flush=True)
+    worker.close()
+
+
+if __name__ == "__main__":
+    main()
