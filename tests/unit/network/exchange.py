@@ -38,6 +38,7 @@ from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
 from headrace.network.single_input_gate import SingleInputGate
 from headrace.network.sorting_writer import create_record_writer
+from headrace.network.spill_files import FileLayer
 
 SECRET = b"s" * 32
 NUMBERS = BatchType(Types.LONG())
@@ -58,6 +59,7 @@ def environment(
     socket_directory: Path | None = None,
     secret: bytes = SECRET,
     tls: TlsIdentity | None = None,
+    files: FileLayer | None = None,
     **options: Any,
 ) -> CreditBasedShuffleEnvironment:
     settings = {
@@ -73,6 +75,7 @@ def environment(
         random=SeededRandom(name),
         socket_directory=socket_directory,
         tls=tls,
+        files=files,
     )
 
 
