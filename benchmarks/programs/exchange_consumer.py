@@ -40,7 +40,7 @@ from headrace.core.shuffle_descriptors import (
 from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.gate import BatchElement
 from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
@@ -72,8 +72,8 @@ def make_batch(rows: int, seed: int = 0) -> RecordBatch:
 
 def start_environment(
     name: str, directory: str | None, tls: TlsIdentity | None = None
-) -> tuple[ShuffleEnvironment, TaskManagerLocation]:
-    environment = ShuffleEnvironment(
+) -> tuple[CreditBasedShuffleEnvironment, TaskManagerLocation]:
+    environment = CreditBasedShuffleEnvironment(
         resource_id=ResourceId(name),
         settings=Settings(),
         secret=SECRET,
@@ -95,7 +95,7 @@ def partition_id(number: int) -> ResultPartitionId:
 
 
 def open_writer(
-    environment: ShuffleEnvironment, number: int, buffer_timeout_ms: int
+    environment: CreditBasedShuffleEnvironment, number: int, buffer_timeout_ms: int
 ) -> RecordWriter:
     descriptor = ResultPartitionDescriptor(
         partition_id(number), ResultPartitionType.PIPELINED_BOUNDED, 1
@@ -107,7 +107,7 @@ def open_writer(
 
 
 def open_gate(
-    environment: ShuffleEnvironment, location: TaskManagerLocation, number: int
+    environment: CreditBasedShuffleEnvironment, location: TaskManagerLocation, number: int
 ) -> SingleInputGate:
     channel = InputChannelDescriptor(ShuffleDescriptor(partition_id(number), location), 0)
     gate = environment.create_input_gate(

@@ -19,6 +19,9 @@ from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLe
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
+from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.shuffle.shuffle_master import ShuffleMaster, ShuffleMasterContext
+from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -50,7 +53,8 @@ WorkerNames = Callable[[int], str]
 class Cluster:
     """ResourceManager, Dispatcher and BlobServer on one RpcService; made and used on its loop.
 
-    Blobs are kept below `scratch`, or in the system's temporary directory.
+    Blobs are kept below `scratch`, or in the system's temporary directory. `shuffle_master` is started by the caller
+    and closed here; without one results stay on their TaskManagers.
     """
 
     def __init__(
@@ -63,7 +67,10 @@ class Cluster:
         on_shut_down: Callable[[], None],
         run_blocking: RunBlocking = run_in_thread,
         scratch: Path | None = None,
+        shuffle_master: ShuffleMaster | None = None,
     ) -> None:
+        self._on_shut_down: Final = on_shut_down
+        self._shuffle_master: Final = shuffle_master or CreditBasedShuffleMaster()
         self.blob_server: Final = BlobServer(rpc_service, run_blocking, scratch)
         leader_election = EmbeddedLeaderElection(rpc_service.random)
         self.resource_manager: Final = ResourceManager(
@@ -82,6 +89,7 @@ class Cluster:
             resource_manager_id=self.resource_manager.fencing_token,
             coordinator_factories=coordinator_factories,
             blob_server=self.blob_server.self_gateway(BlobServerGateway),
+            shuffle_master=self._shuffle_master,
             leader_election=leader_election,
             on_shut_down=on_shut_down,
         )
@@ -97,6 +105,13 @@ class Cluster:
         await self.dispatcher.close()
         await self.resource_manager.close()
         await self.blob_server.close()
+        await self._shuffle_master.close()
+
+    def shuffle_master_failed(self, error: BaseException) -> None:
+        """The shuffle master cannot go on: without it no job can, and whoever holds the cluster is to end it."""
+        _LOG.critical("the shuffle service of the cluster is gone: %s", error)
+        self.dispatcher.fail_all_jobs(error)
+        self._on_shut_down()
 
     def _host_failed(self, error: BaseException) -> None:
         _LOG.error("the host of the cluster is gone: %s", error)
@@ -222,6 +237,16 @@ class ClusterEntrypoint:
             client_ssl=None if self._tls is None else client_context(self._tls),
         )
         await rpc_service.start()
+        shuffle_master = load_shuffle_service_factory(self._settings).create_shuffle_master(
+            ShuffleMasterContext(
+                self._settings,
+                self._secret,
+                self._clock,
+                self._random,
+                self._tls,
+                lambda error: cluster.shuffle_master_failed(error),
+            )
+        )
         cluster = Cluster(
             rpc_service,
             self._driver,
@@ -229,7 +254,9 @@ class ClusterEntrypoint:
             worker_name=self._worker_name,
             on_shut_down=lambda: handle.is_shutting_down.set(),
             scratch=self._scratch,
+            shuffle_master=shuffle_master,
         )
         handle = ClusterHandle(control, rpc_service, cluster)
+        await shuffle_master.start()
         cluster.start()
         return handle

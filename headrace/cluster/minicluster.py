@@ -16,15 +16,18 @@ from headrace.cluster.job_master.operator_coordinator import CoordinatorFactorie
 from headrace.cluster.resource_manager.driver import WorkerListener
 from headrace.cluster.resource_manager.options import FIXED_POOL_SIZE
 from headrace.cluster.resource_manager.workers import worker_names
+from headrace.cluster.shuffle.shuffle_master import ShuffleMasterContext
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.runner import LocalTaskManager, TaskManagerConfiguration
+from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.core.clock import SystemClock
+from headrace.core.cluster_secret import cluster_secret
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import JobId, ResourceId
-from headrace.core.randomness import secret_token, system_random
+from headrace.core.randomness import system_random
 from headrace.core.threads import start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.messages import ResourceProfile
@@ -97,15 +100,27 @@ class MiniCluster:
         clock, random = SystemClock(), system_random()
         network = LoopbackNetwork(clock, random, loop=control.loop, settings=self._settings)
         rpc_service = network.create_service("minicluster")
+        shuffle_master = load_shuffle_service_factory(self._settings).create_shuffle_master(
+            ShuffleMasterContext(
+                self._settings,
+                self._driver.secret,
+                clock,
+                random,
+                None,
+                lambda error: cluster.shuffle_master_failed(error),
+            )
+        )
         cluster = Cluster(
             rpc_service,
             self._driver,
             self._coordinator_factories,
             worker_name=worker_names("mini"),
             on_shut_down=lambda: handle.is_shutting_down.set(),
+            shuffle_master=shuffle_master,
         )
         self._driver.open(rpc_service, cluster)
         handle = ClusterHandle(control, rpc_service, cluster)
+        await shuffle_master.start()
         cluster.start()
         return handle
 
@@ -116,7 +131,7 @@ class _InProcessDriver:
     def __init__(self, settings: Settings, max_worker_count: int) -> None:
         self._settings = settings
         self._max_worker_count = max_worker_count
-        self._secret = secret_token()
+        self.secret: Final = cluster_secret(settings)
         self._listener: WorkerListener | None = None
         self._rpc_service: RpcService | None = None
         self._cluster: Cluster | None = None
@@ -211,7 +226,7 @@ class _InProcessDriver:
             resource_id=worker_id,
             resource_manager_address=self._cluster.resource_manager.address,
             resource_manager_id=self._cluster.resource_manager.fencing_token,
-            secret=self._secret,
+            secret=self.secret,
             settings=self._settings.to_dict(),
         )
 

@@ -8,7 +8,12 @@ from typing import Final
 
 import msgspec
 
-from headrace.core.ids import IntermediateDataSetId, ResourceId, ResultPartitionId
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    IntermediateDataSetId,
+    ResourceId,
+    ResultPartitionId,
+)
 
 
 class ResultPartitionType(enum.Enum):
@@ -93,19 +98,59 @@ class TaskManagerLocation(msgspec.Struct, frozen=True):
     host_id: str
 
 
+class PartitionDescriptor(msgspec.Struct, frozen=True):
+    """A result of one subtask, as its registration describes it: everything that does not depend on the attempt.
+
+    `partition_count` is how many subtasks produce the data set. Source: Flink PartitionDescriptor.
+    """
+
+    data_set_id: IntermediateDataSetId
+    partition_number: int
+    partition_count: int
+    result_type: ResultPartitionType
+    subpartition_count: int
+    is_broadcast: bool = False
+
+
+class ProducerDescriptor(msgspec.Struct, frozen=True):
+    """Who is going to produce a partition, and where. Source: Flink ProducerDescriptor."""
+
+    attempt_id: ExecutionAttemptId
+    location: TaskManagerLocation
+
+
+class ShuffleDescriptor(msgspec.Struct, frozen=True):
+    """A partition and where it is read; `location` is None as long as its producer has not been placed.
+
+    One that is external lies where `location` says and with no TaskManager: it stays when its producer's is lost.
+    Source: Flink ShuffleDescriptor.
+    """
+
+    partition_id: ResultPartitionId
+    location: TaskManagerLocation | None
+    is_external: bool = False
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody can say yet where to read."""
+        return self.location is None
+
+    @property
+    def stored_by(self) -> ResourceId | None:
+        """The TaskManager with which the partition is lost; None where it is external, or not placed yet."""
+        return None if self.location is None or self.is_external else self.location.resource_id
+
+
 class ResultPartitionDescriptor(msgspec.Struct, frozen=True):
-    """One partition that a subtask is to produce."""
+    """One partition that a subtask is to produce.
+
+    `shuffle` is what the shuffle master answered to its registration; None where no master was asked.
+    """
 
     partition_id: ResultPartitionId
     result_type: ResultPartitionType
     subpartition_count: int
-
-
-class ShuffleDescriptor(msgspec.Struct, frozen=True):
-    """A partition and the TaskManager that holds it; None as long as its producer has not been placed."""
-
-    partition_id: ResultPartitionId
-    location: TaskManagerLocation | None
+    shuffle: ShuffleDescriptor | None = None
 
 
 class InputChannelDescriptor(msgspec.Struct, frozen=True):

@@ -18,7 +18,11 @@ from headrace.core.ids import (
     ResultPartitionId,
     SlotId,
 )
-from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
+from headrace.core.shuffle_descriptors import (
+    InputGateDescriptor,
+    ResultPartitionDescriptor,
+    ShuffleDescriptor,
+)
 from headrace.gateways.messages import (
     Acknowledge,
     AllocatedSlotReport,
@@ -106,6 +110,15 @@ class TaskExecutorGateway(Protocol):
         partition_ids: tuple[ResultPartitionId, ...],
     ) -> None:
         """Delete stored results that no consumer needs any more. Unknown ones are passed over."""
+        ...
+
+    def update_partitions(
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        shuffles: tuple[ShuffleDescriptor, ...],
+    ) -> None:
+        """Say where partitions are that were unknown when their consumer was deployed; others change nothing."""
         ...
 
     def send_operator_event(

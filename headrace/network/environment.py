@@ -1,8 +1,9 @@
-"""ShuffleEnvironment: the data plane of one TaskManager: memory, partitions, gates, transport, ingest.
+"""CreditBasedShuffleEnvironment: a TaskManager's own data plane: memory, partitions, gates, transport, ingest.
 
 Source: Flink NettyShuffleEnvironment.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -46,8 +47,8 @@ from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Link, Transport
 
 
-class ShuffleEnvironment:
-    """One per TaskManager. Its methods may be called by any thread."""
+class CreditBasedShuffleEnvironment:
+    """See ShuffleEnvironment: results stay on their TaskManager, and are sent to whoever has given credit."""
 
     def __init__(
         self,
@@ -115,11 +116,11 @@ class ShuffleEnvironment:
         return str(self.resource_id)
 
     def start(self) -> TaskManagerLocation:
-        """Begin to accept connections; return where others find this TaskManager. PortInUseError."""
+        """See ShuffleEnvironment."""
         return self.transport.start(self)
 
     def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        """Reserve memory and register, so that consumers may connect. InsufficientBuffersError."""
+        """See ShuffleEnvironment. InsufficientBuffersError; StorageError."""
         partition = self._partition_factory.create(descriptor)
         self.partitions.register(partition)
         return partition
@@ -127,15 +128,15 @@ class ShuffleEnvironment:
     def create_input_gate(
         self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
     ) -> SingleInputGate:
-        """Reserve memory for the channels of a gate; nothing is requested yet. InsufficientBuffersError."""
+        """See ShuffleEnvironment. InsufficientBuffersError."""
         return self._gate_factory.create(descriptor, consumer)
 
-    def release_partitions(self, partition_ids: list[ResultPartitionId]) -> None:
-        """Drop partitions whatever their consumers do; unknown ones are passed over."""
+    def release_partitions(self, partition_ids: Sequence[ResultPartitionId]) -> None:
+        """See ShuffleEnvironment: whatever their consumers do."""
         self.partitions.release(partition_ids)
 
     def close(self) -> None:
-        """Drop all partitions and their files, close all connections, end the network thread. Idempotent."""
+        """See ShuffleEnvironment."""
         self.partitions.release_all()
         self.transport.close()
         self.storage.close()

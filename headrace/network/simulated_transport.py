@@ -1,8 +1,8 @@
 """SimulatedTransport: TaskManagers of one process and one thread, whose bytes travel as long as the simulation says.
 
 The same endpoints, frames and sessions as over sockets; only the carrier differs. Order is kept per direction of a
-connection. Give every ShuffleEnvironment of the simulation one `for_task_manager(...)` of the same network, and
-NeverWait as its wait strategy.
+connection. Give every CreditBasedShuffleEnvironment of the simulation one `for_task_manager(...)` of the same network,
+and NeverWait as its wait strategy.
 """
 
 from collections import deque

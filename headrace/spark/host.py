@@ -15,12 +15,13 @@ from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.runner import TaskManagerConfiguration
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
 from headrace.core.clock import SystemClock
+from headrace.core.cluster_secret import cluster_identity, cluster_secret
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import ResourceId
 from headrace.core.process_memory import PROCESS_MEMORY
-from headrace.core.randomness import secret_token, system_random
-from headrace.core.tls import TlsIdentity, generate_identity, needs_tls
+from headrace.core.randomness import system_random
+from headrace.core.tls import TlsIdentity, needs_tls
 from headrace.spark.checklist import MasterKind, parse_master
 from headrace.spark.dataframe_commit import sink_coordinator_factory
 from headrace.spark.dataframes import source_coordinator_factory
@@ -66,7 +67,7 @@ class SparkHost:
         self._kind: MasterKind = parse_master(self.master, os.cpu_count() or 1)
         self._worker_settings = _worker_settings(settings, conf)
         self._addresses = driver_addresses(conf, is_local=self._kind.is_local)
-        self._secret = secret_token()
+        self._secret = cluster_secret(settings)
         self._tls: TlsIdentity | None = None
         self._scratch = Path(tempfile.mkdtemp(prefix="headrace-host-", dir=self.session.scratch))
         # Whichever of the two processes ends in order removes it, should the other be killed.
@@ -99,7 +100,7 @@ class SparkHost:
     def start(self) -> None:
         """Start the control plane; TaskManagers come when a job needs them."""
         if needs_tls(self._settings, self._addresses.advertised):
-            self._tls = generate_identity(self._clock.now_ms())
+            self._tls = cluster_identity(self._settings, self._clock.now_ms())
         self._wait_for_executors()
         self.provide(python_files(self._settings))
         if self._kind.is_local:

@@ -100,6 +100,11 @@ class Task:
 
         self.mailbox.put(deliver)
 
+    def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
+        """Say where a partition is that gates read; return whether one had been waiting for it. Any thread."""
+        updated = [each.gate.update_channel(shuffle) for each in self._environment.inputs]
+        return any(updated)
+
     def metrics_snapshot(self) -> dict[str, float]:
         """Return the task's metrics under plain names and its operators' as `<operator>.<metric>`.
 

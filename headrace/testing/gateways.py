@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from headrace.core.ids import ExecutionAttemptId, FencingToken, OperatorId
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.messages import Acknowledge
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.payloads import VertexPayloads
@@ -110,6 +111,7 @@ class ScriptedTask:
         self.events: list[tuple[OperatorId, bytes]] = []
         self.metrics: dict[str, float] = {}
         self.payloads: VertexPayloads | None = None
+        self.updates: list[ShuffleDescriptor] = []
         self._listener = listener
 
     def start(self) -> None:
@@ -144,6 +146,11 @@ class ScriptedTask:
     def deliver_operator_event(self, operator_id: OperatorId, payload: bytes) -> None:
         """See RunningTask."""
         self.events.append((operator_id, payload))
+
+    def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
+        """See RunningTask."""
+        self.updates.append(shuffle)
+        return True
 
     def metrics_snapshot(self) -> dict[str, float]:
         """See RunningTask."""

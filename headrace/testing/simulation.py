@@ -33,7 +33,7 @@ from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceO
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import NeverWait
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.io_pool import PostingIo
 from headrace.network.simulated_transport import SimulatedNetwork
 from headrace.rpc.loopback import DeliveryPolicy, LoopbackMessage, LoopbackNetwork
@@ -95,7 +95,7 @@ class SimulatedTaskManager:
         settings, clock, random = simulation.settings, simulation.clock, simulation.random
         self.rpc_service: Final = simulation.rpc_network.create_service(worker_id.name)
         transport = simulation.data_network.create_transport()
-        self._shuffle: Final = ShuffleEnvironment(
+        self._shuffle: Final = CreditBasedShuffleEnvironment(
             resource_id=worker_id,
             settings=settings,
             secret=b"simulation".ljust(32),

@@ -36,7 +36,7 @@ from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.types.type_info import Types
 from headrace.functions.source import InputStatus, SourceReader
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.spark.dataframe_commit import SinkCommitError, SinkCoordinator
 from headrace.spark.dataframes import dataframe_source, source_coordinator_factory
 from headrace.spark.session import HostSession
@@ -99,7 +99,7 @@ class Pipe:
         source, row_type = dataframe_source(df, event_time_column=event_time)
         self.source: DataFrameSource = source
         self.types = OperatorTypes((), BatchType(row_type))
-        self.shuffle = ShuffleEnvironment(
+        self.shuffle = CreditBasedShuffleEnvironment(
             resource_id=ResourceId("tm-1"),
             settings=Settings(),
             secret=SECRET,

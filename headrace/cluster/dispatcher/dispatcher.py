@@ -12,6 +12,7 @@ from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
 from headrace.cluster.leadership import LeaderElection, job_component
+from headrace.cluster.shuffle.shuffle_master import ShuffleMaster
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId, ResourceManagerId
@@ -65,6 +66,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         resource_manager_id: ResourceManagerId,
         coordinator_factories: CoordinatorFactories,
         blob_server: BlobServerGateway,
+        shuffle_master: ShuffleMaster,
         leader_election: LeaderElection,
         on_shut_down: Callable[[], None],
     ) -> None:
@@ -74,6 +76,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._resource_manager_id: Final = resource_manager_id
         self._coordinator_factories: Final = coordinator_factories
         self._blob_server: Final = blob_server
+        self._shuffle_master: Final = shuffle_master
         self._leader_election: Final = leader_election
         self._on_shut_down: Final = on_shut_down
         self._jobs: dict[JobId, _RunningJob] = {}
@@ -125,6 +128,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             resource_manager_id=self._resource_manager_id,
             coordinator_factories=self._coordinator_factories,
             blob_server=self._blob_server,
+            shuffle_master=self._shuffle_master,
             on_ended=self._job_ended,
         )
         self._jobs[job_id] = _RunningJob(

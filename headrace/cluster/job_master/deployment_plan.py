@@ -3,27 +3,67 @@
 Source: Flink TaskDeploymentDescriptorFactory.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
+    PartitionDescriptor,
+    ProducerDescriptor,
     ResultPartitionDescriptor,
     ShuffleDescriptor,
     TaskManagerLocation,
 )
 from headrace.gateways.task_executor import ResultPartitionDeployment, TaskDeploymentDescriptor
 from headrace.graph.execution_graph import ExecutionEdge, ExecutionGraph
+from headrace.graph.job_graph import PartitionerKind
 
 LocationOf = Callable[[ResourceId], TaskManagerLocation]
+ShuffleDescriptors = Mapping[ResultPartitionId, ShuffleDescriptor]
+
+
+@dataclass(frozen=True)
+class PartitionRegistration:
+    """A partition that the shuffle master is to hear of before its producer is deployed."""
+
+    partition: PartitionDescriptor
+    producer: ProducerDescriptor
+
+
+def registrations_of(
+    graph: ExecutionGraph, execution: Execution, location_of: LocationOf
+) -> list[PartitionRegistration]:
+    """The partitions that `execution`, which must have its slot, is going to produce."""
+    assert execution.slot is not None
+    attempt_id = execution.attempt_id
+    producer = ProducerDescriptor(attempt_id, location_of(execution.slot.resource_id))
+    vertex_id, number = attempt_id.execution_vertex_id.vertex_id, attempt_id.subtask_index
+    return [
+        PartitionRegistration(
+            PartitionDescriptor(
+                edge.job_edge.data_set_id,
+                number,
+                edge.producer_count,
+                edge.job_edge.result_type,
+                edge.subpartition_count(number),
+                edge.job_edge.partitioner.kind is PartitionerKind.BROADCAST,
+            ),
+            producer,
+        )
+        for edge in graph.edges_out_of(vertex_id)
+    ]
 
 
 def describe_task(
-    graph: ExecutionGraph, executions: Executions, execution: Execution, location_of: LocationOf
+    graph: ExecutionGraph,
+    executions: Executions,
+    execution: Execution,
+    shuffle_descriptors: ShuffleDescriptors,
 ) -> TaskDeploymentDescriptor:
-    """Everything a TaskManager needs to run `execution`; every producer must have its slot."""
+    """Everything a TaskManager needs to run `execution`; it and its producers must have their descriptors."""
     attempt_id = execution.attempt_id
     assert execution.slot is not None
     vertex = graph.vertex(attempt_id.execution_vertex_id).job_vertex
@@ -34,10 +74,11 @@ def describe_task(
         settings=graph.job_graph.settings,
         vertex=vertex,
         result_partitions=tuple(
-            _partition(graph, edge, attempt_id) for edge in graph.edges_out_of(vertex.vertex_id)
+            _partition(graph, edge, attempt_id, shuffle_descriptors)
+            for edge in graph.edges_out_of(vertex.vertex_id)
         ),
         input_gates=tuple(
-            _gate(edge, attempt_id.subtask_index, executions, location_of)
+            _gate(edge, attempt_id.subtask_index, executions, shuffle_descriptors)
             for edge in graph.edges_into(vertex.vertex_id)
         ),
     )
@@ -64,14 +105,19 @@ def _partition_id(
 
 
 def _partition(
-    graph: ExecutionGraph, edge: ExecutionEdge, producer: ExecutionAttemptId
+    graph: ExecutionGraph,
+    edge: ExecutionEdge,
+    producer: ExecutionAttemptId,
+    shuffle_descriptors: ShuffleDescriptors,
 ) -> ResultPartitionDeployment:
     job_edge = edge.job_edge
+    partition_id = ResultPartitionId(job_edge.data_set_id, producer.subtask_index, producer)
     return ResultPartitionDeployment(
         ResultPartitionDescriptor(
-            ResultPartitionId(job_edge.data_set_id, producer.subtask_index, producer),
+            partition_id,
             job_edge.result_type,
             edge.subpartition_count(producer.subtask_index),
+            shuffle_descriptors[partition_id],
         ),
         job_edge,
         graph.job_graph.vertex(job_edge.target_vertex_id).max_parallelism,
@@ -79,17 +125,17 @@ def _partition(
 
 
 def _gate(
-    edge: ExecutionEdge, consumer_index: int, executions: Executions, location_of: LocationOf
+    edge: ExecutionEdge,
+    consumer_index: int,
+    executions: Executions,
+    shuffle_descriptors: ShuffleDescriptors,
 ) -> InputGateDescriptor:
     job_edge = edge.job_edge
-    channels: list[InputChannelDescriptor] = []
-    for source in edge.inputs_of(consumer_index):
-        subtask = ExecutionVertexId(job_edge.source_vertex_id, source.partition_number)
-        producer = executions.current(subtask)
-        assert producer.slot is not None
-        partition = ResultPartitionId(
-            job_edge.data_set_id, source.partition_number, producer.attempt_id
+    channels = tuple(
+        InputChannelDescriptor(
+            shuffle_descriptors[_partition_id(edge, source.partition_number, executions)],
+            source.subpartition_index,
         )
-        shuffle = ShuffleDescriptor(partition, location_of(producer.slot.resource_id))
-        channels.append(InputChannelDescriptor(shuffle, source.subpartition_index))
-    return InputGateDescriptor(job_edge.data_set_id, job_edge.input_number, tuple(channels))
+        for source in edge.inputs_of(consumer_index)
+    )
+    return InputGateDescriptor(job_edge.data_set_id, job_edge.input_number, channels)

@@ -5,11 +5,12 @@ Decisions are the Scheduler's; this is what it does to the world and hears from 
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_details import describe_job, result_of
@@ -20,11 +21,13 @@ from headrace.cluster.job_master.options import (
     SLOT_IDLE_TIMEOUT,
     SLOT_REQUEST_TIMEOUT,
 )
+from headrace.cluster.job_master.partition_registrar import PartitionRegistrar
 from headrace.cluster.job_master.partition_tracker import RELEASE_DURING_JOB, PartitionTracker
 from headrace.cluster.job_master.resource_manager_connection import ResourceManagerConnection
 from headrace.cluster.job_master.restart_strategies import create_restart_strategy
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
+from headrace.cluster.shuffle.shuffle_master import ShuffleMaster
 from headrace.core.errors import HeadraceError, NoResourceAvailableError
 from headrace.core.ids import (
     AllocationId,
@@ -39,7 +42,7 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
-from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import (
     NothingCollectedError,
@@ -87,6 +90,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         resource_manager_id: ResourceManagerId,
         coordinator_factories: CoordinatorFactories,
         blob_server: BlobServerGateway,
+        shuffle_master: ShuffleMaster,
         on_ended: Callable[[ArchivedJob], None],
     ) -> None:
         name = rpc_service.create_endpoint_name("jobmanager")
@@ -103,6 +107,13 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self,
             rpc_service.clock,
             PartitionTracker(self._job_settings.get_option(RELEASE_DURING_JOB)),
+        )
+        self._partitions: Final = PartitionRegistrar(
+            self,
+            shuffle_master,
+            graph.job_id,
+            self._job_settings,
+            on_lost=lambda error: self._scheduler.fail_job(Failure.of_error(error)),
         )
         self._coordinators: Final = OperatorCoordinators(
             graph,
@@ -147,6 +158,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         except Exception as error:
             self._scheduler.fail_job(Failure.of_error(error))
             return
+        self._partitions.start()
         self._resource_manager.connect()
         self._scheduler.start()
         self._return_idle_slots()
@@ -156,6 +168,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._resource_manager.close("the JobMaster is being closed")
         if not self._has_ended:
             await self._close_coordinators()
+            self._partitions.close()
         await self._task_managers.dismiss_all()
 
     # TaskManagers and their slots
@@ -349,6 +362,19 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """See SchedulerShell."""
         return self._task_managers.location_of(resource_id)
 
+    def register_partitions(
+        self, registrations: Sequence[PartitionRegistration], version: int
+    ) -> None:
+        """See SchedulerShell."""
+        scheduler = self._scheduler
+        self._partitions.register(
+            registrations, version, scheduler.partitions_registered, scheduler.registration_failed
+        )
+
+    def release_externally(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
+        """See SchedulerShell."""
+        self._partitions.release(descriptors)
+
     def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
         """See SchedulerShell."""
         self._task_managers.submit_task(execution, descriptor)
@@ -406,6 +432,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         await self._close_coordinators()
         self._resource_manager.close("the job has ended")
         self._has_ended = True
+        self._partitions.close()
         await self._release_blobs()
         collected = self._coordinators.collect_coordinators()
         self._on_ended(

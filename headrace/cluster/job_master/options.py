@@ -23,3 +23,7 @@ METRICS_UPDATE_INTERVAL: Final = ConfigOption(
     timedelta(milliseconds=500),
     "The metrics of a job's tasks are asked for at most this often.",
 )
+PARTITION_REGISTER_TIMEOUT: Final = ConfigOption(
+    "headrace.shuffle.partition-register-timeout", timedelta, timedelta(seconds=30),
+    "How long the shuffle service may take to say where a result may lie, before its producer is deployed.",
+)  # fmt: skip

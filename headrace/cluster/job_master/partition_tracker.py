@@ -18,8 +18,8 @@ RELEASE_DURING_JOB: Final = ConfigOption(
     "Whether a stored result is deleted when the last of its consumers has finished, or only with the job.",
 )  # fmt: skip
 
-ToRelease = dict[ResourceId, tuple[ResultPartitionId, ...]]
-"""What each TaskManager is to be told."""
+ToRelease = dict[ResourceId | None, tuple[ResultPartitionId, ...]]
+"""What each TaskManager is to be told, and under None the shuffle master: of what lies on none of them."""
 
 
 class PartitionTracker:
@@ -27,12 +27,12 @@ class PartitionTracker:
 
     def __init__(self, releases_during_job: bool) -> None:
         self._releases_during_job = releases_during_job
-        self._places: dict[ResultPartitionId, ResourceId] = {}
+        self._places: dict[ResultPartitionId, ResourceId | None] = {}
         self._consumers_left: dict[ResultPartitionId, int] = {}
 
     @property
     def tracked(self) -> frozenset[ResultPartitionId]:
-        """Results that are, or will be, on a TaskManager."""
+        """Results that are, or will be, on a TaskManager or with a shuffle service."""
         return frozenset(self._places)
 
     def deployed(
@@ -41,7 +41,8 @@ class PartitionTracker:
         """A task that writes these results goes to a TaskManager."""
         for descriptor in descriptors:
             if descriptor.result_type.traits.release_by is ReleaseBy.SCHEDULER:
-                self._places[descriptor.partition_id] = resource_id
+                is_external = descriptor.shuffle is not None and descriptor.shuffle.is_external
+                self._places[descriptor.partition_id] = None if is_external else resource_id
                 self._consumers_left[descriptor.partition_id] = descriptor.subpartition_count
 
     def consumed(self, partition_ids: Iterable[ResultPartitionId]) -> ToRelease:
@@ -59,12 +60,12 @@ class PartitionTracker:
         return self._release(list(self._places))
 
     def lost(self, resource_id: ResourceId) -> None:
-        """A TaskManager is gone, with everything on it."""
+        """A TaskManager is gone, with everything on it; what is external stays."""
         for partition_id in [key for key, place in self._places.items() if place == resource_id]:
             self._forget(partition_id)
 
     def _release(self, partition_ids: list[ResultPartitionId]) -> ToRelease:
-        by_place: defaultdict[ResourceId, list[ResultPartitionId]] = defaultdict(list)
+        by_place: defaultdict[ResourceId | None, list[ResultPartitionId]] = defaultdict(list)
         for partition_id in partition_ids:
             by_place[self._places[partition_id]].append(partition_id)
             self._forget(partition_id)

@@ -1,9 +1,9 @@
 """What a job does between its submission and its end: one small class per state, whose handlers return the next one.
 
-    Created -> WaitingForSlots -> Executing -> Finishing -> Ended(FINISHED)
-                  ^   | failure      | failure    | a commit failed
-                  |   v              v            v
-                Restarting <-- or --> Failing -> Ended(FAILED)
+    Created -> WaitingForSlots -> RegisteringPartitions -> Executing -> Finishing -> Ended(FINISHED)
+                  ^   | failure      | failure                | failure    | a commit failed
+                  |   v              v                        v            v
+                Restarting <--   or   --> Failing -> Ended(FAILED)
     a user's cancel from anywhere but Finishing: Cancelling -> Ended(CANCELED)
 
 States decide; what they cause happens through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
@@ -30,7 +30,14 @@ class SchedulerContext(Protocol):
         """Reserve a slot for every execution slot sharing group, or none at all."""
         ...
 
-    def deploy(self, slots: tuple[PhysicalSlot, ...]) -> None:
+    def register_partitions(self, slots: tuple[PhysicalSlot, ...]) -> None:
+        """Give every execution its slot, and have the shuffle master hear of all partitions.
+
+        Answers with `partitions_registered` or `failed`.
+        """
+        ...
+
+    def deploy(self) -> None:
         """Submit every execution, producers first."""
         ...
 
@@ -73,6 +80,10 @@ class SchedulerState:
 
     def slots_changed(self) -> "SchedulerState":
         """Slots were accepted."""
+        return self
+
+    def partitions_registered(self) -> "SchedulerState":
+        """The shuffle master knows all partitions."""
         return self
 
     def execution_ended(self, execution: Execution) -> "SchedulerState":
@@ -127,11 +138,11 @@ class WaitingForSlots(SchedulerState):
     def slots_changed(self) -> SchedulerState:
         """Go on once every group has its slot."""
         slots = self.context.reserve_slots()
-        return self if slots is None else Executing(self.context, slots)
+        return self if slots is None else RegisteringPartitions(self.context, slots)
 
 
-class Executing(SchedulerState):
-    """Executions are being deployed or run."""
+class RegisteringPartitions(SchedulerState):
+    """Every execution has its slot; nothing is deployed before it is known where each result is going to lie."""
 
     status = JobStatus.RUNNING
 
@@ -140,8 +151,23 @@ class Executing(SchedulerState):
         self._slots = slots
 
     def enter(self) -> SchedulerState:
+        """Register."""
+        self.context.register_partitions(self._slots)
+        return self
+
+    def partitions_registered(self) -> SchedulerState:
+        """Go on."""
+        return Executing(self.context)
+
+
+class Executing(SchedulerState):
+    """Executions are being deployed or run."""
+
+    status = JobStatus.RUNNING
+
+    def enter(self) -> SchedulerState:
         """Deploy."""
-        self.context.deploy(self._slots)
+        self.context.deploy()
         return self
 
     def execution_ended(self, execution: Execution) -> SchedulerState:

@@ -5,10 +5,15 @@ Source: Flink DefaultScheduler, DefaultExecutionDeployer.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headrace.cluster.job_master.deployment_plan import describe_task, partitions_read_by
+from headrace.cluster.job_master.deployment_plan import (
+    PartitionRegistration,
+    describe_task,
+    partitions_read_by,
+    registrations_of,
+)
 from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
 from headrace.cluster.job_master.failover import Failure, FailureHistory
 from headrace.cluster.job_master.partition_tracker import PartitionTracker, ToRelease
@@ -16,6 +21,7 @@ from headrace.cluster.job_master.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.scheduler_states import (
     Created,
     Ended,
+    RegisteringPartitions,
     SchedulerState,
     WaitingForSlots,
 )
@@ -24,7 +30,7 @@ from headrace.cluster.job_master.slot_sharing import share_slots
 from headrace.core.clock import Clock
 from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transition
-from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, ResourceProfile
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.expansion import expand
@@ -44,6 +50,19 @@ class SchedulerShell(Protocol):
 
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
         """Where the data plane of a registered TaskManager is."""
+        ...
+
+    def register_partitions(
+        self, registrations: Sequence[PartitionRegistration], version: int
+    ) -> None:
+        """Tell the shuffle master of partitions.
+
+        Answers with `Scheduler.partitions_registered`, in the same order, or `Scheduler.registration_failed`.
+        """
+        ...
+
+    def release_externally(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
+        """Have the shuffle master delete external partitions."""
         ...
 
     def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
@@ -102,6 +121,7 @@ class Scheduler:
         self._state: SchedulerState = self._created
         # Raised with every deployment: an answer that belongs to an older one changes nothing.
         self._version = 0
+        self._shuffle_descriptors: dict[ResultPartitionId, ShuffleDescriptor] = {}
         self._events: deque[Callable[[SchedulerState], SchedulerState]] = deque()
         self._is_handling = False
 
@@ -161,6 +181,20 @@ class Scheduler:
         for execution in lost:
             self.lose(execution, error)
 
+    def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor], version: int) -> None:
+        """The shuffle master said where all partitions lie; too late, they are not needed any more."""
+        if version != self._version or not isinstance(self._state, RegisteringPartitions):
+            self._shell.release_externally([each for each in descriptors if each.is_external])
+            return
+        self._shuffle_descriptors = {each.partition_id: each for each in descriptors}
+        self._handle(lambda state: state.partitions_registered())
+
+    def registration_failed(self, attempt_id: ExecutionAttemptId, error: ErrorInfo) -> None:
+        """The shuffle master did not take a partition of this attempt, or was not heard of in time."""
+        execution = self.executions.find(attempt_id)
+        if execution is not None:
+            self.lose(execution, error)
+
     def fail_job(self, failure: Failure) -> None:
         """The job as a whole failed."""
         self._handle(lambda state: state.failed(failure))
@@ -194,17 +228,28 @@ class Scheduler:
         """See SchedulerContext."""
         return self.pool.reserve_all()
 
-    def deploy(self, slots: tuple[PhysicalSlot, ...]) -> None:
+    def register_partitions(self, slots: tuple[PhysicalSlot, ...]) -> None:
         """See SchedulerContext."""
         self._version += 1
         for group, slot in zip(self._groups, slots, strict=True):
             for subtask in group.execution_vertices:
                 self.executions.current(subtask).slot = slot
+        self._shuffle_descriptors.clear()
+        location_of = self._shell.location_of
+        registrations = [
+            registration
+            for execution in self.executions
+            for registration in registrations_of(self._execution_graph, execution, location_of)
+        ]
+        self._shell.register_partitions(registrations, self._version)
+
+    def deploy(self) -> None:
+        """See SchedulerContext."""
         descriptors = [
             (
                 execution,
                 describe_task(
-                    self._execution_graph, self.executions, execution, self._shell.location_of
+                    self._execution_graph, self.executions, execution, self._shuffle_descriptors
                 ),
             )
             for execution in self.executions
@@ -281,7 +326,12 @@ class Scheduler:
 
     def _release(self, to_release: ToRelease) -> None:
         for resource_id, partition_ids in to_release.items():
-            self._shell.release_partitions(resource_id, partition_ids)
+            if resource_id is None:
+                self._shell.release_externally(
+                    [self._shuffle_descriptors[key] for key in partition_ids]
+                )
+            else:
+                self._shell.release_partitions(resource_id, partition_ids)
 
     def _become(self, execution: Execution, state: ExecutionState) -> None:
         execution.become(state, self.clock.now_ms())

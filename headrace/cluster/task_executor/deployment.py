@@ -12,13 +12,12 @@ from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResourceId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import SeededRandom
-from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.functions.ingest import IngestDoor
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.payloads import VertexPayloads
 from headrace.metrics.groups import MetricGroup
-from headrace.network.partition import ResultPartition
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.shuffle_environment import ShuffleEnvironment
 from headrace.task.environment import GateInput, PartitionOutput, TaskEnvironment, TaskListener
 from headrace.task.runner import TaskRunner
 from headrace.task.task import Task
@@ -57,6 +56,10 @@ class RunningTask(Protocol):
         """Pass an event to an operator."""
         ...
 
+    def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
+        """Say where a partition is that its gates read; return whether one of them had been waiting for it."""
+        ...
+
     def metrics_snapshot(self) -> dict[str, float]:
         """Metrics by name."""
         ...
@@ -70,26 +73,12 @@ class TaskFactory(Protocol):
         ...
 
 
-class Shuffle(Protocol):
-    """What a task needs of `headrace.network.environment.ShuffleEnvironment`."""
-
-    def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        """Register a partition; its consumers may connect from now on."""
-        ...
-
-    def create_input_gate(
-        self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
-    ) -> SingleInputGate:
-        """Make a gate; nothing is requested yet."""
-        ...
-
-
 @dataclass(frozen=True)
 class StreamTaskFactory:
     """Builds real tasks on the data plane of this process. `ingest` is its door for pushed DataFrames."""
 
     resource_id: ResourceId
-    shuffle: Shuffle
+    shuffle: ShuffleEnvironment
     runner: TaskRunner
     settings: Settings
     clock: Clock

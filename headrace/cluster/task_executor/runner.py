@@ -15,6 +15,7 @@ from typing import Final
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
+from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock, SystemClock
@@ -28,7 +29,7 @@ from headrace.core.threads import run_in_thread
 from headrace.core.tls import TlsIdentity, client_context, server_context
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
 from headrace.metrics.groups import MetricGroup
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.shuffle_environment import ShuffleEnvironmentContext
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
 from headrace.rpc.service import RpcService
 from headrace.rpc.tcp import TcpRpcService
@@ -105,17 +106,21 @@ class LocalTaskManager:
         self._clock: Final[Clock] = SystemClock()
         self._random: Final[SeededRandom] = system_random()
         self.metrics: Final = MetricGroup(self._clock, (str(configuration.resource_id),))
-        self._shuffle: Final = ShuffleEnvironment(
-            resource_id=configuration.resource_id,
-            settings=self._settings,
-            secret=configuration.secret,
-            bind_host=configuration.bind_host,
-            advertised_host=configuration.advertised_host,
-            clock=self._clock,
-            random=self._random,
-            socket_directory=configuration.socket_directory,
-            tls=configuration.tls,
-            metrics=self.metrics,
+        self._shuffle: Final = load_shuffle_service_factory(
+            self._settings
+        ).create_shuffle_environment(
+            ShuffleEnvironmentContext(
+                resource_id=configuration.resource_id,
+                settings=self._settings,
+                secret=configuration.secret,
+                bind_host=configuration.bind_host,
+                advertised_host=configuration.advertised_host,
+                clock=self._clock,
+                random=self._random,
+                socket_directory=configuration.socket_directory,
+                tls=configuration.tls,
+                metrics=self.metrics,
+            )
         )
         self._location: TaskManagerLocation | None = None
 

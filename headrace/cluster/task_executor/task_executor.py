@@ -42,6 +42,7 @@ from headrace.core.ids import (
     ResultPartitionId,
     SlotId,
 )
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
 from headrace.gateways.messages import (
     Acknowledge,
@@ -281,6 +282,19 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         """See TaskExecutorGateway."""
         self._jobs.refuse_stale(job_id, job_master_id)
         self._setup.partitions.release(partition_ids)
+
+    def update_partitions(
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        shuffles: tuple[ShuffleDescriptor, ...],
+    ) -> None:
+        """See TaskExecutorGateway."""
+        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
+        entry = self._tasks.find(attempt_id)
+        if entry is not None:
+            for shuffle in shuffles:
+                entry.task.update_partition_info(shuffle)
 
     def send_operator_event(
         self,

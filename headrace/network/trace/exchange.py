@@ -44,7 +44,7 @@ from headrace.network.buffer_pool import (
     NeverWait,
 )
 from headrace.network.credit import SenderAccount
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.gate import BatchElement
 from headrace.network.handshake import Role
 from headrace.network.keepalive import KEEPALIVE_INTERVAL
@@ -258,7 +258,7 @@ class TracedExchange:
             environment.close()
         self._time.settle()
 
-    def _environment(self, name: str, transport: TappedTransport) -> ShuffleEnvironment:
+    def _environment(self, name: str, transport: TappedTransport) -> CreditBasedShuffleEnvironment:
         settings = Settings(
             {
                 BUFFERS_PER_CHANNEL.key: str(self._settings.exclusive_count),
@@ -267,7 +267,7 @@ class TracedExchange:
                 KEEPALIVE_INTERVAL.key: "0 s",
             }
         )
-        return ShuffleEnvironment(
+        return CreditBasedShuffleEnvironment(
             resource_id=ResourceId(name),
             settings=settings,
             secret=_SECRET,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from headrace.core.tls import TlsIdentity, generate_identity
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from tests.unit.network.exchange import environment
 
-Starter = Callable[..., ShuffleEnvironment]
+Starter = Callable[..., CreditBasedShuffleEnvironment]
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 10) -> None:
@@ -35,11 +35,11 @@ def identity() -> TlsIdentity:
 def start() -> Iterator[Starter]:
     """Starts environments and closes them; every segment, partition and thread has to be back afterwards."""
     threads_before = set(threading.enumerate())
-    environments: list[ShuffleEnvironment] = []
+    environments: list[CreditBasedShuffleEnvironment] = []
 
     def start_environment(
         name: str, socket_directory: Path | None = None, **options: Any
-    ) -> ShuffleEnvironment:
+    ) -> CreditBasedShuffleEnvironment:
         started = environment(name, socket_directory, **options)
         environments.append(started)
         return started

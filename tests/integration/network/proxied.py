@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.lane import FaultApplied
 from headrace.testing.fault_proxy.proxy import FaultProxy
@@ -49,8 +49,8 @@ class ProxiedEdge:
         there: TaskManagerLocation | None,
         options: dict[str, object],
     ) -> None:
-        self.producer: ShuffleEnvironment = start("a", socket_directory, **options)
-        self.consumer: ShuffleEnvironment = start("b", **options)
+        self.producer: CreditBasedShuffleEnvironment = start("a", socket_directory, **options)
+        self.consumer: CreditBasedShuffleEnvironment = start("b", **options)
         there = there or self.producer.start()
         self.consumer.start()
         self.faults: list[str] = []

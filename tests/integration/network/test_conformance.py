@@ -24,7 +24,7 @@ from headrace.core.threads import start_thread
 from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import NetworkError, ProducerFailedError, RecordTooLargeError
 from headrace.network.gate import BatchElement, EventElement
 from headrace.network.pipelined_partition import PipelinedResultPartition
@@ -47,8 +47,8 @@ TEXTS = BatchType(Types.STRING())
 class Edge:
     """Where the producer and the consumer of an edge live."""
 
-    producer: ShuffleEnvironment
-    consumer: ShuffleEnvironment
+    producer: CreditBasedShuffleEnvironment
+    consumer: CreditBasedShuffleEnvironment
     location: TaskManagerLocation
 
 

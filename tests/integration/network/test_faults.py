@@ -17,7 +17,7 @@ from headrace.core.errors import PortInUseError
 from headrace.core.ids import ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.batches import SchemaAnnouncer
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import (
     ConnectionLostError,
     CorruptBatchError,
@@ -70,7 +70,7 @@ class RawProducer:
     """Serves one channel of a tested consumer by hand."""
 
     def __init__(
-        self, consumer: ShuffleEnvironment, listener: tuple[socket.socket, TaskManagerLocation]
+        self, consumer: CreditBasedShuffleEnvironment, listener: tuple[socket.socket, TaskManagerLocation]
     ) -> None:
         server, location = listener
         self.source = gate(consumer, [location])

@@ -13,7 +13,7 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
 from headrace.core.tls import TlsIdentity, generate_identity
 from headrace.functions.ingest import IngestedBatch, IngestedEnd
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import ConnectionLostError, HandshakeError, IngestRefusedError
 from headrace.network.ingest import IngestReceiver
 from headrace.network.ingest_sender import IngestSender
@@ -31,7 +31,7 @@ def rows(start: int, count: int) -> pa.RecordBatch:
 class Source:
     """A source subtask that takes what is pushed."""
 
-    def __init__(self, environment: ShuffleEnvironment, attempt_number: int = 0) -> None:
+    def __init__(self, environment: CreditBasedShuffleEnvironment, attempt_number: int = 0) -> None:
         self.data = threading.Event()
         self.receiver: IngestReceiver = environment.ingest.register(
             JOB, OPERATOR, 0, attempt("source", 0, attempt_number), self.data.set
@@ -62,7 +62,7 @@ class Source:
 @pytest.fixture(params=["unix", "tcp"])
 def door(
     request: pytest.FixtureRequest, start: Starter, tmp_path: Path
-) -> tuple[ShuffleEnvironment, Any]:
+) -> tuple[CreditBasedShuffleEnvironment, Any]:
     environment = start("a", tmp_path if request.param == "unix" else None)
     return environment, environment.start()
 
@@ -92,7 +92,7 @@ def push(
         return pushing.accepted_row_count
 
 
-def test_partitions_arrive_whole_and_in_order(door: tuple[ShuffleEnvironment, Any]) -> None:
+def test_partitions_arrive_whole_and_in_order(door: tuple[CreditBasedShuffleEnvironment, Any]) -> None:
     environment, location = door
     source = Source(environment)
     pushing = [
@@ -137,7 +137,7 @@ def test_a_pusher_refuses_a_source_that_speaks_plainly(
 
 
 def test_a_pusher_waits_for_a_source_that_is_still_being_deployed(
-    door: tuple[ShuffleEnvironment, Any],
+    door: tuple[CreditBasedShuffleEnvironment, Any],
 ) -> None:
     environment, location = door
     pushing = start_thread("push", lambda: push(location, 0, 10, 5))
@@ -148,7 +148,7 @@ def test_a_pusher_waits_for_a_source_that_is_still_being_deployed(
     source.receiver.close()
 
 
-def test_without_credit_the_pusher_waits(door: tuple[ShuffleEnvironment, Any]) -> None:
+def test_without_credit_the_pusher_waits(door: tuple[CreditBasedShuffleEnvironment, Any]) -> None:
     environment, location = door
     source = Source(environment)
     sent: list[int] = []
@@ -170,7 +170,7 @@ def test_without_credit_the_pusher_waits(door: tuple[ShuffleEnvironment, Any]) -
 
 
 def test_a_retried_task_goes_on_where_the_first_one_died(
-    door: tuple[ShuffleEnvironment, Any],
+    door: tuple[CreditBasedShuffleEnvironment, Any],
 ) -> None:
     environment, location = door
     source = Source(environment)
@@ -192,7 +192,7 @@ def test_a_retried_task_goes_on_where_the_first_one_died(
     source.receiver.close()
 
 
-def test_a_newer_attempt_closes_an_older_one(door: tuple[ShuffleEnvironment, Any]) -> None:
+def test_a_newer_attempt_closes_an_older_one(door: tuple[CreditBasedShuffleEnvironment, Any]) -> None:
     environment, location = door
     source = Source(environment)
     older = sender(location, spark_attempt=1)
@@ -208,7 +208,7 @@ def test_a_newer_attempt_closes_an_older_one(door: tuple[ShuffleEnvironment, Any
     source.receiver.close()
 
 
-def test_a_closed_source_refuses(door: tuple[ShuffleEnvironment, Any]) -> None:
+def test_a_closed_source_refuses(door: tuple[CreditBasedShuffleEnvironment, Any]) -> None:
     environment, location = door
     source = Source(environment)
     pusher = sender(location)
@@ -218,7 +218,7 @@ def test_a_closed_source_refuses(door: tuple[ShuffleEnvironment, Any]) -> None:
     pusher.close()
 
 
-def test_a_restarted_source_begins_anew(door: tuple[ShuffleEnvironment, Any]) -> None:
+def test_a_restarted_source_begins_anew(door: tuple[CreditBasedShuffleEnvironment, Any]) -> None:
     environment, location = door
     old = Source(environment, 0)
     pusher = sender(location)
@@ -246,7 +246,7 @@ def test_a_pusher_without_the_secret_is_refused(start: Starter) -> None:
         IngestSender(location, b"wrong" * 6 + b"--", JOB, OPERATOR, 0, 0, 0)
 
 
-def test_a_gap_in_the_rows_ends_the_connection(door: tuple[ShuffleEnvironment, Any]) -> None:
+def test_a_gap_in_the_rows_ends_the_connection(door: tuple[CreditBasedShuffleEnvironment, Any]) -> None:
     environment, location = door
     source = Source(environment)
     pusher = sender(location)

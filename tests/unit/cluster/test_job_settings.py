@@ -9,6 +9,7 @@ from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.job_master.collect_coordinator import COLLECT_BUFFER_SIZE, CollectCoordinator
 from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
 from headrace.cluster.task_executor.options import SUBMIT_TIMEOUT
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -69,6 +70,7 @@ class World:
             resource_manager_id=RM_ID,
             coordinator_factories={"noting": self._coordinator},
             blob_server=worker.gateway(resource_manager.address, BlobServerGateway),
+            shuffle_master=CreditBasedShuffleMaster(),
             on_ended=self.ends.append,
         )
         self.job_master.start()

@@ -23,7 +23,7 @@ def descriptor(
     return ResultPartitionDescriptor(partition_id(number, attempt), kind, consumer_count)
 
 
-def flat(to_release: ToRelease) -> list[tuple[ResourceId, ResultPartitionId]]:
+def flat(to_release: ToRelease) -> list[tuple[ResourceId | None, ResultPartitionId]]:
     return [(place, each) for place, found in to_release.items() for each in found]
 
 

@@ -1,10 +1,11 @@
 """Scheduler: a job's whole life with a scripted shell in place of the cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_details import combine_metrics, describe_job, result_of
@@ -14,7 +15,13 @@ from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.core.clock import ManualClock
 from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState, JobStatus
-from headrace.core.shuffle_descriptors import ResultPartitionType, TaskManagerLocation
+from headrace.core.shuffle_descriptors import (
+    PartitionDescriptor,
+    ProducerDescriptor,
+    ResultPartitionType,
+    ShuffleDescriptor,
+    TaskManagerLocation,
+)
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer, TaskMetrics
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.network.errors import ConnectionLostError
@@ -46,6 +53,12 @@ class ScriptedShell:
         self.statuses: list[JobStatus] = []
         self.commit_count = 0
         self.released: list[tuple[ResourceId, ResultPartitionId]] = []
+        self.scheduler: Scheduler
+        self.registered: list[PartitionRegistration] = []
+        self.released_externally: list[ResultPartitionId] = []
+        self.answers_registrations = True
+        self.is_external = False
+        self.version = 0
 
     def declare_requirements(self) -> None:
         self.declared_count += 1
@@ -55,6 +68,26 @@ class ScriptedShell:
 
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
         return TaskManagerLocation(resource_id, "localhost", 1, None, "host")
+
+    def register_partitions(
+        self, registrations: Sequence[PartitionRegistration], version: int
+    ) -> None:
+        self.registered += registrations
+        self.version = version
+        if self.answers_registrations:
+            answers = [self.place(each.partition, each.producer) for each in registrations]
+            self.scheduler.partitions_registered(answers, version)
+
+    def place(
+        self, partition: PartitionDescriptor, producer: ProducerDescriptor
+    ) -> ShuffleDescriptor:
+        key = ResultPartitionId(
+            partition.data_set_id, partition.partition_number, producer.attempt_id
+        )
+        return ShuffleDescriptor(key, producer.location, self.is_external)
+
+    def release_externally(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
+        self.released_externally += [each.partition_id for each in descriptors]
 
     def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
         self.submitted.append((execution, descriptor))
@@ -95,6 +128,8 @@ class Fixture:
         self.scheduler = Scheduler(
             graph, strategy, self.shell, self.clock, PartitionTracker(releases_during_job=True)
         )
+
+        self.shell.scheduler = self.scheduler
 
     def give_slots(self) -> None:
         for number, resource_id in ((1, TM_1), (2, TM_2)):

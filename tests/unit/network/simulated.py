@@ -9,7 +9,7 @@ from headrace.core.ids import ResourceId
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.buffer_pool import NeverWait
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.io_pool import PostingIo
 from headrace.network.simulated_transport import CreateRelay, Delay, SimulatedNetwork
 from headrace.network.spill_files import FileLayer
@@ -77,18 +77,18 @@ class SimulatedCluster:
     ) -> None:
         self.loop = VirtualLoop()
         self.network = SimulatedNetwork(self.loop.schedule, delay_ms, create_relay)
-        self.environments: list[ShuffleEnvironment] = []
+        self.environments: list[CreditBasedShuffleEnvironment] = []
 
     def start(
         self, name: str, secret: bytes = SECRET, files: FileLayer | None = None, **options: str
-    ) -> tuple[ShuffleEnvironment, TaskManagerLocation]:
+    ) -> tuple[CreditBasedShuffleEnvironment, TaskManagerLocation]:
         # Without signs of life all is said at some time, and tests can run until then.
         settings = Settings(
             {"headrace.network.keepalive.interval": "0 s"}
             | {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
         )
         transport = self.network.create_transport()
-        environment = ShuffleEnvironment(
+        environment = CreditBasedShuffleEnvironment(
             resource_id=ResourceId(name),
             settings=settings,
             secret=secret,

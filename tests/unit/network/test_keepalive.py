@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.mutual_proof import Role
-from headrace.network.environment import ShuffleEnvironment
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import ConnectionLostError
 from headrace.network.gate import InputGate
 from headrace.network.keepalive import (
@@ -160,7 +160,7 @@ def cluster() -> Iterator[MutedCluster]:
         assert environment.partitions.partition_count == 0
 
 
-def is_connected(environment: ShuffleEnvironment) -> bool:
+def is_connected(environment: CreditBasedShuffleEnvironment) -> bool:
     return bool(environment.transport._connections)  # type: ignore[attr-defined]
 
 

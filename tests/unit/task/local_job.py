@@ -100,7 +100,7 @@ class LocalJob:
         self.random = SeededRandom(7)
         self.listener = RecordingListener()
         self.clock = SystemClock()
-        self.shuffle = ShuffleEnvironment(
+        self.shuffle = CreditBasedShuffleEnvironment(
             resource_id=ResourceId("tm-0"),
             settings=self.settings,
             secret=b"s" * 32,

@@ -1,0 +1,92 @@
+"""ShuffleMaster: knows where results lie, for all jobs of a cluster. The JobManager's half of the shuffle plug-in.
+
+Life of an edge: the JobMaster registers each partition with its producer and waits for the descriptor; producer and
+consumers are deployed with it; when nobody needs the partition it is released, on its TaskManager (what `stored_by`
+names) or, where it is external, by the master. Source: Flink ShuffleMaster, JobShuffleContext.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.ids import JobId
+from headrace.core.randomness import SeededRandom
+from headrace.core.shuffle_descriptors import (
+    PartitionDescriptor,
+    ProducerDescriptor,
+    ShuffleDescriptor,
+)
+from headrace.core.tls import TlsIdentity
+
+
+@dataclass(frozen=True)
+class ShuffleMasterContext:
+    """What the JobManager gives its shuffle master.
+
+    `on_fatal_error` ends the JobManager: for a master that cannot go on at all.
+    """
+
+    settings: Settings
+    secret: bytes
+    clock: Clock
+    random: SeededRandom
+    tls: TlsIdentity | None
+    on_fatal_error: Callable[[BaseException], None]
+
+
+@dataclass(frozen=True)
+class JobShuffleContext:
+    """What a job gives the shuffle master.
+
+    `partitions_lost(error)`: everything that the service keeps for the job is gone, in one call and not consumer by
+    consumer; the job fails over. Called on the JobManager's loop.
+    """
+
+    job_id: JobId
+    partitions_lost: Callable[[HeadraceError], None]
+
+
+class ShuffleMaster(Protocol):
+    """One per cluster. Called on the JobManager's loop; nothing may block it."""
+
+    async def start(self) -> None:
+        """Begin. What it raises ends the JobManager."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything. Idempotent."""
+        ...
+
+    def register_job(self, context: JobShuffleContext) -> None:
+        """A job begins."""
+        ...
+
+    def unregister_job(self, job_id: JobId) -> None:
+        """A job is over: everything external of it may be deleted. Idempotent."""
+        ...
+
+    async def register_partition_with_producer(
+        self, job_id: JobId, partition: PartitionDescriptor, producer: ProducerDescriptor
+    ) -> ShuffleDescriptor:
+        """Say where a partition is going to lie. Failing, or being late, fails the attempt before deployment."""
+        ...
+
+    def release_partitions_externally(self, descriptors: Collection[ShuffleDescriptor]) -> None:
+        """Delete external partitions, each of which is given once; unknown ones are passed over."""
+        ...
+
+
+class PartitionRegistrationError(HeadraceError):
+    """The shuffle service did not say in time where a result may lie."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, partition_text: str, reason: str) -> None:
+        super().__init__(
+            f"the shuffle service did not register result partition {partition_text}: {reason}"
+        )
+        self.partition_text = partition_text
+        self.reason = reason

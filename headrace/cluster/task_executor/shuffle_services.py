@@ -1,0 +1,85 @@
+"""Shuffle services by name: one factory makes the halves for the JobManager and for the TaskManagers.
+
+The built-in one is known by itself; others are found through the entry points of the group `headrace.shuffle_services`,
+so that a package that is installed beside this one can bring its own.
+Source: Flink ShuffleServiceFactory, ShuffleServiceLoader.
+"""
+
+import importlib.metadata
+from typing import Any, Final, Protocol
+
+from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.shuffle.shuffle_master import ShuffleMaster, ShuffleMasterContext
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ConfigurationError
+from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
+
+BUILT_IN: Final = "credit-based"
+ENTRY_POINT_GROUP: Final = "headrace.shuffle_services"
+SHUFFLE_SERVICE_FACTORY: Final = ConfigOption(
+    "shuffle-service-factory.class", str, BUILT_IN,
+    "The shuffle service of a cluster, by the name of its entry point: `credit-based` keeps results on TaskManagers, "
+    "`remote` those of blocking exchanges in a process of its own (see `shuffle-service.address`).",
+)  # fmt: skip
+
+
+class ShuffleServiceFactory(Protocol):
+    """Makes both halves of a shuffle service. Its class is what the entry point names; it takes no arguments."""
+
+    def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
+        """Make the half of the JobManager; it is started later. ConfigurationError."""
+        ...
+
+    def create_shuffle_environment(self, context: ShuffleEnvironmentContext) -> ShuffleEnvironment:
+        """Make the half of one TaskManager; it is started later. ConfigurationError."""
+        ...
+
+
+class CreditBasedShuffleServiceFactory:
+    """The built-in service: TaskManagers keep what they produce and send it to whoever has given credit."""
+
+    def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
+        """See ShuffleServiceFactory."""
+        return CreditBasedShuffleMaster()
+
+    def create_shuffle_environment(self, context: ShuffleEnvironmentContext) -> ShuffleEnvironment:
+        """See ShuffleServiceFactory."""
+        return create_credit_based_environment(context)
+
+
+def create_credit_based_environment(
+    context: ShuffleEnvironmentContext,
+) -> CreditBasedShuffleEnvironment:
+    """Make the built-in environment, also for services that leave a part of their work to it."""
+    return CreditBasedShuffleEnvironment(
+        resource_id=context.resource_id,
+        settings=context.settings,
+        secret=context.secret,
+        bind_host=context.bind_host,
+        advertised_host=context.advertised_host,
+        clock=context.clock,
+        random=context.random,
+        socket_directory=context.socket_directory,
+        tls=context.tls,
+        metrics=context.metrics,
+    )
+
+
+def load_shuffle_service_factory(settings: Settings) -> ShuffleServiceFactory:
+    """Make the factory that `shuffle-service-factory.class` names. ConfigurationError lists the known names."""
+    name = settings.get_option(SHUFFLE_SERVICE_FACTORY)
+    if name == BUILT_IN:
+        return CreditBasedShuffleServiceFactory()
+    found = {
+        point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    }
+    if name not in found:
+        known = ", ".join(sorted({BUILT_IN, *found}))
+        raise ConfigurationError(
+            SHUFFLE_SERVICE_FACTORY.key,
+            name,
+            f"no such shuffle service is installed; there are: {known}",
+        )
+    factory_class: Any = found[name].load()
+    return factory_class()

@@ -1,0 +1,111 @@
+"""Shuffle services are chosen by name; update of unknown channels passes the gateway; secrets that are given."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.task_executor.shuffle_services import (
+    SHUFFLE_SERVICE_FACTORY,
+    CreditBasedShuffleServiceFactory,
+    load_shuffle_service_factory,
+)
+from headrace.core.cluster_secret import cluster_secret, given_identity
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.ids import JobMasterId
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.core.tls import generate_identity
+from tests.unit.cluster.cluster_samples import attempt
+from tests.unit.cluster.task_executor_world import JM_ID, World
+from tests.unit.network.exchange import partition_id
+
+UPDATE = ShuffleDescriptor(partition_id(0), None)
+
+
+def test_without_a_choice_results_stay_on_task_managers() -> None:
+    factory = load_shuffle_service_factory(Settings())
+    assert isinstance(factory, CreditBasedShuffleServiceFactory)
+
+
+def test_an_unknown_name_is_refused_with_the_names_that_there_are() -> None:
+    settings = Settings({SHUFFLE_SERVICE_FACTORY.key: "celestial"})
+    with pytest.raises(ConfigurationError, match=r"celestial.*there are: .*credit-based.*remote"):
+        load_shuffle_service_factory(settings)
+
+
+def test_the_built_in_master_has_nothing_to_release() -> None:
+    master = CreditBasedShuffleMaster()
+    master.release_partitions_externally([UPDATE])
+    assert not UPDATE.is_external
+
+
+@pytest.fixture
+def world():  # type: ignore[no-untyped-def]
+    world = World()
+    yield world
+    world.close()
+
+
+def test_the_place_of_a_producer_reaches_the_task_that_waits_for_it(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    world.gateway.update_partitions(attempt(0), JM_ID, (UPDATE,))
+    world.run_for(10)
+    assert task.updates == [UPDATE]
+
+
+def test_an_update_for_a_task_that_is_gone_changes_nothing(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    world.gateway.update_partitions(attempt(1), JM_ID, (UPDATE,))
+    world.gateway.update_partitions(attempt(0), JobMasterId(b"x" * 16), (UPDATE,))
+    world.run_for(10)
+    assert task.updates == []
+
+
+def test_a_secret_file_is_what_several_clusters_share(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("ab" * 32 + "\n")
+    file.chmod(0o600)
+    settings = Settings({"headrace.security.secret-file": str(file)})
+    assert cluster_secret(settings) == b"\xab" * 32
+    assert cluster_secret(Settings()) != cluster_secret(Settings())
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "reason"),
+    [
+        ("ab" * 32, 0o640, "others than its owner"),
+        ("ab" * 16, 0o600, "16 bytes"),
+        ("no hex", 0o600, "does not hold a secret"),
+    ],
+)
+def test_a_file_that_is_no_secret_is_refused(
+    tmp_path: Path, text: str, mode: int, reason: str
+) -> None:
+    file = tmp_path / "secret"
+    file.write_text(text)
+    file.chmod(mode)
+    with pytest.raises(ConfigurationError, match=reason):
+        cluster_secret(Settings({"headrace.security.secret-file": str(file)}))
+
+
+def test_a_secret_file_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="No such file"):
+        cluster_secret(Settings({"headrace.security.secret-file": "/nonexistent"}))
+
+
+@pytest.mark.parametrize("key_first", [False, True])
+def test_an_identity_file_holds_certificate_and_key_in_any_order(
+    tmp_path: Path, key_first: bool
+) -> None:
+    identity = generate_identity(0)
+    parts = [identity.certificate, identity.private_key]
+    file = tmp_path / "identity.pem"
+    file.write_bytes(b"".join(reversed(parts) if key_first else parts))
+    file.chmod(0o600)
+    given = given_identity(Settings({"headrace.security.identity-file": str(file)}))
+    assert given is not None
+    assert given.certificate.strip() == identity.certificate.strip()
+    assert given.private_key.strip() == identity.private_key.strip()
