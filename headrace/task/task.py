@@ -12,6 +12,7 @@ from headrace.core.elements import CancelTaskException
 from headrace.core.errors import UserCodeError
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.graph.payloads import VertexPayloads
 from headrace.metrics import names
 from headrace.task.environment import TaskEnvironment
