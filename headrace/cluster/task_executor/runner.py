@@ -30,6 +30,7 @@ from headrace.core.tls import TlsIdentity, client_context, server_context
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
 from headrace.metrics.groups import MetricGroup
 from headrace.network.shuffle_environment import ShuffleEnvironmentContext
+from headrace.network.spill_files import TMP_DIRS
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
 from headrace.rpc.service import RpcService
 from headrace.rpc.tcp import TcpRpcService
@@ -102,7 +103,9 @@ class LocalTaskManager:
 
     def __init__(self, configuration: TaskManagerConfiguration) -> None:
         self._configuration: Final = configuration
-        self._settings: Final = Settings(configuration.settings)
+        self._settings: Final = _with_result_directory(
+            Settings(configuration.settings), configuration.scratch_directory
+        )
         self._clock: Final[Clock] = SystemClock()
         self._random: Final[SeededRandom] = system_random()
         self.metrics: Final = MetricGroup(self._clock, (str(configuration.resource_id),))
@@ -228,6 +231,13 @@ def _serve(
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
     return reasons[0]
+
+
+def _with_result_directory(settings: Settings, scratch: Path | None) -> Settings:
+    """Stored results go with the process, even one that is killed, unless the user has named a place for them."""
+    if scratch is None or settings.get_option(TMP_DIRS):
+        return settings
+    return settings.with_values({TMP_DIRS.key: str(scratch)})
 
 
 def _exit_on_the_spot(reason: str) -> None:
