@@ -11,8 +11,9 @@ from headrace.network.peer_session import Session
 from headrace.network.transport import TransportHost
 from headrace.network.wire_endpoint import WireEndpoint
 
-WRITE_BUDGET_BYTES: Final = 1 << 20
-WRITE_HIGH_WATER_BYTES: Final = 1 << 20
+TOP_UP_BYTES: Final = 512 * 1024
+"""With so many bytes unsent nothing more is taken from the session: what control frames have to wait for. One turn of
+a channel may go beyond it (see producer_session.QUANTUM_BYTES)."""
 ROUNDS_PER_FLUSH: Final = 4
 UNIX_SEND_BUFFER_BYTES: Final = 1 << 20
 
@@ -91,7 +92,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         """See asyncio.BaseProtocol."""
         self._transport = cast(asyncio.Transport, transport)
         self._on_opened(self)
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._transport.set_write_buffer_limits(high=TOP_UP_BYTES)
         enlarge_buffers(transport.get_extra_info("socket"))
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._handshake_timeout_s, self._handshake_timed_out)
@@ -141,7 +142,7 @@ class SocketConnection(asyncio.BufferedProtocol):
             transport = self._transport
             if self._is_paused or transport is None or transport.is_closing():
                 return
-            output = self._endpoint.take_output(WRITE_BUDGET_BYTES)
+            output = self._endpoint.take_output(TOP_UP_BYTES - transport.get_write_buffer_size())
             if not output:
                 return
             transport.writelines(output)

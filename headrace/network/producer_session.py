@@ -31,6 +31,7 @@ from headrace.network.subpartition import (
 from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Cancellable, Link, Transport
 from headrace.network.wire import (
+    PREFIX,
     TEXT_BYTES_MAX,
     AckAllUserRecordsProcessed,
     AddCredit,
@@ -53,6 +54,8 @@ from headrace.network.wire import (
 )
 
 QUANTUM_BYTES: Final = 256 * 1024
+FRAME_BYTES: Final = PREFIX.size + Data.LAYOUT.size
+"""What a frame takes beside its body: a channel of tiny batches, or of events, pays for its turns too."""
 
 
 class _Reader:
@@ -80,9 +83,8 @@ class _Reader:
         self.sequence = 0
         self.deficit = 0
         self.is_queued = False
-        self.is_blocked = (
-            False  # as the consumer knows it: such an event was sent, no resume has come
-        )
+        # As the consumer knows it: such an event was sent, and no resume has come.
+        self.is_blocked = False
         self.awaits_acknowledgement = False
         self.timer: Cancellable | None = None
         self.watcher: Callable[[], None] | None = None
@@ -301,6 +303,8 @@ class ProducerSession:
                     leases.setdefault(element.lease.pool, []).append(element.lease)
                 continue
             self._send_event(reader, element, output)
+            reader.deficit -= FRAME_BYTES
+            sent += FRAME_BYTES
             if isinstance(element.event, EndOfPartition):
                 self._readers.pop(reader.request.channel, None)
                 self._dismiss(reader)
@@ -332,7 +336,7 @@ class ProducerSession:
             )
         )
         reader.sequence += 1
-        return max(1, sealed.size_bytes)
+        return FRAME_BYTES + sealed.size_bytes
 
     def _send_event(self, reader: _Reader, element: EventElement, output: list[Body]) -> None:
         assert reader.view is not None

@@ -1,0 +1,161 @@
+"""Deficit round robin by bytes: shares, starvation, and how long a control frame waits."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.core.elements import EndOfData
+from headrace.core.ids import ResultPartitionId
+from headrace.network.batches import SealedBatch
+from headrace.network.consumer_session import ConsumerSession
+from headrace.network.peer_session import PeerSession
+from headrace.network.producer_session import FRAME_BYTES, QUANTUM_BYTES, ProducerSession
+from headrace.network.subpartition import DataElement, EventElement
+from headrace.network.task_events import TaskEventDispatcher
+from headrace.network.wire import AddCredit, PartitionRequest, decode_prefix
+from tests.unit.network.exchange import partition_id
+
+ZEROS = memoryview(bytes(1 << 20))
+CREDIT = (1 << 32) - 1
+Turn = tuple[int, int]
+"""A channel, and the bytes of one frame that it sent."""
+
+
+class Endless:
+    """A view that has always something: batches of these sizes again and again, or events (None)."""
+
+    backlog = 0
+
+    def __init__(self, channel: int, sizes: list[int | None], log: list[Turn]) -> None:
+        self._channel = channel
+        self._sizes = sizes
+        self._log = log
+        self._count = 0
+
+    def poll(self, credit: int) -> DataElement | EventElement:
+        size = self._sizes[self._count % len(self._sizes)]
+        self._count += 1
+        self._log.append((self._channel, FRAME_BYTES + (size or 0)))
+        if size is None:
+            return EventElement(EndOfData())
+        sealed = SealedBatch(None, ())
+        sealed.size_bytes, sealed._body = size, ZEROS[:size]
+        return DataElement(sealed, None, 1)
+
+    def release(self) -> None: ...
+
+
+class Views:
+    """A ResultPartitionManager whose partition's subpartitions never run dry."""
+
+    def __init__(self, sizes: list[list[int | None]]) -> None:
+        self.log: list[Turn] = []
+        self._sizes = sizes
+
+    def create_view(
+        self, _: ResultPartitionId, index: int, listener: Callable[[], None], segment_size: int
+    ) -> Endless:
+        return Endless(index, self._sizes[index], self.log)
+
+
+class SilentLink:
+    peer = "peer"
+
+    def wake(self) -> None: ...
+
+
+def producer_of(sizes: list[list[int | None]]) -> tuple[ProducerSession, Views]:
+    """A session whose channels 0, 1, … are all ready."""
+    views: Any = Views(sizes)
+    nothing: Any = None
+    session = ProducerSession(views, nothing, SilentLink(), 0, TaskEventDispatcher())
+    for index in range(len(sizes)):
+        session.partition_requested(
+            PartitionRequest(index, partition_id(), index, CREDIT, CREDIT, 1 << 20)
+        )
+    return session, views
+
+
+SIZES = st.lists(
+    st.lists(st.integers(0, 300) | st.integers(0, 1 << 20) | st.none(), min_size=1, max_size=4),
+    min_size=2,
+    max_size=5,
+)
+BUDGETS = st.lists(st.integers(1, 3 << 20), min_size=1, max_size=8)
+
+
+def largest(sizes: list[int | None]) -> int:
+    return FRAME_BYTES + max(size or 0 for size in sizes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, BUDGETS)
+def test_always_ready_channels_differ_by_a_quantum_and_a_frame(
+    sizes: list[list[int | None]], budgets: list[int]
+) -> None:
+    session, views = producer_of(sizes)
+    bound = QUANTUM_BYTES + max(map(largest, sizes))
+    for budget in budgets:
+        before = sum(size for _, size in views.log)
+        session.take_output(budget)
+        sent = [0] * len(sizes)
+        for channel, size in views.log:
+            sent[channel] += size
+        assert max(sent) - min(sent) <= bound
+        assert sum(sent) - before < budget + bound
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, BUDGETS)
+def test_no_channel_waits_for_more_than_one_turn_of_each_other(
+    sizes: list[list[int | None]], budgets: list[int]
+) -> None:
+    session, views = producer_of(sizes)
+    for budget in budgets:
+        session.take_output(budget)
+    turn_max = [QUANTUM_BYTES + largest(each) for each in sizes]
+    for channel in range(len(sizes)):
+        bound = sum(turn_max) - turn_max[channel]
+        waited = 0
+        for sender, size in views.log:
+            waited = 0 if sender == channel else waited + size
+            assert waited <= bound
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 4096])
+def test_a_channel_of_tiny_batches_cannot_outdo_one_of_large_ones(size: int) -> None:
+    session, views = producer_of([[size], [200_000]])
+    for _ in range(20):
+        session.take_output(1 << 20)
+    frames = [sum(channel == index for channel, _ in views.log) for index in range(2)]
+    share = frames[0] * (size + FRAME_BYTES) / (frames[1] * (200_000 + FRAME_BYTES))
+    assert 0.9 <= share <= 1.1
+
+
+def test_a_control_frame_goes_ahead_of_all_data_that_was_not_taken_yet() -> None:
+    producer, _ = producer_of([[100_000], [100_000]])
+    consumer = ConsumerSession(SilentLink())
+    session = PeerSession(SilentLink(), producer, consumer)
+    receiver: Any = object()
+    channel = consumer.open_channel(
+        receiver,
+        partition_id=partition_id(),
+        subpartition_index=0,
+        initial_credit=1,
+        credit_max=1,
+        segment_size=1,
+    )
+    session.take_output(1 << 20)
+    consumer.add_credit(channel, 1)
+    first = session.take_output(1 << 20)[0]
+    assert decode_prefix(first, 0, "peer")[0] is AddCredit
+
+
+def test_what_is_taken_at_once_keeps_control_frames_waiting_for_less_than_a_mebibyte() -> None:
+    # Batches as they are sealed by default; 512 KiB is what a connection tops up to.
+    session, _ = producer_of([[128 * 1024]] * 4)
+    for _ in range(10):
+        assert sum(len(part) for part in session.take_output(512 * 1024)) < 1 << 20
