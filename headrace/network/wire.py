@@ -208,7 +208,7 @@ class PartitionRequest(Frame, frozen=True, gc=False):
     """Consumer → producer: send this subpartition on `channel`. Since version 1. Source: Flink NettyMessage."""
 
     channel: int  # u32, chosen by the consumer
-    partition_id: ResultPartitionId  # 76 bytes with the producer's attempt
+    partition_id: ResultPartitionId  # 60 bytes with the producer's attempt
     subpartition_index: int  # u32
     initial_credit: int  # segments, u32
     credit_max: int  # segments, u32: what the channel can hold at most
@@ -216,17 +216,9 @@ class PartitionRequest(Frame, frozen=True, gc=False):
 
     def header_values(self) -> tuple[Any, ...]:
         """See Frame."""
-        identity = self.partition_id
-        producer = identity.producer
-        vertex = producer.execution_vertex_id
         return (
             self.channel,
-            identity.data_set_id.value,
-            identity.partition_number,
-            producer.job_id.value,
-            vertex.vertex_id.value,
-            vertex.subtask_index,
-            producer.attempt_number,
+            *_partition_values(self.partition_id),
             self.subpartition_index,
             self.initial_credit,
             self.credit_max,
@@ -238,13 +230,7 @@ class PartitionRequest(Frame, frozen=True, gc=False):
         cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
     ) -> Self:
         """See Frame."""
-        channel, data_set, number, job, vertex, subtask, attempt, *rest = values
-        producer = ExecutionAttemptId(
-            JobId(job), ExecutionVertexId(JobVertexId(vertex), subtask), attempt
-        )
-        return cls(
-            channel, ResultPartitionId(IntermediateDataSetId(data_set), number, producer), *rest
-        )
+        return cls(values[0], _partition_of(values[1:7]), *values[7:])
 
 
 @frame(id=11, layout="!IQ")
@@ -393,6 +379,7 @@ class ErrorCode:
     PROTOCOL: Final = 4
     INGEST_REFUSED: Final = 5
     TASK_EVENT_REFUSED: Final = 6
+    PUSH_REFUSED: Final = 7
 
 
 # --- Pushing a DataFrame into a source ------------------------------------------------------------
@@ -449,3 +436,94 @@ class IngestEnd(Frame, frozen=True, gc=False):
 
     channel: int  # u32
     row_count: int  # u64
+
+
+# --- Pushing a result to a shuffle service --------------------------------------------------------
+
+
+@frame(id=30, layout="!I16sI16s16sIII")
+class PushOpen(Frame, frozen=True, gc=False):
+    """Producer → shuffle service: a partition is going to be pushed on this connection. Since version 1."""
+
+    channel: int  # u32
+    partition_id: ResultPartitionId  # 60 bytes with the producer's attempt
+    subpartition_count: int  # u32, > 0
+
+    def header_values(self) -> tuple[Any, ...]:
+        """See Frame."""
+        return (self.channel, *_partition_values(self.partition_id), self.subpartition_count)
+
+    @classmethod
+    def from_header(
+        cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
+    ) -> Self:
+        """See Frame."""
+        return cls(values[0], _partition_of(values[1:7]), values[7])
+
+
+@frame(id=31, layout="!III")
+class PushAccept(Frame, frozen=True, gc=False):
+    """Shuffle service → producer: push; AddCredit follows for every batch that was stored. Since version 1."""
+
+    channel: int  # u32
+    initial_credit: int  # batches, u32
+    batch_bytes_max: int  # bytes, u32: a batch may have so many
+
+
+@frame(id=32, layout="!IIQIQ")
+class PushData(Frame, frozen=True, gc=False):
+    """Producer → shuffle service: one sealed batch, with its markers. Costs one credit. Since version 1."""
+
+    channel: int  # u32
+    subpartition_index: int  # u32, ALL_SUBPARTITIONS for a batch that is the same for all
+    sequence: int  # u64, counts data and events of the partition from 0
+    row_count: int  # u32
+    fingerprint: int  # u64, 0 without rows
+    markers: tuple[PlacedMarker, ...]
+    body: Body  # Arrow record batch message
+
+
+@frame(id=33, layout="!IQBq")
+class PushEvent(Frame, frozen=True, gc=False):
+    """Producer → shuffle service: an event for all subpartitions, free of credit. Since version 1."""
+
+    channel: int  # u32
+    sequence: int  # u64
+    kind: int  # u8, see `batches.encode_event`
+    value: int  # i64
+
+
+@frame(id=34, layout="!IQ")
+class PushCommit(Frame, frozen=True, gc=False):
+    """Producer → shuffle service: all `element_count` elements were pushed. Since version 1.
+
+    The service repeats it once the partition is stored as a whole and may be read; before, nobody reads any of it.
+    """
+
+    channel: int  # u32
+    element_count: int  # u64
+
+
+ALL_SUBPARTITIONS: Final = 0xFFFFFFFF
+"""Stands for all subpartitions in a PushData frame."""
+
+
+def _partition_values(identity: ResultPartitionId) -> tuple[Any, ...]:
+    producer = identity.producer
+    vertex = producer.execution_vertex_id
+    return (
+        identity.data_set_id.value,
+        identity.partition_number,
+        producer.job_id.value,
+        vertex.vertex_id.value,
+        vertex.subtask_index,
+        producer.attempt_number,
+    )
+
+
+def _partition_of(values: tuple[Any, ...]) -> ResultPartitionId:
+    data_set, number, job, vertex, subtask, attempt = values
+    producer = ExecutionAttemptId(
+        JobId(job), ExecutionVertexId(JobVertexId(vertex), subtask), attempt
+    )
+    return ResultPartitionId(IntermediateDataSetId(data_set), number, producer)

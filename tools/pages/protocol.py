@@ -17,6 +17,8 @@ _DIRECTIONS: Final = (
     "Producer → consumer",
     "Pusher → source",
     "Source → pusher",
+    "Producer → shuffle service",
+    "Shuffle service → producer",
     "Both ways",
 )
 

@@ -23,6 +23,11 @@ from headrace.network.wire import (
     NewBufferSize,
     PartitionRequest,
     Proof,
+    PushAccept,
+    PushCommit,
+    PushData,
+    PushEvent,
+    PushOpen,
     ResumeConsumption,
     Schema,
     SegmentId,
@@ -115,6 +120,30 @@ GOLDEN: dict[str, tuple[Frame, str]] = {
     "ingest end": (
         IngestEnd(0, 1000),
         "48445257 01 17 0000 0000000c 00000000 00000000 00000000000003e8",
+    ),
+    "push open": (
+        PushOpen(0, partition_id(2, 1), 3),
+        "48445257 01 1e 0000 00000044 00000000 00000000 64646464646464646464646464646464 "
+        "00000002 6a6a6a6a6a6a6a6a6a6a6a6a6a6a6a6a 70726f64756365725f5f5f5f5f5f5f5f "
+        "00000002 00000001 00000003",
+    ),
+    "push accept": (
+        PushAccept(0, 4, 65536),
+        "48445257 01 1f 0000 0000000c 00000000 00000000 00000004 00010000",
+    ),
+    "push data": (
+        PushData(0, 2, 5, 10, 0xABCDEF, _MARKERS, b"arrow"),
+        "48445257 01 20 0000 00000036 00000005 00000000 00000002 0000000000000005 "
+        "0000000a 0000000000abcdef "
+        "0000000000fffffffffffffffb000000030100000000000000016172726f77",
+    ),
+    "push event": (
+        PushEvent(0, 6, 1, 1),
+        "48445257 01 21 0000 00000015 00000000 00000000 0000000000000006 01 0000000000000001",
+    ),
+    "push commit": (
+        PushCommit(0, 7),
+        "48445257 01 22 0000 0000000c 00000000 00000000 0000000000000007",
     ),
 }
 
