@@ -12,6 +12,7 @@ from headrace.core.ids import (
     OperatorId,
     ResourceId,
     ResourceManagerId,
+    ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -115,6 +116,12 @@ class JobMasterGateway(Protocol):
 
     async def update_task_execution_state(self, report: ExecutionReport) -> Acknowledge:
         """Take a state report; an unknown attempt is an error, which makes the TaskManager fail the task."""
+        ...
+
+    async def request_partition_state(
+        self, partition_id: ResultPartitionId
+    ) -> ExecutionState | None:
+        """Return the state of the attempt that produces a partition; None where another attempt has followed it."""
         ...
 
     def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:

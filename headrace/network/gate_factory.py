@@ -67,11 +67,19 @@ class InputGateFactory:
         notify = partial(gate.notify, index)
         if self._is_local(channel):
             return LocalInputChannel(
-                channel, self.partitions, self.transport, self.task_events, retry, notify
+                channel,
+                self.partitions,
+                self.transport,
+                self.task_events,
+                retry,
+                notify,
+                gate.check_producer,
             )
         assert receiver is not None
         account = len(remote)
-        remote_channel = RemoteInputChannel(channel, account, receiver, retry, notify)
+        remote_channel = RemoteInputChannel(
+            channel, account, receiver, retry, notify, gate.check_producer
+        )
         remote[account] = remote_channel
         return remote_channel
 

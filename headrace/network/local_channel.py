@@ -12,6 +12,7 @@ from headrace.network.errors import (
     TaskEventRefusedError,
 )
 from headrace.network.partition_manager import ResultPartitionManager
+from headrace.network.producer_check import CheckProducer, ProducerVerdict
 from headrace.network.retry import PartitionRequestRetry
 from headrace.network.subpartition import (
     LOCAL_SEGMENT_BYTES,
@@ -38,7 +39,9 @@ class LocalInputChannel:
         task_events: TaskEventDispatcher,
         retry: PartitionRequestRetry,
         notify: Callable[[], None],
+        check_producer: CheckProducer,
     ) -> None:
+        self._check_producer = check_producer
         self._partition_id: Final = descriptor.shuffle.partition_id
         self._index = descriptor.subpartition_index
         location = descriptor.shuffle.location
@@ -162,8 +165,13 @@ class LocalInputChannel:
 
     def _not_found(self) -> None:
         self._stop_waiting()
-        self._error = PartitionNotFoundError(str(self._partition_id), self._owner)
-        self._notify()
+        self._check_producer(self._partition_id, self._producer_checked)
+
+    def _producer_checked(self, verdict: ProducerVerdict) -> None:
+        """Any thread. All the time that a producer may take has passed: it is not asked again, whatever it does."""
+        if verdict is not ProducerVerdict.CANCEL and not self._is_closed:
+            self._error = PartitionNotFoundError(str(self._partition_id), self._owner)
+            self._notify()
 
     def _stop_waiting(self) -> None:
         self._partitions.unwatch(self._partition_id, self._registered)

@@ -24,6 +24,7 @@ from headrace.network.errors import (
     SequenceGapError,
 )
 from headrace.network.peer_session import PeerSession
+from headrace.network.producer_check import CheckProducer, ProducerVerdict
 from headrace.network.receiver import GateReceiver
 from headrace.network.retry import PartitionRequestRetry
 from headrace.network.segments import Segment
@@ -57,7 +58,9 @@ class RemoteInputChannel:
         receiver: GateReceiver,
         retry: PartitionRequestRetry,
         notify: Callable[[], None],
+        check_producer: CheckProducer,
     ) -> None:
+        self._check_producer = check_producer
         self._partition_id: Final[ResultPartitionId] = descriptor.shuffle.partition_id
         self._subpartition_index = descriptor.subpartition_index
         location = descriptor.shuffle.location
@@ -220,17 +223,27 @@ class RemoteInputChannel:
         self._end(tell_producer=False)
         partition_text = str(self._partition_id)
         if code == ErrorCode.PARTITION_NOT_FOUND:
-            delay_ms = self._retry.next_delay_ms()
-            if delay_ms is not None:
-                self._timer = self._receiver.transport.call_later(delay_ms, self._connect)
-                return
-            self._fail(PartitionNotFoundError(partition_text, self._peer))
+            self._check_producer(self._partition_id, self._producer_checked)
         elif code == ErrorCode.PRODUCER_FAILED:
             self._fail(ProducerFailedError(partition_text, text))
         else:
             self._fail(
                 NetworkError(f"reading {partition_text} from task manager {self._peer}: {text}")
             )
+
+    def _producer_checked(self, verdict: ProducerVerdict) -> None:
+        """Any thread. Where the consumer is cancelled, this channel is closed with it."""
+        if verdict is not ProducerVerdict.CANCEL:
+            self._receiver.transport.post(lambda: self._ask_again_or_fail(verdict))
+
+    def _ask_again_or_fail(self, verdict: ProducerVerdict) -> None:
+        if self._is_closed:
+            return
+        delay_ms = None if verdict is ProducerVerdict.FAIL else self._retry.next_delay_ms()
+        if delay_ms is None:
+            self._fail(PartitionNotFoundError(str(self._partition_id), self._peer))
+        else:
+            self._timer = self._receiver.transport.call_later(delay_ms, self._connect)
 
     def connection_lost(self, error: NetworkError) -> None:
         """See consumer_session.ChannelReceiver."""

@@ -8,10 +8,12 @@ from typing import Final
 import msgspec
 
 from headrace.core.elements import CancelTaskException, EndOfPartition, StreamEvent
+from headrace.core.ids import ResultPartitionId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import InputChannelDescriptor, ShuffleDescriptor
 from headrace.network.channels import InputChannel, ReceivedBatch
 from headrace.network.gate import BatchElement, EventElement, GateElement
+from headrace.network.producer_check import AnswerVerdict, CheckProducer, ProducerVerdict
 from headrace.network.receiver import GateReceiver
 from headrace.network.recovered_channel import RecoveredInputChannel
 from headrace.network.unknown_channel import UnknownInputChannel
@@ -31,6 +33,7 @@ class SingleInputGate:
 
     def __init__(self, receiver: GateReceiver | None, place_channel: "PlaceChannel") -> None:
         self._batch_type: BatchType | None = None
+        self._check_producer: CheckProducer | None = None
         self._receiver = receiver
         self._place_channel = place_channel
         self._descriptors: tuple[InputChannelDescriptor, ...] = ()
@@ -84,6 +87,17 @@ class SingleInputGate:
             unknown.hand_over(self._channels[index])
             updated = True
         return updated
+
+    def check_producers_with(self, check: CheckProducer) -> None:
+        """Have `check` asked before a partition that was not found is requested again; before anything is."""
+        self._check_producer = check
+
+    def check_producer(self, partition_id: ResultPartitionId, answer: AnswerVerdict) -> None:
+        """For channels: ask what to do about a partition that was not found. Any thread."""
+        if self._check_producer is None:
+            answer(ProducerVerdict.ASK_AGAIN)
+        else:
+            self._check_producer(partition_id, answer)
 
     def read_as(self, batch_type: BatchType) -> None:
         """Say what the rows are, before anything is requested: only the task that reads them can know."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
-from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import InputGateDescriptor
@@ -18,6 +18,7 @@ from headrace.functions.ingest import IngestDoor
 from headrace.graph.job_graph import JobEdge, JobVertex
 from headrace.metrics.groups import MetricGroup
 from headrace.network.partition import ResultPartition
+from headrace.network.producer_check import AnswerVerdict
 from headrace.network.single_input_gate import SingleInputGate
 
 
@@ -34,6 +35,15 @@ class TaskListener(Protocol):
         self, attempt_id: ExecutionAttemptId, operator_id: OperatorId, payload: bytes
     ) -> None:
         """An operator speaks to its coordinator. Order per operator is kept."""
+        ...
+
+    def check_producer(
+        self,
+        attempt_id: ExecutionAttemptId,
+        partition_id: ResultPartitionId,
+        answer: AnswerVerdict,
+    ) -> None:
+        """The task cannot find a partition: ask the scheduler what its producer does. Answered on any thread."""
         ...
 
 

@@ -10,11 +10,12 @@ from typing import Final
 
 from headrace.core.elements import CancelTaskException
 from headrace.core.errors import UserCodeError
-from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.graph.payloads import VertexPayloads
 from headrace.metrics import names
+from headrace.network.producer_check import AnswerVerdict, ProducerVerdict
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.runner import Step, TaskRunner
@@ -48,6 +49,8 @@ class Task:
         self._state = ExecutionState.CREATED
         self._external_error: BaseException | None = None
         self._work: Callable[[], Step] = self._deploy
+        for gate_input in environment.inputs:
+            gate_input.gate.check_producers_with(self._check_producer)
 
     @property
     def attempt_id(self) -> ExecutionAttemptId:
@@ -175,6 +178,14 @@ class Task:
             case Progress.FINISHED:
                 self._terminate(None)
                 return Step.DONE
+
+    def _check_producer(self, partition_id: ResultPartitionId, answer: AnswerVerdict) -> None:
+        def told(verdict: ProducerVerdict) -> None:
+            if verdict is ProducerVerdict.CANCEL:
+                self.cancel()
+            answer(verdict)
+
+        self._environment.listener.check_producer(self.attempt_id, partition_id, told)
 
     def _reach(self, state: ExecutionState) -> None:
         with self._lock:

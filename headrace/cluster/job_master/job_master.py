@@ -224,6 +224,13 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             raise UnknownAttemptError(str(report.attempt_id))
         return Acknowledge()
 
+    async def request_partition_state(
+        self, partition_id: ResultPartitionId
+    ) -> ExecutionState | None:
+        """See JobMasterGateway."""
+        execution = self._scheduler.executions.find(partition_id.producer)
+        return None if execution is None else execution.state
+
     def execution_missing(self, execution: Execution, error: ErrorInfo) -> None:
         """See TaskManagersOwner."""
         self._scheduler.lose(execution, error)

@@ -10,11 +10,13 @@ from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.errors import UnknownAttemptError
 from headrace.gateways.messages import ExecutionReport, TaskMetrics
+from headrace.network.producer_check import AnswerVerdict, ProducerVerdict, verdict_on
 from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RecipientUnreachableError
 from headrace.rpc.main_thread import is_on_loop
 
 
@@ -65,6 +67,37 @@ class TaskReporter:
                 self._drain(entry)
 
         self._endpoint.run_async(put)
+
+    def check_producer(
+        self,
+        attempt_id: ExecutionAttemptId,
+        partition_id: ResultPartitionId,
+        answer: AnswerVerdict,
+    ) -> None:
+        """See TaskListener. Never answered where the job's JobMaster is gone: the task ends with it."""
+
+        def ask() -> None:
+            connection = self._jobs.find(attempt_id.job_id)
+            if connection is not None and connection.is_connected:
+                self._endpoint.spawn(
+                    self._ask_for_producer(connection, partition_id, answer),
+                    f"producer of {partition_id}",
+                )
+
+        self._endpoint.run_async(ask)
+
+    async def _ask_for_producer(
+        self, connection: JobConnection, partition_id: ResultPartitionId, answer: AnswerVerdict
+    ) -> None:
+        try:
+            state = await connection.gateway.request_partition_state(partition_id)
+        except (AskTimeoutError, MailboxFullError, RecipientUnreachableError):
+            # Silence says nothing about the producer.
+            answer(ProducerVerdict.ASK_AGAIN)
+        except HeadraceError:
+            answer(ProducerVerdict.FAIL)
+        else:
+            answer(verdict_on(state))
 
     def _state_changed(
         self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None

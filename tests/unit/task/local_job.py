@@ -33,6 +33,7 @@ from headrace.graph.stream_graph import StreamGraph
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import WaitStrategy
 from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.network.producer_check import AnswerVerdict, ProducerVerdict
 from headrace.task.runner import TaskRunner, ThreadTaskRunner
 from headrace.task.task import Task
 
@@ -66,6 +67,15 @@ class RecordingListener:
         """See TaskListener."""
         with self.ended:
             self.events.append((operator_id, payload))
+
+    def check_producer(
+        self,
+        attempt_id: ExecutionAttemptId,
+        partition_id: ResultPartitionId,
+        answer: AnswerVerdict,
+    ) -> None:
+        """See TaskListener. No scheduler is there that could know."""
+        answer(ProducerVerdict.ASK_AGAIN)
 
     def await_end(self, task_count: int) -> None:
         """Wait until so many tasks have reached a terminal state."""
