@@ -5,6 +5,7 @@ other, because the opening passes untouched.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -196,8 +197,10 @@ class _Connection:
                 await self._changed[direction].wait()
             action = outgoing.popleft()
             if isinstance(action, EndStream):
-                if not writer.transport.is_closing() and writer.can_write_eof():
-                    writer.write_eof()
+                # Whoever has gone already needs not be told.
+                with contextlib.suppress(OSError):
+                    if not writer.transport.is_closing() and writer.can_write_eof():
+                        writer.write_eof()
                 self._ended.add(direction)
                 if len(self._ended) == len(self._writers):
                     self._is_over.set()
@@ -215,15 +218,13 @@ class _Connection:
         if writer.transport.is_closing():
             return
         writer.write(data)
-        try:
+        # Who reads from this socket notices the same and ends the connection.
+        with contextlib.suppress(OSError):
             await writer.drain()
-        except OSError:
-            # Who reads from this socket notices the same and ends the connection.
-            return
 
     async def _flush(self) -> None:
         """Close both sides behind what was written to them, for as long as they care to read it."""
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_TIMEOUT_S):
                 for writer in self._writers.values():
                     writer.close()
@@ -231,8 +232,6 @@ class _Connection:
                     *(writer.wait_closed() for writer in self._writers.values()),
                     return_exceptions=True,
                 )
-        except TimeoutError:
-            return
 
     def _tick(self) -> None:
         self._timer = None
