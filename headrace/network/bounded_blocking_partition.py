@@ -6,7 +6,7 @@ A broadcast batch is stored once. Source: Flink BoundedBlockingResultPartition (
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
@@ -24,9 +24,6 @@ from headrace.network.stored_batches import (
     encode_stored_event,
 )
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage, StoredPartition
-
-READ_BYTES: Final = 1 << 20
-"""Neighbouring elements of one consumer are read in one go up to this."""
 
 
 class BoundedBlockingPartition(StoredPartition):
@@ -117,9 +114,9 @@ class _Cursor:
             return None
         return self._index.offset_of(self._position)
 
-    def read(self) -> Sequence[StoredElement]:
+    def read(self, limit_bytes: int) -> Sequence[StoredElement]:
         """See SubpartitionCursor."""
-        count, size = self._index.run_from(self._position, READ_BYTES)
+        count, size = self._index.run_from(self._position, limit_bytes)
         data = self._file.read(self._index.offset_of(self._position), size)
         elements = [
             element for element, _ in decode_elements(data, self._schemas, str(self._file.path))

@@ -190,9 +190,11 @@ class _Cursor:
             return None
         return self._subpartition.offset_of(self._position)
 
-    def read(self) -> Sequence[StoredElement]:
+    def read(self, limit_bytes: int) -> Sequence[StoredElement]:
         """See SubpartitionCursor."""
-        count, elements = self._subpartition.take(self._position, self._file, self._schemas)
+        count, elements = self._subpartition.take(
+            self._position, limit_bytes, self._file, self._schemas
+        )
         self._position += count
         return elements
 

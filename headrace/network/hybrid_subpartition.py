@@ -5,15 +5,12 @@ Source: Flink TieredStorage's nettyConnectionReader and SubpartitionConsumerMemo
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from headrace.network.batches import SealedBatch
 from headrace.network.buffer_pool import SegmentLease
 from headrace.network.element_index import NOT_STORED, ElementIndex
 from headrace.network.spill_files import SpillFile
 from headrace.network.stored_batches import SchemaTable, StoredElement, decode_elements
-
-READ_BYTES: Final = 1 << 20
 
 
 class HybridSubpartition:
@@ -79,15 +76,15 @@ class HybridSubpartition:
         return 0 if position in self._held else self._index.offset_of(position)
 
     def take(
-        self, position: int, file: SpillFile, schemas: SchemaTable
+        self, position: int, limit_bytes: int, file: SpillFile, schemas: SchemaTable
     ) -> tuple[int, Sequence[StoredElement]]:
         """Return elements from `position` on, and how many. Those in memory are let go. May block. StorageError."""
-        held = self._take_held(position)
+        held = self._take_held(position, limit_bytes)
         if held:
             return len(held), held
         if not self._index.is_stored(position):
             return 0, ()  # Withdrawn under its consumer, who is being told.
-        count, size = self._index.run_from(position, READ_BYTES)
+        count, size = self._index.run_from(position, limit_bytes)
         data = file.read(self._index.offset_of(position), size)
         found = [element for element, _ in decode_elements(data, schemas, str(file.path))]
         with self._lock:
@@ -115,11 +112,11 @@ class HybridSubpartition:
             dropped = self._drop() if at_once or not self._consumer_count else []
         _release(dropped)
 
-    def _take_held(self, position: int) -> list[SealedBatch]:
+    def _take_held(self, position: int, limit_bytes: int) -> list[SealedBatch]:
         taken: list[tuple[SealedBatch, SegmentLease]] = []
         size = 0
         with self._lock:
-            while size < READ_BYTES and (entry := self._held.pop(position + len(taken), None)):
+            while size < limit_bytes and (entry := self._held.pop(position + len(taken), None)):
                 taken.append(entry)
                 size += entry[0].size_bytes
         _release([lease for _, lease in taken])

@@ -11,6 +11,10 @@ from typing import Final, Generic, TypeVar
 
 READ_AHEAD_BYTES: Final = 2 << 20
 """What one consumer may have waiting in memory before it is read for again."""
+READ_BYTES: Final = 1 << 20
+"""What is read in one go, where it lies together."""
+SHORT_READ_BYTES: Final = 160 << 10
+"""The same where memory is short: a little more than what is stored as one batch."""
 
 R = TypeVar("R")
 
@@ -33,10 +37,15 @@ def next_to_read(candidates: Iterable[ReadCandidate[R]]) -> ReadCandidate[R] | N
     )
 
 
+def read_size(used_bytes: int, limit_bytes: int) -> int:
+    """Return how much to read in one go: less where memory is short, though one element in any case."""
+    return READ_BYTES if used_bytes + READ_BYTES <= limit_bytes else SHORT_READ_BYTES
+
+
 def may_read(queued_bytes: int, used_bytes: int, limit_bytes: int) -> bool:
     """Whether a consumer with `queued_bytes` waiting may be read for, `used_bytes` of `limit_bytes` being in use.
 
-    Who has nothing may always read: memory is bounded by the limit and one read for each consumer, and nobody waits
-    for memory that another one holds.
+    Who has nothing may always read: memory is bounded by the limit and one short read for each consumer, and nobody
+    waits for memory that another one holds.
     """
     return queued_bytes == 0 or (queued_bytes < READ_AHEAD_BYTES and used_bytes < limit_bytes)

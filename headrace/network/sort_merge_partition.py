@@ -44,7 +44,6 @@ MESSAGE_BYTES: Final = 128 << 10
 """What is stored as one batch; consumers with smaller segments cut it again."""
 WRITE_BYTES: Final = 8 << 20
 """What is handed to the operating system in one go."""
-READ_BYTES: Final = 1 << 20
 
 
 class SortMergePartition(StoredPartition):
@@ -274,7 +273,7 @@ class _Cursor:
             return None
         return self._extent.offset
 
-    def read(self) -> Sequence[StoredElement]:
+    def read(self, limit_bytes: int) -> Sequence[StoredElement]:
         """See SubpartitionCursor."""
         file = self._partition.file
         assert file is not None
@@ -283,7 +282,7 @@ class _Cursor:
         if not self._extent.length:
             return ()
         place = str(file.data.path)
-        data = file.data.read(self._extent.offset, min(READ_BYTES, self._extent.length))
+        data = file.data.read(self._extent.offset, min(limit_bytes, self._extent.length))
         found = list(decode_elements(data, file.schemas, place))
         if not found:
             data = file.data.read(self._extent.offset, element_bytes(data, place))

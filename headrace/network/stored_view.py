@@ -4,6 +4,7 @@ The consumer's thread only takes from a queue; the I/O pool fills it. What is in
 the whole TaskManager. Source: Flink SortMergeSubpartitionReader.
 """
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -11,8 +12,8 @@ from typing import Final, Protocol
 
 from headrace.core.config import ConfigOption, SizeBytes
 from headrace.network.batches import SealedBatch
-from headrace.network.errors import NetworkError
-from headrace.network.read_scheduler import ReadCandidate, may_read
+from headrace.network.errors import NetworkError, StorageError
+from headrace.network.read_scheduler import ReadCandidate, may_read, read_size
 from headrace.network.stored_batches import StoredElement
 from headrace.network.subpartition import (
     LOCAL_SEGMENT_BYTES,
@@ -21,6 +22,8 @@ from headrace.network.subpartition import (
     EventElement,
     Stalled,
 )
+
+_LOG = logging.getLogger(__name__)
 
 BATCH_SHUFFLE_READ_SIZE: Final = ConfigOption(
     "taskmanager.memory.framework.off-heap.batch-shuffle.size", SizeBytes, SizeBytes(64 << 20),
@@ -36,8 +39,8 @@ class SubpartitionCursor(Protocol):
         """Where in the file the next element lies, or None if there is none now. Any thread."""
         ...
 
-    def read(self) -> Sequence[StoredElement]:
-        """Return the next few elements and move on. May block; one thread at a time. StorageError."""
+    def read(self, limit_bytes: int) -> Sequence[StoredElement]:
+        """Return about `limit_bytes` of elements, one at least, and move on. One thread at a time. StorageError."""
         ...
 
     def close(self) -> None:
@@ -157,13 +160,18 @@ class StoredView:
             if self._is_released or self._is_reading:
                 return
             self._is_reading = True
-        elements: Sequence[StoredElement] = ()
+        queued: list[Element] = []
         failure: NetworkError | None = None
         try:
-            elements = self._cursor.read()
+            limit = read_size(self._memory.used_bytes, self._memory.limit_bytes)
+            for stored in self._cursor.read(limit):
+                queued += self._to_elements(stored)
         except NetworkError as error:
             failure = error
-        queued = [element for stored in elements for element in self._to_elements(stored)]
+        except Exception as error:
+            # A mistake of ours, or no memory: its consumer must hear of it, or it would wait for ever.
+            _LOG.exception("reading a stored result failed")
+            failure = StorageError("(being read)", f"{type(error).__name__}: {error}")
         with self._lock:
             self._is_reading = False
             is_released = self._is_released

@@ -161,3 +161,47 @@ def test_consumers_of_a_broadcast_read_what_was_stored_once(
         assert consumer.values == list(range(100_000))
         consumer.close()
     producer.release_partitions([partition_id()])
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+@pytest.mark.parametrize("channel_count", [4, 40])
+def test_what_is_read_ahead_for_slow_consumers_stays_near_its_budget(
+    cluster: SimulatedCluster, kind: ResultPartitionType, channel_count: int, tmp_path: Path
+) -> None:
+    producer, location = cluster.start(
+        "a",
+        io_tmp_dirs=str(tmp_path),
+        **{CODEC: "NONE", "taskmanager_memory_framework_off-heap_batch-shuffle_size": "1mb"},
+    )
+    sink = writer(producer, channel_count, result_type=kind)
+    for start in range(0, 5_000_000, 50_000):
+        sink.emit(numbers(start, 50_000))
+    Producer(sink).end()
+    consumers = [Consumer(gate(producer, [location], index)) for index in range(channel_count)]
+    cluster.loop.run_for(1000)
+    # The budget, what the last read may exceed it by, and a short read for each consumer.
+    assert producer.storage.read_memory.used_bytes <= (2 << 20) + channel_count * (160 << 10)
+    for consumer in consumers:
+        consumer.read_all(cluster)
+        consumer.close()
+    assert sorted(value for each in consumers for value in each.values) == list(range(5_000_000))
+    producer.release_partitions([partition_id()])
+
+
+def test_a_mistake_while_reading_is_told_to_the_consumer_and_does_not_leave_it_waiting(
+    cluster: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, location = cluster.start("a", io_tmp_dirs=str(tmp_path))
+    sink = writer(producer, result_type=ResultPartitionType.BLOCKING)
+    sink.emit(numbers(0, 10))
+    Producer(sink).end()
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError("no page is left")
+
+    monkeypatch.setattr(FaultyFileLayer.__mro__[1], "read", no_memory)
+    consumer = Consumer(gate(producer, [location]))
+    with pytest.raises(StorageError, match="MemoryError: no page is left"):
+        consumer.read_all(cluster)
+    consumer.close()
+    producer.release_partitions([partition_id()])

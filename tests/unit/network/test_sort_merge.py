@@ -14,7 +14,15 @@ from headrace.network.batches import SealedBatch
 from headrace.network.compression import BatchCompressor
 from headrace.network.errors import StorageError
 from headrace.network.partitioned_file import PartitionedFile, PartitionedFileWriter
-from headrace.network.read_scheduler import READ_AHEAD_BYTES, ReadCandidate, may_read, next_to_read
+from headrace.network.read_scheduler import (
+    READ_AHEAD_BYTES,
+    READ_BYTES,
+    SHORT_READ_BYTES,
+    ReadCandidate,
+    may_read,
+    next_to_read,
+    read_size,
+)
 from headrace.network.sort_merge_index import Extent
 from headrace.network.sort_merge_regions import plan_region, rotated, take_steps
 from headrace.network.spill_files import SpillDirectories
@@ -180,3 +188,8 @@ def test_half_a_partition_is_refused(tmp_path: Path, spoil: str) -> None:
         PartitionedFile.open(data, index, FaultyFileLayer(), lambda job: job())
     writer.let_go()
     files.close()
+
+
+def test_where_memory_is_short_little_is_read_in_one_go() -> None:
+    assert read_size(0, 64 << 20) == READ_BYTES
+    assert read_size(64 << 20, 64 << 20) == SHORT_READ_BYTES
