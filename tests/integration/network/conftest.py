@@ -4,13 +4,16 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity, generate_identity
 from headrace.network.environment import CreditBasedShuffleEnvironment
+from tests.integration.network.threaded_simulation import ThreadedSimulation
 from tests.unit.network.exchange import environment
 
 Starter = Callable[..., CreditBasedShuffleEnvironment]
@@ -54,3 +57,52 @@ def start() -> Iterator[Starter]:
         assert pool.count_idle_pages() == pool.total_pages, f"{started.name} keeps segments"
         assert started.partitions.partition_count == 0, f"{started.name} keeps partitions"
     assert set(threading.enumerate()) <= threads_before
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Where the producer and the consumer of an edge live."""
+
+    producer: CreditBasedShuffleEnvironment
+    consumer: CreditBasedShuffleEnvironment
+    location: TaskManagerLocation
+
+
+@pytest.fixture
+def simulation() -> Iterator[ThreadedSimulation]:
+    """A simulated network; asked for before `start`, it ends after the environments."""
+    simulation = ThreadedSimulation()
+    yield simulation
+    simulation.stop()
+
+
+@pytest.fixture(params=["local", "simulated", "unix", "tcp", "tls"])
+def edge(
+    request: pytest.FixtureRequest,
+    simulation: ThreadedSimulation,
+    start: Starter,
+    tmp_path: Path,
+    identity: TlsIdentity,
+) -> Callable[..., Edge]:
+    """Makes the two ends of an edge, connected by one of the transports."""
+
+    def make(**options: Any) -> Edge:
+        if request.param == "simulated":
+            ends = [
+                start(name, transport=simulation.create_transport(), **options) for name in "ab"
+            ]
+            location = ends[0].start()
+            ends[1].start()
+            return Edge(ends[0], ends[1], location)
+        if request.param == "tls":
+            options["tls"] = identity
+        producer = start("a", tmp_path if request.param == "unix" else None, **options)
+        location = producer.start()
+        if request.param == "local":
+            return Edge(producer, producer, location)
+        assert (location.unix_socket_path is not None) == (request.param == "unix")
+        consumer = start("b", **options)
+        consumer.start()
+        return Edge(producer, consumer, location)
+
+    return make

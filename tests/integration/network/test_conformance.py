@@ -1,9 +1,10 @@
-"""One suite over channels of one process, Unix sockets, TCP and TLS: they must not differ in what a task can see."""
+"""One suite over all kinds of channels: they must not differ in what a task can see.
+
+Within a process, simulated, over Unix sockets, TCP and TLS: see the fixture `edge`.
+"""
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +20,13 @@ from headrace.core.elements import (
     WatermarkStatus,
 )
 from headrace.core.record_batch import BatchType, RecordBatch
-from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
-from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind
-from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import NetworkError, ProducerFailedError, RecordTooLargeError
 from headrace.network.gate import BatchElement, EventElement
 from headrace.network.pipelined_partition import PipelinedResultPartition
-from tests.integration.network.conftest import Starter, wait_until
+from tests.integration.network.conftest import Edge, wait_until
 from tests.unit.network.exchange import (
     drain,
     events_of,
@@ -41,34 +39,6 @@ from tests.unit.network.exchange import (
 
 pytestmark = pytest.mark.integration
 TEXTS = BatchType(Types.STRING())
-
-
-@dataclass(frozen=True)
-class Edge:
-    """Where the producer and the consumer of an edge live."""
-
-    producer: CreditBasedShuffleEnvironment
-    consumer: CreditBasedShuffleEnvironment
-    location: TaskManagerLocation
-
-
-@pytest.fixture(params=["local", "unix", "tcp", "tls"])
-def edge(
-    request: pytest.FixtureRequest, start: Starter, tmp_path: Path, identity: TlsIdentity
-) -> Callable[..., Edge]:
-    def make(**options: object) -> Edge:
-        if request.param == "tls":
-            options["tls"] = identity
-        producer = start("a", tmp_path if request.param == "unix" else None, **options)
-        location = producer.start()
-        if request.param == "local":
-            return Edge(producer, producer, location)
-        assert (location.unix_socket_path is not None) == (request.param == "unix")
-        consumer = start("b", **options)
-        consumer.start()
-        return Edge(producer, consumer, location)
-
-    return make
 
 
 def texts(values: list[str]) -> RecordBatch:
@@ -465,5 +435,6 @@ def test_what_is_closed_after_its_environment_still_gives_everything_back(
         sink.emit(numbers(0, 20_000))
     sink.close()
     source.close()
-    for environment in (ends.producer, ends.consumer):
-        assert environment.buffer_pool.count_idle_pages() == environment.buffer_pool.total_pages
+    for pool in (ends.producer.buffer_pool, ends.consumer.buffer_pool):
+        # The simulated network's thread outlives its environments.
+        wait_until(lambda pool=pool: pool.count_idle_pages() == pool.total_pages)

@@ -70,7 +70,9 @@ class RawProducer:
     """Serves one channel of a tested consumer by hand."""
 
     def __init__(
-        self, consumer: CreditBasedShuffleEnvironment, listener: tuple[socket.socket, TaskManagerLocation]
+        self,
+        consumer: CreditBasedShuffleEnvironment,
+        listener: tuple[socket.socket, TaskManagerLocation],
     ) -> None:
         server, location = listener
         self.source = gate(consumer, [location])

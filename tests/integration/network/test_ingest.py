@@ -92,7 +92,9 @@ def push(
         return pushing.accepted_row_count
 
 
-def test_partitions_arrive_whole_and_in_order(door: tuple[CreditBasedShuffleEnvironment, Any]) -> None:
+def test_partitions_arrive_whole_and_in_order(
+    door: tuple[CreditBasedShuffleEnvironment, Any],
+) -> None:
     environment, location = door
     source = Source(environment)
     pushing = [
@@ -192,7 +194,9 @@ def test_a_retried_task_goes_on_where_the_first_one_died(
     source.receiver.close()
 
 
-def test_a_newer_attempt_closes_an_older_one(door: tuple[CreditBasedShuffleEnvironment, Any]) -> None:
+def test_a_newer_attempt_closes_an_older_one(
+    door: tuple[CreditBasedShuffleEnvironment, Any],
+) -> None:
     environment, location = door
     source = Source(environment)
     older = sender(location, spark_attempt=1)
@@ -246,7 +250,9 @@ def test_a_pusher_without_the_secret_is_refused(start: Starter) -> None:
         IngestSender(location, b"wrong" * 6 + b"--", JOB, OPERATOR, 0, 0, 0)
 
 
-def test_a_gap_in_the_rows_ends_the_connection(door: tuple[CreditBasedShuffleEnvironment, Any]) -> None:
+def test_a_gap_in_the_rows_ends_the_connection(
+    door: tuple[CreditBasedShuffleEnvironment, Any],
+) -> None:
     environment, location = door
     source = Source(environment)
     pusher = sender(location)

@@ -39,6 +39,7 @@ from headrace.network.record_writer import RecordWriter
 from headrace.network.single_input_gate import SingleInputGate
 from headrace.network.sorting_writer import create_record_writer
 from headrace.network.spill_files import FileLayer
+from headrace.network.transport import Transport
 
 SECRET = b"s" * 32
 NUMBERS = BatchType(Types.LONG())
@@ -60,6 +61,7 @@ def environment(
     secret: bytes = SECRET,
     tls: TlsIdentity | None = None,
     files: FileLayer | None = None,
+    transport: Transport | None = None,
     **options: Any,
 ) -> CreditBasedShuffleEnvironment:
     settings = {
@@ -76,6 +78,7 @@ def environment(
         socket_directory=socket_directory,
         tls=tls,
         files=files,
+        transport=transport,
     )
 
 

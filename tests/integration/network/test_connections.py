@@ -1,0 +1,92 @@
+"""One connection between two TaskManagers, shared by all who need it, and a fresh one after its loss."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from headrace.core.threads import start_thread
+from headrace.network.errors import ConnectionLostError
+from headrace.network.socket_transport import SocketTransport
+from tests.integration.network.conftest import Edge, wait_until
+from tests.unit.network.exchange import drain, gate, next_element, numbers, values_of, writer
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.parametrize("edge", ["unix", "tcp", "tls"], indirect=True),
+]
+
+
+def transport_of(ends: Edge) -> SocketTransport:
+    transport = ends.consumer.transport
+    assert isinstance(transport, SocketTransport)
+    return transport
+
+
+def test_concurrent_connectors_get_one_connection(edge: Callable[..., Edge]) -> None:
+    ends = edge()
+    count = 8
+    sinks = [writer(ends.producer, number=number) for number in range(count)]
+    sources = [gate(ends.consumer, [ends.location] * count) for _ in range(count)]
+    together = threading.Barrier(count)
+
+    def request(index: int) -> None:
+        together.wait()
+        sources[index]._channels[index].request()
+
+    threads = [start_thread("requests", lambda i=i: request(i)) for i in range(count)]
+    for thread in threads:
+        thread.join()
+    for index, (sink, source) in enumerate(zip(sinks, sources, strict=True)):
+        sink.emit(numbers(index, 1))
+        sink.flush_all()
+        element = next_element(source)
+        assert values_of([element] if element else []) == [index]
+    assert len(transport_of(ends)._connections) == 1
+    for sink, source in zip(sinks, sources, strict=True):
+        source.close()
+        sink.close()
+        sink.partition.release()
+
+
+def test_a_connection_outlives_its_channels(edge: Callable[..., Edge]) -> None:
+    ends = edge()
+    seen = set()
+    for number in range(3):
+        sink = writer(ends.producer, number=number)
+        source = gate(ends.consumer, [ends.location] * (number + 1))
+        source._channels[number].request()
+        sink.emit(numbers(0, 1))
+        sink.finish()
+        sink.close()
+        next_element(source)
+        seen |= transport_of(ends)._connections
+        source.close()
+    assert len(seen) == 1
+
+
+def test_after_a_loss_the_next_channel_gets_a_fresh_connection(edge: Callable[..., Edge]) -> None:
+    ends = edge()
+    sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
+    source.request_partitions()
+    sink.emit(numbers(0, 1))
+    sink.flush_all()
+    next_element(source)
+    (lost,) = transport_of(ends)._connections
+    transport_of(ends).post(lost.abort)
+    with pytest.raises(ConnectionLostError, match="task manager a was lost"):
+        drain(source)
+    source.close()
+    sink.close()
+    wait_until(lambda: ends.producer.partitions.partition_count == 0)
+
+    sink, source = writer(ends.producer, number=1), gate(ends.consumer, [ends.location] * 2)
+    source._channels[1].request()
+    sink.emit(numbers(7, 1))
+    sink.finish()
+    sink.close()
+    element = next_element(source)
+    assert values_of([element] if element else []) == [7]
+    (fresh,) = transport_of(ends)._connections
+    assert fresh is not lost
+    source.close()
