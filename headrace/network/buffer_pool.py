@@ -5,7 +5,7 @@ where Arrow allocated them, and are written to the socket, or handed over, from 
 which batches of other processes are received (see segments.py). Both are paid from the same pages, so that the sum of
 all batches on their way stays below network memory.
 Segments of one gate or partition have one size, a power of two of pages (`taskmanager.memory.segment-size`): large
-where few channels share the budget, small where many do, and halved before a task is refused for lack of memory.
+where few channels share the budget, small where many do or memory becomes scarce, before any task is refused.
 
 One lock guards all pools of a TaskManager. The sections under it are integer arithmetic, and with a single lock there
 is no order of locks to get wrong; whom to wake is collected under it and called after it.
@@ -59,6 +59,9 @@ PINNED_BUFFERS_PER_GATE: Final = ConfigOption(
 
 GATE_BUDGET_BYTES: Final = 32 << 20
 SEGMENT_BYTES_MAX: Final = 1 << 20
+COMFORT_SHARE: Final = 4
+"""Segments are larger than a page as long as those of one gate or partition take no more than this part of what is
+left: what is comfortable for the first tasks must not be missing to the last."""
 
 Callback = Callable[[], None]
 
@@ -167,7 +170,8 @@ class NetworkBufferPool:
         with self.lock:
             self._sweep()
             pages = self._affordable_pages(owner, count, segment_size)
-            if (count + pin_budget) * pages > self.total_pages - self._required_pages:
+            left = self.total_pages - self._required_pages
+            if pin_budget and (count + pin_budget) * pages > left // 2:
                 pin_budget = 0
             region = self._memory.open_region(count, pin_budget, pages.bit_length() - 1)
             while region is None:
@@ -210,10 +214,10 @@ class NetworkBufferPool:
         return woken
 
     def _affordable_pages(self, owner: str, count: int, segment_size: int) -> int:
-        """Pages per segment: a power of two, halved while `count` segments would not fit any more."""
+        """Pages per segment: a power of two, and more than one only where that leaves enough for those to come."""
         pages = 1 << _order(segment_size, self.page_bytes)
         left = self.total_pages - self._required_pages
-        while pages > 1 and count * pages > left:
+        while pages > 1 and count * pages > left // COMFORT_SHARE:
             pages //= 2
         if count * pages > left:
             raise InsufficientBuffersError(owner, count, left, self.total_pages, self.page_bytes)

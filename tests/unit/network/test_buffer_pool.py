@@ -89,21 +89,21 @@ def test_minimums_that_do_not_fit_are_refused_with_the_options_named() -> None:
 
 
 def test_segments_become_smaller_before_a_task_is_refused() -> None:
-    network = network_pool(20)
-    first = local_pool(network, required=2, maximum=2, segment_pages=8)
-    second = local_pool(network, required=2, maximum=2, segment_pages=8)
-    assert (first.segment_size, second.segment_size) == (8 * PAGE, 2 * PAGE)
+    network = network_pool(100)
+    sizes = [local_pool(network, 2, 2, segment_pages=8).segment_size // PAGE for _ in range(16)]
+    # Each takes no more than a quarter of what it finds.
+    assert sizes == [8, 8, 8, 4, 4, 4, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1]
 
 
 def test_a_reservation_is_all_or_nothing() -> None:
-    network = network_pool(10)
+    network = network_pool(24)
     reservation = network.reserve("a gate", 3, 2 * PAGE)
-    assert (network.idle_pages, reservation.segment_size) == (4, 2 * PAGE)
+    assert (network.idle_pages, reservation.segment_size) == (18, 2 * PAGE)
     with pytest.raises(InsufficientBuffersError):
-        network.reserve("a gate", 5, PAGE)
+        network.reserve("a gate", 19, PAGE)
     reservation.close()
     reservation.close()
-    assert network.idle_pages == 10
+    assert network.idle_pages == 24
 
 
 def test_a_shared_batch_is_freed_by_its_last_holder() -> None:

@@ -263,7 +263,7 @@ def test_no_segment_is_in_two_places_whatever_user_code_keeps(steps: list[tuple[
 def test_what_threads_drop_comes_back_once_also_out_of_cycles_that_only_the_collector_finds() -> (
     None
 ):
-    network = NetworkBufferPool(64 * PAGE, PAGE)
+    network = NetworkBufferPool(128 * PAGE, PAGE)
     gate = poisoned(network, 8, 40)
     to_drop: deque[object] = deque()
     random = SeededRandom(3)
@@ -295,7 +295,7 @@ def test_what_threads_drop_comes_back_once_also_out_of_cycles_that_only_the_coll
         gc.collect()
         assert len(gate.region.free) == 48 and gate.region.pinned_count == 0
     gate.close()
-    assert network.count_idle_pages() == 64
+    assert network.count_idle_pages() == 128
 
 
 @pytest.mark.parametrize("pages", [1, 2, 8])

@@ -1,0 +1,281 @@
+"""Memory of whole exchanges, reference sections 5, 9, 19 and 20: what is sent stays within what was set aside.
+
+Everything runs on virtual time; tasks are stepped in an order drawn from a seed.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.core.randomness import SeededRandom
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.types.type_info import Types
+from headrace.graph.job_graph import PartitionerKind
+from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.network.errors import InsufficientBuffersError
+from headrace.network.gate import BatchElement
+from headrace.network.producer_session import ProducerSession
+from headrace.network.record_writer import RecordWriter
+from headrace.network.single_input_gate import SingleInputGate
+from tests.unit.network.exchange import gate, numbers, values_of, writer
+from tests.unit.network.simulated import SimulatedCluster
+
+PAGE = 32 * 1024
+KEYED = BatchType(Types.LONG(), Types.LONG())
+
+
+def memory_of(pages: int) -> dict[str, str]:
+    size = f"{pages * PAGE}b"
+    return {"taskmanager_memory_network_min": size, "taskmanager_memory_network_max": size}
+
+
+def test_eight_hundred_channels_with_one_buffer_each_stay_within_their_memory() -> None:
+    count = 800
+    cluster = SimulatedCluster()
+    producer, location = cluster.start("a", **memory_of(64 * count + 1000))
+    options = {"taskmanager_network_memory_buffers__per__channel": "1"}
+    consumer, _ = cluster.start("b", **memory_of(count + 8), **options)
+    sinks = [writer(producer, number=number) for number in range(count)]
+    source = gate(consumer, [location] * count)
+    assert consumer.buffer_pool.idle_pages == 0
+    source.request_partitions()
+    cluster.loop.run_all()
+    sent = [0] * count
+    for _ in range(30):
+        for number, sink in enumerate(sinks):
+            if sink.is_available:
+                sink.emit(numbers(sent[number], 1000))
+                sink.flush_all()
+                sent[number] += 1000
+        cluster.loop.run_all()
+        assert source.used_segment_count <= count + 8
+        assert producer.buffer_pool.idle_pages >= 0
+    # Nobody reads: every producer is held back, and what was taken in is one batch per channel and eight to share.
+    assert not any(sink.is_available for sink in sinks)
+    assert source.queue_length == count + 8
+    assert source.queued_bytes <= (count + 8) * PAGE
+    received: list[list[int]] = [[] for _ in range(count)]
+    finished: set[int] = set()
+    while not source.is_finished:
+        while (element := source.poll()) is not None:
+            if isinstance(element, BatchElement):
+                received[element.channel_index] += values_of([element])
+            del element
+        for number, sink in enumerate(sinks):
+            if number not in finished:
+                finished.add(number)
+                sink.finish()
+                sink.close()
+        if not source.is_available:
+            assert cluster.loop.step(), "rows are left, and nothing is left to happen"
+    assert received == [list(range(most)) for most in sent]
+    source.close()
+    cluster.assert_nothing_leaks()
+
+
+def keyed(start: int, count: int, random: SeededRandom) -> RecordBatch:
+    """Rows whose key hashes lead anywhere."""
+    hashes = np.array([random.randrange(1 << 31) for _ in range(count)], dtype=np.int32)
+    keys = pa.array(np.arange(start, start + count))
+    return numbers(start, count).with_keys(Types.LONG(), hashes, keys_array=keys)
+
+
+@dataclass
+class Stage:
+    """One subtask of a chain: takes a batch, and sends its rows on by key."""
+
+    name: str
+    random: SeededRandom
+    source: SingleInputGate | None
+    sink: RecordWriter | None
+    to_send: int = 0
+    sent: int = 0
+    has_ended: bool = False
+    received: list[int] = field(default_factory=list[int])
+
+    def step(self) -> bool:
+        """Do one batch's work; False where there was none to do."""
+        if self.has_ended:
+            return False
+        if self.sink is not None and not self.sink.is_available:
+            return False
+        if self.source is None:
+            assert self.sink is not None
+            if self.sent == self.to_send:
+                return self._end()
+            self.sink.emit(keyed(self.sent, 1, self.random))
+            self.sent += 1
+            return True
+        element = self.source.poll()
+        if element is None:
+            return self.source.is_finished and self._end()
+        if isinstance(element, BatchElement):
+            values = values_of([element])
+            self.received += values
+            if self.sink is not None:
+                for value in values:
+                    self.sink.emit(keyed(value, 1, self.random))
+        return True
+
+    def _end(self) -> bool:
+        self.has_ended = True
+        if self.sink is not None:
+            self.sink.finish()
+            self.sink.close()
+        if self.source is not None:
+            self.source.close()
+        return True
+
+    def describe(self) -> str:
+        queue = 0 if self.source is None else self.source.queue_length
+        pool = None if self.sink is None else self.sink.partition.pool
+        used = "" if pool is None else f", output {pool.used} of {pool.size}"
+        return f"{self.name}: ended {self.has_ended}, input {queue}{used}"
+
+
+class Chain:
+    """source -> by key -> map -> by key -> sink, each `parallelism` times, spread over the task managers."""
+
+    def __init__(
+        self,
+        seed: int,
+        environments: list[tuple[CreditBasedShuffleEnvironment, TaskManagerLocation]],
+        rows: int,
+    ) -> None:
+        count = len(environments)
+        random = SeededRandom(seed)
+        self.random = random
+        locations = [location for _, location in environments]
+        self.stages: list[Stage] = []
+        sinks: list[list[RecordWriter]] = [
+            [
+                writer(env, count, PartitionerKind.HASH, 0, number=level * count + index)
+                for index, (env, _) in enumerate(environments)
+            ]
+            for level in range(2)
+        ]
+        gates = [
+            [
+                gate(env, locations, index, KEYED, level * count)
+                for index, (env, _) in enumerate(environments)
+            ]
+            for level in range(2)
+        ]
+        for index in range(count):
+            self.stages += [
+                Stage(f"source {index}", random, None, sinks[0][index], rows),
+                Stage(f"map {index}", random, gates[0][index], sinks[1][index]),
+                Stage(f"sink {index}", random, gates[1][index], None),
+            ]
+        for stage in self.stages:
+            if stage.source is not None:
+                stage.source.request_partitions()
+
+    def run(self, cluster: SimulatedCluster) -> None:
+        """Step tasks and the network at random until nothing moves."""
+        moved = True
+        while moved:
+            moved = self.random.random() < 0.6 and self.random.choice(self.stages).step()
+            moved = moved or cluster.loop.step() or any(stage.step() for stage in self.stages)
+
+    def describe(self) -> str:
+        return "\n".join(stage.describe() for stage in self.stages)
+
+
+def minimum_pages(parallelism: int) -> int:
+    """What a subtask of each stage needs: two partitions, and two gates with one remote channel per other producer."""
+    partitions = 2 * (parallelism + 1)
+    return partitions + 2 * (2 * (parallelism - 1) + 1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_chain_of_keyed_edges_gets_through_with_the_least_memory_it_can_be_deployed_with(
+    seed: int,
+) -> None:
+    parallelism, rows = 1 + seed % 3, 120
+    random = SeededRandom(seed)
+    cluster = SimulatedCluster(lambda source, target: random.choice([0.0, 0.5, 20.0]))
+    options = memory_of(minimum_pages(parallelism))
+    options |= {"taskmanager_network_memory_floating__buffers__per__gate": "1"}
+    environments = [cluster.start(f"tm-{index}", **options) for index in range(parallelism)]
+    chain = Chain(seed, environments, rows)
+    assert all(env.buffer_pool.unreserved_pages == 0 for env, _ in environments if parallelism > 1)
+    chain.run(cluster)
+    assert all(stage.has_ended for stage in chain.stages), chain.describe()
+    received = [value for stage in chain.stages if "sink" in stage.name for value in stage.received]
+    assert sorted(received) == sorted(list(range(rows)) * parallelism)
+    cluster.assert_nothing_leaks()
+
+
+def test_with_a_page_less_a_task_is_refused_before_anything_runs() -> None:
+    cluster = SimulatedCluster()
+    options = memory_of(minimum_pages(2) - 1)
+    options |= {"taskmanager_network_memory_floating__buffers__per__gate": "1"}
+    environments = [cluster.start(f"tm-{index}", **options) for index in range(2)]
+    with pytest.raises(InsufficientBuffersError, match="insufficient number of network buffers"):
+        Chain(0, environments, 1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_sink_that_stands_still_stops_the_source_two_edges_away_and_lets_it_go_again(
+    seed: int,
+) -> None:
+    rows = 2000
+    cluster = SimulatedCluster()
+    environments = [cluster.start(f"tm-{index}") for index in range(2)]
+    chain = Chain(seed, environments, rows)
+    sources = [stage for stage in chain.stages if "source" in stage.name]
+    for _ in range(3):
+        # The sinks are not stepped.
+        for _ in range(3000):
+            moved = [stage.step() for stage in chain.stages if "sink" not in stage.name]
+            if not cluster.loop.step() and not any(moved):
+                break
+    assert all(0 < stage.sent < rows for stage in sources), chain.describe()
+    assert not any(stage.sink.is_available for stage in sources if stage.sink is not None)
+    waiting = sum(stage.sent for stage in sources)
+    # Ten batches a subpartition, ten segments a gate at most on each of the two edges, and what a map had at hand.
+    assert waiting <= 2 * 4 * (10 + 1) + 2 * 2 * (2 * 2 + 8) + 8
+    chain.run(cluster)
+    assert all(stage.has_ended for stage in chain.stages), chain.describe()
+    cluster.assert_nothing_leaks()
+
+
+def test_envelopes_are_less_than_a_tenth_of_what_is_sent_at_a_megabyte_a_second() -> None:
+    cluster = SimulatedCluster()
+    producer, location = cluster.start("a")
+    sink, source = writer(producer, buffer_timeout_ms=100), gate(cluster.start("b")[0], [location])
+    source.request_partitions()
+    cluster.loop.run_all()
+    sent_bytes = frame_bytes = 0
+    take_output = ProducerSession.take_output
+
+    def counted(self: ProducerSession, budget_bytes: int) -> list[object]:
+        nonlocal frame_bytes
+        output = take_output(self, budget_bytes)
+        frame_bytes += sum(len(part) for part in output)
+        return output  # type: ignore[return-value]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ProducerSession, "take_output", counted)
+        # A second in steps of ten milliseconds, with the flush of the timeout every tenth one.
+        for step in range(100):
+            sink.emit(numbers(step * 1311, 1311))
+            sent_bytes += 1311 * 8
+            if step % 10 == 9:
+                sink.flush_all()
+            cluster.loop.run_for(10)
+            while source.is_available and source.poll() is not None:
+                pass
+    assert sent_bytes >= 1_000_000
+    assert sent_bytes <= frame_bytes <= 1.1 * sent_bytes
+    sink.finish()
+    sink.close()
+    cluster.loop.run_all()
+    while source.poll() is not None:
+        pass
+    source.close()
+    cluster.assert_nothing_leaks()
