@@ -32,11 +32,13 @@ class ConnectionTable:
         factory: Factory,
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
+        retry_count: int = 0,
     ) -> None:
         self._own_host_id: Final = own_host_id
         self._factory = factory
         self._timeout_s = timeout_s
         self._tls = tls
+        self._retry_count = retry_count
         self._established: dict[str, tuple[SocketConnection, PeerSession]] = {}
         self._waiting: dict[str, list[tuple[OnReady, OnError]]] = {}
         self._dials: set[asyncio.Task[Any]] = set()
@@ -79,12 +81,17 @@ class ConnectionTable:
             dial.cancel()
 
     async def _dial(self, name: str, location: TaskManagerLocation) -> None:
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._open(name, location)
-        except (OSError, TimeoutError) as error:
-            for _, on_error in self._waiting.pop(name, []):
-                on_error(f"{location.host}:{location.data_port}: {error or 'no answer in time'}")
+        reason: OSError | None = None
+        for _ in range(1 + self._retry_count):
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    await self._open(name, location)
+                return
+            except OSError as error:
+                reason = error
+        for _, on_error in self._waiting.pop(name, []):
+            text = str(reason) or "no answer in time"
+            on_error(f"{location.host}:{location.data_port}: {text}")
 
     async def _open(self, name: str, location: TaskManagerLocation) -> None:
         loop = asyncio.get_running_loop()

@@ -27,6 +27,10 @@ CONNECT_TIMEOUT: Final = ConfigOption(
     "taskmanager.network.netty.client.connectTimeoutSec", int, 120,
     "Seconds to wait for a connection with another TaskManager.",
 )  # fmt: skip
+CONNECT_RETRIES: Final = ConfigOption(
+    "taskmanager.network.retries", int, 0,
+    "How often more a connection with another TaskManager is tried that cannot be made; one that was lost is not.",
+)  # fmt: skip
 HANDSHAKE_TIMEOUT: Final = ConfigOption(
     "headrace.network.handshake-timeout", timedelta, timedelta(seconds=10),
     "A peer that has not proved by then that it belongs to the cluster is disconnected.",
@@ -66,6 +70,7 @@ class SocketTransport:
             lambda address, name: self._new_connection(Role.DIALLER, address, name),
             float(settings.get_option(CONNECT_TIMEOUT)),
             None if tls is None else client_context(tls),
+            settings.get_option(CONNECT_RETRIES),
         )
 
     def start(self, host: TransportHost) -> TaskManagerLocation:
