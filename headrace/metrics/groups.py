@@ -13,6 +13,7 @@ from headrace.metrics.instruments import (
     Meter,
     Metric,
     Number,
+    RateOf,
 )
 from headrace.metrics.names import MetricName
 
@@ -60,6 +61,13 @@ class MetricGroup:
     def meter(self, name: str | MetricName, time_span_in_seconds: int = 60) -> Meter:
         """Return the meter of that name: events per second over a span."""
         return self._metric(name, Meter, lambda: Meter(self._clock, time_span_in_seconds))
+
+    def rate(self, name: str | MetricName, read: Callable[[], int]) -> None:
+        """Register how fast the count that `read` returns grows, per second over the last minute."""
+        key = _key(name)
+        rate = RateOf(self._clock, read)
+        self._metric(key, Meter, lambda: rate)
+        self._metrics[key] = rate
 
     def distribution(self, name: str | MetricName) -> Distribution:
         """Return the distribution of that name: sum, count, min, max of integers."""

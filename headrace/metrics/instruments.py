@@ -107,6 +107,20 @@ class Meter(Metric):
         return {name: self.get_rate()}
 
 
+class RateOf(Meter):
+    """The rate of a count that somebody else keeps. What cannot be read any more rises no more."""
+
+    def __init__(self, clock: Clock, read: Callable[[], int]) -> None:
+        super().__init__(clock)
+        self._read = read
+        self._count = read()
+        self._readings[0] = (self._readings[0][0], self._count)
+
+    def get_rate(self) -> float:
+        self._count = self._read()
+        return super().get_rate()
+
+
 class Distribution(Metric):
     """Sum, count, least and greatest of integers."""
 

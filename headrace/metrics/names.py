@@ -86,6 +86,7 @@ NUM_BYTES_OUT_PER_SECOND = _row("numBytesOutPerSecond", _M, "bytes/s", _TASK, "B
 NUM_BYTES_IN_LOCAL = _row("numBytesInLocal", _C, "bytes", _TASK, "Bytes from this process.")
 NUM_BYTES_IN_REMOTE = _row("numBytesInRemote", _C, "bytes", _TASK, "Bytes from other processes.")
 NUM_BUFFERS_IN = _row("numBuffersIn", _C, "", _TASK, "Batches received.")
+NUM_BUFFERS_IN_PER_SECOND = _row("numBuffersInPerSecond", _M, "1/s", _TASK, "Batches received.")
 NUM_BUFFERS_IN_LOCAL = _row("numBuffersInLocal", _C, "", _TASK, "Batches from this process.")
 NUM_BUFFERS_IN_REMOTE = _row("numBuffersInRemote", _C, "", _TASK, "Batches from other processes.")
 NUM_BUFFERS_OUT = _row("numBuffersOut", _C, "", _TASK, "Batches sent.")
@@ -231,6 +232,27 @@ OUT_POOL_USAGE = _row(
     _TASK,
     "Share of the output's buffers in use; above 1 in overdraft.",
     _MAX,
+)
+TOTAL_QUEUE_LENGTH = _row(
+    "totalQueueLen",
+    _G,
+    "",
+    _TASK,
+    "Elements that wait in all channels of a gate or partition.",
+    _SUM,
+)
+MIN_QUEUE_LENGTH = _row("minQueueLen", _G, "", _TASK, "Elements in its shortest queue.", _MIN)
+MAX_QUEUE_LENGTH = _row("maxQueueLen", _G, "", _TASK, "Elements in its longest queue.", _MAX)
+AVG_QUEUE_LENGTH = _row(
+    "avgQueueLen", _G, "", _TASK, "Elements in its queues on average.", _AVERAGE
+)
+EDGE_BACK_PRESSURED_TIME = _row(
+    "edgeBackPressuredTimeMs",
+    _G,
+    "ms",
+    _TASK,
+    "Time in which this output was the one that held the task up, since the start.",
+    _SUM,
 )
 TOTAL_MEMORY_SEGMENTS = _row("TotalMemorySegments", _G, "", _TM, "Network segments.")
 AVAILABLE_MEMORY_SEGMENTS = _row("AvailableMemorySegments", _G, "", _TM, "Free network segments.")

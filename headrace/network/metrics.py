@@ -4,19 +4,47 @@ No gauge takes a lock for long, and one of something that was released reads zer
 Source: Flink NettyShuffleMetricFactory, TaskIOMetricGroup.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
+from headrace.core.config import ConfigOption
 from headrace.metrics import names
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import NetworkBufferPool
+from headrace.network.partition import ResultPartition
+from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.record_writer import RecordWriter
 from headrace.network.single_input_gate import SingleInputGate
 
+DETAILED_METRICS: Final = ConfigOption(
+    "taskmanager.network.detailed-metrics", bool, False,
+    "Whether tasks also tell the length of their longest, shortest and average queue, for each input and output.",
+)  # fmt: skip
+
 
 def register_task_metrics(
-    group: MetricGroup, gates: Sequence[SingleInputGate], writers: Sequence[RecordWriter]
+    group: MetricGroup,
+    gates: Sequence[SingleInputGate],
+    writers: Sequence[RecordWriter],
+    *,
+    is_detailed: bool = False,
 ) -> None:
     """Register everything that one task reads and writes, under plain names in the group of the task."""
+    _register_inputs(group, gates)
+    _register_outputs(group, writers)
+    if is_detailed:
+        for index, gate in enumerate(gates):
+            _register_queues(group, f"input.{index}", lambda gate=gate: _lengths_in(gate))
+        for index, writer in enumerate(writers):
+            partition = writer.partition
+            _register_queues(
+                group, f"output.{index}", lambda partition=partition: _lengths_out(partition)
+            )
+
+
+def _register_inputs(group: MetricGroup, gates: Sequence[SingleInputGate]) -> None:
+    group.rate(names.NUM_BYTES_IN_PER_SECOND, lambda: sum(gate.bytes_in for gate in gates))
+    group.rate(names.NUM_BUFFERS_IN_PER_SECOND, lambda: sum(gate.buffers_in for gate in gates))
     group.gauge(names.NUM_BYTES_IN, lambda: sum(gate.bytes_in for gate in gates))
     group.gauge(names.NUM_BYTES_IN_LOCAL, lambda: sum(gate.bytes_in_local for gate in gates))
     group.gauge(names.NUM_BYTES_IN_REMOTE, lambda: sum(gate.bytes_in_remote for gate in gates))
@@ -41,6 +69,13 @@ def register_task_metrics(
         names.INPUT_FLOATING_USAGE,
         lambda: max((receiver.floating_usage for receiver in receivers), default=0.0),
     )
+
+
+def _register_outputs(group: MetricGroup, writers: Sequence[RecordWriter]) -> None:
+    group.rate(names.NUM_BYTES_OUT_PER_SECOND, lambda: sum(writer.bytes_out for writer in writers))
+    group.rate(
+        names.NUM_BUFFERS_OUT_PER_SECOND, lambda: sum(writer.buffers_out for writer in writers)
+    )
     group.gauge(names.NUM_BYTES_OUT, lambda: sum(writer.bytes_out for writer in writers))
     group.gauge(names.NUM_BUFFERS_OUT, lambda: sum(writer.buffers_out for writer in writers))
     partitions = [writer.partition for writer in writers]
@@ -58,6 +93,26 @@ def register_task_metrics(
             sum(partition.pool.size for partition in partitions),
         ),
     )
+
+
+def _register_queues(group: MetricGroup, prefix: str, lengths: Callable[[], Sequence[int]]) -> None:
+    group.gauge(f"{prefix}.{names.TOTAL_QUEUE_LENGTH.name}", lambda: sum(lengths()))
+    group.gauge(f"{prefix}.{names.MIN_QUEUE_LENGTH.name}", lambda: min(lengths(), default=0))
+    group.gauge(f"{prefix}.{names.MAX_QUEUE_LENGTH.name}", lambda: max(lengths(), default=0))
+    group.gauge(
+        f"{prefix}.{names.AVG_QUEUE_LENGTH.name}",
+        lambda: _share(sum(found := lengths()), len(found)),
+    )
+
+
+def _lengths_in(gate: SingleInputGate) -> Sequence[int]:
+    return [channel.queued_count for channel in gate.channels]
+
+
+def _lengths_out(partition: ResultPartition) -> Sequence[int]:
+    if isinstance(partition, PipelinedResultPartition):
+        return [subpartition.queued_count for subpartition in partition.subpartitions]
+    return [partition.queued_count]
 
 
 def register_pool_metrics(group: MetricGroup, pool: NetworkBufferPool) -> None:

@@ -39,6 +39,7 @@ class Mailbox:
     def __init__(self) -> None:
         self._condition: Final = threading.Condition()
         self._mails: deque[Mail] = deque()
+        self.taken_count = 0
         self._is_awake = False
         self._is_closed = False
         self._wake_hook: Callable[[], None] | None = None
@@ -90,6 +91,7 @@ class Mailbox:
             self._is_awake = False
             mails = list(self._mails)
             self._mails.clear()
+            self.taken_count += len(mails)
             return mails
 
     def wait(self, timeout_ms: float | None) -> None:

@@ -32,12 +32,18 @@ _TOTAL_NAMES: Final = {
     Occupation.IDLE: names.ACCUMULATE_IDLE_TIME.name,
     Occupation.BACK_PRESSURED: names.ACCUMULATE_BACK_PRESSURED_TIME.name,
 }
+_SOFT: Final = names.SOFT_BACK_PRESSURED_TIME.name
+_HARD: Final = names.HARD_BACK_PRESSURED_TIME.name
+_LONGEST_SOFT: Final = names.MAX_SOFT_BACK_PRESSURE_TIME.name
+_LONGEST_HARD: Final = names.MAX_HARD_BACK_PRESSURE_TIME.name
+_SHARES: Final = (*_SHARE_NAMES.values(), _SOFT, _HARD, _LONGEST_SOFT, _LONGEST_HARD)
 
 
 class TaskTimes:
     """Accumulates busy, idle and back-pressured time; their shares of each second sum to 1000 ms.
 
-    Time inside `emit` that was spent waiting for buffers counts as back-pressured, not busy.
+    Back pressure is soft between two batches. Inside `emit` it is hard: the task was busy by its own account, and that
+    time is moved from busy to back-pressured.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -46,16 +52,27 @@ class TaskTimes:
         self._since_ns = now_ns
         self._occupation = Occupation.BUSY
         self._totals_ns = {occupation: 0 for occupation in Occupation}
+        self._hard_ns = 0
+        self._longest_soft_ns = 0
+        self._longest_hard_ns = 0
         self._rate_start_ns = now_ns
-        self._rate_totals_ns = dict(self._totals_ns)
-        self._rates = {occupation: 0.0 for occupation in Occupation}
+        self._last = self._accounts(now_ns)
+        self._rates: dict[str, float] = dict.fromkeys(_SHARES, 0.0)
+
+    @property
+    def is_back_pressured(self) -> bool:
+        """Whether the task waits for its output, between two batches."""
+        return self._occupation is Occupation.BACK_PRESSURED
 
     def occupy(self, occupation: Occupation) -> None:
         """From now on the task is doing `occupation`."""
         if occupation is self._occupation:
             return
         now_ns = self._clock.monotonic_ns()
-        self._totals_ns[self._occupation] += now_ns - self._since_ns
+        duration_ns = now_ns - self._since_ns
+        self._totals_ns[self._occupation] += duration_ns
+        if self.is_back_pressured:
+            self._longest_soft_ns = max(self._longest_soft_ns, duration_ns)
         self._since_ns = now_ns
         self._occupation = occupation
 
@@ -63,6 +80,8 @@ class TaskTimes:
         """Move `duration_ns` of the current busy time to back-pressured time."""
         self._totals_ns[Occupation.BACK_PRESSURED] += duration_ns
         self._totals_ns[Occupation.BUSY] -= duration_ns
+        self._hard_ns += duration_ns
+        self._longest_hard_ns = max(self._longest_hard_ns, duration_ns)
 
     def idle_ms(self) -> float:
         """Return how long the task has been idle in all."""
@@ -73,20 +92,57 @@ class TaskTimes:
     def snapshot(self) -> dict[str, float]:
         """Return accumulated milliseconds and the shares of the time since the last snapshot, in ms per second."""
         now_ns = self._clock.monotonic_ns()
-        totals_ns = dict(self._totals_ns)
-        totals_ns[self._occupation] += now_ns - self._since_ns
+        accounts = self._accounts(now_ns)
         window_ns = now_ns - self._rate_start_ns
         # Asked twice within a moment the window would be too short to mean anything: keep the last shares.
         if window_ns >= 100 * _NS_PER_MS:
-            for occupation, total_ns in totals_ns.items():
-                share = (total_ns - self._rate_totals_ns[occupation]) / window_ns
-                self._rates[occupation] = 1000 * min(1.0, max(0.0, share))
-            self._rate_start_ns, self._rate_totals_ns = now_ns, totals_ns
-        values: dict[str, float] = {}
-        for occupation, total_ns in totals_ns.items():
-            values[_SHARE_NAMES[occupation]] = self._rates[occupation]
-            values[_TOTAL_NAMES[occupation]] = total_ns / _NS_PER_MS
+            for name, total_ns in accounts.items():
+                share = (total_ns - self._last[name]) / window_ns
+                self._rates[name] = 1000 * min(1.0, max(0.0, share))
+            # A wait that goes on is as long as it has been until now.
+            current_ns = now_ns - self._since_ns if self.is_back_pressured else 0
+            self._rates[_LONGEST_SOFT] = max(self._longest_soft_ns, current_ns) / _NS_PER_MS
+            self._rates[_LONGEST_HARD] = self._longest_hard_ns / _NS_PER_MS
+            self._longest_soft_ns = self._longest_hard_ns = 0
+            self._rate_start_ns, self._last = now_ns, accounts
+        values = dict(self._rates)
+        values[names.IS_BACK_PRESSURED.name] = float(self.is_back_pressured)
+        for occupation, name in _TOTAL_NAMES.items():
+            values[name] = accounts[_SHARE_NAMES[occupation]] / _NS_PER_MS
         return values
+
+    def _accounts(self, now_ns: int) -> dict[str, int]:
+        """Nanoseconds until now by the name of their share."""
+        totals_ns = dict(self._totals_ns)
+        totals_ns[self._occupation] += now_ns - self._since_ns
+        accounts = {_SHARE_NAMES[occupation]: total for occupation, total in totals_ns.items()}
+        accounts[_HARD] = self._hard_ns
+        accounts[_SOFT] = totals_ns[Occupation.BACK_PRESSURED] - self._hard_ns
+        return accounts
+
+
+class EdgeTimes:
+    """Which output holds the task up, and since when: where several are full, the first of them is to blame."""
+
+    def __init__(self, clock: Clock, output_count: int) -> None:
+        self._clock = clock
+        self._totals_ns = [0] * output_count
+        self._blamed: int | None = None
+        self._since_ns = 0
+
+    def blame(self, index: int | None) -> None:
+        """From now on output `index` holds the task up; None: none does."""
+        if index == self._blamed:
+            return
+        now_ns = self._clock.monotonic_ns()
+        if self._blamed is not None:
+            self._totals_ns[self._blamed] += now_ns - self._since_ns
+        self._blamed, self._since_ns = index, now_ns
+
+    def soft_ms(self, index: int) -> float:
+        """Return for how long output `index` was to blame in all, between batches. Any thread; a moment's reading."""
+        current_ns = self._clock.monotonic_ns() - self._since_ns if index == self._blamed else 0
+        return (self._totals_ns[index] + current_ns) / _NS_PER_MS
 
 
 class TaskCounters:

@@ -14,8 +14,10 @@ from headrace.core.ids import OperatorId
 from headrace.core.record_batch import RecordBatch
 from headrace.graph.job_graph import VertexKind
 from headrace.graph.payloads import VertexPayloads
+from headrace.metrics import names
 from headrace.network.gate import InputGate
-from headrace.network.metrics import register_task_metrics
+from headrace.network.metrics import DETAILED_METRICS, register_task_metrics
+from headrace.network.record_writer import RecordWriter
 from headrace.network.union_gate import UnionInputGate
 from headrace.operators.operator import (
     InputStatus,
@@ -28,7 +30,7 @@ from headrace.task.debloating import GateDebloating, register_debloating_metrics
 from headrace.task.environment import TaskEnvironment
 from headrace.task.input_processor import LogicalInput
 from headrace.task.mailbox import Mailbox, MailboxTimers
-from headrace.task.metrics import Occupation, TaskCounters, TaskTimes
+from headrace.task.metrics import EdgeTimes, Occupation, TaskCounters, TaskTimes
 from headrace.task.operator_chain import OperatorChain
 from headrace.task.user_payloads import create_writers, load_specs, load_types
 from headrace.task.watermark_valve import CombinedWatermark, EmitWatermark, ValveAction
@@ -68,7 +70,14 @@ class StreamTask(ABC):
         for gate_input in environment.inputs:
             gate_input.gate.read_as(types[0].inputs[gate_input.descriptor.input_number])
         self._writers: Final = create_writers(environment, payloads)
-        register_task_metrics(environment.metrics, gates, self._writers)
+        register_task_metrics(
+            environment.metrics,
+            gates,
+            self._writers,
+            is_detailed=environment.settings.get_option(DETAILED_METRICS),
+        )
+        self._edge_times: Final = EdgeTimes(environment.clock, len(self._writers))
+        self._register_metrics()
         specs = load_specs(environment.vertex, payloads)
         self._debloating: Final = GateDebloating(
             gates, environment.settings, timers, self.times.idle_ms
@@ -85,12 +94,14 @@ class StreamTask(ABC):
 
     def process(self) -> Progress:
         """Do one batch's work unless an output is full; account for the time."""
-        for writer in self._writers:
+        for index, writer in enumerate(self._writers):
             if not writer.is_available:
                 writer.on_available(self._mailbox.wake)
                 self.times.occupy(Occupation.BACK_PRESSURED)
+                self._edge_times.blame(index)
                 return Progress.NO_OUTPUT
         self.times.occupy(Occupation.BUSY)
+        self._edge_times.blame(None)
         if self._has_ended:
             progress = self._await_inputs()
         else:
@@ -102,6 +113,18 @@ class StreamTask(ABC):
         if progress is Progress.NO_INPUT:
             self.times.occupy(Occupation.IDLE)
         return progress
+
+    def _register_metrics(self) -> None:
+        group, counters = self.environment.metrics, self.counters
+        group.rate(names.NUM_RECORDS_IN_PER_SECOND, lambda: counters.records_in)
+        group.rate(names.NUM_RECORDS_OUT_PER_SECOND, lambda: counters.records_out)
+        group.rate(names.MAILBOX_MAILS_PER_SECOND, lambda: self._mailbox.taken_count)
+        for index, writer in enumerate(self._writers):
+
+            def held_up_ms(index: int = index, writer: RecordWriter = writer) -> float:
+                return self._edge_times.soft_ms(index) + writer.hard_back_pressured_ns / 1e6
+
+            group.gauge(f"output.{index}.{names.EDGE_BACK_PRESSURED_TIME.name}", held_up_ms)
 
     @abstractmethod
     def _process_one(self) -> Progress:

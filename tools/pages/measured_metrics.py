@@ -16,6 +16,7 @@ from headrace.core.types.type_info import Types
 from headrace.functions.time_assigners import TumblingEventTimeWindows
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 from headrace.graph.job_graph_generator import generate_job_graph
+from headrace.network.metrics import DETAILED_METRICS
 from headrace.testing.simulated_job import PacedSource, RecordingSink, forget_output
 
 _JOB_NAME: Final = "metrics.md"
@@ -55,7 +56,7 @@ def _reported() -> frozenset[str]:
         .reduce(lambda one, other: one + other)
         .sink_to(RecordingSink(_JOB_NAME))
     )
-    settings = Settings()
+    settings = Settings({DETAILED_METRICS.key: "true"})
     graph = generate_job_graph(env.get_stream_graph(_JOB_NAME), JobId.generate(random), settings)
     with MiniCluster() as cluster:
         handle = cluster.submit(graph)

@@ -1,8 +1,10 @@
-"""What gates and writers say of themselves while batches wait, and after everything was released."""
+"""What gates and writers say of themselves while batches wait, and after all is released; reference section 14."""
 
 import pytest
 
 from headrace.core.clock import ManualClock
+from headrace.core.randomness import SeededRandom
+from headrace.graph.job_graph import PartitionerKind
 from headrace.metrics import MetricGroup, names
 from headrace.metrics.names import MetricName
 from headrace.network.metrics import register_pool_metrics, register_task_metrics
@@ -73,4 +75,100 @@ def test_the_network_memory_in_use_and_the_free_one_make_the_whole() -> None:
     assert values[names.REQUESTED_MEMORY_USAGE.name] > 0
     environment.partitions.release_all()
     sink.close()
+    cluster.assert_nothing_leaks()
+
+
+def test_rates_are_what_was_counted_in_the_last_minute() -> None:
+    cluster = SimulatedCluster()
+    producer, location = cluster.start("a")
+    sink, source = writer(producer, buffer_timeout_ms=0), gate(producer, [location])
+    group = MetricGroup(cluster.loop.clock)
+    register_task_metrics(group, [source], [sink])
+    source.request_partitions()
+    for start in range(5):
+        sink.emit(numbers(start, 1))
+        cluster.loop.run_for(2000)
+        assert source.poll() is not None
+    values = group.own_snapshot()
+    assert values[names.NUM_BUFFERS_OUT_PER_SECOND.name] == 0.5
+    assert values[names.NUM_BUFFERS_IN_PER_SECOND.name] == 0.5
+    assert values[names.NUM_BYTES_IN_PER_SECOND.name] == sink.bytes_out / 10
+    assert values[names.NUM_BYTES_OUT_PER_SECOND.name] == sink.bytes_out / 10
+    sink.close()
+    source.close()
+    cluster.assert_nothing_leaks()
+
+
+def test_the_lengths_of_single_queues_are_told_where_they_are_wanted() -> None:
+    cluster = SimulatedCluster()
+    producer, location = cluster.start("a")
+    sink = writer(producer, 3, PartitionerKind.GLOBAL, buffer_timeout_ms=0)
+    source = gate(producer, [location])
+    source.request_partitions()
+    plain, detailed = MetricGroup(ManualClock()), MetricGroup(ManualClock())
+    register_task_metrics(plain, [source], [sink])
+    register_task_metrics(detailed, [source], [sink], is_detailed=True)
+    for start in range(6):
+        sink.emit(numbers(start, 1))
+    found = {
+        name: value for name, value in detailed.own_snapshot().items() if name.endswith("QueueLen")
+    }
+    assert found == {
+        "input.0.totalQueueLen": 6,
+        "input.0.minQueueLen": 6,
+        "input.0.maxQueueLen": 6,
+        "input.0.avgQueueLen": 6.0,
+        "output.0.totalQueueLen": 6,
+        "output.0.minQueueLen": 0,
+        "output.0.maxQueueLen": 6,
+        "output.0.avgQueueLen": 2.0,
+    }
+    assert not any(name.endswith("QueueLen") for name in plain.own_snapshot())
+    sink.close()
+    source.close()
+    producer.partitions.release_all()
+    cluster.assert_nothing_leaks()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_gauge_never_raises_and_shares_stay_shares_whatever_is_cancelled_meanwhile(
+    seed: int,
+) -> None:
+    random = SeededRandom(seed)
+    cluster = SimulatedCluster()
+    producer, location = cluster.start("a")
+    consumer, _ = cluster.start("b")
+    sinks = [writer(producer, buffer_timeout_ms=0, number=number) for number in range(2)]
+    source = gate(consumer, [location] * 2)
+    group = MetricGroup(cluster.loop.clock)
+    register_task_metrics(group, [source], sinks, is_detailed=True)
+    expected = set(group.own_snapshot())
+    source.request_partitions()
+    acts = [
+        *[lambda sink=sink: sink.close() for sink in sinks],
+        source.close,
+        lambda: cluster.network.kill("a"),
+        lambda: producer.partitions.release_all(),
+    ]
+    for turn in range(80):
+        if random.random() < 0.05 and acts:
+            acts.pop(random.randrange(len(acts)))()
+        for sink in sinks:
+            if sink.is_available and not sink.partition.pool.is_destroyed:
+                sink.emit(numbers(turn * 100, 100))
+        if random.random() < 0.5:
+            cluster.loop.step()
+        values = group.own_snapshot()
+        # One that raised would be missing.
+        assert set(values) == expected
+        assert 0 <= values[names.IN_POOL_USAGE.name] <= 1
+        assert 0 <= values[names.INPUT_EXCLUSIVE_USAGE.name] <= 1
+        assert 0 <= values[names.INPUT_FLOATING_USAGE.name] <= 1
+        size = min(sink.partition.pool.size for sink in sinks)
+        assert 0 <= values[names.OUT_POOL_USAGE.name] <= 1 + 5 / size
+        assert all(value >= 0 for value in values.values())
+    for act in acts:
+        act()
+    cluster.loop.run_all()
+    assert group.own_snapshot()[names.IN_POOL_USAGE.name] == 0
     cluster.assert_nothing_leaks()
