@@ -68,6 +68,7 @@ class ResultPartition(Protocol):
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:
         """Call `callback` once all consumers have acknowledged EndOfData; now if they have. Any thread.
 
+        To be waited for before `finish`: a consumer whose partition has ended acknowledges nothing any more.
         Where nobody reads while the task runs, there is nothing to wait for.
         """
         ...
