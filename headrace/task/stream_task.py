@@ -32,6 +32,7 @@ from headrace.task.input_processor import LogicalInput
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import EdgeTimes, Occupation, TaskCounters, TaskTimes
 from headrace.task.operator_chain import OperatorChain
+from headrace.task.stall_watch import StallWatch
 from headrace.task.user_payloads import create_writers, load_specs, load_types
 from headrace.task.watermark_valve import CombinedWatermark, EmitWatermark, ValveAction
 
@@ -83,6 +84,13 @@ class StreamTask(ABC):
             gates, environment.settings, timers, self.times.idle_ms
         )
         register_debloating_metrics(environment.metrics, self._debloating)
+        self._stall_watch: Final = StallWatch(
+            f"{environment.vertex.name} ({environment.attempt_id.subtask_index + 1})",
+            gates,
+            self._writers,
+            environment.settings,
+            timers,
+        )
         self.chain = OperatorChain(
             environment, types, specs, self._writers, timers, self.counters, mailbox
         )
@@ -91,6 +99,7 @@ class StreamTask(ABC):
         """Open the operators."""
         self.chain.open()
         self._debloating.start()
+        self._stall_watch.start()
 
     def process(self) -> Progress:
         """Do one batch's work unless an output is full; account for the time."""

@@ -1,4 +1,4 @@
-"""Locks that remember in which order they were taken: what the tests of reference section 19 watch the exchange with."""
+"""Locks that remember in which order they were taken, to watch the exchange with; reference section 19."""
 
 import sys
 import threading
