@@ -15,6 +15,10 @@ class Clock(Protocol):
         """Nanoseconds of a clock that never goes back; only differences mean anything."""
         ...
 
+    def monotonic_ms(self) -> float:
+        """The same clock in milliseconds: for deadlines and periods, never beside a `now_ms`."""
+        ...
+
 
 class Cancellable(Protocol):
     """A call that is due later."""
@@ -35,6 +39,10 @@ class SystemClock:
         """Monotonic nanoseconds."""
         return time.monotonic_ns()
 
+    def monotonic_ms(self) -> float:
+        """Monotonic milliseconds."""
+        return time.monotonic_ns() / 1e6
+
 
 class ManualClock:
     """A clock that moves only when told to: tests and the simulation own it.
@@ -52,6 +60,10 @@ class ManualClock:
     def monotonic_ns(self) -> int:
         """Monotonic nanoseconds."""
         return self._now_ns
+
+    def monotonic_ms(self) -> float:
+        """Monotonic milliseconds."""
+        return self._now_ns / 1e6
 
     def advance_ms(self, duration_ms: float) -> None:
         """Move forward by `duration_ms` >= 0."""

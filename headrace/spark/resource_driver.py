@@ -146,7 +146,7 @@ class SparkResourceDriver:
         self._handle(JobEnded(worker_id, error))
 
     def _handle(self, event: WorkerEvent) -> None:
-        for action in self._lifecycles.handle(event, self._clock.monotonic_ns() / 1e6):
+        for action in self._lifecycles.handle(event, self._clock.monotonic_ms()):
             self._perform(action)
 
     def _perform(self, action: WorkerAction) -> None:

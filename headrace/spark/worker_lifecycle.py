@@ -125,7 +125,7 @@ class WorkerLifecycles:
     cancel_retry_ms: float = 1000.0
     _workers: dict[ResourceId, _Worker] = field(default_factory=dict[ResourceId, _Worker])
 
-    def handle(self, event: WorkerEvent, now_ms: float) -> list[WorkerAction]:
+    def handle(self, event: WorkerEvent, monotonic_ms: float) -> list[WorkerAction]:
         """Take one event and return what is to be done, in order."""
         match event:
             case WorkerRequested(worker_id, profile):
@@ -135,9 +135,9 @@ class WorkerLifecycles:
             case JobEnded(worker_id, error):
                 return self._ended(worker_id, error)
             case ReleaseRequested(worker_id):
-                return self._released(worker_id, now_ms)
+                return self._released(worker_id, monotonic_ms)
             case ClockRead():
-                return self._time_passed(now_ms)
+                return self._time_passed(monotonic_ms)
 
     @property
     def live_worker_ids(self) -> tuple[ResourceId, ...]:
@@ -166,16 +166,16 @@ class WorkerLifecycles:
             diagnostics = error or "its Spark task returned"
         return [ReportTerminated(worker_id, diagnostics)]
 
-    def _released(self, worker_id: ResourceId, now_ms: float) -> list[WorkerAction]:
+    def _released(self, worker_id: ResourceId, monotonic_ms: float) -> list[WorkerAction]:
         worker = self._workers.get(worker_id)
         if worker is None:
             return []
         match worker.phase:
             case WorkerPhase.SUBMITTED:
                 # It waits for a core: there is nobody who could stop by himself.
-                return self._cancel(worker_id, worker, now_ms)
+                return self._cancel(worker_id, worker, monotonic_ms)
             case WorkerPhase.STARTED:
-                due_ms = now_ms + self.stop_grace_ms
+                due_ms = monotonic_ms + self.stop_grace_ms
                 self._workers[worker_id] = replace(
                     worker, phase=WorkerPhase.STOPPING, due_ms=due_ms
                 )
@@ -183,15 +183,17 @@ class WorkerLifecycles:
             case WorkerPhase.STOPPING | WorkerPhase.CANCELLING:
                 return []
 
-    def _time_passed(self, now_ms: float) -> list[WorkerAction]:
+    def _time_passed(self, monotonic_ms: float) -> list[WorkerAction]:
         actions: list[WorkerAction] = []
         for worker_id, worker in list(self._workers.items()):
-            if worker.due_ms is not None and now_ms >= worker.due_ms:
-                actions += self._cancel(worker_id, worker, now_ms)
+            if worker.due_ms is not None and monotonic_ms >= worker.due_ms:
+                actions += self._cancel(worker_id, worker, monotonic_ms)
         return actions
 
-    def _cancel(self, worker_id: ResourceId, worker: _Worker, now_ms: float) -> list[WorkerAction]:
+    def _cancel(
+        self, worker_id: ResourceId, worker: _Worker, monotonic_ms: float
+    ) -> list[WorkerAction]:
         self._workers[worker_id] = replace(
-            worker, phase=WorkerPhase.CANCELLING, due_ms=now_ms + self.cancel_retry_ms
+            worker, phase=WorkerPhase.CANCELLING, due_ms=monotonic_ms + self.cancel_retry_ms
         )
         return [CancelJob(worker_id)]

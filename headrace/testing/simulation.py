@@ -358,11 +358,11 @@ class _OrderedDelay:
         self._last_arrival_ms: dict[tuple[str, str], float] = {}
 
     def __call__(self, source: str, target: str) -> float:
-        now_ms = self._clock.monotonic_ns() / 1e6
-        earliest_ms = self._last_arrival_ms.get((source, target), now_ms)
-        arrival_ms = max(now_ms + self._random.uniform(0, self._max_ms), earliest_ms + 0.001)
+        monotonic_ms = self._clock.monotonic_ms()
+        earliest_ms = self._last_arrival_ms.get((source, target), monotonic_ms)
+        arrival_ms = max(monotonic_ms + self._random.uniform(0, self._max_ms), earliest_ms + 0.001)
         self._last_arrival_ms[source, target] = arrival_ms
-        return arrival_ms - now_ms
+        return arrival_ms - monotonic_ms
 
 
 async def _run_at_once(name: str, body: Callable[[], T]) -> T:

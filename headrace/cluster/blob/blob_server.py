@@ -69,7 +69,7 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
 
     async def put_chunk(self, job_id: JobId, key: BlobKey, offset: int, chunk: bytes) -> int:
         """See BlobServerGateway."""
-        self._ledger.expect(job_id, key, self._now_ms())
+        self._ledger.expect(job_id, key, self.clock.monotonic_ms())
         self._files.make_directory()
         upload = self._uploads.setdefault((job_id, key), asyncio.Lock())
         async with upload:
@@ -121,7 +121,7 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
 
     async def retain_job(self, job_id: JobId, keys: tuple[BlobKey, ...]) -> Acknowledge:
         """See BlobServerGateway."""
-        self._ledger.retain(job_id, keys, self._now_ms())
+        self._ledger.retain(job_id, keys, self.clock.monotonic_ms())
         return Acknowledge()
 
     async def release_job(self, job_id: JobId) -> Acknowledge:
@@ -139,7 +139,7 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
         await self._run("delete", lambda: self._files.delete_job(job_id))
 
     def _sweep(self) -> None:
-        for job_id in self._ledger.expired(self._now_ms(), self._cleanup_ms):
+        for job_id in self._ledger.expired(self.clock.monotonic_ms(), self._cleanup_ms):
             _LOG.info("job %s was never submitted: its blobs are deleted", job_id)
             self._forget(job_id)
             self.spawn(self._delete(job_id), f"delete blobs of {job_id}")
@@ -148,6 +148,3 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
     async def _run(self, what: str, body: Callable[[], T]) -> T:
         async with self._turns:
             return await self._run_blocking(f"blobs: {what}", body)
-
-    def _now_ms(self) -> float:
-        return self.clock.monotonic_ns() / 1e6

@@ -34,7 +34,7 @@ class BlobLedger:
         """Room that is taken: whole blobs, whatever of them has arrived."""
         return self._size_bytes
 
-    def expect(self, job_id: JobId, key: BlobKey, now_ms: float) -> int:
+    def expect(self, job_id: JobId, key: BlobKey, monotonic_ms: float) -> int:
         """Make room for a blob unless it is known, and answer how much of it is there.
 
         BlobStorageError beyond the bound.
@@ -47,10 +47,10 @@ class BlobLedger:
                     f"{size_text(self._size_bytes_max)} are taken; raise 'headrace.blob.storage-size-max', or read "
                     "big data from files instead of carrying it in the program"
                 )
-            job = self._jobs.setdefault(job_id, _JobBlobs(now_ms))
+            job = self._jobs.setdefault(job_id, _JobBlobs(monotonic_ms))
             job.received[key] = 0
             self._size_bytes += key.size_bytes
-        job.last_used_ms = now_ms
+        job.last_used_ms = monotonic_ms
         return job.received[key]
 
     def received(self, job_id: JobId, key: BlobKey) -> int | None:
@@ -82,7 +82,7 @@ class BlobLedger:
             if not job.received and not job.is_retained:
                 del self._jobs[job_id]
 
-    def retain(self, job_id: JobId, keys: tuple[BlobKey, ...], now_ms: float) -> None:
+    def retain(self, job_id: JobId, keys: tuple[BlobKey, ...], monotonic_ms: float) -> None:
         """The job begins. BlobNotFoundError names the first of `keys` that is not complete; then nothing changes."""
         for key in keys:
             if not self.is_complete(job_id, key):
@@ -91,7 +91,7 @@ class BlobLedger:
                 )
         if keys:
             job = self._jobs[job_id]
-            job.is_retained, job.last_used_ms = True, now_ms
+            job.is_retained, job.last_used_ms = True, monotonic_ms
 
     def release(self, job_id: JobId) -> bool:
         """The job is over; whether there is anything to delete."""
@@ -101,10 +101,10 @@ class BlobLedger:
         self._size_bytes -= sum(key.size_bytes for key in job.received)
         return True
 
-    def expired(self, now_ms: float, idle_ms: float) -> list[JobId]:
+    def expired(self, monotonic_ms: float, idle_ms: float) -> list[JobId]:
         """Jobs that never began and whose blobs nobody has touched for `idle_ms`."""
         return [
             job_id
             for job_id, job in self._jobs.items()
-            if not job.is_retained and now_ms - job.last_used_ms >= idle_ms
+            if not job.is_retained and monotonic_ms - job.last_used_ms >= idle_ms
         ]

@@ -100,7 +100,7 @@ class JobArchive:
     def add(self, job: ArchivedJob) -> None:
         """Remember a job; beyond the bounds the oldest go, with what nobody fetched from them."""
         self.forget_expired()
-        expires_ms = self._now_ms() + self._limits.expiration_ms
+        expires_ms = self._clock.monotonic_ms() + self._limits.expiration_ms
         self._entries[job.details.job_id] = _Entry(job, expires_ms)
         size_bytes = sum(entry.size_bytes for entry in self._entries.values())
         while len(self._entries) > 1 and (
@@ -110,8 +110,8 @@ class JobArchive:
 
     def forget_expired(self) -> None:
         """Let go of jobs whose time is over."""
-        now_ms = self._now_ms()
-        while self._entries and next(iter(self._entries.values())).expires_ms <= now_ms:
+        monotonic_ms = self._clock.monotonic_ms()
+        while self._entries and next(iter(self._entries.values())).expires_ms <= monotonic_ms:
             self._forget_oldest()
 
     def find(self, job_id: JobId) -> ArchivedJob | None:
@@ -125,6 +125,3 @@ class JobArchive:
 
     def _forget_oldest(self) -> _Entry:
         return self._entries.pop(next(iter(self._entries)))
-
-    def _now_ms(self) -> float:
-        return self._clock.monotonic_ns() / 1e6

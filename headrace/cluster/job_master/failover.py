@@ -56,13 +56,13 @@ class FailureHistory:
         self.recent: deque[Failure] = deque(maxlen=HISTORY_SIZE)
         self.restart_count = 0
 
-    def decide(self, failure: Failure, now_ms: float) -> float | None:
+    def decide(self, failure: Failure, monotonic_ms: float) -> float | None:
         """Remember `failure` as the cause; return the pause before a restart, or None where it is final."""
         self.cause = failure
         self.recent.append(failure)
         if failure.is_final or not failure.error.recoverable:
             return None
-        delay_ms = self._strategy.failure(now_ms)
+        delay_ms = self._strategy.failure(monotonic_ms)
         if delay_ms is not None:
             self.restart_count += 1
         return delay_ms

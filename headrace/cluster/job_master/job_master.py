@@ -189,7 +189,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """See JobMasterGateway."""
         if not self._task_managers.is_registered(resource_id):
             raise StaleLeaderError(f"TaskManager {resource_id} is not registered at this JobMaster")
-        accepted = self._scheduler.pool.offer(resource_id, offers, self._now_ms())
+        accepted = self._scheduler.pool.offer(resource_id, offers, self.clock.monotonic_ms())
         self._scheduler.slots_changed()
         return accepted
 
@@ -212,7 +212,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     def _return_idle_slots(self) -> None:
         timeout_ms = duration_ms(self._job_settings, SLOT_IDLE_TIMEOUT)
-        for slot in self._scheduler.pool.take_idle(self._now_ms(), timeout_ms):
+        for slot in self._scheduler.pool.take_idle(self.clock.monotonic_ms(), timeout_ms):
             self._task_managers.free_slot(slot, "the job does not need it")
         self.schedule_run_async(timeout_ms, self._return_idle_slots)
 
@@ -458,6 +458,3 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     def _fail(self, text: str) -> None:
         error = ErrorInfo("NoResourceAvailableError", text, "INTERNAL", recoverable=False)
         self._scheduler.fail_job(Failure(error))
-
-    def _now_ms(self) -> float:
-        return self.clock.monotonic_ns() / 1e6

@@ -85,7 +85,7 @@ class RestartStrategy(Protocol):
 
     name: str
 
-    def failure(self, now_ms: float) -> float | None:
+    def failure(self, monotonic_ms: float) -> float | None:
         """Milliseconds to wait before the restart, or None: this failure is final."""
         ...
 
@@ -95,7 +95,7 @@ class NoRestart:
 
     name = "none"
 
-    def failure(self, now_ms: float) -> float | None:
+    def failure(self, monotonic_ms: float) -> float | None:
         """See RestartStrategy."""
         return None
 
@@ -109,7 +109,7 @@ class FixedDelayRestart:
         self._left = attempts
         self._delay_ms = delay_ms
 
-    def failure(self, now_ms: float) -> float | None:
+    def failure(self, monotonic_ms: float) -> float | None:
         """See RestartStrategy."""
         if self._left <= 0:
             return None
@@ -128,12 +128,12 @@ class FailureRateRestart:
         self._delay_ms = delay_ms
         self._failures_ms: list[float] = []
 
-    def failure(self, now_ms: float) -> float | None:
+    def failure(self, monotonic_ms: float) -> float | None:
         """See RestartStrategy."""
-        self._failures_ms = [*self._failures_ms, now_ms][-(self._max_failures + 1) :]
+        self._failures_ms = [*self._failures_ms, monotonic_ms][-(self._max_failures + 1) :]
         if len(self._failures_ms) <= self._max_failures:
             return self._delay_ms
-        return None if now_ms - self._failures_ms[0] < self._interval_ms else self._delay_ms
+        return None if monotonic_ms - self._failures_ms[0] < self._interval_ms else self._delay_ms
 
 
 class ExponentialDelayRestart:
@@ -165,11 +165,11 @@ class ExponentialDelayRestart:
         self._attempt = 0
         self._restart_at_ms = float("-inf")
 
-    def failure(self, now_ms: float) -> float | None:
+    def failure(self, monotonic_ms: float) -> float | None:
         """See RestartStrategy."""
-        if now_ms < self._restart_at_ms:
-            return self._restart_at_ms - now_ms
-        if now_ms - self._restart_at_ms >= self._reset_after_ms:
+        if monotonic_ms < self._restart_at_ms:
+            return self._restart_at_ms - monotonic_ms
+        if monotonic_ms - self._restart_at_ms >= self._reset_after_ms:
             self._attempt = 0
         if self._attempt >= self._max_attempts:
             return None
@@ -181,7 +181,7 @@ class ExponentialDelayRestart:
         pause_ms *= 1 + self._random.uniform(-self._jitter_factor, self._jitter_factor)
         pause_ms = min(pause_ms, self._max_ms)
         self._attempt += 1
-        self._restart_at_ms = now_ms + pause_ms
+        self._restart_at_ms = monotonic_ms + pause_ms
         return pause_ms
 
 

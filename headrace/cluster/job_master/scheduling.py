@@ -275,7 +275,7 @@ class Scheduler:
 
     def decide_failover(self, failure: Failure) -> float | None:
         """See SchedulerContext."""
-        return self.history.decide(failure, self.clock.monotonic_ns() / 1e6)
+        return self.history.decide(failure, self.clock.monotonic_ms())
 
     def refine_failure(self, failure: Failure) -> None:
         """See SchedulerContext."""
@@ -296,7 +296,7 @@ class Scheduler:
         self._version += 1
         self._release(self.partitions.restarted())
         self.executions.reset(self.clock.now_ms())
-        self.pool.release_reservations(self.clock.monotonic_ns() / 1e6)
+        self.pool.release_reservations(self.clock.monotonic_ms())
 
     def commit(self) -> None:
         """See SchedulerContext."""

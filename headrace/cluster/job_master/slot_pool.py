@@ -54,7 +54,7 @@ class SlotPool:
         return len(self._unfulfilled())
 
     def offer(
-        self, resource_id: ResourceId, offers: Iterable[SlotOffer], now_ms: float
+        self, resource_id: ResourceId, offers: Iterable[SlotOffer], monotonic_ms: float
     ) -> tuple[AllocationId, ...]:
         """Take the slots that serve an unfulfilled want; those held already are accepted again."""
         accepted: list[AllocationId] = []
@@ -68,7 +68,7 @@ class SlotPool:
                 slot = PhysicalSlot(
                     offer.allocation_id, resource_id, offer.slot_index, offer.profile
                 )
-                self._held[offer.allocation_id] = _Held(slot, False, now_ms)
+                self._held[offer.allocation_id] = _Held(slot, False, monotonic_ms)
                 accepted.append(offer.allocation_id)
         return tuple(accepted)
 
@@ -87,12 +87,12 @@ class SlotPool:
             held.is_reserved = True
         return tuple(held.slot for held in chosen)
 
-    def release_reservations(self, now_ms: float) -> None:
+    def release_reservations(self, monotonic_ms: float) -> None:
         """Nobody is in the slots any more; they stay with the job."""
         for held in self._held.values():
             if held.is_reserved:
                 held.is_reserved = False
-                held.free_since_ms = now_ms
+                held.free_since_ms = monotonic_ms
 
     def fail_slot(self, allocation_id: AllocationId) -> PhysicalSlot | None:
         """The slot is gone; returns it where it was held."""
@@ -106,14 +106,14 @@ class SlotPool:
             del self._held[slot.allocation_id]
         return lost
 
-    def take_idle(self, now_ms: float, timeout_ms: float) -> tuple[PhysicalSlot, ...]:
+    def take_idle(self, monotonic_ms: float, timeout_ms: float) -> tuple[PhysicalSlot, ...]:
         """Remove and return slots that were free for `timeout_ms` and that no want needs."""
         wanted = len(self._required)
         idle: list[PhysicalSlot] = []
         for allocation_id, held in list(self._held.items()):
             if len(self._held) <= wanted:
                 break
-            if not held.is_reserved and now_ms - held.free_since_ms >= timeout_ms:
+            if not held.is_reserved and monotonic_ms - held.free_since_ms >= timeout_ms:
                 idle.append(held.slot)
                 del self._held[allocation_id]
         return tuple(idle)

@@ -151,33 +151,33 @@ class WorkerPool:
     _failure_times_ms: list[float] = field(default_factory=list[float])
     _paused_until_ms: float = float("-inf")
 
-    def handle(self, event: PoolEvent, now_ms: float) -> list[PoolAction]:
+    def handle(self, event: PoolEvent, monotonic_ms: float) -> list[PoolAction]:
         """Take one event and return what is to be done, in order."""
         actions: list[PoolAction] = []
         match event:
             case SlotsMissing(slot_count, idle):
                 self._missing_slot_count = slot_count
-                self._mark_idle(idle, now_ms)
+                self._mark_idle(idle, monotonic_ms)
             case WorkerStarted(worker_id):
-                self._move(worker_id, WorkerState.STARTED, now_ms)
+                self._move(worker_id, WorkerState.STARTED, monotonic_ms)
             case WorkerRegistered(worker_id):
-                self._move(worker_id, WorkerState.REGISTERED, now_ms)
+                self._move(worker_id, WorkerState.REGISTERED, monotonic_ms)
                 # Its slots are about to be matched; until then they must not be asked for again.
                 served = self._missing_slot_count - self.limits.slots_per_worker
                 self._missing_slot_count = max(0, served)
             case WorkerTerminated(worker_id, diagnostics):
-                self._terminated(worker_id, diagnostics, now_ms)
+                self._terminated(worker_id, diagnostics, monotonic_ms)
             case WorkerLost(worker_id, cause):
                 if worker_id in self._workers:
-                    self._terminated(worker_id, cause, now_ms)
+                    self._terminated(worker_id, cause, monotonic_ms)
                     actions.append(ReleaseWorker(worker_id, cause))
             case IdleReleaseAgreed(worker_id):
                 worker = self._workers.get(worker_id)
                 if worker is not None and worker.idle_since_ms is not None:
                     actions.append(self._release(worker_id, "idle: no job has a slot here"))
             case TimePassed():
-                actions += self._time_passed(now_ms)
-        return [*actions, *self._converge(now_ms)]
+                actions += self._time_passed(monotonic_ms)
+        return [*actions, *self._converge(monotonic_ms)]
 
     def refusal_of(self, worker_id: ResourceId) -> str | None:
         """Why a TaskManager of this name may not register, or None where it may."""
@@ -192,7 +192,7 @@ class WorkerPool:
         """Workers that were asked for and have not registered."""
         return sum(w.state is not WorkerState.REGISTERED for w in self._workers.values())
 
-    def describe_pending(self, now_ms: float) -> str:
+    def describe_pending(self, monotonic_ms: float) -> str:
         """Say what the wait for workers is about, for people; empty where nobody is waited for."""
         parts: list[str] = []
         for state, text in (
@@ -201,9 +201,9 @@ class WorkerPool:
         ):
             since = [w.since_ms for w in self._workers.values() if w.state is state]
             if since:
-                waited_s = (now_ms - min(since)) / 1000
+                waited_s = (monotonic_ms - min(since)) / 1000
                 parts.append(f"{len(since)} worker(s) {text} (for {waited_s:.0f} s)")
-        if now_ms < self._paused_until_ms:
+        if monotonic_ms < self._paused_until_ms:
             parts.append("new workers are held back, because too many failed to start")
         maximum = self.limits.max_count
         if maximum is not None and len(self._workers) >= maximum and self._missing_slot_count:
@@ -222,54 +222,54 @@ class WorkerPool:
                 due.append(worker.idle_since_ms + self.limits.idle_timeout_ms)
         return min(due, default=None)
 
-    def _mark_idle(self, idle: Iterable[ResourceId], now_ms: float) -> None:
+    def _mark_idle(self, idle: Iterable[ResourceId], monotonic_ms: float) -> None:
         now_idle = set(idle)
         for worker_id, worker in self._workers.items():
             if worker_id not in now_idle:
                 self._workers[worker_id] = replace(worker, idle_since_ms=None)
             elif worker.idle_since_ms is None:
-                self._workers[worker_id] = replace(worker, idle_since_ms=now_ms)
+                self._workers[worker_id] = replace(worker, idle_since_ms=monotonic_ms)
 
-    def _move(self, worker_id: ResourceId, state: WorkerState, now_ms: float) -> None:
+    def _move(self, worker_id: ResourceId, state: WorkerState, monotonic_ms: float) -> None:
         worker = self._workers.get(worker_id)
         if worker is not None and worker.state is not WorkerState.REGISTERED:
-            self._workers[worker_id] = _Worker(state, now_ms)
+            self._workers[worker_id] = _Worker(state, monotonic_ms)
 
-    def _terminated(self, worker_id: ResourceId, diagnostics: str, now_ms: float) -> None:
+    def _terminated(self, worker_id: ResourceId, diagnostics: str, monotonic_ms: float) -> None:
         worker = self._workers.pop(worker_id, None)
         if worker is None:
             return
         self._remember_given_up(worker_id, diagnostics)
         self.last_failure = f"{worker_id}: {diagnostics}"
         if worker.state is not WorkerState.REGISTERED:
-            self._count_failure(now_ms)
+            self._count_failure(monotonic_ms)
 
-    def _count_failure(self, now_ms: float) -> None:
-        recent = [at for at in self._failure_times_ms if now_ms - at < 60_000]
-        self._failure_times_ms = [*recent, now_ms]
+    def _count_failure(self, monotonic_ms: float) -> None:
+        recent = [at for at in self._failure_times_ms if monotonic_ms - at < 60_000]
+        self._failure_times_ms = [*recent, monotonic_ms]
         if len(self._failure_times_ms) > self.limits.max_failures_per_minute:
-            self._paused_until_ms = now_ms + self.limits.retry_interval_ms
+            self._paused_until_ms = monotonic_ms + self.limits.retry_interval_ms
 
-    def _time_passed(self, now_ms: float) -> list[PoolAction]:
-        if now_ms >= self._paused_until_ms:
+    def _time_passed(self, monotonic_ms: float) -> list[PoolAction]:
+        if monotonic_ms >= self._paused_until_ms:
             self._paused_until_ms = float("-inf")
         actions: list[PoolAction] = []
         for worker_id, worker in list(self._workers.items()):
             if worker.state is WorkerState.STARTED:
-                if now_ms - worker.since_ms >= self.limits.registration_timeout_ms:
+                if monotonic_ms - worker.since_ms >= self.limits.registration_timeout_ms:
                     cause = "it did not register within resourcemanager.taskmanager-registration.timeout"
-                    self._terminated(worker_id, cause, now_ms)
+                    self._terminated(worker_id, cause, monotonic_ms)
                     actions.append(ReleaseWorker(worker_id, cause))
-            elif self._is_idle_too_long(worker, now_ms):
+            elif self._is_idle_too_long(worker, monotonic_ms):
                 actions.append(AskWhetherReleasable(worker_id))
                 # Asked again after another timeout where the answer is no or never comes.
-                self._workers[worker_id] = replace(worker, idle_since_ms=now_ms)
+                self._workers[worker_id] = replace(worker, idle_since_ms=monotonic_ms)
         return actions
 
-    def _is_idle_too_long(self, worker: _Worker, now_ms: float) -> bool:
+    def _is_idle_too_long(self, worker: _Worker, monotonic_ms: float) -> bool:
         if self.limits.fixed_count is not None or worker.idle_since_ms is None:
             return False
-        return now_ms - worker.idle_since_ms >= self.limits.idle_timeout_ms
+        return monotonic_ms - worker.idle_since_ms >= self.limits.idle_timeout_ms
 
     def _release(self, worker_id: ResourceId, cause: str) -> ReleaseWorker:
         del self._workers[worker_id]
@@ -282,7 +282,7 @@ class WorkerPool:
         if len(self._tombstones) > _TOMBSTONES_MAX:
             del self._tombstones[next(iter(self._tombstones))]
 
-    def _converge(self, now_ms: float) -> list[PoolAction]:
+    def _converge(self, monotonic_ms: float) -> list[PoolAction]:
         """Bring the number of workers that are not registered to what is wanted."""
         if self.limits.fixed_count is not None:
             wanted_new_count = self.limits.fixed_count - len(self._workers)
@@ -291,14 +291,14 @@ class WorkerPool:
             wanted_new_count = -(-slots // self.limits.slots_per_worker) - self.pending_count
         if wanted_new_count < 0:
             return self._give_up_pending(-wanted_new_count)
-        if now_ms < self._paused_until_ms:
+        if monotonic_ms < self._paused_until_ms:
             return []
         if self.limits.max_count is not None:
             wanted_new_count = min(wanted_new_count, self.limits.max_count - len(self._workers))
         actions: list[PoolAction] = []
         for _ in range(wanted_new_count):
             worker_id = self.new_worker_id()
-            self._workers[worker_id] = _Worker(WorkerState.REQUESTED, now_ms)
+            self._workers[worker_id] = _Worker(WorkerState.REQUESTED, monotonic_ms)
             actions.append(RequestWorker(worker_id))
         return actions
 

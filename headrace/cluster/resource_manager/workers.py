@@ -96,8 +96,8 @@ class Workers:
             return
         # The host may grow and shrink: its limit is asked for again each time.
         self._pool.limits = replace(self._pool.limits, max_count=self._driver.max_worker_count)
-        now_ms = self._now_ms()
-        for action in self._pool.handle(event, now_ms):
+        monotonic_ms = self._endpoint.clock.monotonic_ms()
+        for action in self._pool.handle(event, monotonic_ms):
             match action:
                 case RequestWorker(worker_id):
                     self._driver.request_worker(worker_id, ResourceProfile())
@@ -106,7 +106,7 @@ class Workers:
                 case AskWhetherReleasable(worker_id):
                     question = self._owner.ask_whether_releasable(worker_id)
                     self._endpoint.spawn(question, f"idle {worker_id}")
-        self._set_timer(self._pool.next_check_ms(), now_ms)
+        self._set_timer(self._pool.next_check_ms(), monotonic_ms)
 
     def refusal_of(self, worker_id: ResourceId) -> str | None:
         """Why a TaskManager of this name may not register, or None where it may."""
@@ -121,7 +121,7 @@ class Workers:
 
     def describe_pending(self) -> str:
         """Say what the wait for workers is about, for people."""
-        return self._pool.describe_pending(self._now_ms())
+        return self._pool.describe_pending(self._endpoint.clock.monotonic_ms())
 
     # WorkerListener: any thread
 
@@ -147,21 +147,18 @@ class Workers:
         await self._owner.stop_task_manager(worker_id, cause)
         self._driver.release_worker(worker_id)
 
-    def _set_timer(self, due_ms: float | None, now_ms: float) -> None:
+    def _set_timer(self, due_ms: float | None, monotonic_ms: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if due_ms is not None:
             self._timer = self._endpoint.schedule_run_async(
-                max(1.0, due_ms - now_ms), lambda: self.handle(TimePassed())
+                max(1.0, due_ms - monotonic_ms), lambda: self.handle(TimePassed())
             )
 
     def _new_worker_id(self) -> ResourceId:
         self._name_count += 1
         return ResourceId(self._worker_name(self._name_count))
-
-    def _now_ms(self) -> float:
-        return self._endpoint.clock.monotonic_ns() / 1e6
 
 
 def worker_names(prefix: str) -> Callable[[int], str]:
