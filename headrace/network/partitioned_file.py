@@ -77,6 +77,16 @@ class PartitionedFile:
             )
         return extent
 
+    def retain(self) -> bool:
+        """Become one more user of both files; False if they are gone."""
+        # Both are always retained and let go together, this one first.
+        return self._index.retain() and self.data.retain()
+
+    def let_go(self) -> None:
+        """One user is done; the last one has both files deleted."""
+        self._index.let_go()
+        self.data.let_go()
+
     def close(self) -> None:
         """Close without deleting anything."""
         self._index.close()

@@ -6,7 +6,7 @@ Source: Flink SortMergeResultPartition.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -208,9 +208,14 @@ class SortMergePartition(StoredPartition):
         """What was written, once it is finished. Any thread."""
         return self._file
 
-    def _cursor(self, index: int) -> "_Cursor":
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of data that were handed to the operating system. By the writing thread."""
+        return self._writer.data.size
+
+    def _cursor(self, index: int) -> "RegionCursor":
         self._writer.retain()
-        return _Cursor(self, index, self._writer.let_go)
+        return RegionCursor(self, index, self._writer.let_go)
 
     def _discard(self) -> None:
         self._writer.let_go()
@@ -251,12 +256,24 @@ class _Encoder:
             self._writer.append(pieces)
 
 
-class _Cursor:
+class RegionSource(Protocol):
+    """What a cursor needs of a partition whose file is there once it is finished."""
+
+    @property
+    def file(self) -> PartitionedFile | None:
+        """What was written, once it is finished. Any thread."""
+        ...
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it may be read. Any thread."""
+        ...
+
+
+class RegionCursor:
     """Goes through the extents of one subpartition. Implements SubpartitionCursor."""
 
-    def __init__(
-        self, partition: SortMergePartition, index: int, let_go: Callable[[], None]
-    ) -> None:
+    def __init__(self, partition: RegionSource, index: int, let_go: Callable[[], None]) -> None:
         self.close: Final = let_go
         self._partition = partition
         self._index = index

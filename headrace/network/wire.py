@@ -6,6 +6,7 @@
 
 Channels are numbered by the consumer, per connection. A connection carries both directions: whether a channel number
 is the sender's or the receiver's own follows from the frame. Flags are zero in version 1.
+Frames 30 to 35, with which results are pushed to a shuffle service, stand in push_wire.py.
 Source: Flink NettyMessage, with the changes that batches, versions and authentication ask for.
 """
 
@@ -218,7 +219,7 @@ class PartitionRequest(Frame, frozen=True, gc=False):
         """See Frame."""
         return (
             self.channel,
-            *_partition_values(self.partition_id),
+            *partition_values(self.partition_id),
             self.subpartition_index,
             self.initial_credit,
             self.credit_max,
@@ -230,7 +231,7 @@ class PartitionRequest(Frame, frozen=True, gc=False):
         cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
     ) -> Self:
         """See Frame."""
-        return cls(values[0], _partition_of(values[1:7]), *values[7:])
+        return cls(values[0], partition_of(values[1:7]), *values[7:])
 
 
 @frame(id=11, layout="!IQ")
@@ -438,77 +439,8 @@ class IngestEnd(Frame, frozen=True, gc=False):
     row_count: int  # u64
 
 
-# --- Pushing a result to a shuffle service --------------------------------------------------------
-
-
-@frame(id=30, layout="!I16sI16s16sIII")
-class PushOpen(Frame, frozen=True, gc=False):
-    """Producer → shuffle service: a partition is going to be pushed on this connection. Since version 1."""
-
-    channel: int  # u32
-    partition_id: ResultPartitionId  # 60 bytes with the producer's attempt
-    subpartition_count: int  # u32, > 0
-
-    def header_values(self) -> tuple[Any, ...]:
-        """See Frame."""
-        return (self.channel, *_partition_values(self.partition_id), self.subpartition_count)
-
-    @classmethod
-    def from_header(
-        cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
-    ) -> Self:
-        """See Frame."""
-        return cls(values[0], _partition_of(values[1:7]), values[7])
-
-
-@frame(id=31, layout="!III")
-class PushAccept(Frame, frozen=True, gc=False):
-    """Shuffle service → producer: push; AddCredit follows for every batch that was stored. Since version 1."""
-
-    channel: int  # u32
-    initial_credit: int  # batches, u32
-    batch_bytes_max: int  # bytes, u32: a batch may have so many
-
-
-@frame(id=32, layout="!IIQIQ")
-class PushData(Frame, frozen=True, gc=False):
-    """Producer → shuffle service: one sealed batch, with its markers. Costs one credit. Since version 1."""
-
-    channel: int  # u32
-    subpartition_index: int  # u32, ALL_SUBPARTITIONS for a batch that is the same for all
-    sequence: int  # u64, counts data and events of the partition from 0
-    row_count: int  # u32
-    fingerprint: int  # u64, 0 without rows
-    markers: tuple[PlacedMarker, ...]
-    body: Body  # Arrow record batch message
-
-
-@frame(id=33, layout="!IQBq")
-class PushEvent(Frame, frozen=True, gc=False):
-    """Producer → shuffle service: an event for all subpartitions, free of credit. Since version 1."""
-
-    channel: int  # u32
-    sequence: int  # u64
-    kind: int  # u8, see `batches.encode_event`
-    value: int  # i64
-
-
-@frame(id=34, layout="!IQ")
-class PushCommit(Frame, frozen=True, gc=False):
-    """Producer → shuffle service: all `element_count` elements were pushed. Since version 1.
-
-    The service repeats it once the partition is stored as a whole and may be read; before, nobody reads any of it.
-    """
-
-    channel: int  # u32
-    element_count: int  # u64
-
-
-ALL_SUBPARTITIONS: Final = 0xFFFFFFFF
-"""Stands for all subpartitions in a PushData frame."""
-
-
-def _partition_values(identity: ResultPartitionId) -> tuple[Any, ...]:
+def partition_values(identity: ResultPartitionId) -> tuple[Any, ...]:
+    """Return a partition's id as values of `!16sI16s16sII`."""
     producer = identity.producer
     vertex = producer.execution_vertex_id
     return (
@@ -521,7 +453,8 @@ def _partition_values(identity: ResultPartitionId) -> tuple[Any, ...]:
     )
 
 
-def _partition_of(values: tuple[Any, ...]) -> ResultPartitionId:
+def partition_of(values: tuple[Any, ...]) -> ResultPartitionId:
+    """Inverse of `partition_values`."""
     data_set, number, job, vertex, subtask, attempt = values
     producer = ExecutionAttemptId(
         JobId(job), ExecutionVertexId(JobVertexId(vertex), subtask), attempt

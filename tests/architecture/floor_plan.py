@@ -47,14 +47,15 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "api": GROUND | {"gateways"},
     "connectors": GROUND,
     "rest": GROUND | {"gateways"},
+    "shuffle_service": GROUND | {"network", "gateways", "rpc", "cluster", "cluster.task_executor"},
     # hosts
     "spark": GROUND | _BELOW_HOSTS | {"network"},
-    "cli": GROUND | {"spark", "api", "rest", "gateways", "network"},
+    "cli": GROUND | {"spark", "api", "rest", "gateways", "network", "shuffle_service"},
     # faces
     "datastream": frozenset({"api", "functions", "core", "connectors"}),
     "common": frozenset({"api", "functions", "core", "connectors"}),
     # the tests' own tools
-    "testing": GROUND | DATA_PLANE | _BELOW_HOSTS | FACADES,
+    "testing": GROUND | DATA_PLANE | _BELOW_HOSTS | FACADES | {"shuffle_service"},
     # headrace/__init__.py
     "": frozenset({"api", "functions", "core", "connectors"}),
 }

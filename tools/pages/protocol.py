@@ -2,10 +2,11 @@
 
 import ast
 import inspect
+from types import ModuleType
 from typing import Final
 
 from headrace.core.elements import EndOfData, EndOfPartition, StopMode
-from headrace.network import wire
+from headrace.network import push_wire, wire
 from headrace.network.batches import encode_event
 from headrace.network.buffer_pool import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
 from headrace.network.ingest import INGEST_CREDIT
@@ -28,8 +29,9 @@ def protocol_page() -> str:
     lines = [
         "# Protocol of the data plane",
         "",
-        "Between two TaskManagers, and between a Spark task that pushes a DataFrame and a TaskManager. One connection",
-        "serves every channel between two processes, in both directions. Declared in `headrace/network/wire.py`.",
+        "Between two TaskManagers, between a Spark task that pushes a DataFrame and a TaskManager, and between a",
+        "TaskManager and a shuffle service. One connection serves every channel between two processes, in both",
+        f"directions; whoever pushes has one of its own. Declared in {_file(wire)} and {_file(push_wire)}.",
         "",
         *_prefix_lines(),
         "## Frames",
@@ -43,6 +45,10 @@ def protocol_page() -> str:
         *_credit_lines(),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _file(module: ModuleType) -> str:
+    return f"`{module.__name__.replace('.', '/')}.py`"
 
 
 def _prefix_lines() -> list[str]:

@@ -50,9 +50,10 @@ class CreditBasedShuffleServiceFactory:
 
 def create_credit_based_environment(
     context: ShuffleEnvironmentContext,
+    environment_class: type[CreditBasedShuffleEnvironment] = CreditBasedShuffleEnvironment,
 ) -> CreditBasedShuffleEnvironment:
     """Make the built-in environment, also for services that leave a part of their work to it."""
-    return CreditBasedShuffleEnvironment(
+    return environment_class(
         resource_id=context.resource_id,
         settings=context.settings,
         secret=context.secret,

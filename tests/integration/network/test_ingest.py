@@ -179,7 +179,8 @@ def test_a_retried_task_goes_on_where_the_first_one_died(
     first = sender(location)
     first.send(rows(0, 10), 0)
     first.send(rows(10, 10), 10)
-    first._socket.close()
+    first._connection.abort()
+    first.close()
     wait_until(lambda: source.receiver.partitions[0].accepted_row_count == 20)
     second = sender(location, spark_attempt=1)
     assert second.accepted_row_count == 20

@@ -2,6 +2,7 @@
 
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
 from headrace.core.ids import JobId, OperatorId
+from headrace.network.push_wire import PushAccept, PushCommit, PushData, PushEvent, PushOpen
 from headrace.network.wire import (
     AckAllUserRecordsProcessed,
     AddCredit,
@@ -23,11 +24,6 @@ from headrace.network.wire import (
     NewBufferSize,
     PartitionRequest,
     Proof,
-    PushAccept,
-    PushCommit,
-    PushData,
-    PushEvent,
-    PushOpen,
     ResumeConsumption,
     Schema,
     SegmentId,

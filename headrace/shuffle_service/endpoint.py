@@ -1,0 +1,73 @@
+"""ShuffleServiceEndpoint: what JobManagers may ask of a shuffle service, and the leases of their jobs."""
+
+from typing import Final
+
+from headrace.core.ids import JobId, ResultPartitionId
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.messages import Acknowledge
+from headrace.gateways.shuffle_service import ShuffleServiceGateway, ShuffleServiceStatus
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.options import duration_ms
+from headrace.rpc.service import RpcService
+from headrace.shuffle_service.admission import JobLeases
+from headrace.shuffle_service.options import LEASE
+from headrace.shuffle_service.service import ShuffleService
+
+ENDPOINT_NAME: Final = "shuffleservice"
+_LOOKS_PER_LEASE: Final = 10
+
+
+class ShuffleServiceEndpoint(RpcEndpoint, ShuffleServiceGateway):
+    """One per service, which is started already."""
+
+    def __init__(self, rpc_service: RpcService, service: ShuffleService) -> None:
+        super().__init__(rpc_service, ENDPOINT_NAME)
+        self._service: Final = service
+        self._lease_ms: Final = duration_ms(self.settings, LEASE)
+        self._leases: Final = JobLeases(self._lease_ms)
+
+    async def on_start(self) -> None:
+        """Jobs of which something was found have a lease to come back."""
+        self._leases.heard(self._service.job_ids, self._now_ms())
+        self._look()
+
+    async def register_partition(
+        self, partition_id: ResultPartitionId, subpartition_count: int
+    ) -> TaskManagerLocation:
+        """See ShuffleServiceGateway."""
+        self._leases.heard([partition_id.producer.job_id], self._now_ms())
+        self._service.register_partition(partition_id, subpartition_count)
+        assert self._service.location is not None
+        return self._service.location
+
+    async def release_partitions(self, partition_ids: tuple[ResultPartitionId, ...]) -> Acknowledge:
+        """See ShuffleServiceGateway."""
+        self._service.release_partitions(partition_ids)
+        return Acknowledge()
+
+    async def release_job(self, job_id: JobId) -> Acknowledge:
+        """See ShuffleServiceGateway."""
+        self._leases.forget(job_id)
+        self._service.release_job(job_id)
+        return Acknowledge()
+
+    async def heartbeat(self, job_ids: tuple[JobId, ...]) -> ShuffleServiceStatus:
+        """See ShuffleServiceGateway."""
+        self._leases.heard(job_ids, self._now_ms())
+        service = self._service
+        assert service.location is not None
+        return ShuffleServiceStatus(
+            service.location,
+            service.partition_count,
+            service.committed_count,
+            service.stored_bytes,
+            service.connection_count,
+        )
+
+    def _look(self) -> None:
+        for job_id in self._leases.expire(self._now_ms()):
+            self._service.release_job(job_id)
+        self.schedule_run_async(self._lease_ms / _LOOKS_PER_LEASE, self._look)
+
+    def _now_ms(self) -> float:
+        return self.clock.monotonic_ns() / 1e6

@@ -1,0 +1,55 @@
+"""Options of the remote shuffle service, of both its sides."""
+
+from datetime import timedelta
+from typing import Final
+
+from headrace.core.config import ConfigOption, SizeBytes
+
+ADDRESS: Final = ConfigOption(
+    "shuffle-service.address", str, "",
+    "Host and port at which a cluster calls its remote shuffle service, as `headrace shuffle-service` prints them.",
+)  # fmt: skip
+HEARTBEAT_INTERVAL: Final = ConfigOption(
+    "shuffle-service.heartbeat.interval", timedelta, timedelta(seconds=10),
+    "How often a JobManager tells a remote shuffle service that its jobs live.",
+)  # fmt: skip
+HEARTBEAT_TIMEOUT: Final = ConfigOption(
+    "shuffle-service.heartbeat.timeout", timedelta, timedelta(seconds=50),
+    "A remote shuffle service that has not answered for so long is lost, and with it the results it keeps.",
+)  # fmt: skip
+RPC_PORT: Final = ConfigOption(
+    "shuffle-service.rpc.port", str, "0",
+    "Port for the calls of JobManagers to a shuffle service: a port, a range or a list, 0 for any.",
+)  # fmt: skip
+DIRECTORY: Final = ConfigOption(
+    "shuffle-service.directory", str, "",
+    "Where a shuffle service keeps its results; a service that starts there again finds those that were committed.",
+)  # fmt: skip
+LEASE: Final = ConfigOption(
+    "shuffle-service.lease", timedelta, timedelta(minutes=10),
+    "A job of which a shuffle service hears nothing for so long is over, and its results are deleted.",
+)  # fmt: skip
+DISK_MAX: Final = ConfigOption(
+    "shuffle-service.disk.max", SizeBytes, SizeBytes(1 << 40),
+    "Bytes of results that a shuffle service keeps at most; who pushes more is refused.",
+)  # fmt: skip
+WRITE_MEMORY: Final = ConfigOption(
+    "shuffle-service.memory.write", SizeBytes, SizeBytes(256 << 20),
+    "Memory of a shuffle service for results that are being pushed; who finds none left waits.",
+)  # fmt: skip
+PARTITION_WRITE_MEMORY: Final = ConfigOption(
+    "shuffle-service.memory.write-per-partition", SizeBytes, SizeBytes(8 << 20),
+    "Memory in which a shuffle service collects one result before it is written, sorted by consumer.",
+)  # fmt: skip
+READ_MEMORY: Final = ConfigOption(
+    "shuffle-service.memory.read", SizeBytes, SizeBytes(256 << 20),
+    "Memory of a shuffle service for what was read ahead of all consumers.",
+)  # fmt: skip
+PUSH_CREDIT: Final = ConfigOption(
+    "shuffle-service.push-credit", int, 4,
+    "Batches that a producer may push to a shuffle service before the first of them was stored.",
+)  # fmt: skip
+CONNECTIONS_MAX: Final = ConfigOption(
+    "shuffle-service.connections.max", int, 10_000,
+    "Connections that a shuffle service holds at most; further ones are refused.",
+)  # fmt: skip

@@ -1,0 +1,206 @@
+"""PartitionStore: the files of a shuffle service, from what is being pushed to what is found again after a restart.
+
+    <directory>/<job>/<data set>-<number>-<vertex>-<subtask>-<attempt>.data and .index
+
+The index gets its name last and at once (see network/partitioned_file.py): what has none was never committed, and is
+deleted when the service starts. File names say whose results they are, so that nothing else must be kept.
+"""
+
+import logging
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headrace.core.config import Settings
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    ExecutionVertexId,
+    IntermediateDataSetId,
+    JobId,
+    JobVertexId,
+    ResultPartitionId,
+)
+from headrace.network.buffer_pool import NetworkBufferPool, NeverWait
+from headrace.network.compression import BatchCompressor
+from headrace.network.errors import NetworkError, StorageError
+from headrace.network.io_pool import IoExecutor
+from headrace.network.partition import ResultPartition
+from headrace.network.partitioned_file import INDEX_SUFFIX, PartitionedFile
+from headrace.network.sort_merge_partition import SortMergePartition
+from headrace.network.spill_files import (
+    FileLayer,
+    OsFileLayer,
+    RunBlocking,
+    SpillDirectories,
+    SpillFile,
+    describe,
+)
+from headrace.network.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored_view import ReadMemory
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RecoveredFile:
+    """A committed result that was found."""
+
+    partition_id: ResultPartitionId
+    file: PartitionedFile
+
+
+class PartitionStore:
+    """Any thread; what touches files may block."""
+
+    def __init__(
+        self,
+        directory: Path,
+        io: IoExecutor,
+        memory: NetworkBufferPool,
+        pages_per_partition: int,
+        disk_bytes_max: int,
+        settings: Settings,
+        layer: FileLayer | None = None,
+    ) -> None:
+        self._directory: Final = directory
+        self._io: Final = io
+        self._memory: Final = memory
+        self._pages_per_partition: Final = pages_per_partition
+        self._disk_bytes_max: Final = disk_bytes_max
+        self._compressor: Final = BatchCompressor.from_settings(settings)
+        self._layer: Final = layer or OsFileLayer()
+        # Guards the sizes: results are written and deleted on several threads.
+        self._lock = threading.Lock()
+        self._sizes: dict[ResultPartitionId, int] = {}
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes in all files. A moment's reading."""
+        return sum(tuple(self._sizes.values()))
+
+    def create_writer(self, partition_id: ResultPartitionId, count: int) -> SortMergePartition:
+        """Begin a result: collected in memory, written sorted by consumer. NetworkError."""
+        folder = self._directory / str(partition_id.producer.job_id)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(str(folder), f"it cannot be made: {describe(error)}") from error
+        pool = self._memory.create_local_pool(
+            f"pushed result {partition_id}",
+            required=self._pages_per_partition,
+            maximum=self._pages_per_partition,
+            segment_size=self._memory.page_bytes,
+            overdraft_max=0,
+            wait=NeverWait(),
+        )
+        storage = PartitionStorage(
+            self._io,
+            _NamedFiles(folder, file_stem(partition_id), self._io.submit, self._layer),
+            ReadMemory(0),
+        )
+        try:
+            return SortMergePartition(
+                partition_id, count, pool, storage, _NO_OWNER, self._compressor
+            )
+        except BaseException:
+            pool.destroy()
+            raise
+
+    def grown(self, partition_id: ResultPartitionId, size_bytes: int) -> bool:
+        """Note how large the files of a result are now; False where the disk's share is used up."""
+        with self._lock:
+            self._sizes[partition_id] = size_bytes
+        return self.stored_bytes <= self._disk_bytes_max
+
+    def forgotten(self, partition_id: ResultPartitionId) -> None:
+        """The files of a result go. Idempotent."""
+        with self._lock:
+            self._sizes.pop(partition_id, None)
+
+    def forget_job(self, job_id: JobId) -> None:
+        """Remove the job's folder with whatever is left in it."""
+        shutil.rmtree(self._directory / str(job_id), ignore_errors=True)
+
+    def recover(self) -> list[RecoveredFile]:
+        """Find what was committed; delete everything else. StorageError where the directory cannot be used."""
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                str(self._directory), f"it cannot be made: {describe(error)}"
+            ) from error
+        found = [each for folder in self._job_folders() for each in self._recover_job(folder)]
+        for each in found:
+            self.grown(each.partition_id, each.file.data.size)
+        return found
+
+    def _job_folders(self) -> Iterator[tuple[JobId, Path]]:
+        for folder in sorted(self._directory.iterdir()):
+            try:
+                yield JobId.from_hex(folder.name), folder
+            except ValueError:
+                continue  # Not ours.
+
+    def _recover_job(self, found: tuple[JobId, Path]) -> Iterator[RecoveredFile]:
+        job_id, folder = found
+        committed: set[Path] = set()
+        for index in sorted(folder.glob(f"*{INDEX_SUFFIX}")):
+            data = index.with_suffix(".data")
+            try:
+                partition_id = parse_stem(job_id, index.stem)
+                file = PartitionedFile.open(data, index, self._layer, self._io.submit)
+            except (ValueError, NetworkError) as error:
+                _LOG.warning("%s is no result and is deleted: %s", index, error)
+                continue
+            committed |= {index, data}
+            yield RecoveredFile(partition_id, file)
+        for path in folder.iterdir():
+            if path not in committed:
+                path.unlink(missing_ok=True)
+        if not committed:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def file_stem(partition_id: ResultPartitionId) -> str:
+    """Return the name of a result's files in the folder of its job, without suffix."""
+    vertex = partition_id.producer.execution_vertex_id
+    return (
+        f"{partition_id.data_set_id}-{partition_id.partition_number}-{vertex.vertex_id}-"
+        f"{vertex.subtask_index}-{partition_id.producer.attempt_number}"
+    )
+
+
+def parse_stem(job_id: JobId, stem: str) -> ResultPartitionId:
+    """Inverse of `file_stem`. ValueError."""
+    data_set, number, vertex, subtask, attempt = stem.split("-")
+    vertex_id = ExecutionVertexId(JobVertexId.from_hex(vertex), int(subtask))
+    producer = ExecutionAttemptId(job_id, vertex_id, int(attempt))
+    return ResultPartitionId(IntermediateDataSetId.from_hex(data_set), int(number), producer)
+
+
+class _NamedFiles(SpillDirectories):
+    """Gives the files of one result the names that say whose they are."""
+
+    def __init__(
+        self, folder: Path, stem: str, run_blocking: RunBlocking, layer: FileLayer
+    ) -> None:
+        super().__init__((folder,), run_blocking, layer)
+        self._folder: Final = folder
+        self._stem: Final = stem
+        self._file_layer: Final = layer
+        self._delete_later: Final = run_blocking
+
+    def create_file(self, suffix: str) -> SpillFile:
+        """See SpillDirectories."""
+        path = self._folder / f"{self._stem}{suffix}"
+        return SpillFile.create(path, self._file_layer, self._delete_later)
+
+
+def _nobody(partition: ResultPartition, cause_text: str = "") -> None:
+    """What is being pushed is known to nobody but its session."""
+
+
+_NO_OWNER: Final = PartitionOwner(_nobody, _nobody)

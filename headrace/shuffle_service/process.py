@@ -1,0 +1,115 @@
+"""A shuffle service in this process: its thread for calls, its data plane, and their end."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from headrace.core.clock import SystemClock
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.event_loop_thread import EventLoopThread
+from headrace.core.randomness import system_random
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.tls import TlsIdentity, client_context, server_context
+from headrace.rpc.tcp import TcpRpcService
+from headrace.shuffle_service.endpoint import ShuffleServiceEndpoint
+from headrace.shuffle_service.options import DIRECTORY, RPC_PORT
+from headrace.shuffle_service.service import ShuffleService
+
+_CLOSE_TIMEOUT_S: Final = 10.0
+
+
+class ShuffleServiceProcess:
+    """A context manager: entering finds what was committed and listens, leaving closes; files stay."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        secret: bytes,
+        bind_host: str = "127.0.0.1",
+        advertised_host: str | None = None,
+        socket_directory: Path | None = None,
+        tls: TlsIdentity | None = None,
+    ) -> None:
+        directory = settings.get_option(DIRECTORY)
+        if not directory:
+            raise ConfigurationError(DIRECTORY.key, directory, "a shuffle service needs one")
+        self._settings: Final = settings
+        self._secret: Final = secret
+        self._bind_host: Final = bind_host
+        self._advertised_host: Final = advertised_host or bind_host
+        self._tls: Final = tls
+        self._clock: Final = SystemClock()
+        self.service: Final = ShuffleService(
+            settings,
+            directory=Path(directory),
+            secret=secret,
+            bind_host=bind_host,
+            advertised_host=self._advertised_host,
+            clock=self._clock,
+            random=system_random(),
+            socket_directory=socket_directory,
+            tls=tls,
+        )
+        self._control: EventLoopThread | None = None
+        self._rpc: TcpRpcService | None = None
+
+    @property
+    def address(self) -> str:
+        """What clusters set as `shuffle-service.address`."""
+        assert self._rpc is not None, "enter first"
+        return self._rpc.address
+
+    @property
+    def location(self) -> TaskManagerLocation:
+        """Where results are pushed and read."""
+        assert self.service.location is not None, "enter first"
+        return self.service.location
+
+    def __enter__(self) -> Self:
+        self._control = EventLoopThread("headrace-shuffle-service")
+        try:
+            self.service.start()
+            self._rpc = self._control.run(self._serve())
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End calls, connections and threads. Idempotent."""
+        control, self._control = self._control, None
+        if control is None:
+            return
+        rpc = self._rpc
+        try:
+            if rpc is not None:
+                control.run(rpc.stop(), _CLOSE_TIMEOUT_S)
+        finally:
+            control.stop()
+            self.service.close()
+
+    async def _serve(self) -> TcpRpcService:
+        rpc = TcpRpcService(
+            self._settings,
+            bind_host=self._bind_host,
+            advertised_host=self._advertised_host,
+            port_option=RPC_PORT,
+            secret=self._secret,
+            clock=self._clock,
+            random=system_random(),
+            server_ssl=None if self._tls is None else server_context(self._tls),
+            client_ssl=None if self._tls is None else client_context(self._tls),
+        )
+        await rpc.start()
+        ShuffleServiceEndpoint(rpc, self.service).start()
+        return rpc

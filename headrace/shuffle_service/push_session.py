@@ -1,0 +1,353 @@
+"""PushSession: one producer's connection to a shuffle service: one result, from its first batch to its commit.
+
+    PushOpen ► (waits for a place) ► PushAccept ► PushData, PushEvent … ► PushCommit ► stored, PushCommit repeated
+
+What ends before the commit leaves nothing. Frames are taken on the transport's thread; files are written on the I/O
+pool, one job of a session at a time and in order. Credit is returned when a batch was stored, so that a service whose
+disk is slow slows its producers down. Source: Flink Remote Shuffle's write side; Celeborn PushData.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from headrace.core.ids import ResultPartitionId
+from headrace.network.batches import SchemaMemory, SealedBatch, decode_event, read_batch
+from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
+from headrace.network.io_pool import IoExecutor
+from headrace.network.partitioned_file import PartitionedFile
+from headrace.network.push_wire import (
+    ALL_SUBPARTITIONS,
+    PushAccept,
+    PushCommit,
+    PushData,
+    PushEvent,
+    PushOpen,
+)
+from headrace.network.sort_merge_partition import SortMergePartition
+from headrace.network.transport import Link
+from headrace.network.wire import (
+    TEXT_BYTES_MAX,
+    AddCredit,
+    Body,
+    Close,
+    Error,
+    ErrorCode,
+    Frame,
+    KeepAlive,
+    Schema,
+    encode,
+)
+
+PUSH_NAME: Final = "push"
+"""How a producer introduces itself to a shuffle service; no resource id may be equal to it."""
+SUBPARTITION_COUNT_MAX: Final = 1 << 16
+
+
+class PushOwner(Protocol):
+    """What a session needs of its service. `post` may be called by any thread."""
+
+    credit_count: int
+    batch_bytes_max: int
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """Run `callback` on the transport's thread."""
+        ...
+
+    def open_push(self, session: "PushSession", partition_id: ResultPartitionId) -> str | None:
+        """A producer begins: `admitted` is called now or later. Returns why it is refused, if it is."""
+        ...
+
+    def end_push(self, session: "PushSession") -> None:
+        """The session is over, whichever way. Idempotent."""
+        ...
+
+    def create_writer(self, partition_id: ResultPartitionId, count: int) -> SortMergePartition:
+        """Begin to write; on the I/O pool. NetworkError."""
+        ...
+
+    def grown(self, partition_id: ResultPartitionId, size_bytes: int) -> bool:
+        """The files have grown; False where there is no room for more. On the I/O pool."""
+        ...
+
+    def commit(self, partition_id: ResultPartitionId, file: PartitionedFile) -> str | None:
+        """Let consumers read; on the I/O pool. Returns why that is refused, if it is."""
+        ...
+
+    def discarded(self, partition_id: ResultPartitionId) -> None:
+        """What was written is deleted. On the I/O pool."""
+        ...
+
+
+class SerialJobs:
+    """Runs jobs of one owner on the I/O pool, one at a time and in order. Any thread."""
+
+    def __init__(self, io: IoExecutor) -> None:
+        self._io = io
+        # Guards the queue: the transport's thread adds, the I/O pool takes.
+        self._lock = threading.Lock()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._is_running = False
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run `job` after those before it."""
+        with self._lock:
+            self._jobs.append(job)
+            must_start = not self._is_running
+            self._is_running = True
+        if must_start:
+            self._io.submit(self._run)
+
+    def _run(self) -> None:
+        with self._lock:
+            job = self._jobs.popleft()
+        try:
+            job()
+        finally:
+            with self._lock:
+                self._is_running = bool(self._jobs)
+                must_go_on = self._is_running
+            if must_go_on:
+                # Others have their turn between two jobs.
+                self._io.submit(self._run)
+
+
+class PushSession:
+    """See Session; the transport's thread, except where it says otherwise."""
+
+    # A producer is one blocking thread: while its task computes it can say nothing.
+    is_kept_alive = False
+
+    def __init__(
+        self, link: Link, owner: PushOwner, io: IoExecutor, on_lost: Callable[[], None]
+    ) -> None:
+        self._link: Final = link
+        self._on_lost: Final = on_lost
+        self._owner: Final = owner
+        self._jobs: Final = SerialJobs(io)
+        self._schema: Final = SchemaMemory(link.peer)
+        self._output: list[Body] = []
+        self._request: PushOpen | None = None
+        self._credit = 0
+        self._next_sequence = 0
+        self._is_accepted = False
+        self._is_committing = False
+        self._is_over = False
+        # The I/O pool's own, of which one job runs at a time.
+        self._writer: SortMergePartition | None = None
+        self._is_committed = False
+        self._failure: NetworkError | None = None
+
+    @property
+    def partition_id(self) -> ResultPartitionId | None:
+        """What is pushed, once that was said."""
+        return None if self._request is None else self._request.partition_id
+
+    def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> None:
+        """See Session: nothing large before there is credit for it."""
+        is_data = isinstance(frame, PushData)
+        if is_data and self._credit < 1:
+            raise ProtocolError(self._link.peer, "a pushed batch without credit")
+        most = self._owner.batch_bytes_max if is_data else TEXT_BYTES_MAX
+        if body_length > most:
+            what = f"a {cls.__name__} frame with a body of {body_length} bytes, at most {most}"
+            raise ProtocolError(self._link.peer, what)
+
+    def frame_received(self, frame: Frame) -> None:
+        """See Session."""
+        if self._is_over:
+            return
+        match frame:
+            case PushOpen() if self._request is None:
+                self._open(frame)
+            case Schema() if self._is_pushing:
+                self._schema.announced(frame.fingerprint, frame.body)
+            case PushData() if self._is_pushing:
+                self._take_batch(frame)
+            case PushEvent() if self._is_pushing:
+                self._take_event(frame)
+            case PushCommit() if self._is_pushing:
+                self._take_commit(frame)
+            case KeepAlive():
+                pass
+            case Close():
+                raise ConnectionLostError(self._link.peer, "the producer left")
+            case _:
+                what = f"a {type(frame).__name__} frame where none may come from a producer"
+                raise ProtocolError(self._link.peer, what)
+
+    def admitted(self) -> None:
+        """There is room for one more writer."""
+        if not self._is_over:
+            self._jobs.submit(self._begin)
+
+    def refuse(self, reason: str) -> None:
+        """Tell the producer to stop, and forget what it pushed."""
+        if not self._is_over:
+            text = reason.encode()[:TEXT_BYTES_MAX]
+            self._send(Error(0, ErrorCode.PUSH_REFUSED, text))
+            self._end()
+
+    def take_output(self, budget_bytes: int) -> list[Body]:
+        """See Session."""
+        output, self._output = self._output, []
+        return output
+
+    def lost(self, error: NetworkError) -> None:
+        """See Session."""
+        self._on_lost()
+        self._end()
+
+    @property
+    def _is_pushing(self) -> bool:
+        return self._is_accepted and not self._is_committing
+
+    def _open(self, frame: PushOpen) -> None:
+        if not 0 < frame.subpartition_count <= SUBPARTITION_COUNT_MAX:
+            raise ProtocolError(self._link.peer, f"an impossible request: {frame}")
+        self._request = frame
+        reason = self._owner.open_push(self, frame.partition_id)
+        if reason is not None:
+            self.refuse(reason)
+
+    def _accept(self) -> None:
+        if not self._is_over:
+            self._is_accepted = True
+            self._credit = self._owner.credit_count
+            self._send(PushAccept(0, self._credit, self._owner.batch_bytes_max))
+
+    def _take_batch(self, frame: PushData) -> None:
+        self._check_sequence(frame.sequence)
+        assert self._request is not None
+        count, index = self._request.subpartition_count, frame.subpartition_index
+        if index >= count and index != ALL_SUBPARTITIONS:
+            raise ProtocolError(self._link.peer, f"a batch for subpartition {index} of {count}")
+        if self._credit < 1:
+            raise ProtocolError(self._link.peer, "a pushed batch without credit")
+        self._credit -= 1
+        arrow = None
+        if frame.row_count:
+            schema = self._schema.schema_of(frame.fingerprint)
+            arrow = read_batch(frame.body, schema, frame.row_count, self._link.peer)
+        sealed = SealedBatch(arrow, frame.markers)
+        self._jobs.submit(lambda: self._write(lambda writer: _store(writer, index, sealed), True))
+
+    def _take_event(self, frame: PushEvent) -> None:
+        self._check_sequence(frame.sequence)
+        event = decode_event(frame.kind, frame.value, self._link.peer)
+        self._jobs.submit(lambda: self._write(lambda writer: writer.emit_event(event), False))
+
+    def _take_commit(self, frame: PushCommit) -> None:
+        if frame.element_count != self._next_sequence:
+            what = f"the end after {frame.element_count} elements, {self._next_sequence} had come"
+            raise ProtocolError(self._link.peer, what)
+        self._is_committing = True
+        self._jobs.submit(self._commit)
+
+    def _check_sequence(self, sequence: int) -> None:
+        if sequence != self._next_sequence:
+            what = f"element {sequence} where {self._next_sequence} was expected"
+            raise ProtocolError(self._link.peer, what)
+        self._next_sequence += 1
+
+    def _granted(self) -> None:
+        if not self._is_over:
+            self._credit += 1
+            self._send(AddCredit(0, 1))
+
+    def _committed(self) -> None:
+        if not self._is_over:
+            self._send(PushCommit(0, self._next_sequence))
+            self._end()
+
+    def _end(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._jobs.submit(self._discard)
+
+    def _send(self, message: Frame) -> None:
+        self._output += encode(message)
+        self._link.wake()
+
+    # --- the I/O pool -----------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        assert self._request is not None
+        try:
+            if not self._is_over:
+                self._writer = self._owner.create_writer(
+                    self._request.partition_id, self._request.subpartition_count
+                )
+                self._owner.post(self._accept)
+        except NetworkError as error:
+            self._fail(error)
+
+    def _write(self, write: Callable[[SortMergePartition], None], costs_credit: bool) -> None:
+        writer = self._writer
+        if writer is None or self._failure is not None or self._is_over:
+            return
+        assert self._request is not None
+        try:
+            write(writer)
+        except NetworkError as error:
+            self._fail(error)
+            return
+        if not self._owner.grown(self._request.partition_id, writer.written_bytes):
+            self._owner.post(
+                lambda: self.refuse("its disk has no room left: shuffle-service.disk.max")
+            )
+            return
+        if costs_credit:
+            self._owner.post(self._granted)
+
+    def _commit(self) -> None:
+        writer = self._writer
+        if writer is None or self._failure is not None or self._is_over:
+            return
+        assert self._request is not None
+        partition_id = self._request.partition_id
+        try:
+            writer.finish()
+        except NetworkError as error:
+            self._fail(error)
+            return
+        file = writer.file
+        assert file is not None
+        self._owner.grown(partition_id, file.data.size)
+        reason = self._owner.commit(partition_id, file)
+        if reason is not None:
+            self._owner.post(lambda: self.refuse(reason))
+            return
+        self._is_committed = True
+        self._owner.post(self._committed)
+
+    def _discard(self) -> None:
+        """Give memory back, and delete what was not committed."""
+        writer, self._writer = self._writer, None
+        if writer is not None and self._is_committed:
+            writer.close()
+        elif writer is not None:
+            writer.release()
+            assert self._request is not None
+            self._owner.discarded(self._request.partition_id)
+        self._owner.post(lambda: self._owner.end_push(self))
+
+    def _fail(self, error: NetworkError) -> None:
+        self._failure = error
+        self._owner.post(lambda: self.refuse(str(error)))
+
+
+def _store(writer: SortMergePartition, index: int, sealed: SealedBatch) -> None:
+    references = writer.subpartition_count if index == ALL_SUBPARTITIONS else 1
+    lease = writer.pool.try_lease(sealed.size_bytes, references)
+    if lease is None:
+        # Nobody else has of this memory: after this all of it is free.
+        writer.make_room()
+        lease = writer.pool.try_lease(sealed.size_bytes, references)
+        assert lease is not None, "one batch always fits what a result is given"
+    if index == ALL_SUBPARTITIONS:
+        writer.broadcast(sealed, lease)
+    else:
+        writer.emit(index, sealed, lease)

@@ -1,0 +1,193 @@
+"""RemoteShuffleMaster: registers blocking results at the shuffle service, and watches that it lives.
+
+Pipelined results are built in as ever: their consumers run while they are produced. When the service is lost, every
+job with results there learns it at once, and not consumer by consumer.
+Source: Flink Remote Shuffle's RemoteShuffleMaster; FLIP-184.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final, TypeVar
+
+from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
+from headrace.cluster.shuffle.shuffle_master import JobShuffleContext, ShuffleMasterContext
+from headrace.core.errors import ConfigurationError, HeadraceError
+from headrace.core.ids import JobId, ResultPartitionId
+from headrace.core.shuffle_descriptors import (
+    PartitionDescriptor,
+    ProducerDescriptor,
+    ShuffleDescriptor,
+)
+from headrace.core.threads import spawn
+from headrace.core.tls import client_context, server_context
+from headrace.gateways.shuffle_service import ShuffleServiceGateway
+from headrace.rpc.address import RpcAddress
+from headrace.rpc.errors import RpcError
+from headrace.rpc.options import duration_ms
+from headrace.rpc.proxies import with_timeout
+from headrace.rpc.tcp import TcpRpcService, split_host_port
+from headrace.shuffle_service.endpoint import ENDPOINT_NAME
+from headrace.shuffle_service.errors import ShuffleServiceLostError
+from headrace.shuffle_service.options import ADDRESS, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+_RETRIES_PER_TIMEOUT: Final = 5
+_RELEASE_TRIES: Final = 3
+_FAREWELL_S: Final = 2.0
+
+
+class RemoteShuffleMaster:
+    """See ShuffleMaster."""
+
+    def __init__(self, context: ShuffleMasterContext) -> None:
+        address = context.settings.get_option(ADDRESS)
+        try:
+            split_host_port(address)
+        except OSError as error:
+            raise ConfigurationError(
+                ADDRESS.key, address, "a remote shuffle service is reached at host:port"
+            ) from error
+        self._context: Final = context
+        self._authority: Final = address
+        self._interval_ms: Final = duration_ms(context.settings, HEARTBEAT_INTERVAL)
+        self._timeout_ms: Final = duration_ms(context.settings, HEARTBEAT_TIMEOUT)
+        self._built_in: Final = CreditBasedShuffleMaster()
+        self._jobs: dict[JobId, JobShuffleContext] = {}
+        self._external: dict[JobId, set[ResultPartitionId]] = {}
+        self._rpc: TcpRpcService | None = None
+        self._gateway: ShuffleServiceGateway | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._heard_ms = 0.0
+        self._is_lost = False
+        self._watching: asyncio.Task[Any] | None = None
+
+    async def start(self) -> None:
+        """See ShuffleMaster. The service may come later; without it blocking results cannot be registered."""
+        tls = self._context.tls
+        self._rpc = TcpRpcService(
+            self._context.settings,
+            bind_host="127.0.0.1",
+            secret=self._context.secret,
+            clock=self._context.clock,
+            random=self._context.random,
+            server_ssl=None if tls is None else server_context(tls),
+            client_ssl=None if tls is None else client_context(tls),
+        )
+        self._heard_ms = self._now_ms()
+        self._watching = self._spawn(self._watch(), "watch the shuffle service")
+
+    async def close(self) -> None:
+        """See ShuffleMaster."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._tasks:
+            # That jobs are over may still be said, if the service listens.
+            await asyncio.wait(self._tasks, timeout=_FAREWELL_S)
+        for task in tuple(self._tasks):
+            task.cancel()
+        rpc, self._rpc = self._rpc, None
+        if rpc is not None:
+            await rpc.stop()
+
+    def register_job(self, context: JobShuffleContext) -> None:
+        """See ShuffleMaster."""
+        self._jobs[context.job_id] = context
+
+    def unregister_job(self, job_id: JobId) -> None:
+        """See ShuffleMaster."""
+        if self._jobs.pop(job_id, None) is None:
+            return
+        if self._external.pop(job_id, None) is not None:
+            self._spawn(self._tell(lambda service: service.release_job(job_id)), "release job")
+
+    async def register_partition_with_producer(
+        self, job_id: JobId, partition: PartitionDescriptor, producer: ProducerDescriptor
+    ) -> ShuffleDescriptor:
+        """See ShuffleMaster: blocking results at the service, others with their producer."""
+        if not partition.result_type.traits.is_blocking:
+            return await self._built_in.register_partition_with_producer(
+                job_id, partition, producer
+            )
+        partition_id = ResultPartitionId(
+            partition.data_set_id, partition.partition_number, producer.attempt_id
+        )
+        # Before the call: it may have an effect, whatever becomes of its answer.
+        self._external.setdefault(job_id, set()).add(partition_id)
+        try:
+            location = await self._call(
+                lambda service: service.register_partition(
+                    partition_id, partition.subpartition_count
+                )
+            )
+        except RpcError as error:
+            raise ShuffleServiceLostError(self._authority, str(error)) from error
+        return ShuffleDescriptor(partition_id, location, is_external=True)
+
+    def release_partitions_externally(self, descriptors: Collection[ShuffleDescriptor]) -> None:
+        """See ShuffleMaster."""
+        released: list[ResultPartitionId] = []
+        for descriptor in descriptors:
+            known = self._external.get(descriptor.partition_id.producer.job_id)
+            if known is not None and descriptor.partition_id in known:
+                known.discard(descriptor.partition_id)
+                released.append(descriptor.partition_id)
+        if released:
+            self._spawn(
+                self._tell(lambda service: service.release_partitions(tuple(released))), "release"
+            )
+
+    async def _watch(self) -> None:
+        """Tell the service that the jobs live, and the jobs when the service does not."""
+        retry_ms = min(self._interval_ms, self._timeout_ms / _RETRIES_PER_TIMEOUT)
+        while True:
+            try:
+                await self._call(lambda service: service.heartbeat(tuple(self._external)))
+                self._heard_ms, self._is_lost = self._now_ms(), False
+                delay_ms = self._interval_ms
+            except RpcError as error:
+                delay_ms = retry_ms
+                if not self._is_lost and self._now_ms() - self._heard_ms >= self._timeout_ms:
+                    self._is_lost = True
+                    self._lose(str(error))
+            await asyncio.sleep(delay_ms / 1000)
+
+    def _lose(self, reason: str) -> None:
+        error: HeadraceError = ShuffleServiceLostError(self._authority, reason)
+        _LOG.error("%s", error)
+        for job_id, known in tuple(self._external.items()):
+            context = self._jobs.get(job_id)
+            if known and context is not None:
+                context.partitions_lost(error)
+
+    async def _call(self, call: Callable[[ShuffleServiceGateway], Awaitable[T]]) -> T:
+        """Call the service, connecting first where need be. RpcError, and what the service raises."""
+        assert self._rpc is not None, "start() comes first"
+        timeout_ms = max(1.0, self._timeout_ms / 2)
+        if self._gateway is None:
+            address = str(RpcAddress(TcpRpcService.scheme, self._authority, ENDPOINT_NAME))
+            gateway = await self._rpc.connect(address, ShuffleServiceGateway)
+            self._gateway = with_timeout(gateway, timeout_ms)
+        try:
+            return await call(self._gateway)
+        except RpcError:
+            self._gateway = None
+            raise
+
+    async def _tell(self, call: Callable[[ShuffleServiceGateway], Awaitable[object]]) -> None:
+        """Call, a few times if need be; what is not heard goes with the lease of the job."""
+        for _ in range(_RELEASE_TRIES):
+            try:
+                await self._call(call)
+                return
+            except HeadraceError as error:
+                _LOG.info("the shuffle service did not hear that something is over: %s", error)
+
+    def _spawn(self, coroutine: Any, name: str) -> asyncio.Task[Any]:
+        return spawn(coroutine, asyncio.get_running_loop(), name, self._tasks)
+
+    def _now_ms(self) -> float:
+        return self._context.clock.monotonic_ns() / 1e6

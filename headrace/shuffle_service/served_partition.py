@@ -1,0 +1,107 @@
+"""ServedPartition: a result as consumers of a shuffle service see it: nothing at all until it was committed.
+
+It is there from its registration, so that consumers that come early wait; what is being pushed lies elsewhere until
+the commit hands the file over. Consumers that read when it is released go on; the files go with the last of them.
+Source: Flink Remote Shuffle's MapPartition.
+"""
+
+from headrace.core.elements import StreamEvent
+from headrace.core.ids import ResultPartitionId
+from headrace.network.batches import SealedBatch
+from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.partitioned_file import PartitionedFile
+from headrace.network.sort_merge_partition import RegionCursor
+from headrace.network.stored_partition import PartitionOwner, PartitionStorage, StoredPartition
+
+
+class ServedPartition(StoredPartition):
+    """See StoredPartition, of which only the reading half is used. `unwritten` is a pool from which nobody takes."""
+
+    def __init__(
+        self,
+        partition_id: ResultPartitionId,
+        subpartition_count: int,
+        unwritten: LocalBufferPool,
+        storage: PartitionStorage,
+        owner: PartitionOwner,
+        file: PartitionedFile | None = None,
+    ) -> None:
+        super().__init__(partition_id, subpartition_count, unwritten, storage, owner)
+        self._file = file
+        # Of consumers that came before the commit.
+        self._early: set[_LateCursor] = set()
+        self.is_finished = file is not None
+
+    @property
+    def file(self) -> PartitionedFile | None:
+        """See sort_merge_partition.RegionSource."""
+        return self._file
+
+    def commit(self, file: PartitionedFile) -> bool:
+        """Let consumers read `file`, which belongs to this partition from now on; False where it was released."""
+        with self._lock:
+            if self._is_released:
+                return False
+            assert self._file is None, f"{self.partition_id} is committed twice"
+            for cursor in self._early:
+                cursor.keep(file)
+            self._early.clear()
+            self._file = file
+            self.is_finished = True
+        self.serve_views()
+        return True
+
+    def close(self) -> None:
+        """See ResultPartition. The pool is everybody's."""
+        with self._lock:
+            self._is_closed = True
+
+    def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
+        """See ResultPartition; results are pushed."""
+        raise AssertionError("nobody writes to a served partition")
+
+    def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
+        """See ResultPartition; results are pushed."""
+        raise AssertionError("nobody writes to a served partition")
+
+    def emit_event(
+        self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
+    ) -> None:
+        """See ResultPartition; results are pushed."""
+        raise AssertionError("nobody writes to a served partition")
+
+    def _cursor(self, index: int) -> "_LateCursor":
+        cursor = _LateCursor(self, index)
+        if self._file is not None:
+            cursor.keep(self._file)
+        else:
+            self._early.add(cursor)
+        return cursor
+
+    def forget_early(self, cursor: "_LateCursor") -> None:
+        """A cursor was closed."""
+        self._early.discard(cursor)
+
+    def _discard(self) -> None:
+        if self._file is not None:
+            self._file.let_go()
+
+
+class _LateCursor(RegionCursor):
+    """A cursor that may be there before its file."""
+
+    def __init__(self, partition: ServedPartition, index: int) -> None:
+        super().__init__(partition, index, self._let_go)
+        self._served = partition
+        self._kept: PartitionedFile | None = None
+
+    def keep(self, file: PartitionedFile) -> None:
+        """Become a user of the file. The partition's lock is held, so that it is not released meanwhile."""
+        if file.retain():
+            self._kept = file
+
+    def _let_go(self) -> None:
+        self._served.forget_early(self)
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.let_go()

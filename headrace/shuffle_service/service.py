@@ -1,0 +1,343 @@
+"""ShuffleService: the data plane of a shuffle service's process.
+
+Consumers read as they read from a TaskManager: the same connections, credits and views. Only the writing half is its
+own: producers push. What is registered, pushed and committed is known here by partition; a newer attempt at the same
+partition closes the door to the older ones. Source: Flink Remote Shuffle's ShuffleWorker.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import (
+    ExecutionVertexId,
+    IntermediateDataSetId,
+    JobId,
+    ResultPartitionId,
+)
+from headrace.core.randomness import SeededRandom
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.tls import TlsIdentity
+from headrace.network.buffer_pool import NetworkBufferPool, NeverWait
+from headrace.network.consumer_session import ConsumerSession
+from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.io_pool import IoExecutor, ThreadIoPool
+from headrace.network.keepalive import KeepAlivePolicy
+from headrace.network.partition_manager import ResultPartitionManager
+from headrace.network.partitioned_file import PartitionedFile
+from headrace.network.peer_session import PeerSession, Session
+from headrace.network.producer_session import ProducerSession
+from headrace.network.retry import PARTITION_REQUEST_TIMEOUT, to_ms
+from headrace.network.socket_transport import SocketTransport
+from headrace.network.sort_merge_partition import SortMergePartition
+from headrace.network.spill_files import FileLayer, OsFileLayer, SpillDirectories
+from headrace.network.stored_partition import PartitionOwner, PartitionStorage
+from headrace.network.stored_view import ReadMemory
+from headrace.network.task_events import TaskEventDispatcher
+from headrace.network.transport import Link, Transport
+from headrace.shuffle_service.admission import WriterAdmission
+from headrace.shuffle_service.options import (
+    CONNECTIONS_MAX,
+    DISK_MAX,
+    PARTITION_WRITE_MEMORY,
+    PUSH_CREDIT,
+    READ_MEMORY,
+    WRITE_MEMORY,
+)
+from headrace.shuffle_service.partition_store import PartitionStore
+from headrace.shuffle_service.push_session import PUSH_NAME, PushSession
+from headrace.shuffle_service.served_partition import ServedPartition
+
+_LOG = logging.getLogger(__name__)
+
+SERVICE_NAME_PREFIX: Final = "shuffle-service-"
+_PAGE_BYTES: Final = 32 << 10
+_IDENTITY_FILE: Final = "identity"
+_Place = tuple[JobId, IntermediateDataSetId, ExecutionVertexId]
+
+
+class ShuffleService:
+    """Methods may be called by any thread, unless they say otherwise. Implements TransportHost and PushOwner."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        directory: Path,
+        secret: bytes,
+        bind_host: str,
+        advertised_host: str,
+        clock: Clock,
+        random: SeededRandom,
+        socket_directory: Path | None = None,
+        tls: TlsIdentity | None = None,
+        transport: Transport | None = None,
+        io: IoExecutor | None = None,
+        files: FileLayer | None = None,
+    ) -> None:
+        self.secret: Final = secret
+        self.clock: Final = clock
+        self.random: Final = random
+        self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
+        self.credit_count: Final = settings.get_option(PUSH_CREDIT)
+        self._directory: Final = directory
+        self._connections_max: Final = settings.get_option(CONNECTIONS_MAX)
+        self._request_timeout_ms = to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT))
+        self._transport: Final[Transport] = transport or SocketTransport(
+            settings, bind_host, advertised_host, socket_directory, tls
+        )
+        pages = max(8, settings.get_option(PARTITION_WRITE_MEMORY) // _PAGE_BYTES)
+        writers_max = max(1, settings.get_option(WRITE_MEMORY) // (pages * _PAGE_BYTES))
+        self.batch_bytes_max: Final = pages // 4 * _PAGE_BYTES
+        # One page more: for the pool from which nobody takes.
+        self._memory: Final = NetworkBufferPool(
+            (writers_max * pages + 1) * _PAGE_BYTES, _PAGE_BYTES
+        )
+        self._unwritten: Final = self._memory.create_local_pool(
+            "results that are read", required=1, maximum=1, segment_size=_PAGE_BYTES,
+            overdraft_max=0, wait=NeverWait(),
+        )  # fmt: skip
+        self._io: Final[IoExecutor] = io or ThreadIoPool("shuffle service")
+        self._storage: Final = PartitionStorage(
+            self._io,
+            # Never asked for a file: names are the store's business.
+            SpillDirectories((directory,), self._io.submit, files or OsFileLayer()),
+            ReadMemory(settings.get_option(READ_MEMORY)),
+        )
+        self._store: Final = PartitionStore(
+            directory,
+            self._io,
+            self._memory,
+            pages,
+            settings.get_option(DISK_MAX),
+            settings,
+            files,
+        )
+        self.name: str = ""
+        self.location: TaskManagerLocation | None = None
+        self.partitions: Final = ResultPartitionManager("of the shuffle service")
+        self._task_events: Final = TaskEventDispatcher()
+        # Guards the fields below: calls, pushes and the I/O pool meet here.
+        self._lock = threading.Lock()
+        self._served: dict[ResultPartitionId, ServedPartition] = {}
+        self._latest_attempts: dict[_Place, int] = {}
+        self._is_closed = False
+        # The transport's thread.
+        self._pushes: dict[ResultPartitionId, PushSession] = {}
+        self._admission: Final[WriterAdmission[PushSession]] = WriterAdmission(writers_max)
+        self._connection_count = 0
+
+    def start(self) -> TaskManagerLocation:
+        """Find what was committed before, then begin to accept. PortInUseError; StorageError."""
+        found = self._store.recover()
+        self.name = SERVICE_NAME_PREFIX + self._identity()
+        for each in found:
+            served = self._new_served(each.partition_id, each.file.subpartition_count, each.file)
+            self._served[each.partition_id] = served
+            self._note_attempt(each.partition_id)
+            self.partitions.register(served)
+        if found:
+            _LOG.info("%d committed results were found in %s", len(found), self._directory)
+        self.location = self._transport.start(self)
+        return self.location
+
+    def close(self) -> None:
+        """End connections and threads; committed results stay where they are. Idempotent."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._transport.close()
+        self._io.close()
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes in files."""
+        return self._store.stored_bytes
+
+    @property
+    def partition_count(self) -> int:
+        """Results that are registered or were found."""
+        return len(self._served)
+
+    @property
+    def committed_count(self) -> int:
+        """Results that may be read."""
+        with self._lock:
+            return sum(served.is_finished for served in self._served.values())
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that have proved themselves. A moment's reading."""
+        return self._connection_count
+
+    @property
+    def waiting_push_count(self) -> int:
+        """Producers that wait for memory. A moment's reading."""
+        return self._admission.waiting_count
+
+    @property
+    def job_ids(self) -> frozenset[JobId]:
+        """Jobs of which there is anything."""
+        with self._lock:
+            return frozenset(key.producer.job_id for key in self._served)
+
+    # Registration and release
+
+    def register_partition(self, partition_id: ResultPartitionId, count: int) -> None:
+        """Expect a result; consumers that come before its commit wait. Again means nothing."""
+        with self._lock:
+            if partition_id in self._served:
+                return
+            served = self._served[partition_id] = self._new_served(partition_id, count, None)
+            self._note_attempt(partition_id)
+        self.partitions.register(served)
+
+    def release_partitions(self, partition_ids: Iterable[ResultPartitionId]) -> None:
+        """Delete results, pushed or being pushed; who reads goes on. Unknown ones are passed over."""
+        released = list(partition_ids)
+        with self._lock:
+            for partition_id in released:
+                self._served.pop(partition_id, None)
+        self.partitions.release(released)
+        for partition_id in released:
+            self._store.forgotten(partition_id)
+        self._transport.post(lambda: self._refuse_pushes(released))
+
+    def release_job(self, job_id: JobId) -> None:
+        """Delete everything of a job. May block."""
+        with self._lock:
+            released = [key for key in self._served if key.producer.job_id == job_id]
+            self._latest_attempts = {
+                place: number
+                for place, number in self._latest_attempts.items()
+                if place[0] != job_id
+            }
+        self.release_partitions(released)
+        self._io.submit(lambda: self._store.forget_job(job_id))
+
+    def _refuse_pushes(self, partition_ids: list[ResultPartitionId]) -> None:
+        for partition_id in partition_ids:
+            push = self._pushes.get(partition_id)
+            if push is not None:
+                push.refuse("it was released")
+
+    def _new_served(
+        self, partition_id: ResultPartitionId, count: int, file: PartitionedFile | None
+    ) -> ServedPartition:
+        owner = PartitionOwner(self.partitions.forget, self.partitions.record_failure)
+        return ServedPartition(partition_id, count, self._unwritten, self._storage, owner, file)
+
+    def _note_attempt(self, partition_id: ResultPartitionId) -> None:
+        place, number = _place_of(partition_id), partition_id.producer.attempt_number
+        self._latest_attempts[place] = max(number, self._latest_attempts.get(place, 0))
+
+    # Connections: the transport's thread
+
+    def open_session(self, link: Link, peer_name: str) -> Session:
+        """See TransportHost. ConnectionLostError where there are too many."""
+        if self._connection_count >= self._connections_max:
+            reason = f"it has {self._connections_max} connections: {CONNECTIONS_MAX.key}"
+            raise ConnectionLostError(peer_name, reason)
+        self._connection_count += 1
+        if peer_name == PUSH_NAME:
+            return PushSession(link, self, self._io, self._session_ended)
+        producer = ProducerSession(
+            self.partitions, self._transport, link, self._request_timeout_ms, self._task_events
+        )
+        return _CountedSession(link, producer, ConsumerSession(link), self._session_ended)
+
+    def _session_ended(self) -> None:
+        self._connection_count -= 1
+
+    # PushOwner
+
+    def post(self, callback: Callable[[], None]) -> None:
+        """See PushOwner."""
+        self._transport.post(callback)
+
+    def open_push(self, session: PushSession, partition_id: ResultPartitionId) -> str | None:
+        """See PushOwner: only what was registered, by the newest attempt, once."""
+        with self._lock:
+            served = self._served.get(partition_id)
+            latest = self._latest_attempts.get(_place_of(partition_id), 0)
+        if served is None:
+            return "nobody has registered it, or it was released"
+        if served.is_finished:
+            return "it is committed already"
+        if partition_id.producer.attempt_number < latest:
+            return f"attempt {latest} of its producer has taken over"
+        if partition_id in self._pushes:
+            return "it is being pushed on another connection"
+        self._pushes[partition_id] = session
+        if self._admission.enter(session):
+            session.admitted()
+        return None
+
+    def end_push(self, session: PushSession) -> None:
+        """See PushOwner."""
+        partition_id = session.partition_id
+        if partition_id is not None and self._pushes.get(partition_id) is session:
+            del self._pushes[partition_id]
+        for following in self._admission.leave(session):
+            following.admitted()
+
+    def create_writer(self, partition_id: ResultPartitionId, count: int) -> SortMergePartition:
+        """See PushOwner."""
+        return self._store.create_writer(partition_id, count)
+
+    def grown(self, partition_id: ResultPartitionId, size_bytes: int) -> bool:
+        """See PushOwner."""
+        return self._store.grown(partition_id, size_bytes)
+
+    def commit(self, partition_id: ResultPartitionId, file: PartitionedFile) -> str | None:
+        """See PushOwner."""
+        with self._lock:
+            served = self._served.get(partition_id)
+        if served is None or not served.commit(file):
+            return "it was released"
+        return None
+
+    def discarded(self, partition_id: ResultPartitionId) -> None:
+        """See PushOwner. Consumers that wait learn that this attempt will not be finished."""
+        self._store.forgotten(partition_id)
+        with self._lock:
+            served = self._served.pop(partition_id, None)
+        if served is not None:
+            served.fail(None)
+
+    def _identity(self) -> str:
+        """The name under which consumers know this directory's service, whenever it was started."""
+        path = self._directory / _IDENTITY_FILE
+        if not path.exists():
+            path.write_text(f"{self.random.getrandbits(64):016x}", encoding="ascii")
+        return path.read_text(encoding="ascii")
+
+
+class _CountedSession(PeerSession):
+    """A consumer's connection, which counts."""
+
+    def __init__(
+        self,
+        link: Link,
+        producer: ProducerSession,
+        consumer: ConsumerSession,
+        on_ended: Callable[[], None],
+    ) -> None:
+        super().__init__(link, producer, consumer)
+        self._on_ended = on_ended
+
+    def lost(self, error: NetworkError) -> None:
+        """See Session."""
+        self._on_ended()
+        super().lost(error)
+
+
+def _place_of(partition_id: ResultPartitionId) -> _Place:
+    """Which partition it is, whatever the attempt."""
+    producer = partition_id.producer
+    return producer.job_id, partition_id.data_set_id, producer.execution_vertex_id
