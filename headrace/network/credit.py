@@ -57,13 +57,21 @@ class SenderAccount:
     def must_announce(self, cost: int, backlog: int) -> bool:
         """Whether the consumer has to be told that its credit does not suffice for the next batch of `cost` segments.
 
-        Without any credit left it owes us some, and will learn of the backlog with the data that it pays for. It is
-        told at least once for each batch that has to wait: it may hold credit back, not knowing the batch's cost.
+        It is told at least once for each batch that has to wait although there is credit: it may hold credit back, not
+        knowing the batch's cost. Without any credit left it owes us some, and learns of the backlog with the data that
+        it pays for; only where much more waits by now than it knows of is it worth a frame. Else it would grant for
+        what stood in the queue when the last credit was spent, and a long round trip would never be filled.
         """
-        if not 0 < self.credit < cost or (self.is_stalled and backlog <= self.announced_backlog):
+        if self.credit >= cost:
+            return False
+        if self.credit == 0:
+            is_due = backlog > 2 * self.announced_backlog + 1
+        else:
+            is_due = not self.is_stalled or backlog > self.announced_backlog
+        if not is_due:
             return False
         self.announced_backlog = backlog
-        self.is_stalled = True
+        self.is_stalled = self.credit > 0
         return True
 
 

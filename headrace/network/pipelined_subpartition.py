@@ -61,6 +61,8 @@ class PipelinedSubpartition:
         self._is_blocked = False
         self._in_flight_bytes: int | None = None
         self._data_bytes = 0
+        # Of a consumer that lacks credit: what it was told of. It is told again once much more waits.
+        self._stalled_backlog: int | None = None
         self._is_full = False
         self._is_released = False
         self._failure: NetworkError | None = None
@@ -108,7 +110,7 @@ class PipelinedSubpartition:
             if not is_dropped:
                 calls = self._listener_if_empty()
                 self._append_data(sealed, lease)
-                calls += self._fullness_changes()
+                calls += self._listener_if_much_more() + self._fullness_changes()
         if is_dropped:
             lease.release()
         for call in calls:
@@ -226,7 +228,9 @@ class PipelinedSubpartition:
             head = self._queue[0]
             if isinstance(head, DataElement):
                 if head.cost > credit:
+                    self._stalled_backlog = self._backlog
                     return Stalled(head.cost, self._backlog)
+                self._stalled_backlog = None
                 self._backlog -= head.cost
                 self._data_count -= 1
                 self._data_bytes -= head.sealed.size_bytes
@@ -241,6 +245,13 @@ class PipelinedSubpartition:
 
     def _listener_if_empty(self) -> list[Callable[[], None]]:
         return [self._view.listener] if self._view is not None and not self._queue else []
+
+    def _listener_if_much_more(self) -> list[Callable[[], None]]:
+        stalled, view = self._stalled_backlog, self._view
+        if stalled is None or view is None or self._backlog <= 2 * stalled + 1:
+            return []
+        self._stalled_backlog = self._backlog
+        return [view.listener]
 
     def _fullness_changes(self) -> list[Callable[[], None]]:
         """What to tell the pool, once the lock is free, about holding too much or no longer so."""

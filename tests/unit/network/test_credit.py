@@ -204,7 +204,12 @@ def test_a_giant_batch_is_announced_once() -> None:
     sender = SenderAccount(2)
     assert sender.must_announce(5, 7)
     assert not sender.must_announce(5, 7)
-    assert not SenderAccount(0).must_announce(5, 7)
+
+
+def test_without_credit_the_consumer_is_told_only_when_much_more_waits_than_it_knows_of() -> None:
+    sender = SenderAccount(1)
+    sender.spend(1, 2)
+    assert [backlog for backlog in range(3, 20) if sender.must_announce(1, backlog)] == [6, 14]
 
 
 def test_who_asks_first_is_served_first() -> None:
