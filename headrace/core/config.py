@@ -91,6 +91,10 @@ class Settings(Mapping[str, str]):
                 return option.parse(self._raw[key])
         return option.default
 
+    def duration_ms(self, option: ConfigOption[timedelta]) -> float:
+        """Return a duration option's value here in milliseconds, or its default's."""
+        return self.get_option(option).total_seconds() * 1000
+
     def is_set(self, option: ConfigOption[Any]) -> bool:
         """Whether a value was given rather than defaulted."""
         return any(key in self._raw for key in (option.key, *option.deprecated_keys))

@@ -46,9 +46,7 @@ class EventTimeOutput:
         self._output = output
         self._silence_clock_ms = 0
         self._last_reading_ns = context.clock.monotonic_ns()
-        self._interval_ms = int(
-            context.settings.get_option(AUTO_WATERMARK_INTERVAL).total_seconds() * 1000
-        )
+        self._interval_ms = int(context.settings.duration_ms(AUTO_WATERMARK_INTERVAL))
         self.has_polled = True
         self.is_waiting = True
 

@@ -16,7 +16,6 @@ from headrace.rpc.options import (
     HEARTBEAT_INTERVAL,
     HEARTBEAT_RPC_FAILURE_THRESHOLD,
     HEARTBEAT_TIMEOUT,
-    duration_ms,
 )
 
 
@@ -32,8 +31,8 @@ class HeartbeatTimings:
     def from_settings(cls, settings: Settings) -> Self:
         """Read the options."""
         return cls(
-            duration_ms(settings, HEARTBEAT_INTERVAL),
-            duration_ms(settings, HEARTBEAT_TIMEOUT),
+            settings.duration_ms(HEARTBEAT_INTERVAL),
+            settings.duration_ms(HEARTBEAT_TIMEOUT),
             settings.get_option(HEARTBEAT_RPC_FAILURE_THRESHOLD),
         )
 

@@ -28,7 +28,6 @@ from headrace.rpc.options import (
     REGISTRATION_INITIAL_TIMEOUT,
     REGISTRATION_MAX_TIMEOUT,
     REGISTRATION_REFUSED_DELAY,
-    duration_ms,
 )
 from headrace.rpc.proxies import with_timeout
 
@@ -51,10 +50,10 @@ class RegistrationTimings:
     def from_settings(cls, settings: Settings) -> Self:
         """Read the options."""
         return cls(
-            duration_ms(settings, REGISTRATION_INITIAL_TIMEOUT),
-            duration_ms(settings, REGISTRATION_MAX_TIMEOUT),
-            duration_ms(settings, REGISTRATION_ERROR_DELAY),
-            duration_ms(settings, REGISTRATION_REFUSED_DELAY),
+            settings.duration_ms(REGISTRATION_INITIAL_TIMEOUT),
+            settings.duration_ms(REGISTRATION_MAX_TIMEOUT),
+            settings.duration_ms(REGISTRATION_ERROR_DELAY),
+            settings.duration_ms(REGISTRATION_REFUSED_DELAY),
         )
 
 

@@ -35,7 +35,6 @@ from headrace.rpc.options import (
     SERVICES_SHUTDOWN_TIMEOUT,
     SLOW_HANDLER_THRESHOLD,
     THROUGHPUT,
-    duration_ms,
 )
 
 if TYPE_CHECKING:
@@ -79,9 +78,9 @@ class EndpointServer:
         settings = service.settings
         self._mailbox = EndpointMailbox(self._loop, settings.get_option(THROUGHPUT))
         self._capacity = settings.get_option(MAILBOX_CAPACITY)
-        self._shutdown_timeout_ms = duration_ms(settings, SERVICES_SHUTDOWN_TIMEOUT)
+        self._shutdown_timeout_ms = settings.duration_ms(SERVICES_SHUTDOWN_TIMEOUT)
         self.watch = HandlerWatch(
-            address, service.clock, duration_ms(settings, SLOW_HANDLER_THRESHOLD)
+            address, service.clock, settings.duration_ms(SLOW_HANDLER_THRESHOLD)
         )
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing: asyncio.Task[None] | None = None

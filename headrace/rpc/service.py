@@ -43,7 +43,6 @@ from headrace.rpc.options import (
     FRAME_SIZE,
     LOOKUP_TIMEOUT,
     SERVICES_SHUTDOWN_TIMEOUT,
-    duration_ms,
 )
 from headrace.rpc.outstanding import OutstandingAsks
 from headrace.rpc.proxies import create_proxy
@@ -88,9 +87,9 @@ class RpcService(ABC):
         self._name_counters: dict[str, int] = {}
         self._outstanding = OutstandingAsks()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._ask_timeout_ms = duration_ms(settings, ASK_TIMEOUT)
-        self._lookup_timeout_ms = duration_ms(settings, LOOKUP_TIMEOUT)
-        self._shutdown_timeout_ms = duration_ms(settings, SERVICES_SHUTDOWN_TIMEOUT)
+        self._ask_timeout_ms = settings.duration_ms(ASK_TIMEOUT)
+        self._lookup_timeout_ms = settings.duration_ms(LOOKUP_TIMEOUT)
+        self._shutdown_timeout_ms = settings.duration_ms(SERVICES_SHUTDOWN_TIMEOUT)
         self._frame_size = int(settings.get_option(FRAME_SIZE))
         self._is_serialization_forced = settings.get_option(FORCE_INVOCATION_SERIALIZATION)
 

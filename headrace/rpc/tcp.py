@@ -29,7 +29,6 @@ from headrace.rpc.options import (
     SEND_BUFFER_SIZE,
     TASK_MANAGER_RPC_PORT,
     TCP_TIMEOUT,
-    duration_ms,
 )
 from headrace.rpc.service import Route, RpcService
 
@@ -73,7 +72,7 @@ class TcpRpcService(RpcService):
         self._server_ssl = server_ssl
         self._client_ssl = client_ssl
         self.send_buffer_size = int(settings.get_option(SEND_BUFFER_SIZE))
-        self.tcp_timeout_ms = duration_ms(settings, TCP_TIMEOUT)
+        self.tcp_timeout_ms = settings.duration_ms(TCP_TIMEOUT)
         self._server: asyncio.Server | None = None
         self._port = 0
         self._links: dict[str, TcpLink] = {}

@@ -110,7 +110,7 @@ class SparkHost:
             self._body_of,
             honours_profiles=not self._kind.is_single_process,
         )
-        stop_grace_ms = self._settings.get_option(STOP_GRACE).total_seconds() * 1000
+        stop_grace_ms = self._settings.duration_ms(STOP_GRACE)
         self._driver = SparkResourceDriver(jobs, self._clock, stop_grace_ms=stop_grace_ms)
         entrypoint = ClusterEntrypoint(
             self._settings,

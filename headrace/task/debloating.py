@@ -36,7 +36,7 @@ class GateDebloating:
     ) -> None:
         self._timers = timers
         self._idle_ms = idle_ms
-        self._period_ms = round(settings.get_option(DEBLOAT_PERIOD).total_seconds() * 1000)
+        self._period_ms = round(settings.duration_ms(DEBLOAT_PERIOD))
         is_enabled = settings.get_option(DEBLOAT_ENABLED)
         self._watched = [
             _Watched(gate, BufferDebloater.from_settings(settings, *_bounds(gate)))

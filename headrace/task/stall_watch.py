@@ -59,7 +59,7 @@ class StallWatch:
         self._writers = writers
         self._timers = timers
         self._tell = tell
-        self._timeout_ms = settings.get_option(STALL_TIMEOUT).total_seconds() * 1000
+        self._timeout_ms = settings.duration_ms(STALL_TIMEOUT)
         self._detector: StallDetector | None = None
 
     def start(self) -> None:

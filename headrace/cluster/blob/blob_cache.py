@@ -24,7 +24,6 @@ from headrace.core.threads import RunBlocking
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobCorruptedError, BlobTransferError
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.options import duration_ms
 
 
 class BlobCache:
@@ -39,7 +38,7 @@ class BlobCache:
         self._files: Final = BlobFiles(storage_parent(settings, scratch))
         self._chunk_size: Final = chunk_size(settings)
         self._retries: Final = settings.get_option(FETCH_RETRIES)
-        self._cleanup_ms: Final = duration_ms(settings, CLEANUP_INTERVAL)
+        self._cleanup_ms: Final = settings.duration_ms(CLEANUP_INTERVAL)
         # A blob that is here, or on its way: everybody who wants it awaits the same future.
         self._blobs: dict[tuple[JobId, BlobKey], asyncio.Future[None]] = {}
         # How often each job came or went: a deletion that was planned before the last time is void.

@@ -26,7 +26,6 @@ from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobCorruptedError, BlobNotFoundError, BlobStorageError
 from headrace.gateways.messages import Acknowledge
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.options import duration_ms
 from headrace.rpc.service import RpcService
 
 T = TypeVar("T")
@@ -45,7 +44,7 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
         self._files: Final = BlobFiles(storage_parent(self.settings, scratch))
         self._ledger: Final = BlobLedger(int(self.settings.get_option(STORAGE_SIZE_MAX)))
         self._chunk_size: Final = chunk_size(self.settings)
-        self._cleanup_ms: Final = duration_ms(self.settings, CLEANUP_INTERVAL)
+        self._cleanup_ms: Final = self.settings.duration_ms(CLEANUP_INTERVAL)
         # Bounds threads and chunks in memory: whoever comes later waits for a turn.
         self._turns: Final = asyncio.Semaphore(
             max(1, self.settings.get_option(FETCH_NUM_CONCURRENT))

@@ -13,7 +13,6 @@ from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.ids import JobId, OperatorId
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.job_master import CollectedResults, JobDetails
-from headrace.rpc.options import duration_ms
 
 ARCHIVE_CAPACITY: Final = ConfigOption(
     "jobstore.max-capacity",
@@ -50,7 +49,7 @@ class ArchiveLimits:
         return cls(
             settings.get_option(ARCHIVE_CAPACITY),
             settings.get_option(ARCHIVE_SIZE),
-            duration_ms(settings, ARCHIVE_EXPIRATION),
+            settings.duration_ms(ARCHIVE_EXPIRATION),
         )
 
 

@@ -30,7 +30,6 @@ from headrace.gateways.messages import Acknowledge
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.payloads import blob_keys
 from headrace.rpc.fencing import FencedRpcEndpoint
-from headrace.rpc.options import duration_ms
 from headrace.rpc.proxies import gateway_address
 from headrace.rpc.service import RpcService
 
@@ -88,7 +87,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         for job in jobs:
             job.job_master.cancel_by_dispatcher()
         if jobs:
-            timeout_ms = duration_ms(self.settings, SHUTDOWN_JOBS_TIMEOUT)
+            timeout_ms = self.settings.duration_ms(SHUTDOWN_JOBS_TIMEOUT)
             _, late = await asyncio.wait([job.ended for job in jobs], timeout=timeout_ms / 1000)
             if late:
                 _LOG.warning("%d job(s) were not cancelled in time", len(late))

@@ -67,7 +67,6 @@ from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.payloads import blob_keys
 from headrace.rpc.fencing import FencedRpcEndpoint
-from headrace.rpc.options import duration_ms
 from headrace.rpc.proxies import gateway_address
 from headrace.rpc.service import RpcService
 
@@ -211,7 +210,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._scheduler.lose_task_manager(resource_id, error)
 
     def _return_idle_slots(self) -> None:
-        timeout_ms = duration_ms(self._job_settings, SLOT_IDLE_TIMEOUT)
+        timeout_ms = self._job_settings.duration_ms(SLOT_IDLE_TIMEOUT)
         for slot in self._scheduler.pool.take_idle(self.clock.monotonic_ms(), timeout_ms):
             self._task_managers.free_slot(slot, "the job does not need it")
         self.schedule_run_async(timeout_ms, self._return_idle_slots)
@@ -335,7 +334,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     async def _refresh_metrics(self) -> None:
         """Everybody who asks while an answer is on its way shares it."""
-        interval_ns = duration_ms(self._job_settings, METRICS_UPDATE_INTERVAL) * 1e6
+        interval_ns = self._job_settings.duration_ms(METRICS_UPDATE_INTERVAL) * 1e6
         now_ns = self.clock.monotonic_ns()
         if self._metrics_refresh is None and now_ns - self._metrics_time_ns < interval_ns:
             return
@@ -357,7 +356,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """See SchedulerShell."""
         self._slot_timer_number += 1
         number = self._slot_timer_number
-        timeout_ms = duration_ms(self._job_settings, SLOT_REQUEST_TIMEOUT)
+        timeout_ms = self._job_settings.duration_ms(SLOT_REQUEST_TIMEOUT)
 
         def timed_out() -> None:
             if number == self._slot_timer_number and self._scheduler.is_waiting_for_slots:

@@ -17,6 +17,12 @@ SLOT_IDLE_TIMEOUT: Final = ConfigOption(
     timedelta(seconds=50),
     "A slot that the job holds and does not need is given back after this time.",
 )
+SUBMIT_TIMEOUT: Final = ConfigOption(
+    "headrace.task.submit-timeout",
+    timedelta,
+    timedelta(minutes=1),
+    "How long a TaskManager may take to answer that it has taken a task.",
+)
 METRICS_UPDATE_INTERVAL: Final = ConfigOption(
     "metrics.fetcher.update-interval",
     timedelta,

@@ -21,7 +21,6 @@ from headrace.core.ids import ExecutionAttemptId, JobId
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.messages import ErrorInfo
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.options import duration_ms
 
 OnRegistered = Callable[[Sequence[ShuffleDescriptor], int], None]
 OnFailed = Callable[[ExecutionAttemptId, ErrorInfo], None]
@@ -41,7 +40,7 @@ class PartitionRegistrar:
         self._endpoint: Final = endpoint
         self._shuffle_master: Final = shuffle_master
         self._job_id: Final = job_id
-        self._timeout_s: Final = duration_ms(settings, PARTITION_REGISTER_TIMEOUT) / 1000
+        self._timeout_s: Final = settings.duration_ms(PARTITION_REGISTER_TIMEOUT) / 1000
         self._on_lost: Final = on_lost
 
     def start(self) -> None:

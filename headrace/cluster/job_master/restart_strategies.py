@@ -194,20 +194,20 @@ def create_restart_strategy(settings: Settings, random: SeededRandom) -> Restart
         case "fixed-delay" | "fixeddelay":
             return FixedDelayRestart(
                 settings.get_option(FIXED_DELAY_ATTEMPTS),
-                _ms(settings.get_option(FIXED_DELAY_DELAY)),
+                settings.duration_ms(FIXED_DELAY_DELAY),
             )
         case "failure-rate" | "failurerate":
             return FailureRateRestart(
                 settings.get_option(FAILURE_RATE_MAX),
-                _ms(settings.get_option(FAILURE_RATE_INTERVAL)),
-                _ms(settings.get_option(FAILURE_RATE_DELAY)),
+                settings.duration_ms(FAILURE_RATE_INTERVAL),
+                settings.duration_ms(FAILURE_RATE_DELAY),
             )
         case "exponential-delay" | "exponentialdelay":
             return ExponentialDelayRestart(
-                initial_ms=_ms(settings.get_option(EXPONENTIAL_INITIAL)),
-                max_ms=_ms(settings.get_option(EXPONENTIAL_MAX)),
+                initial_ms=settings.duration_ms(EXPONENTIAL_INITIAL),
+                max_ms=settings.duration_ms(EXPONENTIAL_MAX),
                 multiplier=settings.get_option(EXPONENTIAL_MULTIPLIER),
-                reset_after_ms=_ms(settings.get_option(EXPONENTIAL_RESET)),
+                reset_after_ms=settings.duration_ms(EXPONENTIAL_RESET),
                 jitter_factor=settings.get_option(EXPONENTIAL_JITTER),
                 max_attempts=settings.get_option(EXPONENTIAL_ATTEMPTS),
                 random=random,
@@ -218,7 +218,3 @@ def create_restart_strategy(settings: Settings, random: SeededRandom) -> Restart
                 kind,
                 "this is none of none, fixed-delay, failure-rate, exponential-delay",
             )
-
-
-def _ms(duration: timedelta) -> float:
-    return duration.total_seconds() * 1000

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.executions import Execution, Executions
+from headrace.cluster.job_master.options import SUBMIT_TIMEOUT
 from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
-from headrace.cluster.task_executor.options import SUBMIT_TIMEOUT
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
@@ -40,7 +40,6 @@ from headrace.gateways.task_executor import TaskDeploymentDescriptor, TaskExecut
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import AskTimeoutError, RpcError
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
-from headrace.rpc.options import duration_ms
 from headrace.rpc.proxies import with_timeout
 
 _LOG = logging.getLogger(__name__)
@@ -253,7 +252,7 @@ class TaskManagers:
     async def _submit(
         self, task_manager: _TaskManager, descriptor: TaskDeploymentDescriptor
     ) -> None:
-        timeout_ms = duration_ms(self._settings, SUBMIT_TIMEOUT)
+        timeout_ms = self._settings.duration_ms(SUBMIT_TIMEOUT)
         error: ErrorInfo | None = None
         try:
             await with_timeout(task_manager.gateway, timeout_ms).submit_task(

@@ -10,7 +10,6 @@ from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import Acknowledge
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
-from headrace.rpc.options import duration_ms
 
 
 @dataclass(frozen=True)
@@ -83,5 +82,5 @@ class JobMasters:
             if job_id not in self._registered:
                 self._on_forgotten(job_id)
 
-        timeout_ms = duration_ms(self._endpoint.settings, JOB_TIMEOUT)
+        timeout_ms = self._endpoint.settings.duration_ms(JOB_TIMEOUT)
         self._endpoint.schedule_run_async(timeout_ms, give_up)

@@ -29,7 +29,6 @@ from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.options import duration_ms
 
 
 class WorkersOwner(Protocol):
@@ -171,8 +170,8 @@ def _limits(settings: Settings, driver: ResourceManagerDriver) -> PoolLimits:
         slots_per_worker=settings.get_option(NUMBER_OF_TASK_SLOTS),
         fixed_count=settings.get_option(FIXED_POOL_SIZE) or None,
         max_count=driver.max_worker_count,
-        registration_timeout_ms=duration_ms(settings, TASK_MANAGER_REGISTRATION_TIMEOUT),
-        idle_timeout_ms=duration_ms(settings, TASK_MANAGER_TIMEOUT),
+        registration_timeout_ms=settings.duration_ms(TASK_MANAGER_REGISTRATION_TIMEOUT),
+        idle_timeout_ms=settings.duration_ms(TASK_MANAGER_TIMEOUT),
         max_failures_per_minute=settings.get_option(START_WORKER_MAX_FAILURE_RATE),
-        retry_interval_ms=duration_ms(settings, START_WORKER_RETRY_INTERVAL),
+        retry_interval_ms=settings.duration_ms(START_WORKER_RETRY_INTERVAL),
     )

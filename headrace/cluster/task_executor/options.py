@@ -23,9 +23,3 @@ REGISTRATION_TIMEOUT: Final = ConfigOption(
     timedelta(minutes=5),
     "A TaskManager that is registered nowhere for so long ends.",
 )
-SUBMIT_TIMEOUT: Final = ConfigOption(
-    "headrace.task.submit-timeout",
-    timedelta,
-    timedelta(minutes=1),
-    "How long a TaskManager may take to answer that it has taken a task.",
-)

@@ -22,7 +22,6 @@ from headrace.gateways.resource_manager import (
 )
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatReceiver
-from headrace.rpc.options import duration_ms
 from headrace.rpc.registration import RetryingRegistration
 
 _LOG = logging.getLogger(__name__)
@@ -125,7 +124,7 @@ class TaskExecutorToResourceManagerConnection:
 
     def _start_timer(self) -> None:
         if self._timer is None:
-            timeout_ms = duration_ms(self._endpoint.settings, REGISTRATION_TIMEOUT)
+            timeout_ms = self._endpoint.settings.duration_ms(REGISTRATION_TIMEOUT)
             self._timer = self._endpoint.schedule_run_async(timeout_ms, self._alone_for_too_long)
 
     def _cancel_timer(self) -> None:

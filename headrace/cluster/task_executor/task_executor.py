@@ -62,7 +62,6 @@ from headrace.gateways.task_executor import (
 )
 from headrace.graph.pipeline_options import TASK_CANCELLATION_TIMEOUT
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.options import duration_ms
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
@@ -93,7 +92,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._payloads: Final = PayloadLoader(
             self, self, self._jobs, BlobCache(self, setup.run_blocking, setup.scratch)
         )
-        self._slot_timeout_ms = duration_ms(rpc_service.settings, SLOT_TIMEOUT)
+        self._slot_timeout_ms = rpc_service.settings.duration_ms(SLOT_TIMEOUT)
         self._end_reason: str | None = None
 
     async def on_start(self) -> None:
@@ -321,7 +320,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     def _watch(self, entry: TaskEntry) -> None:
         """A task that does not end although it must can be stopped only with its process."""
-        timeout_ms = duration_ms(entry.settings, TASK_CANCELLATION_TIMEOUT)
+        timeout_ms = entry.settings.duration_ms(TASK_CANCELLATION_TIMEOUT)
         if entry.watchdog is not None or timeout_ms <= 0:
             return
 

@@ -9,8 +9,8 @@ from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.job_master.collect_coordinator import COLLECT_BUFFER_SIZE, CollectCoordinator
 from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.cluster.job_master.options import SUBMIT_TIMEOUT
 from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
-from headrace.cluster.task_executor.options import SUBMIT_TIMEOUT
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobMasterId, ResourceId, ResourceManagerId

@@ -36,6 +36,14 @@ def test_sizes(text: str, size: int) -> None:
     assert Settings({"test.size": text}).get_option(SIZE) == size
 
 
+@pytest.mark.parametrize(
+    ("raw", "milliseconds"),
+    [({}, 1000), ({"test.interval": "2.5 ms"}, 2.5), ({"test.old-interval": "1 min"}, 60_000)],
+)
+def test_durations_are_read_in_milliseconds(raw: dict[str, str], milliseconds: float) -> None:
+    assert Settings(raw).duration_ms(INTERVAL) == milliseconds
+
+
 def test_an_option_that_is_not_set_has_its_default() -> None:
     assert Settings().get_option(INTERVAL) == timedelta(seconds=1)
     assert not Settings().is_set(INTERVAL)
