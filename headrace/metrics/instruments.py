@@ -7,6 +7,7 @@ one or two additions: clocks are read and quantiles sorted by the reader.
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -117,7 +118,9 @@ class RateOf(Meter):
         self._readings[0] = (self._readings[0][0], self._count)
 
     def get_rate(self) -> float:
-        self._count = self._read()
+        # As with gauges, what it looks at may be going away.
+        with suppress(Exception):
+            self._count = self._read()
         return super().get_rate()
 
 

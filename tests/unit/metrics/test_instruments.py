@@ -1,7 +1,7 @@
 """Counter, Meter, Gauge, Distribution, Histogram."""
 
 from headrace.core.clock import ManualClock
-from headrace.metrics.instruments import Counter, Distribution, Gauge, Histogram, Meter
+from headrace.metrics.instruments import Counter, Distribution, Gauge, Histogram, Meter, RateOf
 
 
 def test_a_counter_goes_up_and_down() -> None:
@@ -37,6 +37,18 @@ def test_a_meter_forgets_what_is_older_than_its_span() -> None:
     meter.get_rate()
     clock.advance_ms(20_000)
     assert meter.get_rate() == 0.0
+
+
+def test_the_rate_of_a_count_begins_with_what_is_there_and_stands_still_once_it_is_gone() -> None:
+    clock, counts = ManualClock(), [100]
+    rate = RateOf(clock, lambda: counts[-1])
+    assert rate.snapshot("r") == {"r": 0.0}
+    clock.advance_ms(10_000)
+    counts.append(150)
+    assert rate.snapshot("r") == {"r": 5.0}
+    counts.clear()
+    clock.advance_ms(10_000)
+    assert rate.snapshot("r") == {"r": 2.5}
 
 
 def test_a_gauge_that_fails_has_no_value() -> None:
