@@ -10,7 +10,11 @@ import click
 from headrace import __version__
 from headrace.cli.failures import EXIT_INTERRUPTED, report_failure, report_usage
 
-COMMANDS: Final = {"run": "headrace.cli.run:run", "trace": "headrace.cli.trace:trace"}
+COMMANDS: Final = {
+    "run": "headrace.cli.run:run",
+    "shuffle-service": "headrace.cli.shuffle_service:shuffle_service",
+    "trace": "headrace.cli.trace:trace",
+}
 
 _HELP: Final = """\
 Flink's streaming runtime in Python, hosted on Spark.

@@ -17,6 +17,7 @@ from headrace.api.executors import (
 )
 from headrace.api.unexecuted import plan_made, unexecuted_sink
 from headrace.cli.failures import EXIT_INTERRUPTED, report_failure
+from headrace.cli.key_value import KeyValue
 from headrace.cli.known_settings import refuse_unusable
 from headrace.cli.logs import configure_logs
 from headrace.cli.program_path import ProgramPath
@@ -24,21 +25,6 @@ from headrace.cli.progress import ProgressDisplay, WatchedExecutor
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.graph.pipeline_options import PARALLELISM, PYTHON_FILES
-
-
-class _KeyValue(click.ParamType[tuple[str, str]]):
-    """`key=value`."""
-
-    name = "key=value"
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        key, equals, text = value.partition("=")
-        if not equals or not key.strip():
-            self.fail(f"'{value}' is not of the form key=value", param, ctx)
-        return key.strip(), text.strip()
-
 
 _HELP: Final = """\
 Run PROGRAM with its ARGUMENTS.
@@ -69,7 +55,7 @@ Examples:
 @click.option(
     "-D",
     "definitions",
-    type=_KeyValue(),
+    type=KeyValue(),
     multiple=True,
     help="A setting. Keys that begin with spark. are Spark's own, those with pipeline.global-job-parameters. are the "
     "program's; any other must be an option of docs/generated/configuration.md.",

@@ -24,7 +24,7 @@ from headrace.core.tls import client_context, server_context
 from headrace.gateways.shuffle_service import ShuffleServiceGateway
 from headrace.rpc.address import RpcAddress
 from headrace.rpc.errors import RpcError
-from headrace.rpc.options import duration_ms
+from headrace.rpc.options import TASK_MANAGER_RPC_PORT, duration_ms
 from headrace.rpc.proxies import with_timeout
 from headrace.rpc.tcp import TcpRpcService, split_host_port
 from headrace.shuffle_service.endpoint import ENDPOINT_NAME
@@ -68,8 +68,9 @@ class RemoteShuffleMaster:
     async def start(self) -> None:
         """See ShuffleMaster. The service may come later; without it blocking results cannot be registered."""
         tls = self._context.tls
+        # It listens for want of a service that only calls; nobody is told where.
         self._rpc = TcpRpcService(
-            self._context.settings,
+            self._context.settings.with_values({TASK_MANAGER_RPC_PORT.key: "0"}),
             bind_host="127.0.0.1",
             secret=self._context.secret,
             clock=self._context.clock,
@@ -77,8 +78,10 @@ class RemoteShuffleMaster:
             server_ssl=None if tls is None else server_context(tls),
             client_ssl=None if tls is None else client_context(tls),
         )
+        await self._rpc.start()
         self._heard_ms = self._now_ms()
         self._watching = self._spawn(self._watch(), "watch the shuffle service")
+        self._watching.add_done_callback(self._watch_ended)
 
     async def close(self) -> None:
         """See ShuffleMaster."""
@@ -154,6 +157,11 @@ class RemoteShuffleMaster:
                     self._is_lost = True
                     self._lose(str(error))
             await asyncio.sleep(delay_ms / 1000)
+
+    def _watch_ended(self, watching: asyncio.Task[Any]) -> None:
+        error = None if watching.cancelled() else watching.exception()
+        if error is not None:
+            self._context.on_fatal_error(error)
 
     def _lose(self, reason: str) -> None:
         error: HeadraceError = ShuffleServiceLostError(self._authority, reason)
