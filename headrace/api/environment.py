@@ -1,7 +1,7 @@
 """StreamExecutionEnvironment: where a program begins. It makes streams, keeps settings and runs the job."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from headrace.api import unexecuted
 from headrace.api.call_site import call_site
@@ -45,6 +45,10 @@ from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole, StreamGraph
 
 _CANCEL_TIMEOUT_S = 10.0
+_FORGOTTEN: Final = (
+    "No job was started. The environment has forgotten the sinks made so far, as after every execute(): "
+    "attach them anew before the next one. Streams may be used again."
+)
 
 
 class StreamExecutionEnvironment(EnvironmentSettings):
@@ -139,7 +143,22 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """Submit the program as a job and return its handle."""
+        """Submit the program as a job and return its handle.
+
+        The sinks made so far are forgotten whether or not this succeeds: in a notebook, a cell that is corrected and
+        run again must not find the wrong sink of its last run beside the right one. Streams may be used again.
+        """
+        had_operators = bool(self._operators)
+        try:
+            return self._submit(job_name)
+        except Exception as error:
+            if had_operators:
+                error.add_note(_FORGOTTEN)
+            raise
+        finally:
+            self._operators.clear()
+
+    def _submit(self, job_name: str | None) -> JobClient:
         settings = self._submittable_settings()
         said = self.get_stream_graph(job_name)
         check_program(said, settings)
@@ -147,9 +166,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         executor = executor_for(settings)
         graph = self.get_stream_graph(job_name, executor.default_parallelism())
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
-        client = executor.submit(job_graph)
-        self._operators.clear()
-        return client
+        return executor.submit(job_graph)
 
     def execute_and_collect_stream(
         self, stream: DataStream, job_name: str | None
@@ -163,11 +180,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         sink.set_parallelism(1)
         try:
             sink_id = operator_ids(self.get_stream_graph(job_name))[sink.transformation_id]
-            client = self.execute_async(job_name)
-        finally:
-            # A submission that failed must leave no collect sink behind for the next one.
-            if sink in self._operators:
-                self._operators.remove(sink)
+        except Exception:
+            # As after a submission that failed.
+            self._operators.clear()
+            raise
+        client = self.execute_async(job_name)
         return CloseableIterator(client, sink_id, batch_type)
 
     def get_stream_graph(

@@ -1,4 +1,5 @@
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,46 @@ def test_an_environment_can_be_used_for_another_job(
     env.execute_async()
     assert [len(graph.vertices) for graph in executor.submitted] == [2, 2]
     assert executor.submitted[0].job_id != executor.submitted[1].job_id
+
+
+def test_a_program_that_could_not_be_submitted_does_not_spoil_the_next_one(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    lock, stream = threading.Lock(), env.from_collection([1])
+    stream.map(lambda n: (lock, n)).print()
+    with pytest.raises(ProgramError, match="cannot be pickled") as failed:
+        env.execute_async()
+    assert "attach them anew" in failed.value.__notes__[0]
+    stream.map(lambda n: n + 1).print()
+    env.execute_async()
+    assert len(executor.last.vertices) == 2
+
+
+def test_a_stream_that_could_not_be_collected_does_not_spoil_the_next_program(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    lock, stream = threading.Lock(), env.from_collection([1])
+    executor.client = object()
+    with pytest.raises(ProgramError, match="cannot be pickled"):
+        stream.map(lambda n: (lock, n)).execute_and_collect()
+    assert env.get_stream_graph().nodes == ()
+    stream.execute_and_collect()
+    assert len(executor.submitted) == 1
+
+
+def test_an_executor_that_refuses_a_program_leaves_the_environment_empty(
+    env: StreamExecutionEnvironment,
+    executor: RecordingExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(job_graph: object) -> None:
+        raise ProgramError("too big")
+
+    monkeypatch.setattr(executor, "submit", refuse)
+    env.from_collection([1]).print()
+    with pytest.raises(ProgramError, match="too big"):
+        env.execute_async()
+    assert env.get_stream_graph().nodes == ()
 
 
 def test_a_plan_does_not_clear_the_operators(
