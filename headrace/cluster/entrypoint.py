@@ -28,7 +28,7 @@ from headrace.core.config import Settings
 from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import DispatcherId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
-from headrace.core.threads import RunBlocking, run_in_thread
+from headrace.core.threads import BlockingRunner, run_in_thread
 from headrace.core.tls import TlsIdentity, client_context, server_context
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway
@@ -65,7 +65,7 @@ class Cluster:
         *,
         worker_name: WorkerNames,
         on_shut_down: Callable[[], None],
-        run_blocking: RunBlocking = run_in_thread,
+        run_blocking: BlockingRunner = run_in_thread,
         scratch: Path | None = None,
         shuffle_master: ShuffleMaster | None = None,
     ) -> None:

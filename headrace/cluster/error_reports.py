@@ -6,7 +6,7 @@ import msgspec
 
 from headrace.core.errors import ErrorDomain, HeadraceError, RemoteError, UserCodeError
 from headrace.gateways.messages import ErrorInfo
-from headrace.rpc.error_codec import shorten
+from headrace.rpc.error_codec import shorten_middle
 
 
 def error_info_of(error: BaseException, where: str = "") -> ErrorInfo:
@@ -16,7 +16,7 @@ def error_info_of(error: BaseException, where: str = "") -> ErrorInfo:
     """
     info = _describe(error, where)
     return msgspec.structs.replace(
-        info, text=shorten(info.text), remote_traceback=shorten(info.remote_traceback)
+        info, text=shorten_middle(info.text), remote_traceback=shorten_middle(info.remote_traceback)
     )
 
 

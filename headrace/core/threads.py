@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 T = TypeVar("T")
 
 
-class RunBlocking(Protocol):
+class BlockingRunner(Protocol):
     """Runs what may block beside the event loop that awaits it: `run_in_thread`, or at once in a simulation."""
 
     def __call__(self, name: str, body: Callable[[], T], /) -> Awaitable[T]:

@@ -11,12 +11,10 @@ from io import BytesIO
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from headrace.core.elements import MAX_WATERMARK
+from headrace.core.record_batch import Timestamps
 from headrace.functions.serialization import TypeSerializer
-
-Timestamps = npt.NDArray[np.int64]
 
 _TWO_LONGS: Final = struct.Struct(">qq")
 _LONG: Final = struct.Struct(">q")

@@ -18,7 +18,7 @@ from headrace.core.types.type_info import (
 )
 from headrace.functions.process import OutputTag
 from headrace.operators.operator import Output
-from headrace.operators.user_code import check_columns, is_raised_here, not_iterable
+from headrace.operators.user_code import check_records_fit, is_raised_here, not_iterable
 from headrace.state.backend import NO_KEY, EntryScope
 
 EMIT_ROWS_MAX: Final = 8192
@@ -63,7 +63,7 @@ class RowEmitter:
         value_type = batch_type.value_type
         if isinstance(value_type, PickledBytesTypeInfo):
             return batch
-        check_columns(batch, self._operator_name)
+        check_records_fit(batch, self._operator_name)
         if _are_unchanged(rows, value_type):
             return batch
         return RecordBatch.of_columns(batch_type, batch.columns(), timestamps)

@@ -60,7 +60,7 @@ def close_function(function: Any, operator_name: str) -> None:
             raise user_error(error, operator_name) from error
 
 
-def check_columns(batch: RecordBatch, operator_name: str) -> None:
+def check_records_fit(batch: RecordBatch, operator_name: str) -> None:
     """Make the batch's columns, so that a record that does not fit is blamed on the operator that made it."""
     try:
         batch.columns()

@@ -94,11 +94,13 @@ def _encode(error: BaseException, links_left: int, *, is_context: bool) -> Remot
     facts, structured = _facts_of(error)
     return RemoteFailure(
         class_name=_class_name(type(error)),
-        text=shorten(_text_of(error)),
-        traceback=shorten(_traceback_of(error)),
+        text=shorten_middle(_text_of(error)),
+        traceback=shorten_middle(_traceback_of(error)),
         facts=facts,
         structured=structured,
-        notes=tuple(shorten(str(note)) for note in getattr(error, "__notes__", ())[:_NOTES_MAX]),
+        notes=tuple(
+            shorten_middle(str(note)) for note in getattr(error, "__notes__", ())[:_NOTES_MAX]
+        ),
         cause=None
         if cause is None or links_left <= 1
         else _encode(cause, links_left - 1, is_context=follows_context),
@@ -113,7 +115,7 @@ def _facts_of(error: BaseException) -> tuple[dict[str, Plain] | None, bytes | No
     if codec is not None:
         return None, msgspec.msgpack.encode(codec.to_facts(error))
     facts = {
-        name: shorten(value) if type(value) is str else value
+        name: shorten_middle(value) if type(value) is str else value
         for name, value in vars(error).items()
         if not name.startswith("__")
     }
@@ -189,9 +191,9 @@ def _traceback_of(error: BaseException) -> str:
     return "".join(lines) if error.__traceback__ is not None else ""
 
 
-def shorten(text: str) -> str:
+def shorten_middle(text: str) -> str:
     """Cut a long text in the middle, so that an error fits into a message whatever a user's exception says."""
     if len(text) <= _TEXT_MAX:
         return text.encode("utf-8", "replace").decode()
     half = _TEXT_MAX // 2
-    return shorten(text[: half - 10] + "\n … \n" + text[-half + 10 :])
+    return shorten_middle(text[: half - 10] + "\n … \n" + text[-half + 10 :])

@@ -55,11 +55,11 @@ def standalone_places(master: str) -> tuple[tuple[str, int], ...] | None:
     return places if len(places) == len(found) and all(port < 65536 for _, port in places) else None
 
 
-Connect = Callable[[tuple[str, int], float], socket.socket]
+ConnectSocket = Callable[[tuple[str, int], float], socket.socket]
 
 
 def refuse_unreachable_master(
-    master: str, timeout_s: float, clock: Clock, connect: Connect = socket.create_connection
+    master: str, timeout_s: float, clock: Clock, connect: ConnectSocket = socket.create_connection
 ) -> None:
     """Raise MasterUnreachableError where none of the standalone masters takes a connection within `timeout_s`."""
     places = standalone_places(master)

@@ -65,7 +65,7 @@ class Idle:
     is_idle: bool
 
 
-Step = Rows | WatermarkAt | TimeAt | Idle
+HarnessStep = Rows | WatermarkAt | TimeAt | Idle
 
 
 class ManualTimers:
@@ -253,7 +253,7 @@ class OperatorHarness:
             assert isinstance(operator, OneInputOperator)
             operator.process_batch(batch, self.output)
 
-    def perform(self, step: Step) -> None:
+    def perform(self, step: HarnessStep) -> None:
         """Carry out one step, its rows as one batch."""
         match step:
             case Rows():
@@ -320,7 +320,7 @@ WAYS: dict[str, Cutter] = {
 
 def run_all_ways(
     create: Callable[[], OperatorHarness],
-    steps: Sequence[Step],
+    steps: Sequence[HarnessStep],
     *,
     finishes: bool = True,
     canonical: Callable[[list[tuple[Any, ...]]], object] = lambda elements: elements,

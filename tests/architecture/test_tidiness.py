@@ -17,8 +17,10 @@ from tests.architecture.floor_plan import (
 from tests.architecture.tidiness import (
     FILE_LINES_MAX,
     FORBIDDEN,
+    SAME_NAMES_ALLOWED,
     forbidden_lines,
     long_files,
+    names_declared_twice,
     tracked_files,
 )
 
@@ -101,6 +103,11 @@ def test_every_module_says_its_duty_first() -> None:
 
 def test_no_file_is_longer_than_the_limit() -> None:
     assert long_files(FILE_LINES_MAX) == []
+
+
+def test_two_things_never_share_a_public_name() -> None:
+    found = names_declared_twice()
+    assert {name: found[name] for name in found.keys() - SAME_NAMES_ALLOWED} == {}
 
 
 def test_no_tracked_file_names_a_machine_or_a_registry() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.architecture.floor_plan import ROOT, source_files
+from tests.architecture.floor_plan import PACKAGE, ROOT, source_files
 
 FILE_LINES_MAX: Final = 500
 FILE_LINES_LOOK: Final = 400
@@ -48,6 +48,57 @@ def forbidden_lines(file: Path) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if FORBIDDEN.search(line):
             yield f"{file.relative_to(ROOT)}:{number} {line.strip()[:100]}"
+
+
+SAME_NAMES_ALLOWED: Final[dict[str, str]] = {
+    "BATCH_ROWS": "each source's own, beside the loop that it bounds",
+    "BUILT_IN": "what shuffle services and others call theirs, each in its own file",
+    "CONNECT_TIMEOUT_S": "of a connection that blocks, and of the ingest: both to be merged",
+    "Channels": "a network alias: to be merged with its neighbour",
+    "Delay": "a rule of the fault proxy, and the same thing in simulated time",
+    "Deliver": "a delivery by the fault proxy, and the same thing in simulated time",
+    "ENTRY_POINT_GROUP": "one group for each kind of thing that is found by name",
+    "EventElement": "an event inside a partition, and the same event as a gate gives it",
+    "HEARTBEAT_INTERVAL": "an option of the cluster, and one of the shuffle service",
+    "HEARTBEAT_TIMEOUT": "an option of the cluster, and one of the shuffle service",
+    "MARKERS_MAX": "a bound of each writer",
+    "MASTER": "an option of the Spark host, and a node of the simulation",
+    "OnError": "a callback of the network, and its like in the tests' own tools",
+    "READ_BYTES": "a size of the reader that it stands in",
+    "Target": "where rows go: of the ingest, and of a task",
+    "dataframe_source": "the call that looks for a bridge, and the bridge that it finds",
+    "describe": "says in words what its only argument is: an error, a frame",
+    "encode": "to bytes: a frame of the data plane, a message of the control plane",
+    "main": "where a process begins",
+}
+"""Names that two modules may both declare, with the reason."""
+
+
+def _declared_names(file: Path) -> Iterator[str]:
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                yield name
+            case ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar" | "ParamSpec"))):
+                pass  # a letter for a type means nothing outside its file
+            case ast.Assign(targets=targets):
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case _:
+                pass
+
+
+def names_declared_twice() -> dict[str, list[str]]:
+    """Public names that more than one module of the package declares, with the modules."""
+    found: dict[str, list[str]] = {}
+    for file in source_files():
+        for name in sorted(set(_declared_names(file))):
+            if not name.startswith("_"):
+                found.setdefault(name, []).append(str(file.relative_to(PACKAGE)))
+    return {name: files for name, files in sorted(found.items()) if len(files) > 1}
 
 
 def lines_of(file: Path) -> int:

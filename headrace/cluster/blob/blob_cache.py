@@ -20,7 +20,7 @@ from headrace.cluster.blob.options import (
 from headrace.cluster.blob.transfer import PAUSE_S, TransferFailures, download
 from headrace.core.blob_key import BlobKey
 from headrace.core.ids import JobId
-from headrace.core.threads import RunBlocking
+from headrace.core.threads import BlockingRunner
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobCorruptedError, BlobTransferError
 from headrace.rpc.endpoint import RpcEndpoint
@@ -30,7 +30,7 @@ class BlobCache:
     """Used on the main thread of `endpoint`, whose tasks fetch."""
 
     def __init__(
-        self, endpoint: RpcEndpoint, run_blocking: RunBlocking, scratch: Path | None = None
+        self, endpoint: RpcEndpoint, run_blocking: BlockingRunner, scratch: Path | None = None
     ) -> None:
         settings = endpoint.settings
         self._endpoint: Final = endpoint

@@ -21,7 +21,7 @@ from headrace.cluster.blob.options import (
 )
 from headrace.core.blob_key import BlobKey
 from headrace.core.ids import JobId
-from headrace.core.threads import RunBlocking
+from headrace.core.threads import BlockingRunner
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobCorruptedError, BlobNotFoundError, BlobStorageError
 from headrace.gateways.messages import Acknowledge
@@ -37,7 +37,7 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
     """One per cluster. `scratch` is where its directory is made unless `blob.storage.directory` says otherwise."""
 
     def __init__(
-        self, rpc_service: RpcService, run_blocking: RunBlocking, scratch: Path | None = None
+        self, rpc_service: RpcService, run_blocking: BlockingRunner, scratch: Path | None = None
     ) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("blobserver"))
         self._run_blocking: Final = run_blocking

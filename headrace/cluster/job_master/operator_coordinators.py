@@ -20,7 +20,7 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
 
 SendEvent = Callable[[JobVertexId, int, OperatorId, bytes], None]
-BUILT_IN: Final[CoordinatorFactories] = {"collect": CollectCoordinator}
+BUILT_IN_COORDINATORS: Final[CoordinatorFactories] = {"collect": CollectCoordinator}
 
 
 class OperatorCoordinators:
@@ -39,7 +39,7 @@ class OperatorCoordinators:
         run_async: Callable[[Callable[[], None]], None],
         fail_job: Callable[[BaseException], None],
     ) -> None:
-        known = {**BUILT_IN, **factories}
+        known = {**BUILT_IN_COORDINATORS, **factories}
         self._coordinators: dict[OperatorId, OperatorCoordinator] = {}
         self._by_vertex: dict[JobVertexId, list[OperatorCoordinator]] = {}
         # Next event number of each operator of each attempt: what was repeated counts once.

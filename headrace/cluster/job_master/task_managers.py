@@ -66,14 +66,14 @@ class TaskManagersOwner(Protocol):
 
 
 @dataclass(frozen=True)
-class _TaskManager:
+class _ConnectedTaskManager:
     address: str
     location: TaskManagerLocation
     gateway: TaskExecutorGateway
 
 
 @dataclass(frozen=True)
-class _HeartbeatAnswer:
+class _ExecutionsReport:
     """A report, and the attempts that were certainly there when it was asked for."""
 
     report: ExecutionDeploymentReport
@@ -108,8 +108,8 @@ class TaskManagers:
         self._executions: Final = executions
         self._pool: Final = pool
         self._blob_server_address: Final = blob_server_address
-        self._registered: dict[ResourceId, _TaskManager] = {}
-        self._heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
+        self._registered: dict[ResourceId, _ConnectedTaskManager] = {}
+        self._heartbeats: Final = HeartbeatSender[_ExecutionsReport](
             endpoint, self._silent, self._answered
         )
 
@@ -132,7 +132,8 @@ class TaskManagers:
                     f"{registration.address}: {error}"
                 )
             self._add(
-                resource_id, _TaskManager(registration.address, registration.location, gateway)
+                resource_id,
+                _ConnectedTaskManager(registration.address, registration.location, gateway),
             )
         return TaskManagerRegistered(self._resource_id, self._blob_server_address)
 
@@ -144,7 +145,7 @@ class TaskManagers:
         """Where its data plane is; KeyError unless registered."""
         return self._registered[resource_id].location
 
-    def _add(self, resource_id: ResourceId, task_manager: _TaskManager) -> None:
+    def _add(self, resource_id: ResourceId, task_manager: _ConnectedTaskManager) -> None:
         known = self._registered.get(resource_id)
         if known is not None:
             if known.address == task_manager.address:
@@ -187,7 +188,9 @@ class TaskManagers:
             )
         )
 
-    async def _free_for_certain(self, task_manager: _TaskManager, slot: PhysicalSlot) -> None:
+    async def _free_for_certain(
+        self, task_manager: _ConnectedTaskManager, slot: PhysicalSlot
+    ) -> None:
         gateway = with_timeout(task_manager.gateway, _DISMISS_TIMEOUT_MS)
         for _ in range(_TRIES):
             try:
@@ -201,8 +204,8 @@ class TaskManagers:
     # Heartbeats
 
     async def _ask_heartbeat(
-        self, resource_id: ResourceId, task_manager: _TaskManager
-    ) -> _HeartbeatAnswer:
+        self, resource_id: ResourceId, task_manager: _ConnectedTaskManager
+    ) -> _ExecutionsReport:
         expected = tuple(
             execution.attempt_id
             for execution in self._executions().on_task_manager(resource_id)
@@ -210,9 +213,9 @@ class TaskManagers:
         )
         slots = AllocatedSlotReport(self._job_id, self._pool.allocations_on(resource_id))
         report = await task_manager.gateway.heartbeat_from_job_master(self._job_master_id, slots)
-        return _HeartbeatAnswer(report, expected)
+        return _ExecutionsReport(report, expected)
 
-    def _answered(self, resource_id: ResourceId, answer: _HeartbeatAnswer) -> None:
+    def _answered(self, resource_id: ResourceId, answer: _ExecutionsReport) -> None:
         executions = self._executions()
         running = set(answer.report.attempt_ids)
         for attempt_id in answer.expected:
@@ -250,7 +253,7 @@ class TaskManagers:
         )
 
     async def _submit(
-        self, task_manager: _TaskManager, descriptor: TaskDeploymentDescriptor
+        self, task_manager: _ConnectedTaskManager, descriptor: TaskDeploymentDescriptor
     ) -> None:
         timeout_ms = self._settings.duration_ms(SUBMIT_TIMEOUT)
         error: ErrorInfo | None = None
@@ -316,7 +319,9 @@ class TaskManagers:
                 self._free(task_manager, slot, cause), f"free slot {slot.allocation_id}"
             )
 
-    async def _free(self, task_manager: _TaskManager, slot: PhysicalSlot, cause: str) -> None:
+    async def _free(
+        self, task_manager: _ConnectedTaskManager, slot: PhysicalSlot, cause: str
+    ) -> None:
         try:
             await task_manager.gateway.free_slot(slot.allocation_id, self._job_master_id, cause)
         except HeadraceError as error:
@@ -326,7 +331,7 @@ class TaskManagers:
         """Ask all at once for their tasks' metrics; whoever does not answer soon keeps the old ones."""
         await asyncio.gather(*(self._refresh(each) for each in self._registered.values()))
 
-    async def _refresh(self, task_manager: _TaskManager) -> None:
+    async def _refresh(self, task_manager: _ConnectedTaskManager) -> None:
         try:
             gateway = with_timeout(task_manager.gateway, _METRICS_TIMEOUT_MS)
             answers = await gateway.request_task_metrics(self._job_id)

@@ -81,7 +81,7 @@ _STOP_TIMEOUT_MS: Final = 5_000.0
 
 
 @dataclass(frozen=True)
-class _TaskManager:
+class _RegisteredTaskManager:
     registration: TaskExecutorRegistration
     instance_id: InstanceId
     gateway: TaskExecutorGateway
@@ -89,7 +89,7 @@ class _TaskManager:
 
 
 @dataclass(frozen=True)
-class _HeartbeatAnswer:
+class _SlotsReport:
     """What a TaskManager told, and how often its slots had changed hands when it was asked."""
 
     payload: TaskExecutorHeartbeatPayload
@@ -118,14 +118,14 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._resource_id: Final = resource_id
         self._versions: Final = dict(versions)
         self._on_host_failed: Final = on_host_failed
-        self._task_managers: dict[ResourceId, _TaskManager] = {}
+        self._task_managers: dict[ResourceId, _RegisteredTaskManager] = {}
         self._registration_numbers: dict[ResourceId, int] = {}
         self._matching: Final = SlotMatching(lambda: AllocationId.generate(self.rpc_service.random))
         self._workers: Final = Workers(self, driver, self, worker_name)
         self._job_masters: Final = JobMasters(
             self, resource_manager_id, resource_id, self._forget_requirements
         )
-        self._heartbeats: Final = HeartbeatSender[_HeartbeatAnswer](
+        self._heartbeats: Final = HeartbeatSender[_SlotsReport](
             self, self._task_manager_silent, self._answered
         )
 
@@ -169,7 +169,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             return RegistrationRejected(refusal)
         # The slots of an earlier registration stay known until the first report of this one replaces them.
         instance_id = InstanceId.generate(self.rpc_service.random)
-        self._task_managers[worker_id] = _TaskManager(registration, instance_id, gateway)
+        self._task_managers[worker_id] = _RegisteredTaskManager(registration, instance_id, gateway)
         self._workers.handle(WorkerRegistered(worker_id))
         self._heartbeats.monitor_target(worker_id, lambda: self._ask_heartbeat(worker_id, gateway))
         return TaskExecutorRegistered(instance_id, self._resource_id)
@@ -297,12 +297,12 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
 
     async def _ask_heartbeat(
         self, resource_id: ResourceId, gateway: TaskExecutorGateway
-    ) -> _HeartbeatAnswer:
+    ) -> _SlotsReport:
         change_number = self._matching.change_number(resource_id)
         payload = await gateway.heartbeat_from_resource_manager(self._resource_id)
-        return _HeartbeatAnswer(payload, change_number)
+        return _SlotsReport(payload, change_number)
 
-    def _answered(self, resource_id: ResourceId, answer: _HeartbeatAnswer) -> None:
+    def _answered(self, resource_id: ResourceId, answer: _SlotsReport) -> None:
         task_manager = self._task_managers.get(resource_id)
         if task_manager is not None:
             memory = answer.payload.memory
@@ -391,7 +391,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         for worker_id in tuple(self._task_managers):
             self._lose_task_manager(worker_id, str(error))
 
-    async def _ask_to_stop(self, task_manager: _TaskManager, cause: str) -> None:
+    async def _ask_to_stop(self, task_manager: _RegisteredTaskManager, cause: str) -> None:
         try:
             await with_timeout(task_manager.gateway, _STOP_TIMEOUT_MS).shut_down(cause)
         except RpcError as error:

@@ -9,7 +9,7 @@ from headrace.cluster.task_executor.deployment import TaskFactory
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId, ResourceId, ResourceManagerId, ResultPartitionId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.threads import RunBlocking
+from headrace.core.threads import BlockingRunner
 from headrace.gateways.messages import MemoryUsage, ResourceProfile
 
 
@@ -61,7 +61,7 @@ class TaskExecutorSetup:
     pid: int
     attempt_number: int
     task_factory: TaskFactory
-    run_blocking: RunBlocking
+    run_blocking: BlockingRunner
     exit_process: Callable[[str], None]
     on_terminated: Callable[[str], None]
     scratch: Path | None = None

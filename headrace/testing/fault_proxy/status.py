@@ -20,7 +20,8 @@ def status_line(
         frames: Counter[str] = Counter()
         for lane in lanes:
             frames.update(lane.frame_counts)
-        text = f"{_ARROWS[direction]} {frames.total():,} frames {size_text(sum(lane.byte_count for lane in lanes))}"
+        size_bytes = sum(lane.byte_count for lane in lanes)
+        text = f"{_ARROWS[direction]} {frames.total():,} frames {binary_size_text(size_bytes)}"
         if with_frames and frames:
             text += " (" + ", ".join(f"{name} {n:,}" for name, n in sorted(frames.items())) + ")"
         parts.append(text)
@@ -30,11 +31,11 @@ def status_line(
     parts.append(", ".join(f"{word} {n:,}" for word, n in sorted(faults.items())) or "no fault yet")
     held_bytes = sum(injector.held_bytes for injector in injectors if not injector.is_cut)
     if held_bytes:
-        parts.append(f"holds {size_text(held_bytes)}")
+        parts.append(f"holds {binary_size_text(held_bytes)}")
     return " | ".join(parts)
 
 
-def size_text(size_bytes: int) -> str:
+def binary_size_text(size_bytes: int) -> str:
     """Return a size people can read: `950 B`, `12.3 KiB`, `1.2 GiB`."""
     size, unit = float(size_bytes), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):

@@ -15,9 +15,9 @@ from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingE
 from headrace.functions.window_functions import ProcessWindowFunction
 from headrace.testing.operator_harness import (
     PICKLED,
+    HarnessStep,
     OperatorHarness,
     Rows,
-    Step,
     WatermarkAt,
     run_all_ways,
 )
@@ -109,7 +109,7 @@ def _check_against(
     model: Any, assigner: WindowAssigner[Any, Any], lateness: int, steps: list[Any]
 ) -> None:
     """Run the operator in all ways and the model once; compare firings between watermarks, whatever their order."""
-    operator_steps: list[Step] = []
+    operator_steps: list[HarnessStep] = []
     expected: list[Any] = []
     watermark = 0
     for step in steps:

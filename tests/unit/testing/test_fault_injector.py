@@ -19,7 +19,7 @@ from headrace.testing.fault_proxy.lane import (
 )
 from headrace.testing.fault_proxy.rule_text import parse_rule
 from headrace.testing.fault_proxy.rules import ACTIONS, Direction
-from headrace.testing.fault_proxy.status import size_text, status_line
+from headrace.testing.fault_proxy.status import binary_size_text, status_line
 
 BACK, FORTH = Direction.BACKWARD, Direction.FORWARD
 MS = 1_000_000
@@ -250,7 +250,11 @@ def test_the_live_line_says_what_passed_and_what_was_done() -> None:
     )
     assert "← 5 frames 290 B (Data 5)" in status_line(0, 1, [faults], with_frames=True)
     assert "no fault yet" in status_line(0, 0, [], with_frames=True)
-    assert [size_text(size) for size in (999, 1000, 5 << 30)] == ["999 B", "1.0 KiB", "5.0 GiB"]
+    assert [binary_size_text(size) for size in (999, 1000, 5 << 30)] == [
+        "999 B",
+        "1.0 KiB",
+        "5.0 GiB",
+    ]
 
 
 # --- properties -----------------------------------------------------------------------------------
