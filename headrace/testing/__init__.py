@@ -1,5 +1,5 @@
-"""Tools for tests of programs and of the runtime: harnesses, scripted gateways, simulation, lossy network.
+"""Tools for tests of programs and of the runtime: harnesses, scripted gateways, simulation, lossy network, fault proxy.
 
-Neighbours: may import everything but the hosts; only tests import it.
+Neighbours: may import everything but the hosts; tests import it, and the pages of the docs that it makes.
 Start reading: `operator_harness`.
 """
