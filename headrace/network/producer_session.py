@@ -1,8 +1,10 @@
 """ProducerSession: the sending half of a connection, one reader per channel that the peer consumes here.
 
 Readers that have data and credit take turns; a turn is worth QUANTUM_BYTES (deficit round robin), so that a channel
-with small batches gets the same share as one with large ones. Control frames go first.
-Source: Flink PartitionRequestQueue, CreditBasedSequenceNumberingViewReader.
+with small batches gets the same share as one with large ones. The last frame of a turn may go beyond it: that debt is
+paid by the next turns, which the reader skips if it is larger than they are worth. So a reader whose largest frame has
+`L` bytes waits for at most ceil(L / quantum) turns of each other. Control frames go first.
+Source: Flink PartitionRequestQueue, CreditBasedSequenceNumberingViewReader; Shreedhar and Varghese 1995.
 """
 
 from collections import deque
@@ -100,7 +102,9 @@ class ProducerSession:
         link: Link,
         request_timeout_ms: float,
         task_events: TaskEventDispatcher,
+        quantum_bytes: int = QUANTUM_BYTES,
     ) -> None:
+        self._quantum_bytes = quantum_bytes
         self._partitions = partitions
         self._task_events = task_events
         self._transport = transport
@@ -279,7 +283,7 @@ class ProducerSession:
         if view is None:
             return 0
         sent = 0
-        reader.deficit += QUANTUM_BYTES
+        reader.deficit += self._quantum_bytes
         while reader.deficit > 0:
             try:
                 element = view.poll(reader.account.credit)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData
@@ -18,7 +18,7 @@ from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.wire import AddCredit, PartitionRequest, decode_prefix
 from tests.unit.network.exchange import partition_id
 
-ZEROS = memoryview(bytes(1 << 20))
+ZEROS = memoryview(bytes(2_000_000))
 CREDIT = (1 << 32) - 1
 Turn = tuple[int, int]
 """A channel, and the bytes of one frame that it sent."""
@@ -67,11 +67,13 @@ class SilentLink:
     def wake(self) -> None: ...
 
 
-def producer_of(sizes: list[list[int | None]]) -> tuple[ProducerSession, Views]:
+def producer_of(
+    sizes: list[list[int | None]], quantum: int = QUANTUM_BYTES
+) -> tuple[ProducerSession, Views]:
     """A session whose channels 0, 1, … are all ready."""
     views: Any = Views(sizes)
     nothing: Any = None
-    session = ProducerSession(views, nothing, SilentLink(), 0, TaskEventDispatcher())
+    session = ProducerSession(views, nothing, SilentLink(), 0, TaskEventDispatcher(), quantum)
     for index in range(len(sizes)):
         session.partition_requested(
             PartitionRequest(index, partition_id(), index, CREDIT, CREDIT, 1 << 20)
@@ -79,30 +81,33 @@ def producer_of(sizes: list[list[int | None]]) -> tuple[ProducerSession, Views]:
     return session, views
 
 
+QUANTUM = 1024
+"""In place of QUANTUM_BYTES: the laws are the same and the frames fewer."""
+
 SIZES = st.lists(
     st.lists(
-        st.integers(0, 1 << 20) | st.integers(0, 1 << 20) | st.integers(0, 300) | st.none(),
+        st.integers(0, 4 * QUANTUM) | st.integers(0, 4 * QUANTUM) | st.integers(0, 20) | st.none(),
         min_size=1,
         max_size=4,
     ),
     min_size=2,
     max_size=5,
 )
-# Channels of tiny frames send twenty thousand of them in a mebibyte.
-BUDGETS = st.lists(st.integers(1, 1 << 20), min_size=1, max_size=3)
+BUDGETS = st.lists(st.integers(1, 8 * QUANTUM), min_size=1, max_size=3)
 
 
 def largest(sizes: list[int | None]) -> int:
     return FRAME_BYTES + max(size or 0 for size in sizes)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=100, deadline=None)
+@example([[0], [2222]], [4270])
 @given(SIZES, BUDGETS)
 def test_always_ready_channels_differ_by_a_quantum_and_a_frame(
     sizes: list[list[int | None]], budgets: list[int]
 ) -> None:
-    session, views = producer_of(sizes)
-    bound = QUANTUM_BYTES + max(map(largest, sizes))
+    session, views = producer_of(sizes, QUANTUM)
+    bound = QUANTUM + max(map(largest, sizes))
     for budget in budgets:
         before = sum(size for _, size in views.log)
         session.take_output(budget)
@@ -113,21 +118,52 @@ def test_always_ready_channels_differ_by_a_quantum_and_a_frame(
         assert sum(sent) - before < budget + bound
 
 
-@settings(max_examples=25, deadline=None)
+def wait_bound(sizes: list[list[int | None]], channel: int, quantum: int) -> int:
+    """Most bytes that the others send between two frames of this channel.
+
+    A channel sends while it is not in debt, so after its largest frame of `L` bytes the debt is below `L`. Each round
+    pays `quantum` of it: with the `ceil(L / quantum)`th round it may send again. Another channel begins these `k`
+    rounds with nothing saved (a turn ends in debt, or with nothing to send and 0) and ends them with a debt below its
+    own largest frame `M`: it has sent less than `k * quantum + M`.
+    """
+    round_count = -(-largest(sizes[channel]) // quantum)
+    others = sizes[:channel] + sizes[channel + 1 :]
+    return sum(round_count * quantum + largest(other) - 1 for other in others)
+
+
+def longest_wait(log: list[Turn], channel: int) -> int:
+    longest = waited = 0
+    for sender, size in log:
+        waited = 0 if sender == channel else waited + size
+        longest = max(longest, waited)
+    return longest
+
+
+@settings(max_examples=100, deadline=None)
+@example([[0], [2222]], [4270])
+@example([[0], [4 * QUANTUM], [None, 4 * QUANTUM]], [8 * QUANTUM] * 3)
 @given(SIZES, BUDGETS)
-def test_no_channel_waits_for_more_than_one_turn_of_each_other(
+def test_no_channel_starves_beyond_the_rounds_that_pay_for_its_own_last_frame(
     sizes: list[list[int | None]], budgets: list[int]
 ) -> None:
-    session, views = producer_of(sizes)
+    session, views = producer_of(sizes, QUANTUM)
     for budget in budgets:
         session.take_output(budget)
-    turn_max = [QUANTUM_BYTES + largest(each) for each in sizes]
     for channel in range(len(sizes)):
-        bound = sum(turn_max) - turn_max[channel]
-        waited = 0
-        for sender, size in views.log:
-            waited = 0 if sender == channel else waited + size
-            assert waited <= bound
+        assert longest_wait(views.log, channel) <= wait_bound(sizes, channel, QUANTUM)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "round_count"),
+    [([[4096], [200_000]], 1), ([[4096], [568_807]], 3), ([[4096], [2_000_000]], 8)],
+)
+def test_a_channel_whose_frames_exceed_a_turn_sends_one_whenever_its_rounds_have_paid_for_it(
+    sizes: list[list[int | None]], round_count: int
+) -> None:
+    session, views = producer_of(sizes)
+    session.take_output(20 << 20)
+    waited = longest_wait(views.log, 1)
+    assert (round_count - 1) * QUANTUM_BYTES < waited <= wait_bound(sizes, 1, QUANTUM_BYTES)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 4096])
