@@ -10,7 +10,7 @@ FAST_TESTS := $(wildcard tests/unit tests/simulation) tests/architecture
 SLOW_TESTS := tests/integration tests/spark
 # Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
 RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/simulation \
-  tests/integration/programs tests/unit/shuffle_service
+  tests/integration/programs tests/unit/shuffle_service tests/integration/shuffle
 
 .DEFAULT_GOAL := help
 .PHONY: help setup fmt check test test-all test-serialized test-slow sim bench docs demo clean

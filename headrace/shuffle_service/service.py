@@ -153,6 +153,9 @@ class ShuffleService:
             self._is_closed = True
         self._transport.close()
         self._io.close()
+        for served in self._served.values():
+            if served.file is not None:
+                served.file.close()
 
     @property
     def stored_bytes(self) -> int:
