@@ -21,9 +21,19 @@ from headrace.network.wire import (
 )
 from tests.unit.network.exchange import numbers, partition_id, writer
 from tests.unit.network.simulated import SimulatedCluster
-from tests.unit.network.test_connection_fairness import NoLink
 
 PARTITIONS = 3
+
+
+class NoLink:
+    """A connection that nobody empties but the test."""
+
+    peer = "the consumer"
+
+    def wake(self) -> None:
+        """The test takes output when it likes."""
+
+
 ACT_NAMES = (
     *("request", "credit", "emit", "take") * 2,
     *("cancel", "finish", "fail", "release", "resume", "size", "wait", "close"),
