@@ -245,6 +245,7 @@ def test_closing_a_task_manager_under_a_producer_leaves_nothing_of_its_result(
     world.producer.close()
     writer.close()
     wait_until(lambda: world.files() == [])
+    assert world.producer.partitions.partition_count == 0
 
 
 def test_what_failed_is_not_read(world: ShuffleWorld) -> None:
