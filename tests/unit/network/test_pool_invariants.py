@@ -256,7 +256,6 @@ def test_no_segment_is_in_two_places_whatever_user_code_keeps(steps: list[tuple[
     thing = segment = body = None
     for gate in gates:
         gate.close()
-    gc.collect()
     assert network.count_idle_pages() == 16
 
 
