@@ -11,6 +11,7 @@ from headrace.api.dataframe_bridges import dataframe_source
 from headrace.api.environment_settings import EnvironmentSettings
 from headrace.api.executors import executor_for
 from headrace.api.function_checks import check_name, resolve_type
+from headrace.api.interruption import end_interrupted_job
 from headrace.api.job_client import JobClient
 from headrace.api.job_execution_result import JobExecutionResult
 from headrace.api.stream_graph_generator import GraphDefaults, generate_stream_graph
@@ -44,7 +45,6 @@ from headrace.graph.pipeline_options import (
 from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole, StreamGraph
 
-_CANCEL_TIMEOUT_S = 10.0
 _FORGOTTEN: Final = (
     "No job was started. The environment has forgotten the sinks made so far, as after every execute(): "
     "attach them anew before the next one. Streams may be used again."
@@ -133,13 +133,14 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the program as a job and wait until it ends. A failed job raises JobExecutionError.
 
-        The streams made so far are forgotten, so the environment can be used for another job. Ctrl-C cancels the job.
+        The streams made so far are forgotten, so the environment can be used for another job. Ctrl-C cancels the
+        job; where a function does not return, its process is ended after two seconds, or with a second Ctrl-C.
         """
         client = self.execute_async(job_name)
         try:
             return client.get_job_execution_result().result()
         except KeyboardInterrupt:
-            self._cancel(client)
+            end_interrupted_job(client)
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
@@ -287,14 +288,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                 "run this job without them"
             )
         return self._settings.to_settings()
-
-    def _cancel(self, client: JobClient) -> None:
-        """Cancel after Ctrl-C and wait a bounded time, so that nothing is left running."""
-        client.cancel().result(_CANCEL_TIMEOUT_S)
-        try:
-            client.get_job_execution_result().result(_CANCEL_TIMEOUT_S)
-        except Exception:  # whichever way it ended, it has ended
-            return
 
 
 def _check_targets(graph: StreamGraph) -> None:

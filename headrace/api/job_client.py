@@ -45,6 +45,10 @@ class JobClient:
         """Cancel the job; done when the cluster has taken the request."""
         return self._ask(self._dispatcher.cancel_job(self._job_id), _nothing)
 
+    def cancel_at_once(self) -> CompletableFuture[None]:
+        """Cancel the job; tasks that were cancelled before and have not returned are ended with their processes."""
+        return self._ask(self._dispatcher.cancel_job(self._job_id, is_forced=True), _nothing)
+
     def get_job_details(self) -> CompletableFuture[JobDetails]:
         """The job with its vertices, subtasks and metrics as they are now."""
         return self._ask(self._dispatcher.request_job_details(self._job_id))

@@ -2,6 +2,14 @@
 
 import logging
 import sys
+from typing import Final
+
+ALWAYS_HEARD: Final = (
+    "headrace.api.interruption",
+    "headrace.spark.executor",
+    "headrace.spark.session",
+)
+"""Loggers whose warnings are shown without `--verbose`."""
 
 
 def configure_logs(*, verbose: bool) -> None:
@@ -15,7 +23,7 @@ def configure_logs(*, verbose: bool) -> None:
     logger.setLevel(logging.DEBUG if verbose else logging.ERROR)
     logger.propagate = False
     if not verbose:
-        # Findings of the start-up checklist, such as secrets that would cross a network in clear, and settings that
-        # nobody reads, are for everybody.
-        for name in ("headrace.spark.session", "headrace.spark.executor"):
+        # Findings of the start-up checklist, such as secrets that would cross a network in clear, settings that nobody
+        # reads, and what Ctrl-C waits for, are for everybody.
+        for name in ALWAYS_HEARD:
             logging.getLogger(name).setLevel(logging.WARNING)

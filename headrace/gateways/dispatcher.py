@@ -48,8 +48,8 @@ class DispatcherGateway(Protocol):
         """Return running and finished jobs."""
         ...
 
-    async def cancel_job(self, job_id: JobId) -> Acknowledge:
-        """Cancel a job; one that was cancelled before is acknowledged."""
+    async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
+        """Cancel a job; one that was cancelled before is acknowledged. `is_forced`: see JobMasterGateway.cancel."""
         ...
 
     async def request_job_status(self, job_id: JobId) -> JobStatus:

@@ -166,6 +166,6 @@ class JobMasterGateway(Protocol):
         """Return the job's state with fresh task metrics."""
         ...
 
-    async def cancel(self) -> Acknowledge:
-        """Cancel the job."""
+    async def cancel(self, is_forced: bool = False) -> Acknowledge:
+        """Cancel the job. `is_forced`: tasks that were cancelled before and still run end with their processes."""
         ...

@@ -98,9 +98,9 @@ class TaskExecutorGateway(Protocol):
         ...
 
     async def cancel_task(
-        self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId
+        self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, is_forced: bool = False
     ) -> Acknowledge:
-        """Cancel a task. Unknown attempts are acknowledged."""
+        """Cancel a task. Unknown attempts are acknowledged. `is_forced`: end the process of one that still runs."""
         ...
 
     def release_partitions(

@@ -121,6 +121,45 @@ def test_control_c_cancels_the_job_and_leaves_nothing(
     program.assert_nothing_is_left()
 
 
+STUCK = """
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+
+def spin(n):
+    print("SPINNING", flush=True)
+    while True:
+        pass
+
+env.from_collection([1], type_info=Types.LONG()).map(spin, output_type=Types.LONG()).print()
+env.execute("stuck")
+"""
+
+
+@pytest.mark.parametrize("interruptions", [1, 2])
+def test_control_c_ends_a_job_whose_function_does_not_return(
+    tmp_path: Path, started: list[Program], interruptions: int
+) -> None:
+    program = headrace_run(tmp_path, STUCK, "--master", "local[3]")
+    started.append(program)
+    program.wait_for_line("SPINNING")
+    program.interrupt()
+    wait_until(
+        lambda: any("Ctrl-C again ends their processes" in line for line in program.err),
+        10,
+        "it says what it waits for",
+    )
+    if interruptions == 2:
+        program.interrupt()
+    # Some seconds of patience, not the three minutes of task.cancellation.timeout.
+    assert program.wait(15) == 130, program.report()
+    again = [line for line in program.err if "interrupted again" in line]
+    assert len(again) == interruptions - 1, program.report()
+    program.assert_nothing_is_left()
+
+
 def test_control_c_while_spark_starts_leaves_nothing(
     tmp_path: Path, started: list[Program]
 ) -> None:

@@ -162,11 +162,11 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         ]
         return (*running, *ended)
 
-    async def cancel_job(self, job_id: JobId) -> Acknowledge:
+    async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
         """See DispatcherGateway."""
         job = self._jobs.get(job_id)
         if job is not None:
-            return await job.gateway.cancel()
+            return await job.gateway.cancel(is_forced)
         status = self._archived(job_id).details.status
         if status is not JobStatus.CANCELED:
             raise JobAlreadyEndedError(str(job_id), status.name)

@@ -314,8 +314,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             explanation = await self._resource_manager.explain()
         return describe_job(self._scheduler, explanation)
 
-    async def cancel(self) -> Acknowledge:
+    async def cancel(self, is_forced: bool = False) -> Acknowledge:
         """See JobMasterGateway."""
+        if is_forced:
+            self._task_managers.force_cancelled_tasks()
         self._scheduler.cancel()
         return Acknowledge()
 

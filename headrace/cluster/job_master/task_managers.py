@@ -276,13 +276,24 @@ class TaskManagers:
                 f"cancel {execution.attempt_id}",
             )
 
-    async def _cancel(self, resource_id: ResourceId, attempt_id: ExecutionAttemptId) -> None:
+    def force_cancelled_tasks(self) -> None:
+        """End tasks that were cancelled and have not ended, each with its process."""
+        for execution in self._executions():
+            if execution.slot is not None and execution.state is ExecutionState.CANCELING:
+                self._endpoint.spawn(
+                    self._cancel(execution.slot.resource_id, execution.attempt_id, is_forced=True),
+                    f"force {execution.attempt_id}",
+                )
+
+    async def _cancel(
+        self, resource_id: ResourceId, attempt_id: ExecutionAttemptId, is_forced: bool = False
+    ) -> None:
         for _ in range(_TRIES):
             task_manager = self._registered.get(resource_id)
             if task_manager is None:
                 return
             try:
-                await task_manager.gateway.cancel_task(attempt_id, self._job_master_id)
+                await task_manager.gateway.cancel_task(attempt_id, self._job_master_id, is_forced)
                 return
             except HeadraceError as error:
                 _LOG.info("cancelling %s on %s failed: %s", attempt_id, resource_id, error)

@@ -262,12 +262,16 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         return Acknowledge()
 
     async def cancel_task(
-        self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId
+        self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, is_forced: bool = False
     ) -> Acknowledge:
         """See TaskExecutorGateway."""
         self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
         entry = self._tasks.find(attempt_id)
         if entry is not None and not entry.has_ended:
+            if is_forced:
+                self._setup.exit_process(
+                    f"task '{entry.display_name}' did not return, and its job was to end at once"
+                )
             self._watch(entry)
             entry.cancel()
         return Acknowledge()

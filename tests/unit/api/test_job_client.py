@@ -59,7 +59,7 @@ class ScriptedDispatcher:
     async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
         return await self.request_job_status(job_id)
 
-    async def cancel_job(self, job_id: JobId) -> Acknowledge:
+    async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
         self.cancel_count += 1
         self.status = self.end_status = JobStatus.CANCELED
         return Acknowledge()

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace.cli.logs import ALWAYS_HEARD
+
 
 @pytest.fixture(autouse=True)
 def logs_as_they_were() -> Iterator[None]:
@@ -14,5 +16,5 @@ def logs_as_they_were() -> Iterator[None]:
     yield
     logger.handlers, level, logger.propagate = before
     logger.setLevel(level)
-    for name in ("headrace.spark.session", "headrace.spark.executor"):
+    for name in ALWAYS_HEARD:
         logging.getLogger(name).setLevel(logging.NOTSET)

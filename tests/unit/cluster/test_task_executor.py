@@ -224,6 +224,27 @@ def test_a_task_that_does_not_end_ends_its_process(world: World) -> None:
     assert "task.cancellation.timeout" in reason and "vertex 1 (1/2)" in reason
 
 
+def test_a_task_that_does_not_return_ends_its_process_at_once_where_that_is_wanted(
+    world: World,
+) -> None:
+    world.request_slot()
+    task = world.submit()
+    task.is_stuck = True
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID))
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID, is_forced=True))
+    (reason,) = world.exits
+    assert "vertex 1 (1/2)" in reason and "did not return" in reason
+
+
+def test_a_task_that_has_ended_costs_no_process(world: World) -> None:
+    world.request_slot()
+    world.submit()
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID))
+    world.run_for(100)
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID, is_forced=True))
+    assert world.exits == []
+
+
 def test_a_jobs_own_patience_with_its_tasks_goes_before_the_clusters(world: World) -> None:
     program = ProgramSettings()
     ExecutionConfig(program).set_task_cancellation_timeout(5_000)

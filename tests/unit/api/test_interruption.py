@@ -1,0 +1,104 @@
+"""What follows Ctrl-C, against a Dispatcher whose job does not end when it is cancelled."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.api.interruption import end_interrupted_job, unfinished_tasks
+from headrace.api.job_client import JobClient
+from headrace.core.ids import JobId, JobVertexId
+from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.core.threads import start_thread
+from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+from headrace.gateways.messages import Acknowledge
+
+JOB_ID = JobId(bytes(16))
+
+
+def details(*states: ExecutionState) -> JobDetails:
+    subtasks = tuple(SubtaskDetails(n, 0, state, None, {}) for n, state in enumerate(states))
+    vertex = VertexDetails(JobVertexId(bytes(16)), "Map", len(subtasks), subtasks, {})
+    return JobDetails(JOB_ID, "stuck", JobStatus.CANCELLING, {}, (vertex,))
+
+
+class StuckDispatcher:
+    """Its job ends at the cancellation that `ends_when_forced` says."""
+
+    def __init__(self, ends_when_forced: bool) -> None:
+        self.cancellations: list[bool] = []
+        self.ends_when_forced = ends_when_forced
+        self.ended = asyncio.Event()
+
+    async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
+        self.cancellations.append(is_forced)
+        if is_forced is self.ends_when_forced:
+            self.ended.set()
+        return Acknowledge()
+
+    async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
+        await self.ended.wait()
+        return JobStatus.CANCELED
+
+    async def request_job_result(self, job_id: JobId) -> JobResult:
+        return JobResult(job_id, "stuck", JobStatus.CANCELED, 1, {}, None)
+
+    async def request_job_details(self, job_id: JobId) -> JobDetails:
+        return details(ExecutionState.CANCELING, ExecutionState.CANCELED)
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    one = asyncio.new_event_loop()
+    thread = start_thread("control", one.run_forever)
+    yield one
+    one.call_soon_threadsafe(one.stop)
+    thread.join()
+    one.close()
+
+
+def client(dispatcher: StuckDispatcher, loop: asyncio.AbstractEventLoop) -> JobClient:
+    return JobClient(JOB_ID, dispatcher, loop)  # type: ignore[arg-type]
+
+
+def test_a_job_that_ends_when_it_is_cancelled_is_not_forced(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    dispatcher = StuckDispatcher(ends_when_forced=False)
+    end_interrupted_job(client(dispatcher, loop))
+    assert dispatcher.cancellations == [False]
+    assert caplog.records == []
+
+
+def test_a_function_that_does_not_return_is_named_waited_for_and_ended_by_force(
+    loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
+) -> None:
+    dispatcher = StuckDispatcher(ends_when_forced=True)
+    with caplog.at_level(logging.WARNING):
+        end_interrupted_job(client(dispatcher, loop), patience_s=0.02)
+    assert dispatcher.cancellations == [False, True]
+    (line,) = caplog.messages
+    assert "'Map' (1 of 2)" in line and "Ctrl-C again" in line
+
+
+def test_tasks_that_have_ended_are_not_waited_for() -> None:
+    assert unfinished_tasks(details(ExecutionState.CANCELED, ExecutionState.FINISHED)) == ""
+
+
+def test_a_second_interruption_forces_the_end_without_waiting(
+    loop: asyncio.AbstractEventLoop,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dispatcher = StuckDispatcher(ends_when_forced=True)
+    interrupted = client(dispatcher, loop)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(interrupted, "get_job_details", interrupt)
+    end_interrupted_job(interrupted, patience_s=0.02)
+    assert dispatcher.cancellations == [False, True]
+    assert caplog.messages == ["interrupted again: processes of the job are ended at once"]
