@@ -32,42 +32,59 @@ class ExternalizedCheckpointRetention(enum.Enum):
     NO_EXTERNALIZED_CHECKPOINTS = 2
 
 
+CHECKPOINTS_UNOBEYED: Final = (
+    "checkpoints are not there yet; a job that sets the interval is refused"
+)
+"""Of every option here."""
 _P: Final = "execution.checkpointing."
 INTERVAL: Final = ConfigOption(
     _P + "interval",
     timedelta,
     default=timedelta(milliseconds=-1),
     doc="Time between checkpoints; unset: none.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 MODE: Final = ConfigOption(
-    _P + "mode", str, default="EXACTLY_ONCE", doc="EXACTLY_ONCE or AT_LEAST_ONCE."
+    _P + "mode",
+    str,
+    default="EXACTLY_ONCE",
+    doc="EXACTLY_ONCE or AT_LEAST_ONCE.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 TIMEOUT: Final = ConfigOption(
     _P + "timeout",
     timedelta,
     default=timedelta(minutes=10),
     doc="Time after which a checkpoint is given up.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 MIN_PAUSE: Final = ConfigOption(
     _P + "min-pause",
     timedelta,
     default=timedelta(0),
     doc="Least time between the end of one and the next.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 MAX_CONCURRENT: Final = ConfigOption(
-    _P + "max-concurrent-checkpoints", int, default=1, doc="How many may be under way."
+    _P + "max-concurrent-checkpoints",
+    int,
+    default=1,
+    doc="How many may be under way.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 TOLERABLE_FAILURES: Final = ConfigOption(
     _P + "tolerable-failed-checkpoints",
     int,
     default=0,
     doc="Failed checkpoints that the job survives.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 RETENTION: Final = ConfigOption(
     _P + "externalized-checkpoint-retention",
     str,
     default="NO_EXTERNALIZED_CHECKPOINTS",
     doc="What becomes of the last checkpoint of a cancelled job.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 UNALIGNED: Final = ConfigOption(
     _P + "unaligned.enabled",
@@ -75,9 +92,14 @@ UNALIGNED: Final = ConfigOption(
     default=False,
     doc="Whether barriers overtake records in flight.",
     deprecated_keys=(_P + "unaligned",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 FORCE_UNALIGNED: Final = ConfigOption(
-    _P + "unaligned.forced", bool, default=False, doc="Unaligned also where it may not be rescaled."
+    _P + "unaligned.forced",
+    bool,
+    default=False,
+    doc="Unaligned also where it may not be rescaled.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 ALIGNED_TIMEOUT: Final = ConfigOption(
     _P + "aligned-checkpoint-timeout",
@@ -85,6 +107,7 @@ ALIGNED_TIMEOUT: Final = ConfigOption(
     default=timedelta(0),
     doc="Aligned at first, unaligned after this time.",
     deprecated_keys=(_P + "alignment-timeout",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 SAVEPOINT_DIRECTORY: Final = ConfigOption(
     _P + "savepoint-dir",
@@ -92,6 +115,7 @@ SAVEPOINT_DIRECTORY: Final = ConfigOption(
     default="",
     doc="Where savepoints go that are asked for without a path.",
     deprecated_keys=("state.savepoints.dir",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 
 

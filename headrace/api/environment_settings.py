@@ -17,7 +17,6 @@ from headrace.graph.pipeline_options import (
     BUFFER_TIMEOUT_ENABLED,
     MAX_PARALLELISM,
     PARALLELISM,
-    PYTHON_EXECUTABLE,
 )
 
 
@@ -144,19 +143,27 @@ class EnvironmentSettings:
 
     def set_python_requirements(
         self, requirements_file_path: str, requirements_cache_dir: str | None = None
-    ) -> None:
-        """Name a requirements file for the workers, with a folder of packages for installing offline."""
-        python_dependencies.set_python_requirements(
-            self._settings, requirements_file_path, requirements_cache_dir
+    ) -> NoReturn:
+        """Nothing is installed on workers: ProgramError."""
+        raise ProgramError(
+            "set_python_requirements: nothing is installed on the workers; install the packages where their "
+            "interpreter finds them, which is this one unless PYSPARK_PYTHON names another, or bring pure Python "
+            "modules with add_python_file"
         )
 
-    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Add an archive that is unpacked into the workers' working folder."""
-        python_dependencies.add_python_archive(self._settings, archive_path, target_dir)
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> NoReturn:
+        """Nothing is unpacked for workers: ProgramError."""
+        raise ProgramError(
+            "add_python_archive: nothing is unpacked for the workers; give the archive to Spark with the setting "
+            "spark.archives, or bring Python modules with add_python_file"
+        )
 
-    def set_python_executable(self, python_exec: str) -> None:
-        """Choose the workers' interpreter."""
-        self._settings.set(PYTHON_EXECUTABLE, python_exec)
+    def set_python_executable(self, python_exec: str) -> NoReturn:
+        """Spark chooses the workers' interpreter: ProgramError."""
+        raise ProgramError(
+            "set_python_executable: the workers are Spark's Python workers; choose their interpreter with "
+            "PYSPARK_PYTHON, or with the setting spark.pyspark.python, before the session starts"
+        )
 
     def add_jars(self, *jars_path: str) -> NoReturn:
         """There is no JVM in the workers: ProgramError."""

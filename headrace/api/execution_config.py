@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from headrace.api.checkpoint_config import CHECKPOINTS_UNOBEYED
 from headrace.api.program_settings import ProgramSettings
 from headrace.core.config import ConfigOption
 from headrace.graph.job_graph_generator import AUTO_GENERATE_UIDS
@@ -23,12 +24,14 @@ SNAPSHOT_COMPRESSION: Final = ConfigOption(
     bool,
     default=False,
     doc="Whether snapshots are compressed.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
 )
 LATENCY_TRACKING_INTERVAL: Final = ConfigOption(
     "metrics.latency.interval",
     timedelta,
     default=timedelta(0),
-    doc="Accepted and kept: latency markers are not there yet.",
+    doc="Time between latency markers; 0 switches them off.",
+    unobeyed="latency markers are not there yet",
 )
 
 
@@ -82,19 +85,19 @@ class ExecutionConfig:
         return self._set_millis(AUTO_WATERMARK_INTERVAL, interval)
 
     def get_latency_tracking_interval(self) -> int:
-        """Milliseconds between latency markers."""
+        """Milliseconds that were set; there are no latency markers yet."""
         return _millis(self._settings.get(LATENCY_TRACKING_INTERVAL))
 
     def set_latency_tracking_interval(self, interval: int) -> "ExecutionConfig":
-        """Set it, in ms; 0 turns latency markers off."""
+        """Kept and shown, in ms; there are no latency markers yet."""
         return self._set_millis(LATENCY_TRACKING_INTERVAL, interval)
 
     def get_task_cancellation_interval(self) -> int:
-        """Milliseconds between two interrupts of a task that is being cancelled."""
+        """Milliseconds that were set; a task is asked to end once, and Python can interrupt no thread."""
         return _millis(self._settings.get(TASK_CANCELLATION_INTERVAL))
 
     def set_task_cancellation_interval(self, interval: int) -> "ExecutionConfig":
-        """Set it, in ms."""
+        """Kept and shown, in ms; what bounds a cancellation here is `set_task_cancellation_timeout`."""
         return self._set_millis(TASK_CANCELLATION_INTERVAL, interval)
 
     def get_task_cancellation_timeout(self) -> int:

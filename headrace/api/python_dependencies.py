@@ -1,4 +1,4 @@
-"""Python files, requirements and archives that a job needs: kept as settings for the host, and importable here."""
+"""Python files that a job needs: kept as settings for the host, and importable here."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from headrace.api.program_settings import ProgramSettings
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ProgramError
-from headrace.graph.pipeline_options import PYTHON_ARCHIVES, PYTHON_FILES, PYTHON_REQUIREMENTS
+from headrace.graph.pipeline_options import PYTHON_FILES
 
 
 def add_python_file(settings: ProgramSettings, file_path: str) -> None:
@@ -19,26 +19,6 @@ def add_python_file(settings: ProgramSettings, file_path: str) -> None:
     entry = str(path.resolve().parent if path.suffix == ".py" else path.resolve())
     if entry not in sys.path:
         sys.path.insert(0, entry)
-
-
-def set_python_requirements(
-    settings: ProgramSettings, requirements_file_path: str, cache_directory: str | None
-) -> None:
-    """Name the requirements file of the workers, and the folder with packages to install from."""
-    place = (
-        requirements_file_path
-        if cache_directory is None
-        else f"{requirements_file_path}#{cache_directory}"
-    )
-    settings.set(PYTHON_REQUIREMENTS, place)
-
-
-def add_python_archive(
-    settings: ProgramSettings, archive_path: str, target_directory: str | None
-) -> None:
-    """Add an archive that workers unpack into their working folder, under `target_directory` or its own name."""
-    place = archive_path if target_directory is None else f"{archive_path}#{target_directory}"
-    _append(settings, PYTHON_ARCHIVES, place)
 
 
 def _append(settings: ProgramSettings, option: ConfigOption[str], value: str) -> None:

@@ -26,7 +26,8 @@ class SizeBytes(int):
 class ConfigOption(Generic[T]):
     """One setting: key, type of its value, default and a sentence for the generated table.
 
-    Keys and defaults are Flink's where the meaning is the same.
+    Keys and defaults are Flink's where the meaning is the same. An option of Flink's that programs may set, but that
+    nothing here obeys, says so in `unobeyed`: a sentence on what becomes of it.
     """
 
     key: str
@@ -34,6 +35,7 @@ class ConfigOption(Generic[T]):
     default: T
     doc: str
     deprecated_keys: tuple[str, ...] = ()
+    unobeyed: str = ""
 
     def __post_init__(self) -> None:
         for key in (self.key, *self.deprecated_keys):
@@ -63,6 +65,15 @@ def unknown_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> 
         f"setting '{key}' is ignored: there is no such option{_suggestion(key)}"
         for key in raw
         if key not in _REGISTRY and not key.startswith(free_prefixes)
+    ]
+
+
+def unobeyed_settings(raw: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each key that an option declares, but that nothing obeys."""
+    return [
+        f"setting '{key}' has no effect: {_REGISTRY[key].unobeyed}"
+        for key in raw
+        if key in _REGISTRY and _REGISTRY[key].unobeyed
     ]
 
 

@@ -67,21 +67,28 @@ PYTHON_REQUIREMENTS: Final = ConfigOption(
     str,
     default="",
     doc="A requirements file for the workers, or `file#cache folder`.",
+    unobeyed="install the packages where the workers' interpreter finds them",
 )
 PYTHON_ARCHIVES: Final = ConfigOption(
     "python.archives",
     str,
     default="",
     doc="Archives, separated by commas, unpacked into the workers' working folder; `path#name` names the folder.",
+    unobeyed="give archives to Spark, with spark.archives",
 )
 PYTHON_EXECUTABLE: Final = ConfigOption(
-    "python.executable", str, default="python", doc="Interpreter of the workers."
+    "python.executable",
+    str,
+    default="python",
+    doc="Interpreter of the workers.",
+    unobeyed="choose it with PYSPARK_PYTHON or spark.pyspark.python",
 )
 TASK_CANCELLATION_INTERVAL: Final = ConfigOption(
     "task.cancellation.interval",
     timedelta,
     default=timedelta(seconds=30),
     doc="Time between two attempts to interrupt a task that is being cancelled.",
+    unobeyed="a task is asked once; what counts is task.cancellation.timeout",
 )
 TASK_CANCELLATION_TIMEOUT: Final = ConfigOption(
     "task.cancellation.timeout",

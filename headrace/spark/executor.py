@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.api.job_client import JobClient
-from headrace.core.config import Settings, unknown_settings
+from headrace.core.config import Settings, unknown_settings, unobeyed_settings
 from headrace.core.errors import HostError
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.graph.expansion import expand
@@ -50,7 +50,7 @@ class SparkExecutor:
 
     def submit(self, job_graph: JobGraph) -> JobClient:
         """Submit a job, starting Spark and the cluster if need be; returns once the Dispatcher has taken it."""
-        self._warn_of_unknown(job_graph.settings)
+        self._warn_of_idle_settings(job_graph.settings)
         host = self._started_host()
         needed, available = expand(job_graph).slots_needed, host.slot_count
         if available is not None and needed > available and host.is_fixed:
@@ -83,9 +83,10 @@ class SparkExecutor:
         if host is not None:
             host.close()
 
-    def _warn_of_unknown(self, settings: Mapping[str, str]) -> None:
-        """Say once which keys of the program nobody reads: a ported program may bring some of Flink's."""
-        for sentence in unknown_settings(settings, FREE_PREFIXES):
+    def _warn_of_idle_settings(self, settings: Mapping[str, str]) -> None:
+        """Say once which keys of the program change nothing: a ported program may bring some of Flink's."""
+        unread = unknown_settings(settings, FREE_PREFIXES) + unobeyed_settings(settings)
+        for sentence in unread:
             if sentence not in self._warned_of:
                 self._warned_of.add(sentence)
                 _LOG.warning("%s", sentence)

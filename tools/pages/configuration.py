@@ -3,9 +3,9 @@
 import enum
 import importlib
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
-from headrace.core.config import SizeBytes, declared_options
+from headrace.core.config import ConfigOption, SizeBytes, declared_options
 from tests.architecture.floor_plan import module_of, source_files
 from tools.pages.markdown import table
 
@@ -19,15 +19,6 @@ with `spark.` are Spark's and reach the session that Headrace creates; those tha
 value that its option cannot take. In a program's `Configuration` an unknown key is ignored with a warning, because
 programs come with settings of Flink's.
 """
-_KEPT: Final = "*Accepted and kept; nothing obeys it yet.*"
-_REMARKS: Final = {
-    "execution.checkpointing.": "*Checkpoints are not there yet; a job that sets the interval is refused.*",
-    "python.archives": _KEPT,
-    "python.executable": _KEPT,
-    "python.requirements": _KEPT,
-    "task.cancellation.interval": _KEPT,
-}
-"""What to say of keys, or of their beginnings, that programs may set and that do not do what they say."""
 _TYPE_NAMES: Final = {timedelta: "duration", SizeBytes: "size", str: "text", bool: "true or false"}
 _SIZES: Final = ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
 _DURATIONS: Final = ((60_000, "min"), (1_000, "s"))
@@ -41,15 +32,17 @@ def configuration_page() -> str:
             f"`{option.key}`" + "".join(f"<br>(or `{key}`)" for key in option.deprecated_keys),
             _TYPE_NAMES.get(option.value_type, option.value_type.__name__),
             default_text(option.default),
-            f"{option.doc} {_remark_on(option.key)}".strip(),
+            f"{option.doc} {_remark_on(option)}".strip(),
         )
         for option in declared_options()
     ]
     return "\n".join([_INTRODUCTION, *table(("key", "type", "default", "meaning"), rows)]) + "\n"
 
 
-def _remark_on(key: str) -> str:
-    return next((text for start, text in _REMARKS.items() if key.startswith(start)), "")
+def _remark_on(option: ConfigOption[Any]) -> str:
+    return (
+        f"*Accepted and kept, but nothing obeys it: {option.unobeyed}.*" if option.unobeyed else ""
+    )
 
 
 def import_declarations() -> None:

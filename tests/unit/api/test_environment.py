@@ -236,6 +236,17 @@ def test_from_dataframe_says_which_bridges_there_are(env: StreamExecutionEnviron
         env.from_dataframe({})
 
 
+def test_what_cannot_be_done_for_the_workers_is_refused_with_what_can(
+    env: StreamExecutionEnvironment,
+) -> None:
+    with pytest.raises(ProgramError, match="install the packages"):
+        env.set_python_requirements("requirements.txt", "cache")
+    with pytest.raises(ProgramError, match=r"spark\.archives"):
+        env.add_python_archive("data.zip", "data")
+    with pytest.raises(ProgramError, match="PYSPARK_PYTHON"):
+        env.set_python_executable("python3.12")
+
+
 def test_python_files_are_importable_here_and_kept_for_workers(
     env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,15 +254,11 @@ def test_python_files_are_importable_here_and_kept_for_workers(
     module = tmp_path / "my_functions_for_a_test.py"
     module.write_text("ANSWER = 42\n", encoding="utf-8")
     env.add_python_file(str(module))
-    env.set_python_requirements("requirements.txt", "cache")
-    env.add_python_archive("data.zip", "data")
     import sys
 
     settings = env.get_stream_graph().settings
     assert sys.path[0] == str(tmp_path)
     assert settings["python.files"] == str(module)
-    assert settings["python.requirements"] == "requirements.txt#cache"
-    assert settings["python.archives"] == "data.zip#data"
     with pytest.raises(ProgramError, match="does not exist"):
         env.add_python_file("missing.py")
 

@@ -10,6 +10,7 @@ from headrace.core.config import (
     SizeBytes,
     check_settings,
     declared_options,
+    unobeyed_settings,
 )
 from headrace.core.errors import ConfigurationError
 
@@ -17,6 +18,7 @@ INTERVAL = ConfigOption(
     "test.interval", timedelta, timedelta(seconds=1), "For this test.", ("test.old-interval",)
 )
 SIZE = ConfigOption("test.size", SizeBytes, SizeBytes(10), "For this test.")
+IDLE = ConfigOption("test.idle", str, "", "For this test.", unobeyed="use test.flag")
 FLAG = ConfigOption("test.flag", bool, False, "For this test.")
 
 
@@ -58,6 +60,11 @@ def test_a_wrong_value_is_refused_with_its_key() -> None:
         Settings({"test.flag": "maybe"}).get_option(FLAG)
     with pytest.raises(ConfigurationError, match=r"test\.interval"):
         Settings({"test.interval": "soon"}).get_option(INTERVAL)
+
+
+def test_settings_that_nothing_obeys_are_told_with_what_to_do() -> None:
+    settings = {"test.idle": "x", "test.flag": "true", "unknown": "y"}
+    assert unobeyed_settings(settings) == ["setting 'test.idle' has no effect: use test.flag"]
 
 
 def test_declared_options_are_listed_once() -> None:
