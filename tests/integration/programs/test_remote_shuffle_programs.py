@@ -56,11 +56,11 @@ class ServiceProcess:
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[Callable[[], ServiceProcess]]:
+def services(tmp_path: Path) -> Iterator[Callable[..., ServiceProcess]]:
     started: list[ServiceProcess] = []
 
-    def start() -> ServiceProcess:
-        started.append(ServiceProcess(tmp_path))
+    def start(port: str = "0") -> ServiceProcess:
+        started.append(ServiceProcess(tmp_path, port))
         return started[-1]
 
     yield start
@@ -70,7 +70,7 @@ def services(tmp_path: Path) -> Iterator[Callable[[], ServiceProcess]]:
 
 
 @pytest.fixture
-def service(services: Callable[[], ServiceProcess]) -> ServiceProcess:
+def service(services: Callable[..., ServiceProcess]) -> ServiceProcess:
     return services()
 
 
@@ -105,10 +105,12 @@ def wait_at_the_first(value: int) -> int:
 def program(
     function: Callable[[int], int],
     mode: BatchShuffleMode = BatchShuffleMode.ALL_EXCHANGES_BLOCKING,
+    **more: str,
 ) -> Any:
     """Numbers from one TaskManager to another, where `function` takes them."""
     configuration = Configuration()
-    configuration.set_string(BATCH_SHUFFLE_MODE.key, mode.name)
+    for key, value in {BATCH_SHUFFLE_MODE.key: mode.name, **more}.items():
+        configuration.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(1)
     source = NumberSequenceSource(0, ROWS - 1)
@@ -166,7 +168,7 @@ def test_pipelined_edges_do_without_the_service(
 
 
 def test_a_killed_service_fails_its_jobs_with_its_name_and_finds_its_results_again(
-    cluster: MiniCluster, service: ServiceProcess, services: Callable[[], ServiceProcess]
+    cluster: MiniCluster, service: ServiceProcess, services: Callable[..., ServiceProcess]
 ) -> None:
     with program(wait_at_the_first).execute_and_collect() as collected:
         assert READING.wait(30)
@@ -177,6 +179,24 @@ def test_a_killed_service_fails_its_jobs_with_its_name_and_finds_its_results_aga
     again = services()
     assert again.found_count == 1
     assert again.end() == 0
+
+
+def test_a_job_that_may_restart_goes_on_when_its_service_is_back(
+    cluster: MiniCluster, service: ServiceProcess, services: Callable[..., ServiceProcess]
+) -> None:
+    restarts = {
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "20",
+        "restart-strategy.fixed-delay.delay": "500 ms",
+    }
+    with program(wait_at_the_first, **restarts).execute_and_collect() as collected:
+        assert READING.wait(30)
+        service.end(signal.SIGKILL)
+        GO.set()
+        services(service.address.rpartition(":")[2])
+        values = list(collected)
+    # What was collected before the restart was collected.
+    assert set(values) == set(range(ROWS)) and values[-1] == ROWS - 1
 
 
 def test_a_job_whose_service_is_gone_is_refused_before_anything_is_deployed(

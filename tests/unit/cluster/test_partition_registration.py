@@ -4,18 +4,28 @@ import asyncio
 from collections.abc import Collection
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.partition_registrar import PartitionRegistrar
+from headrace.cluster.job_master.partition_tracker import PartitionTracker
 from headrace.cluster.shuffle.shuffle_master import JobShuffleContext, ShuffleMaster
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.core.ids import ExecutionAttemptId, IntermediateDataSetId, JobId, ResultPartitionId
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    IntermediateDataSetId,
+    JobId,
+    ResourceId,
+    ResultPartitionId,
+)
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import (
     PartitionDescriptor,
     ProducerDescriptor,
+    ResultPartitionDescriptor,
     ResultPartitionType,
     ShuffleDescriptor,
     TaskManagerLocation,
@@ -27,8 +37,10 @@ from headrace.rpc.loopback import LoopbackNetwork
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2, attempt
 from tests.unit.cluster.test_scheduling import USER_ERROR, Fixture
+from tests.unit.network.exchange import partition_id
 
 S = ExecutionState
+PLACE = TaskManagerLocation(TM_1, "host", 1, None, "id")
 BLOCKING = ResultPartitionType.BLOCKING
 
 
@@ -119,6 +131,38 @@ def test_a_restart_releases_external_partitions_of_the_old_attempts_once() -> No
     for _, action in job.shell.later:
         action()
     assert sorted(key.producer for key in job.shell.released_externally) == sorted(old[:2])
+
+
+@given(
+    externals=st.lists(st.booleans(), min_size=1, max_size=6),
+    events=st.lists(st.tuples(st.sampled_from("cclr"), st.integers(0, 5)), max_size=20),
+)
+def test_each_partition_is_released_at_most_once_and_externally_only_if_it_is_external(
+    externals: list[bool], events: list[tuple[str, int]]
+) -> None:
+    tracker = PartitionTracker(releases_during_job=True)
+    for number, is_external in enumerate(externals):
+        shuffle = ShuffleDescriptor(partition_id(number), PLACE, is_external)
+        tracker.deployed(
+            TM_1, [ResultPartitionDescriptor(partition_id(number), BLOCKING, 2, shuffle)]
+        )
+    released: list[tuple[ResourceId | None, int]] = []
+    for what, number in events:
+        match what:
+            case "c" if number < len(externals):
+                to_release = tracker.consumed([partition_id(number)])
+            case "r":
+                to_release = tracker.restarted()
+            case _:
+                tracker.lost(TM_1)
+                to_release = {}
+        released += [(at, key.partition_number) for at, keys in to_release.items() for key in keys]
+    assert all((place is None) is externals[number] for place, number in released)
+    assert len({number for _, number in released}) == len(released)
+    # What is external is never lost; it is either still there or was released.
+    gone = {number for _, number in released}
+    left = {key.partition_number for key in tracker.tracked}
+    assert {n for n, is_external in enumerate(externals) if is_external} <= gone | left
 
 
 # --- what the JobMaster says to the master, and how its answers are taken --------------------------
