@@ -1,12 +1,12 @@
 """Executors: who runs a job. Found by name through entry points, so that programs do not import their host."""
 
 import atexit
-import importlib.metadata
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.core.config import ConfigOption, Settings
+from headrace.core.entry_points import entry_point_names, load_entry_point
 from headrace.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -80,16 +80,13 @@ def default_settings() -> dict[str, str]:
 def create_executor(settings: Settings) -> PipelineExecutor:
     """Make the executor that `execution.target` names. ConfigurationError lists the known names."""
     name = settings.get_option(TARGET)
-    found = {
-        point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-    }
-    if name not in found:
-        known = ", ".join(sorted(found)) or "none"
+    names = entry_point_names(ENTRY_POINT_GROUP)
+    if name not in names:
+        known = ", ".join(names) or "none"
         raise ConfigurationError(
             TARGET.key, name, f"no such executor is installed; there are: {known}"
         )
-    executor_class: Any = found[name].load()
-    return executor_class(settings)
+    return load_entry_point(ENTRY_POINT_GROUP, name)(settings)
 
 
 def executor_for(settings: Settings) -> PipelineExecutor:

@@ -2,6 +2,7 @@
 
 Most are values and pure functions. The others are the one place where the process itself is touched, so that the rest
 can be given something else in a simulation: `clock` and `randomness` read the machine, `threads` and
-`event_loop_thread` begin threads, `process_memory`, `tls` and `cluster_secret` read files and make keys.
+`event_loop_thread` begin threads, `process_memory`, `tls` and `cluster_secret` read files and make keys,
+`entry_points` asks what is installed.
 Imports nothing else of this project. Start at `elements` and `record_batch`.
 """
