@@ -12,8 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.network.errors import ProtocolError
-from headrace.network.segments import Segment
-from headrace.network.wire import (
+from headrace.network.framing import (
     HEADER_BYTES_MAX,
     PREFIX,
     Frame,
@@ -21,6 +20,7 @@ from headrace.network.wire import (
     decode_header,
     decode_prefix,
 )
+from headrace.network.segments import Segment
 
 # A body of at least so many bytes is received in place.
 DIRECT_BYTES: Final = 16 * 1024

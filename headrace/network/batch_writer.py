@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.network.wire import Body, BodyParts
+from headrace.network.framing import Body, BodyParts
 
 SCATTER_BYTES: Final = 32 * 1024
 """Below this one copy is cheaper than many pieces."""

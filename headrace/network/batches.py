@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.core.elements import EndOfData, EndOfPartition, PlacedMarker, StopMode, StreamEvent
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.errors import CorruptBatchError, ProtocolError
-from headrace.network.wire import Body
+from headrace.network.framing import Body
 
 _END_OF_DATA, _END_OF_PARTITION = 1, 2
 NO_FINGERPRINT: Final = 0

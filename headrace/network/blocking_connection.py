@@ -16,9 +16,10 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity, client_context
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
 from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.framing import Body, Frame, encode
 from headrace.network.handshake import Handshake
 from headrace.network.server import host_id
-from headrace.network.wire import TEXT_BYTES_MAX, Body, Close, Frame, encode
+from headrace.network.wire import TEXT_BYTES_MAX, Close
 
 CONNECT_TIMEOUT_S: Final = 30.0
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
-from headrace.network.wire import Body, BodyParts
+from headrace.network.framing import Body, BodyParts
 
 COMPRESSION_CODEC: Final = ConfigOption(
     "taskmanager.network.compression.codec", str, "LZ4",

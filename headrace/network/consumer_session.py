@@ -7,6 +7,7 @@ no use to anybody. Source: Flink CreditBasedPartitionRequestClientHandler.
 from typing import Any, Final, Protocol
 
 from headrace.network.errors import NetworkError, ProtocolError
+from headrace.network.framing import Body, Frame, encode
 from headrace.network.segments import Segment
 from headrace.network.transport import Link
 from headrace.network.wire import (
@@ -14,20 +15,17 @@ from headrace.network.wire import (
     AckAllUserRecordsProcessed,
     AddCredit,
     Backlog,
-    Body,
     Cancel,
     ChannelMessage,
     Data,
     Error,
     Event,
-    Frame,
     NewBufferSize,
     PartitionRequest,
     ResumeConsumption,
     Schema,
     SegmentId,
     TaskEvent,
-    encode,
 )
 
 UNCLAIMED_BODY_BYTES_MAX: Final = 64 << 20

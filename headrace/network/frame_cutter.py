@@ -9,7 +9,14 @@ from typing import Final
 import msgspec
 
 from headrace.network.errors import ProtocolError
-from headrace.network.wire import MAGIC, PREFIX, Frame, Hello, Proof, decode_header, decode_prefix
+from headrace.network.framing import (
+    MAGIC,
+    PREFIX,
+    Frame,
+    decode_header,
+    decode_prefix,
+)
+from headrace.network.wire import Hello, Proof
 
 BODY_BYTES_MAX: Final = 1 << 30
 """Above this it is no frame of ours: a prefix that was taken from the wrong place."""

@@ -14,16 +14,15 @@ from typing import Final
 from headrace.core.mutual_proof import NONCE_SIZE, MutualProof, Role
 from headrace.core.randomness import SeededRandom
 from headrace.network.errors import HandshakeError, NetworkError
-from headrace.network.wire import (
+from headrace.network.framing import (
     PREFIX,
     VERSION,
     Frame,
-    Hello,
-    Proof,
     decode_header,
     decode_prefix,
     encode,
 )
+from headrace.network.wire import Hello, Proof
 
 _PLANE: Final = b"data"
 OPENING_BYTES_MAX: Final = 1024

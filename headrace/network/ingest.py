@@ -18,21 +18,19 @@ from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.functions.ingest import Ingested, IngestedBatch, IngestedEnd
 from headrace.network.batches import SchemaMemory, read_batch
 from headrace.network.errors import IngestRefusedError, NetworkError, ProtocolError
+from headrace.network.framing import Body, Frame, encode
 from headrace.network.transport import Cancellable, Link, Transport
 from headrace.network.wire import (
     TEXT_BYTES_MAX,
     AddCredit,
-    Body,
     Close,
     Error,
     ErrorCode,
-    Frame,
     IngestAccept,
     IngestData,
     IngestEnd,
     IngestOpen,
     Schema,
-    encode,
 )
 
 INGEST_CREDIT: Final = ConfigOption(

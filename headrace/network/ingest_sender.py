@@ -18,12 +18,12 @@ from headrace.network.errors import (
     IngestRefusedError,
     ProtocolError,
 )
+from headrace.network.framing import Frame
 from headrace.network.ingest import INGEST_NAME
 from headrace.network.wire import (
     AddCredit,
     Close,
     Error,
-    Frame,
     IngestAccept,
     IngestData,
     IngestEnd,

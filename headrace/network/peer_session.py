@@ -8,6 +8,7 @@ from typing import Protocol
 
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
+from headrace.network.framing import Body, Frame, encode
 from headrace.network.producer_session import ProducerSession
 from headrace.network.segments import Segment
 from headrace.network.transport import Link
@@ -17,14 +18,12 @@ from headrace.network.wire import (
     AckAllUserRecordsProcessed,
     AddCredit,
     Backlog,
-    Body,
     Cancel,
     Close,
     Data,
     Error,
     ErrorCode,
     Event,
-    Frame,
     KeepAlive,
     NewBufferSize,
     PartitionRequest,
@@ -32,7 +31,6 @@ from headrace.network.wire import (
     Schema,
     SegmentId,
     TaskEvent,
-    encode,
 )
 
 

@@ -22,6 +22,7 @@ from headrace.network.errors import (
     RecordTooLargeError,
     TaskEventRefusedError,
 )
+from headrace.network.framing import PREFIX, Body, encode
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.subpartition import (
     DataElement,
@@ -33,12 +34,10 @@ from headrace.network.subpartition import (
 from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Cancellable, Link, Transport
 from headrace.network.wire import (
-    PREFIX,
     TEXT_BYTES_MAX,
     AckAllUserRecordsProcessed,
     AddCredit,
     Backlog,
-    Body,
     Cancel,
     ChannelMessage,
     Data,
@@ -52,7 +51,6 @@ from headrace.network.wire import (
     Schema,
     SegmentId,
     TaskEvent,
-    encode,
 )
 
 QUANTUM_BYTES: Final = 256 * 1024

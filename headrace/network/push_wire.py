@@ -16,7 +16,8 @@ from typing import Any, Final, Self
 
 from headrace.core.elements import PlacedMarker
 from headrace.core.ids import ResultPartitionId
-from headrace.network.wire import Body, Frame, frame, partition_of, partition_values
+from headrace.network.framing import Body, Frame, frame
+from headrace.network.wire import partition_of, partition_values
 
 
 @frame(id=30, layout="!I16sI16s16sIII")

@@ -23,6 +23,7 @@ from headrace.network.errors import (
     ProtocolError,
     SequenceGapError,
 )
+from headrace.network.framing import attach_body
 from headrace.network.peer_session import PeerSession
 from headrace.network.producer_check import CheckProducer, ProducerVerdict
 from headrace.network.receiver import GateReceiver
@@ -36,7 +37,6 @@ from headrace.network.wire import (
     Event,
     EventTrait,
     Schema,
-    attach_body,
 )
 
 ConsumerCall = Callable[[ConsumerSession, int], None]

@@ -13,10 +13,10 @@ from headrace.core.ids import ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.client import OnError, OnReady
 from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.framing import Body
 from headrace.network.handshake import Role
 from headrace.network.peer_session import PeerSession, Session
 from headrace.network.transport import Cancellable, TransportHost
-from headrace.network.wire import Body
 from headrace.network.wire_endpoint import WireEndpoint
 
 Schedule = Callable[[float, Callable[[], None]], Cancellable]

@@ -22,8 +22,8 @@ from headrace.core.elements import StreamEvent
 from headrace.network.batches import SealedBatch, decode_event, encode_event
 from headrace.network.compression import CODEC_NUMBERS, BatchCompressor, decompress
 from headrace.network.errors import CorruptFileError, ProtocolError
+from headrace.network.framing import Body, BodyParts
 from headrace.network.markers import decode_markers, encode_markers
-from headrace.network.wire import Body, BodyParts
 
 _HEADER: Final = struct.Struct("!HBBIIIIIII")
 _EVENT: Final = struct.Struct("!Bq")

@@ -1,21 +1,12 @@
 """Every frame of the data plane: id, layout, meaning; stated once and used both to write and to read.
 
-    prefix (16 bytes)   magic u32 · version u8 · id u8 · flags u16 · header length u32 · body length u32
-    header              the fields of the frame in the order of its class, big-endian, then its markers if it has any
-    body                opaque bytes: an Arrow message, a schema, UTF-8 text
-
 Channels are numbered by the consumer, per connection. A connection carries both directions: whether a channel number
-is the sender's or the receiver's own follows from the frame. Flags are zero in version 1.
-Frames 30 to 35, with which results are pushed to a shuffle service, stand in push_wire.py.
+is the sender's or the receiver's own follows from the frame. How a frame is laid out stands in framing.py; frames 30 to
+35, with which results are pushed to a shuffle service, in push_wire.py.
 Source: Flink NettyMessage, with the changes that batches, versions and authentication ask for.
 """
 
-import struct
-from collections.abc import Callable
-from operator import attrgetter
-from typing import Any, ClassVar, Final, Self, TypeVar
-
-import msgspec
+from typing import Any, Final, Self
 
 from headrace.core.elements import PlacedMarker
 from headrace.core.ids import (
@@ -27,148 +18,11 @@ from headrace.core.ids import (
     OperatorId,
     ResultPartitionId,
 )
-from headrace.network.errors import ProtocolError, UnknownFrameError
-from headrace.network.markers import decode_markers, encode_markers
+from headrace.network.framing import Body, Frame, frame
 
-MAGIC: Final = 0x48445257  # "HDRW"
-VERSION: Final = 1
-PREFIX: Final = struct.Struct("!IBBHII")
-HEADER_BYTES_MAX: Final = 64 * 1024
 TEXT_BYTES_MAX: Final = 64 * 1024
 NO_CHANNEL: Final = 0xFFFFFFFF
 """Stands for the whole connection in an Error frame."""
-
-Body = Any
-"""A bytes-like object (bytes, memoryview or pyarrow.Buffer) or, to be sent, BodyParts."""
-
-F = TypeVar("F", bound="Frame")
-
-_FRAMES: dict[int, "type[Frame]"] = {}
-
-
-class BodyParts(msgspec.Struct, frozen=True, gc=False):
-    """A body of `size_bytes` in several bytes-like pieces, so that they need not be copied into one."""
-
-    parts: tuple[Any, ...]
-    size_bytes: int
-
-    def __len__(self) -> int:
-        return self.size_bytes
-
-
-class Frame(msgspec.Struct, frozen=True, gc=False):
-    """Base of all frames. The last fields may be `markers` and `body`, in this order."""
-
-    FRAME_ID: ClassVar[int]
-    SINCE_VERSION: ClassVar[int]
-    LAYOUT: ClassVar[struct.Struct]
-    HAS_MARKERS: ClassVar[bool] = False
-    HAS_BODY: ClassVar[bool] = False
-
-    def header_values(self) -> tuple[Any, ...]:
-        """Values of `LAYOUT`, in order."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_header(
-        cls, values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
-    ) -> Self:
-        """Rebuild the frame from the values of `LAYOUT`."""
-        raise NotImplementedError
-
-
-def frame(*, id: int, layout: str, since: int = 1) -> Callable[[type[F]], type[F]]:
-    """Register a frame class: `layout` lists its header fields, except `markers` and `body`, for `struct`."""
-
-    def decorate(cls: type[F]) -> type[F]:
-        assert id not in _FRAMES, f"frame id {id} is declared twice"
-        names = list(cls.__struct_fields__)
-        cls.FRAME_ID, cls.SINCE_VERSION, cls.LAYOUT = id, since, struct.Struct(layout)
-        cls.HAS_MARKERS, cls.HAS_BODY = "markers" in names, "body" in names
-        if "header_values" not in cls.__dict__:
-            _add_plain_codec(cls, [name for name in names if name not in ("markers", "body")])
-        _FRAMES[id] = cls
-        return cls
-
-    return decorate
-
-
-def _add_plain_codec(cls: type[Frame], names: list[str]) -> None:
-    """Fields are struct values as they are."""
-    fields = attrgetter(*names) if len(names) > 1 else None
-
-    def header_values(self: Frame) -> tuple[Any, ...]:
-        return fields(self) if fields is not None else tuple(getattr(self, name) for name in names)
-
-    def from_header(
-        cls: type[Any], values: tuple[Any, ...], markers: tuple[PlacedMarker, ...], body: Body
-    ) -> Any:
-        if cls.HAS_MARKERS:
-            return cls(*values, markers, body)
-        return cls(*values, body) if cls.HAS_BODY else cls(*values)
-
-    cls.header_values = header_values  # type: ignore[method-assign]
-    cls.from_header = classmethod(from_header)  # type: ignore[method-assign,assignment]
-
-
-def declared_frames() -> list[type[Frame]]:
-    """Every frame class, ordered by id."""
-    return [_FRAMES[key] for key in sorted(_FRAMES)]
-
-
-def encode(message: Frame) -> list[Body]:
-    """Return the frame as buffers to be written one after the other: prefix with header, then the body if any."""
-    cls = type(message)
-    header = cls.LAYOUT.pack(*message.header_values())
-    if cls.HAS_MARKERS:
-        header += encode_markers(message.markers)  # type: ignore[attr-defined]
-    if not cls.HAS_BODY:
-        return [PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, 0, len(header), 0) + header]
-    body = message.body  # type: ignore[attr-defined]
-    prefix = PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, 0, len(header), len(body))
-    if isinstance(body, BodyParts):
-        return [prefix + header, *body.parts]
-    return [prefix + header, body] if len(body) else [prefix + header]
-
-
-def decode_prefix(data: Any, offset: int, peer: str) -> tuple[type[Frame], int, int]:
-    """Return frame class, header length and body length; UnknownFrameError where they cannot be ours."""
-    magic, version, frame_id, _, header_length, body_length = PREFIX.unpack_from(data, offset)
-    if magic != MAGIC:
-        raise UnknownFrameError(peer, f"bytes that are no frame (magic {magic:#010x})")
-    if version != VERSION:
-        raise UnknownFrameError(peer, f"a frame of version {version}, this side speaks {VERSION}")
-    cls = _FRAMES.get(frame_id)
-    if cls is None:
-        raise UnknownFrameError(peer, f"a frame with the unknown id {frame_id}")
-    if header_length > HEADER_BYTES_MAX or header_length < cls.LAYOUT.size:
-        raise ProtocolError(peer, f"a {cls.__name__} frame with a header of {header_length} bytes")
-    if body_length and not cls.HAS_BODY:
-        raise ProtocolError(peer, f"a {cls.__name__} frame with a body of {body_length} bytes")
-    return cls, header_length, body_length
-
-
-def decode_header(cls: type[F], data: Any, offset: int, length: int, body: Body, peer: str) -> F:
-    """Rebuild a frame from its header at `offset` and its body."""
-    values = cls.LAYOUT.unpack_from(data, offset)
-    size = cls.LAYOUT.size
-    markers: tuple[PlacedMarker, ...] = ()
-    if cls.HAS_MARKERS:
-        markers = decode_markers(data, offset + size, length - size, peer)
-    elif length != size:
-        raise ProtocolError(peer, f"a {cls.__name__} frame with {length - size} bytes too many")
-    try:
-        return cls.from_header(values, markers, body)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise ProtocolError(
-            peer, f"a {cls.__name__} frame with impossible values: {error}"
-        ) from error
-
-
-def attach_body(header: Frame, body: Body) -> None:
-    """Give a frame that was decoded without its body, and not yet handed on, the body that came later."""
-    msgspec.structs.force_setattr(header, "body", body)
-
 
 # --- Opening a connection -------------------------------------------------------------------------
 

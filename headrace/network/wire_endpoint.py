@@ -9,11 +9,12 @@ from typing import Final
 from headrace.core.mutual_proof import Role
 from headrace.network.assembler import FrameAssembler
 from headrace.network.errors import ConnectionLostError, HandshakeError, NetworkError
+from headrace.network.framing import Body, encode
 from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake
 from headrace.network.keepalive import Liveness, LivenessAction
 from headrace.network.peer_session import Session, last_words
 from headrace.network.transport import Link, TransportHost
-from headrace.network.wire import Body, Close, KeepAlive, encode
+from headrace.network.wire import Close, KeepAlive
 
 
 class WireEndpoint:

@@ -17,8 +17,16 @@ from headrace.network.errors import (
     ProtocolError,
     RecordTooLargeError,
 )
+from headrace.network.framing import Frame
 from headrace.network.push_wire import PushAccept, PushCommit, PushData, PushEvent, PushOpen
-from headrace.network.wire import NO_CHANNEL, AddCredit, Close, Error, Frame, KeepAlive, Schema
+from headrace.network.wire import (
+    NO_CHANNEL,
+    AddCredit,
+    Close,
+    Error,
+    KeepAlive,
+    Schema,
+)
 from headrace.shuffle_service.errors import PushRefusedError, ShuffleServiceLostError
 from headrace.shuffle_service.push_session import PUSH_NAME
 

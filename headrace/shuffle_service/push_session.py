@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SchemaMemory, SealedBatch, decode_event, read_batch
 from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
+from headrace.network.framing import Body, Frame, encode
 from headrace.network.io_pool import IoExecutor
 from headrace.network.partitioned_file import PartitionedFile
 from headrace.network.push_wire import (
@@ -30,14 +31,11 @@ from headrace.network.transport import Link
 from headrace.network.wire import (
     TEXT_BYTES_MAX,
     AddCredit,
-    Body,
     Close,
     Error,
     ErrorCode,
-    Frame,
     KeepAlive,
     Schema,
-    encode,
 )
 
 PUSH_NAME: Final = "push"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from headrace.cli.main import cli
 from headrace.core.shuffle_descriptors import ResultPartitionType
-from headrace.network import handshake, partition_factory, stored_partition, wire
+from headrace.network import framing, handshake, partition_factory, stored_partition, wire
 from headrace.network.trace.exchange import TraceSettings, trace_exchange
 from headrace.network.trace.steps import Reading, TraceStep
 from tools.pages.markdown import table
@@ -46,7 +46,7 @@ def frames_drawing() -> str:
     lines = ["```mermaid", "sequenceDiagram", "    participant C as consumer"]
     lines.append("    participant P as producer")
     both: list[str] = []
-    for frame in wire.declared_frames():
+    for frame in framing.declared_frames():
         direction = (inspect.getdoc(frame) or "").partition(",")[0].partition(":")[0]
         fields = [name for name in frame.__struct_fields__ if name not in ("body", "markers")]
         text = f"{frame.__name__}({', '.join(fields)})"
@@ -67,7 +67,7 @@ def data_layout() -> str:
     data_names = [name for name in wire.Data.__struct_fields__ if name not in ("markers", "body")]
     offset = 0
     for names, layout, part in (
-        (prefix_names, wire.PREFIX, "prefix"),
+        (prefix_names, framing.PREFIX, "prefix"),
         (data_names, wire.Data.LAYOUT, "header"),
     ):
         kinds = re.findall(r"\d*[a-zA-Z]", layout.format)

@@ -6,12 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from headrace.network.batches import decode_event
+from headrace.network.framing import Frame
 from headrace.network.wire import (
     AddCredit,
     Backlog,
     Data,
     Event,
-    Frame,
     PartitionRequest,
 )
 

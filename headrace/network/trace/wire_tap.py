@@ -4,11 +4,12 @@ from collections import deque
 from typing import Final
 
 from headrace.network.frame_cutter import FrameCutter
+from headrace.network.framing import Frame
 from headrace.network.handshake import Role
 from headrace.network.peer_session import PeerSession, Session
 from headrace.network.simulated_transport import Deliver, SimulatedNetwork, SimulatedTransport
 from headrace.network.trace.steps import CONSUMER, PRODUCER, SentFrame
-from headrace.network.wire import AddCredit, Data, Frame, PartitionRequest
+from headrace.network.wire import AddCredit, Data, PartitionRequest
 
 # The consumer dials.
 _NAMES: Final = {Role.DIALLER: CONSUMER, Role.ACCEPTOR: PRODUCER}

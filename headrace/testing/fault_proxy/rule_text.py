@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Final
 
-from headrace.network.wire import Hello, Proof, declared_frames
+from headrace.network.framing import declared_frames
+from headrace.network.wire import Hello, Proof
 from headrace.testing.fault_proxy.rules import ACTIONS, Direction, FaultRule, FrameSelector, Unit
 
 FRAME_NAMES: Final = tuple(

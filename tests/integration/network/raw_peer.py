@@ -7,8 +7,8 @@ from headrace.core.mutual_proof import Role
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
+from headrace.network.framing import Frame, encode
 from headrace.network.handshake import Handshake
-from headrace.network.wire import Frame, encode
 from tests.unit.network.exchange import SECRET
 
 F = TypeVar("F", bound=Frame)

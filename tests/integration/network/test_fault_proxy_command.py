@@ -8,7 +8,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from headrace.network.wire import Cancel, encode
+from headrace.network.framing import encode
+from headrace.network.wire import Cancel
 from headrace.testing.fault_proxy.__main__ import main
 from headrace.testing.fault_proxy.rules import ACTIONS
 

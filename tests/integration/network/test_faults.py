@@ -28,10 +28,10 @@ from headrace.network.errors import (
     RecordTooLargeError,
     SequenceGapError,
 )
+from headrace.network.framing import PREFIX, Frame, encode
 from headrace.network.handshake import Role
 from headrace.network.wire import (
     NO_CHANNEL,
-    PREFIX,
     AckAllUserRecordsProcessed,
     AddCredit,
     Cancel,
@@ -39,7 +39,6 @@ from headrace.network.wire import (
     Error,
     ErrorCode,
     Event,
-    Frame,
     KeepAlive,
     NewBufferSize,
     PartitionRequest,
@@ -47,7 +46,6 @@ from headrace.network.wire import (
     Schema,
     SegmentId,
     TaskEvent,
-    encode,
 )
 from tests.integration.network.conftest import Starter, wait_until
 from tests.integration.network.raw_peer import RawPeer

@@ -2,6 +2,7 @@
 
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
 from headrace.core.ids import JobId, OperatorId
+from headrace.network.framing import Frame
 from headrace.network.push_wire import PushAccept, PushCommit, PushData, PushEvent, PushOpen
 from headrace.network.wire import (
     AckAllUserRecordsProcessed,
@@ -14,7 +15,6 @@ from headrace.network.wire import (
     ErrorCode,
     Event,
     EventTrait,
-    Frame,
     Hello,
     IngestAccept,
     IngestData,

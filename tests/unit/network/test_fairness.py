@@ -11,11 +11,12 @@ from headrace.core.elements import EndOfData
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
 from headrace.network.consumer_session import ConsumerSession
+from headrace.network.framing import decode_prefix
 from headrace.network.peer_session import PeerSession
 from headrace.network.producer_session import FRAME_BYTES, QUANTUM_BYTES, ProducerSession
 from headrace.network.subpartition import DataElement, EventElement
 from headrace.network.task_events import TaskEventDispatcher
-from headrace.network.wire import AddCredit, PartitionRequest, decode_prefix
+from headrace.network.wire import AddCredit, PartitionRequest
 from tests.unit.network.exchange import partition_id
 
 ZEROS = memoryview(bytes(2_000_000))

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from headrace.network.errors import ProtocolError, UnknownFrameError
 from headrace.network.frame_cutter import EncryptedStreamError, FrameCutter
-from headrace.network.wire import MAGIC, PREFIX, Schema
+from headrace.network.framing import MAGIC, PREFIX
+from headrace.network.wire import Schema
 from tests.unit.network.frames import GOLDEN, golden_bytes
 
 NAMES = sorted(GOLDEN)

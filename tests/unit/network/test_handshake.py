@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from headrace.core.mutual_proof import Role
 from headrace.core.randomness import SeededRandom
 from headrace.network.errors import HandshakeError
+from headrace.network.framing import encode
 from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake
-from headrace.network.wire import AddCredit, Hello, encode
+from headrace.network.wire import AddCredit, Hello
 
 SECRET = b"s" * 32
 

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.core.mutual_proof import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.framing import encode
 from headrace.network.gate import BatchElement, InputGate
 from headrace.network.simulated_transport import Deliver, Relay
 from headrace.network.wire import (
@@ -19,7 +20,6 @@ from headrace.network.wire import (
     NewBufferSize,
     PartitionRequest,
     ResumeConsumption,
-    encode,
 )
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.simulated import SimulatedCluster

@@ -7,17 +7,16 @@ from hypothesis import strategies as st
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
 from headrace.network.errors import ProtocolError, UnknownFrameError
-from headrace.network.markers import decode_markers, encode_markers
-from headrace.network.wire import (
+from headrace.network.framing import (
     HEADER_BYTES_MAX,
     PREFIX,
-    Close,
-    Data,
     Frame,
     declared_frames,
     decode_prefix,
     encode,
 )
+from headrace.network.markers import decode_markers, encode_markers
+from headrace.network.wire import Close, Data
 from tests.unit.network.frames import GOLDEN, golden_bytes
 
 OFFSETS = st.integers(0, 2**32 - 1)

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
 from headrace.network.errors import ProtocolError
-from headrace.network.wire import (
+from headrace.network.framing import (
     MAGIC,
     PREFIX,
-    Data,
     Frame,
     declared_frames,
     encode,
 )
+from headrace.network.wire import Data
 from tests.unit.network.frames import GOLDEN, golden_bytes
 from tests.unit.network.test_wire import MARKERS, content
 

@@ -13,8 +13,8 @@ from headrace.graph.job_graph import PartitionerKind
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
 from headrace.network.buffer_pool import SegmentLease
+from headrace.network.framing import Body
 from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement, EventElement
-from headrace.network.wire import Body
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.simulated import SimulatedCluster
 from tests.unit.network.test_record_writer import PLENTY, Edge, edge

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from headrace.network.errors import ProtocolError
 from headrace.network.frame_cutter import FrameCutter
-from headrace.network.wire import AddCredit, Backlog, Data, Frame, Hello, Proof, encode
+from headrace.network.framing import Frame, encode
+from headrace.network.wire import (
+    AddCredit,
+    Backlog,
+    Data,
+    Hello,
+    Proof,
+)
 from headrace.testing.fault_proxy.injector import FaultInjector
 from headrace.testing.fault_proxy.lane import (
     CutConnection,

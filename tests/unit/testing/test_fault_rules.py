@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.network.wire import declared_frames
+from headrace.network.framing import declared_frames
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.rule_text import FRAME_NAMES, FaultRuleError, parse_rule
 from headrace.testing.fault_proxy.rules import (
