@@ -6,10 +6,11 @@ from types import ModuleType
 from typing import Final
 
 from headrace.core.elements import EndOfData, EndOfPartition, StopMode
-from headrace.network import push_wire, wire
+from headrace.network import framing, push_wire, wire
 from headrace.network.batches import encode_event
 from headrace.network.buffer_pool import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
 from headrace.network.ingest import INGEST_CREDIT
+from headrace.network.markers import encode_markers
 from tools.pages.credit_example import credit_example
 from tools.pages.markdown import first_line, first_paragraph, table
 
@@ -41,7 +42,7 @@ def protocol_page() -> str:
         *_marker_and_event_lines(),
         "## Fields",
         "",
-        *(line for frame in wire.declared_frames() for line in _frame_lines(frame)),
+        *(line for frame in framing.declared_frames() for line in _frame_lines(frame)),
         *_credit_lines(),
     ]
     return "\n".join(lines) + "\n"
@@ -55,17 +56,17 @@ def _prefix_lines() -> list[str]:
     return [
         "## Prefix",
         "",
-        f"Every frame begins with {wire.PREFIX.size} bytes (`{wire.PREFIX.format}`, big-endian), which its header and",
+        f"Every frame begins with {framing.PREFIX.size} bytes (`{framing.PREFIX.format}`, big-endian), which its header and",
         "its body follow.",
         "",
         *table(
             ("bytes", "field", "value"),
             [
-                ("4", "magic", f'`{wire.MAGIC:#010x}`, "HDRW"'),
-                ("1", "version", f"{wire.VERSION}"),
+                ("4", "magic", f'`{framing.MAGIC:#010x}`, "HDRW"'),
+                ("1", "version", f"{framing.VERSION}"),
                 ("1", "frame id", "see the table; an unknown one ends the connection"),
                 ("2", "flags", "0"),
-                ("4", "header length", f"at most {wire.HEADER_BYTES_MAX:,}"),
+                ("4", "header length", f"at most {framing.HEADER_BYTES_MAX:,}"),
                 ("4", "body length", "0 where the frame has no body"),
             ],
         ),
@@ -84,12 +85,12 @@ def _overview() -> list[str]:
             str(frame.SINCE_VERSION),
             _split_direction(frame)[1],
         )
-        for frame in wire.declared_frames()
+        for frame in framing.declared_frames()
     ]
     return table(("id", "frame", "direction", "header", "body", "since", "meaning"), rows)
 
 
-def _split_direction(frame: type[wire.Frame]) -> tuple[str, str]:
+def _split_direction(frame: type[framing.Frame]) -> tuple[str, str]:
     """Direction and meaning: docstrings of frames begin with who sends them to whom."""
     text = first_paragraph(frame)
     for direction in _DIRECTIONS:
@@ -99,14 +100,14 @@ def _split_direction(frame: type[wire.Frame]) -> tuple[str, str]:
     raise ValueError(f"the docstring of frame {frame.__name__} does not begin with a direction")
 
 
-def _frame_lines(frame: type[wire.Frame]) -> list[str]:
+def _frame_lines(frame: type[framing.Frame]) -> list[str]:
     fields = [(f"`{name}`", comment) for name, comment in _field_comments(frame)]
     layout = f"Header layout `{frame.LAYOUT.format}`, {frame.LAYOUT.size} bytes."
     lines = [f"### {frame.FRAME_ID}: {frame.__name__}", "", layout, ""]
     return [*lines, *table(("field", "meaning"), fields), ""] if fields else lines
 
 
-def _field_comments(frame: type[wire.Frame]) -> list[tuple[str, str]]:
+def _field_comments(frame: type[framing.Frame]) -> list[tuple[str, str]]:
     """Fields in order, with the comment that stands behind each in the class."""
     source = inspect.getsource(frame)
     source_lines = source.splitlines()
@@ -133,7 +134,7 @@ def _marker_and_event_lines() -> list[str]:
         ("EndOfPartition", EndOfPartition()),
     )
     rows = [(*map(str, encode_event(event)), name) for name, event in events]
-    layout = first_line(wire.encode_markers).removeprefix("Return ")
+    layout = first_line(encode_markers).removeprefix("Return ")
     codes = [
         (str(code), f"`{name}`") for name, code in vars(wire.ErrorCode).items() if name.isupper()
     ]
