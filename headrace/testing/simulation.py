@@ -137,6 +137,17 @@ class SimulatedTaskManager:
         self.executor: Final = TaskExecutor(self.rpc_service, setup)
         self.executor.start()
 
+    def exchange_leaks(self) -> list[str]:
+        """What its data plane still holds, once no task is left."""
+        pool, found = self._shuffle.buffer_pool, list[str]()
+        missing_pages = pool.total_pages - pool.count_idle_pages()
+        if missing_pages:
+            found.append(f"{self.worker_id} holds {missing_pages} pages of network memory")
+        if self._shuffle.partitions.partition_count:
+            count = self._shuffle.partitions.partition_count
+            found.append(f"{self.worker_id} holds {count} partitions")
+        return found
+
     def die(self, reason: str) -> None:
         """End on the spot, as a killed process does: nothing more is sent, its connections break."""
         if self.is_alive:
@@ -337,6 +348,7 @@ class SimulatedCluster:
             for slot in worker.executor.slot_report().slots:
                 if slot.allocation_id is not None:
                     found.append(f"slot {slot.slot_id.slot_index} of {worker.worker_id} is taken")
+            found += worker.exchange_leaks()
         for info in self.resources().task_managers:
             if info.free_slot_count != info.slot_count:
                 found.append(f"the ResourceManager takes slots of {info.resource_id} for taken")
