@@ -279,3 +279,54 @@ def test_envelopes_are_less_than_a_tenth_of_what_is_sent_at_a_megabyte_a_second(
         pass
     source.close()
     cluster.assert_nothing_leaks()
+
+
+@pytest.mark.parametrize("end", ["finish", "close", "kill", "fail"])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_user_code_keeps_of_batches_stays_as_it_was_and_comes_back_when_it_lets_go(
+    seed: int, end: str
+) -> None:
+    random = SeededRandom(seed)
+    cluster = SimulatedCluster()
+    producer, location = cluster.start("a")
+    consumer, _ = cluster.start("b")
+    sink, source = writer(producer, buffer_timeout_ms=0), gate(consumer, [location])
+    source.request_partitions()
+    kept: list[tuple[int, np.ndarray | pa.RecordBatch]] = []
+    sent = 0
+    # Thirty large batches, received in place, while user code keeps a view of every one of them.
+    while len(kept) < 30:
+        if sink.is_available:
+            sink.emit(numbers(sent, 20_000))
+            sent += 20_000
+        cluster.loop.run_all()
+        while isinstance(element := source.poll(), BatchElement):
+            first, columns = values_of([element])[0], element.batch.columns()
+            cut = random.randrange(100)
+            view = columns.slice(cut, 5) if random.random() < 0.5 else columns.column(0).to_numpy()
+            kept.append((first + (cut if isinstance(view, pa.RecordBatch) else 0), view))
+            del columns, view, element
+    match end:
+        case "finish":
+            sink.finish()
+        case "close":
+            source.close()
+        case "kill":
+            cluster.network.kill("a")
+        case _:
+            sink.fail(ValueError("user code raised"))
+    sink.close()
+    cluster.loop.run_all()
+    source.close()
+    producer.partitions.release_all()
+    cluster.loop.run_all()
+    region = source.receiver.region if source.receiver is not None else None
+    assert region is not None and region.pinned_count <= region.pin_budget
+    assert consumer.buffer_pool.count_idle_pages() < consumer.buffer_pool.total_pages
+    while kept:
+        first, view = kept.pop(random.randrange(len(kept)))
+        value = view.column(0)[0].as_py() if isinstance(view, pa.RecordBatch) else int(view[0])
+        assert value == first
+        del view
+    element = None
+    cluster.assert_nothing_leaks()
