@@ -17,6 +17,7 @@ from headrace.cli.progress_view import (
     JobView,
     plain_line,
     rate_text,
+    share_text,
     shorten,
     view_of,
     watermark_text,
@@ -112,8 +113,8 @@ def table_of(view: JobView, width: int) -> Table:
             rate_text(vertex.records_out),
             rate_text(vertex.records_per_second),
             watermark_text(vertex.watermark_ms),
-            f"{vertex.busy:.0%}",
-            f"{vertex.back_pressured:.0%}",
+            share_text(vertex.busy),
+            share_text(vertex.back_pressured),
             rate_text(vertex.late_records) if vertex.late_records else "",
         )
     table.caption = view.explanation or "×: subtasks, bp: back-pressured share of time"

@@ -12,10 +12,15 @@ from headrace.metrics.names import MetricName
 # The watermark that a task works with: what it received, or for a source, which receives none, what it sent.
 _WATERMARKS: Final = (names.CURRENT_INPUT_WATERMARK, names.CURRENT_OUTPUT_WATERMARK)
 
+_LATE: Final = (names.NUM_LATE_RECORDS_DROPPED.name, names.NUM_LATE_RECORDS_DIVERTED.name)
+
 
 @dataclass(frozen=True)
 class VertexView:
-    """One line: figures of the whole vertex, shares in [0, 1]; no watermark before every subtask has one."""
+    """One line: figures of the whole vertex; no watermark before every subtask has one.
+
+    Shares are in [0, 1], of the subtasks that run now; None before they have told any, and once all have ended.
+    """
 
     name: str
     state: str
@@ -24,8 +29,8 @@ class VertexView:
     records_out: int
     records_per_second: float
     watermark_ms: int | None
-    busy: float
-    back_pressured: float
+    busy: float | None
+    back_pressured: float | None
     late_records: int
 
 
@@ -88,14 +93,20 @@ def _figure(vertex: VertexDetails, row: MetricName) -> float:
     return vertex.metrics.get(row.name, 0.0)
 
 
-def _share(vertex: VertexDetails, row: MetricName) -> float:
-    return min(1.0, _figure(vertex, row) / 1000.0)
+def _share(vertex: VertexDetails, row: MetricName) -> float | None:
+    shares = [
+        subtask.metrics[row.name] / 1000.0
+        for subtask in vertex.subtasks
+        if not subtask.state.is_terminal and row.name in subtask.metrics
+    ]
+    return min(1.0, sum(shares) / len(shares)) if shares else None
 
 
 def _late(vertex: VertexDetails) -> int:
-    """Records that any operator of the vertex dropped: the metric stands below each operator's name."""
-    ending = f".{names.NUM_LATE_RECORDS_DROPPED.name}"
-    return int(sum(value for name, value in vertex.metrics.items() if name.endswith(ending)))
+    """Records that any operator of the vertex dropped, or gave to a side output: counted below each operator's name."""
+    return int(
+        sum(value for name, value in vertex.metrics.items() if name.rpartition(".")[2] in _LATE)
+    )
 
 
 def _least_watermark(subtasks: tuple[SubtaskDetails, ...]) -> int | None:
@@ -136,12 +147,25 @@ def rate_text(records_per_second: float) -> str:
 
 def plain_line(view: JobView) -> str:
     """Return one line for logs and pipes."""
-    parts = [
-        f"{shorten(vertex.name, 28)} {rate_text(vertex.records_per_second)}/s wm {watermark_text(vertex.watermark_ms)} "
-        f"busy {vertex.busy:.0%} bp {vertex.back_pressured:.0%}"
-        for vertex in view.vertices
-    ]
+    parts = [_plain_part(vertex) for vertex in view.vertices]
     return f"[{view.elapsed_s:6.1f} s] {view.status}: " + " | ".join(parts)
+
+
+def _plain_part(vertex: VertexView) -> str:
+    rate, watermark = rate_text(vertex.records_per_second), watermark_text(vertex.watermark_ms)
+    text = f"{shorten(vertex.name, 28)} {rate}/s wm {watermark}"
+    if vertex.busy is not None:
+        text += f" busy {share_text(vertex.busy)}"
+    if vertex.back_pressured is not None:
+        text += f" bp {share_text(vertex.back_pressured)}"
+    if vertex.late_records:
+        text += f" late {rate_text(vertex.late_records)}"
+    return text
+
+
+def share_text(share: float | None) -> str:
+    """Return a share of time in percent, or nothing where there is none."""
+    return "" if share is None else f"{share:.0%}"
 
 
 def shorten(text: str, length: int) -> str:

@@ -4,6 +4,7 @@ Users' metrics are not listed. A name with `…PerSecond` beside it is the rate 
 """
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -163,6 +164,9 @@ CURRENT_OUTPUT_WATERMARK = _row(
 NUM_LATE_RECORDS_DROPPED = _row(
     "numLateRecordsDropped", _C, "", _OPERATOR, "Records too late for every window of theirs."
 )
+NUM_LATE_RECORDS_DIVERTED = _row(
+    "numLateRecordsDiverted", _C, "", _OPERATOR, "The same where they have a side output."
+)
 
 # Sources and sinks.
 NUM_RECORDS_IN_ERRORS = _row(
@@ -279,3 +283,14 @@ TASK_SLOTS_TOTAL = _row("taskSlotsTotal", _G, "", _JM, "All slots.")
 
 METRIC_NAMES: Final[tuple[MetricName, ...]] = tuple(_TABLE)
 """The table, in the order of this file."""
+
+_MOMENTARY: Final = frozenset(row.name for row in METRIC_NAMES if row.unit.endswith("/s"))
+
+
+def without_rates(values: Mapping[str, float]) -> dict[str, float]:
+    """Return what of a task's last snapshot stays true: a task that has ended is neither busy nor fast."""
+    return {
+        name: value
+        for name, value in values.items()
+        if name.rpartition(".")[2] not in _MOMENTARY and name != IS_BACK_PRESSURED.name
+    }

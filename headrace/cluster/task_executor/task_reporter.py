@@ -14,6 +14,7 @@ from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.errors import UnknownAttemptError
 from headrace.gateways.messages import ExecutionReport, TaskMetrics
+from headrace.metrics.names import without_rates
 from headrace.network.producer_check import AnswerVerdict, ProducerVerdict, verdict_on
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RecipientUnreachableError
@@ -107,7 +108,8 @@ class TaskReporter:
             return
         metrics: TaskMetrics | None = None
         if state.is_terminal:
-            metrics = entry.last_metrics = entry.metrics()
+            last = entry.metrics()
+            metrics = entry.last_metrics = TaskMetrics(attempt_id, without_rates(last.values))
             entry.has_ended = True
             if entry.watchdog is not None:
                 entry.watchdog.cancel()

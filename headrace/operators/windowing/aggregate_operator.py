@@ -20,7 +20,7 @@ from headrace.functions.assigners import require_timestamp
 from headrace.functions.specs import WindowAggregateSpec
 from headrace.functions.time_assigners import SlidingWindows, TumblingWindows
 from headrace.functions.windows import window_starts
-from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
+from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
 from headrace.operators.emission import RowEmitter
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.user_code import user_error
@@ -69,7 +69,9 @@ class WindowAggregateOperator(OneInputOperator):
         targets = self._output_schema.types[len(spec.key_columns) + 2 :]
         self._aggregates = WindowAggregates(spec.aggregates, types, targets)
         self._slots = SlotTable()
-        self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
+        self._late_count = context.metrics.counter(
+            NUM_LATE_RECORDS_DROPPED if spec.late_tag_id is None else NUM_LATE_RECORDS_DIVERTED
+        )
         self._emitter = RowEmitter(context.types, context.operator_name)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
@@ -136,10 +138,9 @@ class WindowAggregateOperator(OneInputOperator):
         late = np.flatnonzero(is_skipped & (timestamps <= limit))
         if len(late) == 0:
             return
+        self._late_count.inc(len(late))
         tag_id = self._spec.late_tag_id
-        if tag_id is None:
-            self._late_count.inc(len(late))
-        else:
+        if tag_id is not None:
             self._emitter.emit_side(tag_id, batch.take(late).rows(), timestamps[late], output)
 
     def _fold(

@@ -17,7 +17,7 @@ from headrace.functions.state import MapStateDescriptor
 from headrace.functions.triggers import Trigger, TriggerResult
 from headrace.functions.window_functions import ProcessAllWindowFunction, ProcessWindowFunction
 from headrace.functions.windows import Window
-from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
+from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
 from headrace.operators.emission import timestamps_of
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.runtime_context import OperatorRuntimeContext
@@ -60,7 +60,9 @@ class WindowOperator(TimedOperator, OneInputOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         backend = self._backend
-        self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
+        self._late_count = context.metrics.counter(
+            NUM_LATE_RECORDS_DROPPED if self._late_tag_id is None else NUM_LATE_RECORDS_DIVERTED
+        )
         self._contents_descriptor = contents_descriptor(self._spec)
         self._contents: Any = backend.get_state(self._contents_descriptor, backend.window_scope)
         assigner = self._assigner
@@ -138,9 +140,8 @@ class WindowOperator(TimedOperator, OneInputOperator):
             or timestamp + self._lateness_ms > self._timers.current_watermark_ms
         ):
             return
-        if self._late_tag_id is None:
-            self._late_count.inc()
-        else:
+        self._late_count.inc()
+        if self._late_tag_id is not None:
             self._collector.add_side(self._late_tag_id, value, timestamp)
 
     def _on_merge(

@@ -58,8 +58,23 @@ def test_a_subtask_without_a_watermark_holds_the_vertex_without_one() -> None:
     assert view.vertices[0].watermark_ms is None
 
 
+def test_a_vertex_that_has_ended_has_no_share_of_time_any_more() -> None:
+    last = {"busyTimeMsPerSecond": 500.0, "backPressuredTimeMsPerSecond": 100.0}
+    ended = SubtaskDetails(0, 0, ExecutionState.FINISHED, None, last)
+    view = view_of(job(ended), None, 1.0, 1.0)
+    (vertex,) = view.vertices
+    assert (vertex.busy, vertex.back_pressured) == (None, None)
+    assert "busy" not in plain_line(view) and "bp" not in plain_line(view)
+
+
+def test_subtasks_that_have_ended_do_not_blur_the_share_of_those_that_run() -> None:
+    ended = SubtaskDetails(0, 0, ExecutionState.FINISHED, None, {"busyTimeMsPerSecond": 1000.0})
+    (vertex,) = view_of(job(ended, subtask(1, busyTimeMsPerSecond=200)), None, 1.0, 1.0).vertices
+    assert vertex.busy == 0.2
+
+
 def test_late_records_of_all_operators_are_one_figure() -> None:
-    late = {"Window.numLateRecordsDropped": 3.0, "Other window.numLateRecordsDropped": 4.0}
+    late = {"Window.numLateRecordsDropped": 3.0, "Other window.numLateRecordsDiverted": 4.0}
     subtasks = [SubtaskDetails(index, 0, ExecutionState.RUNNING, None, late) for index in (0, 1)]
     (vertex,) = view_of(job(*subtasks), None, 1.0, 1.0).vertices
     assert vertex.late_records == 14
@@ -100,5 +115,9 @@ def test_long_names_are_cut() -> None:
 
 
 def test_a_plain_line_names_rate_watermark_and_shares() -> None:
-    line = plain_line(view_of(job(subtask(0, busyTimeMsPerSecond=250)), None, 1.0, 2.0))
+    line = plain_line(
+        view_of(
+            job(subtask(0, busyTimeMsPerSecond=250, backPressuredTimeMsPerSecond=0)), None, 1.0, 2.0
+        )
+    )
     assert "Source -> Map 0/s wm - busy 25% bp 0%" in line

@@ -380,6 +380,24 @@ def test_a_slot_that_only_the_job_master_has_is_reported_lost(world: World) -> N
     assert lost == allocation(2)
 
 
+def test_the_last_metrics_of_a_task_are_counts_and_no_rates(world: World) -> None:
+    world.request_slot()
+    world.submit().metrics = {
+        "numRecordsIn": 5.0,
+        "busyTimeMsPerSecond": 1000.0,
+        "numRecordsInPerSecond": 9.0,
+        "isBackPressured": 1.0,
+    }
+    world.ask(world.gateway.cancel_task(attempt(0), JM_ID))
+    world.run_for(100)
+    reports = [
+        call.arguments[0]
+        for call in world.job_master.script.calls
+        if call.method == "update_task_execution_state"
+    ]
+    assert reports[-1].metrics.values == {"numRecordsIn": 5.0}
+
+
 def test_the_deployment_report_lists_tasks_with_their_metrics(world: World) -> None:
     world.request_slot()
     world.submit().metrics = {"numRecordsIn": 5.0}

@@ -242,6 +242,14 @@ def test_late_rows_without_a_side_output_are_counted() -> None:
     assert harness.metrics.snapshot() == {"numLateRecordsDropped": 2}
 
 
+def test_late_rows_with_a_side_output_are_counted_too() -> None:
+    harness = _harness(TumblingEventTimeWindows(10, 0), AGGREGATES, late_tag="late")
+    harness.perform(WatermarkAt(19))
+    harness.perform(Rows([Row(key="a", n=1, x=1.0)] * 3, [9, 19, 20]))
+    assert len(harness.output.side_rows("late")) == 2
+    assert harness.metrics.snapshot() == {"numLateRecordsDiverted": 2}
+
+
 def test_rows_between_windows_are_not_late() -> None:
     harness = _harness(SlidingEventTimeWindows(2, 10, 0), AGGREGATES)
     harness.perform(Rows([Row(key="a", n=1, x=1.0)] * 2, [1, 5]))

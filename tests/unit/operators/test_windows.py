@@ -186,6 +186,18 @@ def test_late_records_without_a_side_output_are_counted(assigner: WindowAssigner
     assert harness.metrics.snapshot() == {"numLateRecordsDropped": 2}
 
 
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(5, 0), EventTimeSessionWindows(5)])
+def test_late_records_with_a_side_output_are_counted_too(
+    assigner: WindowAssigner[Any, Any],
+) -> None:
+    spec = window_spec(assigner, window_function=Contents(), late_tag_id="late")
+    harness = OperatorHarness(spec, keys=KEYS, side_types={"late": PICKLED})
+    harness.perform(WatermarkAt(20))
+    harness.perform(Rows([("a", 1), ("a", 2), ("a", 3)], [3, 4, 21]))
+    assert harness.output.side_rows("late") == [("a", 1), ("a", 2)]
+    assert harness.metrics.snapshot() == {"numLateRecordsDiverted": 2}
+
+
 def test_a_record_between_two_windows_is_late_only_once_the_allowed_lateness_is_over() -> None:
     spec = window_spec(
         SlidingEventTimeWindows(2, 10, 0),
