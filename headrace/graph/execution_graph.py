@@ -6,7 +6,6 @@ Source: Flink ExecutionGraph, EdgeManagerBuildUtil, SchedulingPipelinedRegion.
 """
 
 import enum
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -100,11 +99,6 @@ class ExecutionVertex:
         """From 0."""
         return self.vertex_id.subtask_index
 
-    @property
-    def task_name_with_subtask(self) -> str:
-        """`name (1/4)`: subtasks are counted from 1 for people."""
-        return f"{self.job_vertex.name} ({self.subtask_index + 1}/{self.job_vertex.parallelism})"
-
 
 @dataclass(frozen=True)
 class PipelinedRegion:
@@ -124,19 +118,6 @@ class ExecutionGraph:
     edges: tuple[ExecutionEdge, ...]
     regions: tuple[PipelinedRegion, ...]
 
-    def vertices(self) -> Iterator[ExecutionVertex]:
-        """Every subtask of every vertex."""
-        for vertex in self.job_graph.vertices:
-            yield from self.subtasks_of(vertex.vertex_id)
-
-    def subtasks_of(self, vertex_id: JobVertexId) -> tuple[ExecutionVertex, ...]:
-        """Subtasks of one vertex, by index."""
-        vertex = self._job_vertices[vertex_id]
-        return tuple(
-            ExecutionVertex(ExecutionVertexId(vertex_id, index), vertex)
-            for index in range(vertex.parallelism)
-        )
-
     def vertex(self, vertex_id: ExecutionVertexId) -> ExecutionVertex:
         """Return one subtask; KeyError if its vertex is unknown, AssertionError if its index is out of range."""
         job_vertex = self._job_vertices[vertex_id.vertex_id]
@@ -150,10 +131,6 @@ class ExecutionGraph:
     def edges_out_of(self, vertex_id: JobVertexId) -> tuple[ExecutionEdge, ...]:
         """Edges that a vertex produces: one result partition each."""
         return self._edges_by_source.get(vertex_id, ())
-
-    def region_of(self, vertex_id: ExecutionVertexId) -> PipelinedRegion:
-        """Return the region that a subtask belongs to."""
-        return self._regions_by_vertex[vertex_id]
 
     @cached_property
     def slots_by_group(self) -> dict[str, int]:
@@ -189,10 +166,6 @@ class ExecutionGraph:
         for edge in self.edges:
             found.setdefault(edge.job_edge.source_vertex_id, []).append(edge)
         return {source: tuple(edges) for source, edges in found.items()}
-
-    @cached_property
-    def _regions_by_vertex(self) -> dict[ExecutionVertexId, PipelinedRegion]:
-        return {vertex: region for region in self.regions for vertex in region.vertices}
 
     def __str__(self) -> str:
         graph = self.job_graph

@@ -9,7 +9,6 @@ from headrace.metrics.instruments import (
     Counter,
     Distribution,
     Gauge,
-    Histogram,
     Meter,
     Metric,
     Number,
@@ -72,10 +71,6 @@ class MetricGroup:
     def distribution(self, name: str | MetricName) -> Distribution:
         """Return the distribution of that name: sum, count, min, max of integers."""
         return self._metric(name, Distribution, Distribution)
-
-    def histogram(self, name: str | MetricName, window_size: int = 1000) -> Histogram:
-        """Return the histogram of that name: quantiles of the last values."""
-        return self._metric(name, Histogram, lambda: Histogram(window_size))
 
     def snapshot(self) -> dict[str, Number]:
         """Return all values below here by dotted name, relative to this group; callable from any thread.

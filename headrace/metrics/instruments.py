@@ -1,7 +1,7 @@
-"""Instruments: counter, meter, gauge, distribution and histogram, each cheap where events are frequent.
+"""Instruments: counter, meter, gauge and distribution, each cheap where events are frequent.
 
 Only the owning thread writes; any thread may read, and may see a value that is one event old. What an event costs is
-one or two additions: clocks are read and quantiles sorted by the reader.
+one or two additions: clocks are read by the reader.
 """
 
 from abc import ABC, abstractmethod
@@ -10,22 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-import numpy as np
-
 from headrace.core.clock import Clock
 
 Number = int | float
 
 _NS_PER_SECOND: Final = 1_000_000_000
-_QUANTILES: Final = {
-    "median": 0.5,
-    "p75": 0.75,
-    "p90": 0.9,
-    "p95": 0.95,
-    "p98": 0.98,
-    "p99": 0.99,
-    "p999": 0.999,
-}
 
 
 class Metric(ABC):
@@ -144,35 +133,3 @@ class Distribution(Metric):
             return {}
         values = {"sum": self._sum, "count": self._count, "min": self._min, "max": self._max}
         return {f"{name}_{key}": value for key, value in values.items()}
-
-
-class Histogram(Metric):
-    """Quantiles of the last `window_size` values. Source: Flink DescriptiveStatisticsHistogram."""
-
-    def __init__(self, window_size: int = 1000) -> None:
-        self._values: deque[float] = deque(maxlen=window_size)
-        self._count = 0
-
-    def update(self, value: float) -> None:
-        self._values.append(value)
-        self._count += 1
-
-    def get_count(self) -> int:
-        return self._count
-
-    def snapshot(self, name: str) -> dict[str, Number]:
-        # Copied before it is looked at: the writer may go on meanwhile.
-        values = np.array(tuple(self._values), dtype=np.float64)
-        if not len(values):
-            return {}
-        snapshot: dict[str, Number] = {
-            f"{name}_count": self._count,
-            f"{name}_min": float(values.min()),
-            f"{name}_max": float(values.max()),
-            f"{name}_mean": float(values.mean()),
-            f"{name}_stddev": float(values.std()),
-        }
-        quantiles = np.quantile(values, list(_QUANTILES.values()))
-        for key, quantile in zip(_QUANTILES, quantiles.tolist(), strict=True):
-            snapshot[f"{name}_{key}"] = quantile
-        return snapshot

@@ -64,14 +64,6 @@ class WatermarkValve:
             return self._channel_idle(channel)
         return self._channel_active(channel)
 
-    def holding_channels(self) -> list[int]:
-        """Indices of the channels whose watermark holds the input back, for people who wonder why it stalls."""
-        return [
-            index
-            for index, channel in enumerate(self._channels)
-            if channel.is_aligned and channel.watermark == self.last_watermark
-        ]
-
     def _advance(self) -> list[ValveAction]:
         aligned = [channel.watermark for channel in self._channels if channel.is_aligned]
         if not aligned:

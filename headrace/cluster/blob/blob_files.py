@@ -92,11 +92,6 @@ class BlobFiles:
         except FileNotFoundError:
             return None
 
-    def forget_partial(self, job_id: JobId, key: BlobKey) -> None:
-        """Remove the incomplete file, if there is one."""
-        if self._directory is not None:
-            self._partial(job_id, key).unlink(missing_ok=True)
-
     def delete_job(self, job_id: JobId) -> None:
         """Remove everything of a job."""
         if self._directory is not None:

@@ -1,7 +1,7 @@
-"""Counter, Meter, Gauge, Distribution, Histogram."""
+"""Counter, Meter, Gauge, Distribution."""
 
 from headrace.core.clock import ManualClock
-from headrace.metrics.instruments import Counter, Distribution, Gauge, Histogram, Meter, RateOf
+from headrace.metrics.instruments import Counter, Distribution, Gauge, Meter, RateOf
 
 
 def test_a_counter_goes_up_and_down() -> None:
@@ -62,13 +62,3 @@ def test_a_distribution_knows_sum_count_and_extremes() -> None:
     for value in (5, -3, 8):
         distribution.update(value)
     assert distribution.snapshot("d") == {"d_sum": 10, "d_count": 3, "d_min": -3, "d_max": 8}
-
-
-def test_a_histogram_keeps_the_last_values() -> None:
-    histogram = Histogram(window_size=4)
-    assert histogram.snapshot("h") == {}
-    for value in (100, 1, 2, 3, 4):
-        histogram.update(value)
-    values = histogram.snapshot("h")
-    assert (values["h_min"], values["h_median"], values["h_max"]) == (1, 2.5, 4)
-    assert values["h_count"] == 5

@@ -27,7 +27,6 @@ def test_the_slowest_channel_holds_event_time() -> None:
     assert valve.watermark_received(0, 10) == []
     assert valve.watermark_received(1, 4) == [EmitWatermark(4)]
     assert valve.watermark_received(1, 12) == [EmitWatermark(10)]
-    assert valve.holding_channels() == [0]
 
 
 def test_an_idle_channel_stops_holding_event_time() -> None:
@@ -83,20 +82,6 @@ def test_without_idleness_the_output_is_the_minimum(events: list[tuple[str, int,
             valve.watermark_received(channel, timestamp)
             watermarks[channel] = max(watermarks[channel], timestamp)
             assert valve.last_watermark == min(watermarks)
-
-
-@given(EVENTS)
-def test_an_active_channel_that_is_aligned_is_never_behind_the_output(
-    events: list[tuple[str, int, int]],
-) -> None:
-    valve = WatermarkValve(CHANNELS)
-    for name, channel, timestamp in events:
-        if name == "watermark":
-            valve.watermark_received(channel, timestamp)
-        else:
-            valve.status_received(channel, is_idle=name == "idle")
-        for held in valve.holding_channels():
-            assert 0 <= held < CHANNELS
 
 
 def test_an_operator_follows_the_smaller_of_its_inputs() -> None:
