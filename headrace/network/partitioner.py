@@ -33,6 +33,8 @@ class ChannelSelector(Protocol):
     """Deals the rows of one producer subtask."""
 
     is_broadcast: bool
+    deals_rows: bool
+    """Whether the rows of a batch usually go to many channels: then batches are better split several at once."""
 
     def select(self, batch: RecordBatch) -> Selection:
         """Return the rows of `batch` (num_rows >= 1) by channel. Never asked of a broadcast."""
@@ -47,6 +49,7 @@ class SingleChannelSelector:
     """FORWARD and GLOBAL: everything to channel 0."""
 
     is_broadcast = False
+    deals_rows = False
 
     def select(self, batch: RecordBatch) -> Selection:
         """See ChannelSelector."""
@@ -61,6 +64,7 @@ class BroadcastSelector:
     """BROADCAST: everything to every channel."""
 
     is_broadcast = True
+    deals_rows = False
 
     def select(self, batch: RecordBatch) -> Selection:
         """See ChannelSelector."""
@@ -75,6 +79,7 @@ class RoundRobinSelector:
     """REBALANCE from a random channel on, RESCALE from channel 0 on: in turn by rows, or by whole batches."""
 
     is_broadcast = False
+    deals_rows = False
 
     def __init__(self, channel_count: int, last_channel: int, whole_batch_rows: int) -> None:
         self._channel_count = channel_count
@@ -114,6 +119,7 @@ class ShuffleSelector:
     """SHUFFLE: a channel drawn for each row, or for each whole batch."""
 
     is_broadcast = False
+    deals_rows = False
 
     def __init__(self, channel_count: int, random: SeededRandom, whole_batch_rows: int) -> None:
         self._channel_count = channel_count
@@ -140,6 +146,7 @@ class KeyGroupSelector:
     """HASH: the subtask that owns the key group of the row's key."""
 
     is_broadcast = False
+    deals_rows = True
 
     def __init__(self, channel_count: int, max_parallelism: int) -> None:
         self._channel_count = channel_count
@@ -161,6 +168,7 @@ class CustomSelector:
     """CUSTOM: the user's partitioner, asked with the key of each row and the number of channels."""
 
     is_broadcast = False
+    deals_rows = True
 
     def __init__(
         self,

@@ -1,25 +1,40 @@
 """PendingRows: rows and markers that wait to be sealed into one batch for one channel."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
-from headrace.core.record_batch import RecordBatch, concat_batches
 from headrace.network.batches import SealedBatch, decode_dictionaries, has_dictionaries
 
-# A guess until the first batch was sealed; then the size of the rows that were.
-_FIRST_ROW_BYTES: Final = 64.0
 MARKERS_MAX: Final = 1000
 
 
+@dataclass(frozen=True, slots=True)
+class WireRows:
+    """Rows in their wire form, with what they take on the wire, about.
+
+    `schema` is that of `arrow`: pyarrow makes a new object whenever it is asked, and who compares wants the same one.
+    """
+
+    arrow: pa.RecordBatch
+    schema: pa.Schema
+    size_bytes: float
+
+    @classmethod
+    def of(cls, arrow: pa.RecordBatch) -> "WireRows":
+        """Look at a whole batch."""
+        # Not `nbytes`, which walks every buffer and takes ten times as long.
+        return cls(arrow, arrow.schema, pa.ipc.get_record_batch_size(arrow))
+
+
 class PendingRows:
-    """References to slices, with their totals. `row_bytes` is learnt from what was sealed before."""
+    """Slices in their wire form, all of one schema, with their totals."""
 
     __slots__ = (
         "_has_dictionaries",
         "_markers",
-        "_row_bytes",
         "_schema",
         "_slices",
         "row_count",
@@ -27,9 +42,8 @@ class PendingRows:
     )
 
     def __init__(self) -> None:
-        self._slices: list[RecordBatch] = []
+        self._slices: list[pa.RecordBatch] = []
         self._markers: list[PlacedMarker] = []
-        self._row_bytes = _FIRST_ROW_BYTES
         self._schema: pa.Schema | None = None
         self._has_dictionaries = False
         self.row_count = 0
@@ -45,26 +59,33 @@ class PendingRows:
         """Whether it holds as many markers as a frame should."""
         return len(self._markers) >= MARKERS_MAX
 
-    def append(self, batch: RecordBatch) -> None:
-        """Add rows behind what waits."""
-        self._slices.append(batch)
-        self.row_count += batch.num_rows
-        # Not `nbytes`, which walks every buffer and takes ten times as long.
-        self.size_estimate += (
-            pa.ipc.get_record_batch_size(batch.columns())
-            if batch.is_columnar
-            else batch.num_rows * self._row_bytes
-        )
+    def accepts(self, schema: pa.Schema) -> bool:
+        """Whether rows of `schema` may be added, or what waits has another one and must be sealed before.
+
+        The kinds of rows and the times of timers come and go within a stream.
+        """
+        if schema is self._schema:
+            return True
+        if self._slices and self._schema is not None and not self._schema.equals(schema):
+            return False
+        self._schema = schema
+        self._has_dictionaries = has_dictionaries(schema)
+        return True
+
+    def append(self, rows: WireRows) -> None:
+        """Add rows, of a schema that it accepts, behind what waits."""
+        self._slices.append(rows.arrow)
+        self.row_count += rows.arrow.num_rows
+        self.size_estimate += rows.size_bytes
 
     def append_marker(self, marker: StreamMarker) -> None:
         """Add a marker behind what waits; of watermarks with no row between them the last one counts."""
-        placed = PlacedMarker(self.row_count, marker)
-        if self._markers and isinstance(marker, Watermark):
-            last = self._markers[-1]
-            if last.row_offset == self.row_count and isinstance(last.marker, Watermark):
-                self._markers[-1] = placed
-                return
-        self._markers.append(placed)
+        self._add_marker(PlacedMarker(self.row_count, marker))
+
+    def append_markers(self, placed: tuple[PlacedMarker, ...]) -> None:
+        """Add markers of the rows that are going to be appended next."""
+        for each in placed:
+            self._add_marker(PlacedMarker(self.row_count + each.row_offset, each.marker))
 
     def seal(self) -> SealedBatch:
         """Return everything as one batch and begin anew."""
@@ -72,14 +93,17 @@ class PendingRows:
         self._markers.clear()
         if not self._slices:
             return SealedBatch(None, markers)
-        arrow = concat_batches(self._slices).to_arrow()
-        if self._schema is None or not arrow.schema.equals(self._schema):
-            self._schema = arrow.schema
-            self._has_dictionaries = has_dictionaries(arrow.schema)
+        arrow = self._slices[0] if len(self._slices) == 1 else pa.concat_batches(self._slices)
         if self._has_dictionaries:
             arrow = decode_dictionaries(arrow)
         self._slices.clear()
-        sealed = SealedBatch(arrow, markers)
-        self._row_bytes = sealed.size_bytes / self.row_count
         self.row_count, self.size_estimate = 0, 0.0
-        return sealed
+        return SealedBatch(arrow, markers)
+
+    def _add_marker(self, placed: PlacedMarker) -> None:
+        if self._markers and isinstance(placed.marker, Watermark):
+            last = self._markers[-1]
+            if last.row_offset == placed.row_offset and isinstance(last.marker, Watermark):
+                self._markers[-1] = placed
+                return
+        self._markers.append(placed)

@@ -1,12 +1,15 @@
 """RecordWriter: one subtask's rows, markers and events on their way to one partition.
 
 Rows wait per channel as references and are sealed into one batch when they are enough bytes or rows, when an event
-must not overtake them, or when a flush comes. A batch that is large enough already is sealed as it is.
+must not overtake them, or when a flush comes. A batch that is large enough already is sealed as it is. Where each row
+has a channel of its own, as on a keyed edge, they wait unsplit before, until splitting them is worth while.
 Source: Flink RecordWriter, ChannelSelectorRecordWriter, BroadcastRecordWriter.
 """
 
 from collections.abc import Callable
 from typing import Final
+
+import pyarrow as pa
 
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
@@ -15,15 +18,17 @@ from headrace.core.record_batch import RecordBatch
 from headrace.network.buffer_pool import SegmentLease
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import ChannelSelector
-from headrace.network.pending_rows import PendingRows
+from headrace.network.pending_rows import PendingRows, WireRows
+from headrace.network.unsplit_rows import ROWS_PER_CHANNEL, UnsplitRows
 
 SEAL_BYTES: Final = ConfigOption(
     "headrace.network.seal-size", SizeBytes, SizeBytes(128 * 1024),
-    "Rows for one channel are handed over as soon as they are so many bytes, whatever the buffer timeout.",
+    "Rows for one channel are handed over when they are so many bytes, whatever the buffer timeout; where rows are "
+    "split among many consumers, once there are 16 KB or 256 rows for each of them.",
 )  # fmt: skip
 SEAL_ROWS: Final = ConfigOption(
     "headrace.network.seal-rows", int, 16384,
-    "Rows for one channel are handed over as soon as they are so many, whatever the buffer timeout.",
+    "Rows for one channel are handed over when they are so many, whatever the buffer timeout; as with the size.",
 )  # fmt: skip
 SEAL_BYTES_MIN: Final = 4096
 """Below this the envelope of a batch, some 300 bytes, would weigh too much."""
@@ -59,6 +64,9 @@ class RecordWriter:
         # A broadcast has one list of rows for all its channels: they are sealed once.
         pending_count = 1 if selector.is_broadcast else partition.subpartition_count
         self._pending = [PendingRows() for _ in range(pending_count)]
+        rows_per_channel = min(ROWS_PER_CHANNEL, self._seal_rows)
+        is_split = selector.deals_rows and pending_count > 1
+        self._unsplit = UnsplitRows(pending_count, rows_per_channel) if is_split else None
 
     @property
     def is_available(self) -> bool:
@@ -72,14 +80,26 @@ class RecordWriter:
     def emit(self, batch: RecordBatch) -> None:
         """Send rows to the channels they belong to; waits only past the overdraft. CancelTaskException after close."""
         self.records_out += batch.num_rows
-        if self._selector.is_broadcast:
-            self._append(0, batch)
+        if self._unsplit is not None:
+            self._unsplit.append(batch, self._selector.channels_of(batch))
+            if self.buffer_timeout_ms == FLUSH_ALWAYS or self._unsplit.is_enough:
+                self._split(self._unsplit)
             return
-        for channel, rows in self._selector.select(batch):
-            self._append(channel, rows)
+        selection = [(0, batch)] if self._selector.is_broadcast else self._selector.select(batch)
+        for channel, rows in selection:
+            wire_rows = WireRows.of(rows.to_arrow())
+            self._make_acceptable(channel, wire_rows.schema)
+            self._append(channel, wire_rows)
 
     def emit_marker(self, marker: StreamMarker) -> None:
         """Send a watermark or a change of idleness to every channel, behind the rows emitted so far."""
+        if self._unsplit is not None:
+            self._unsplit.append_marker(marker)
+            if self.buffer_timeout_ms == FLUSH_ALWAYS:
+                self.flush_all()
+            elif self._unsplit.is_enough:
+                self._split(self._unsplit)
+            return
         for channel, pending in enumerate(self._pending):
             pending.append_marker(marker)
             if self.buffer_timeout_ms == FLUSH_ALWAYS or pending.is_crowded:
@@ -92,6 +112,8 @@ class RecordWriter:
 
     def flush_all(self) -> None:
         """Hand over everything that waits."""
+        if self._unsplit is not None and not self._unsplit.is_empty:
+            self._split(self._unsplit)
         for channel, pending in enumerate(self._pending):
             if not pending.is_empty:
                 self._seal(channel)
@@ -112,12 +134,29 @@ class RecordWriter:
         else:
             self.partition.fail(None)
 
-    def _append(self, channel: int, rows: RecordBatch) -> None:
+    def _split(self, unsplit: UnsplitRows) -> None:
+        for share in unsplit.split():
+            pending = self._pending[share.channel]
+            if share.rows is not None:
+                self._make_acceptable(share.channel, share.rows.schema)
+            pending.append_markers(share.markers)
+            if share.rows is not None:
+                self._append(share.channel, share.rows)
+            elif pending.is_crowded:
+                self._seal(share.channel)
+
+    def _make_acceptable(self, channel: int, schema: pa.Schema) -> None:
+        if not self._pending[channel].accepts(schema):
+            self._seal(channel)
+            self._pending[channel].accepts(schema)
+
+    def _append(self, channel: int, rows: WireRows) -> None:
         pending = self._pending[channel]
         pending.append(rows)
         if (
             pending.size_estimate >= self._seal_target(channel)
             or pending.row_count >= self._seal_rows
+            or pending.is_crowded
             or self.buffer_timeout_ms == FLUSH_ALWAYS
         ):
             self._seal(channel)

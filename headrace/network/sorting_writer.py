@@ -13,7 +13,7 @@ from headrace.core.elements import StreamMarker
 from headrace.core.record_batch import RecordBatch
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import ChannelSelector
-from headrace.network.pending_rows import PendingRows
+from headrace.network.pending_rows import PendingRows, WireRows
 from headrace.network.record_writer import SEAL_BYTES, RecordWriter
 from headrace.network.sort_merge_partition import SortMergePartition
 from headrace.network.sort_merge_regions import Channels
@@ -43,7 +43,11 @@ class SortingRecordWriter(RecordWriter):
     def emit(self, batch: RecordBatch) -> None:
         """See RecordWriter. StorageError, as on a full disk."""
         self.records_out += batch.num_rows
-        self._rows.append(batch)
+        rows = WireRows.of(batch.to_arrow())
+        if not self._rows.accepts(rows.schema):
+            self.flush_all()
+            self._rows.accepts(rows.schema)
+        self._rows.append(rows)
         self._channels.append(self._selector.channels_of(batch))
         if self._rows.size_estimate >= self._seal_bytes or self._rows.row_count >= self._seal_rows:
             self.flush_all()

@@ -85,6 +85,7 @@ class _BlamingSelector:
     """The user's partitioner, whose mistakes are told as those of the operator whose rows it deals."""
 
     is_broadcast = False
+    deals_rows = True
 
     def __init__(self, selector: CustomSelector, operator: ChainedOperator) -> None:
         self._selector = selector

@@ -1,0 +1,123 @@
+"""UnsplitRows: rows of many channels that wait to be split together. Pure.
+
+To split a batch costs some microseconds for each channel, however few rows it has for it: with hundreds of channels
+more than everything else that happens to a row. So batches wait here until they are enough rows, or bytes, per
+channel; then one sort of the channel numbers and one `take` split them all, and each channel gets one slice.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
+from headrace.core.record_batch import RecordBatch, concat_batches
+from headrace.network.pending_rows import WireRows
+
+Channels = npt.NDArray[np.int32]
+ROWS_PER_CHANNEL: Final = 256
+BYTES_PER_CHANNEL: Final = 16 * 1024
+MARKERS_MAX: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelShare:
+    """What one channel gets, with the markers between; `rows` is None where it has only markers."""
+
+    channel: int
+    rows: WireRows | None
+    markers: tuple[PlacedMarker, ...]
+
+
+class UnsplitRows:
+    """Batches with the channel of each row, and the markers between them."""
+
+    def __init__(self, channel_count: int, rows_per_channel: int = ROWS_PER_CHANNEL) -> None:
+        self._channel_count = channel_count
+        self._rows_max = rows_per_channel * channel_count
+        self._bytes_max = BYTES_PER_CHANNEL * channel_count
+        self._batches: list[RecordBatch] = []
+        self._channels: list[Channels] = []
+        self._markers: list[tuple[int, StreamMarker]] = []
+        self._row_count = self._size_bytes = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to split."""
+        return not self._batches and not self._markers
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether it should be split now."""
+        return (
+            self._row_count >= self._rows_max
+            or self._size_bytes >= self._bytes_max
+            or len(self._markers) >= MARKERS_MAX
+        )
+
+    def append(self, batch: RecordBatch, channels: Channels) -> None:
+        """Add rows of which `channels` (shape (num_rows,)) says whose they are."""
+        self._batches.append(batch)
+        self._channels.append(channels)
+        self._row_count += batch.num_rows
+        self._size_bytes += pa.ipc.get_record_batch_size(batch.columns())
+
+    def append_marker(self, marker: StreamMarker) -> None:
+        """Add a marker for all channels, behind the rows that were added so far."""
+        self._markers.append((self._row_count, marker))
+
+    def split(self) -> Iterator[ChannelShare]:
+        """Begin anew and yield what each channel gets; those that get nothing are passed over."""
+        batches, self._batches = self._batches, []
+        channels, self._channels = self._channels, []
+        markers, self._markers = self._markers, []
+        self._row_count = self._size_bytes = 0
+        if not batches:
+            alone = _place(markers, [0] * len(markers))
+            for channel in range(self._channel_count if alone else 0):
+                yield ChannelShare(channel, None, alone)
+            return
+        rows = concat_batches(batches)
+        numbers = channels[0] if len(channels) == 1 else np.concatenate(channels)
+        yield from self._shares(rows, numbers, markers)
+
+    def _shares(
+        self, rows: RecordBatch, channels: Channels, markers: Sequence[tuple[int, StreamMarker]]
+    ) -> Iterator[ChannelShare]:
+        counts = np.bincount(channels, minlength=self._channel_count).tolist()
+        is_single = counts[channels[0]] == len(channels)
+        # 16-bit numbers are sorted by radix, in linear time.
+        narrow = channels.astype(np.uint16) if self._channel_count <= 1 << 16 else channels
+        order = np.argsort(narrow, kind="stable")
+        arrow = (rows if is_single else rows.take(order)).to_arrow()
+        schema, row_bytes = arrow.schema, pa.ipc.get_record_batch_size(arrow) / len(order)
+        marker_rows = np.array([row_number for row_number, _ in markers], dtype=np.intp)
+        start = 0
+        for channel, count in enumerate(counts):
+            placed: tuple[PlacedMarker, ...] = ()
+            if markers:
+                mine = order[start : start + count]
+                placed = _place(markers, np.searchsorted(mine, marker_rows).tolist())
+            if count:
+                share = WireRows(arrow.slice(start, count), schema, count * row_bytes)
+                yield ChannelShare(channel, share, placed)
+            elif placed:
+                yield ChannelShare(channel, None, placed)
+            start += count
+
+
+def _place(
+    markers: Sequence[tuple[int, StreamMarker]], offsets: Sequence[int]
+) -> tuple[PlacedMarker, ...]:
+    """Put markers before the rows at `offsets`; of watermarks with no row between them the last one counts."""
+    placed: list[PlacedMarker] = []
+    for (_, marker), offset in zip(markers, offsets, strict=True):
+        if placed and isinstance(marker, Watermark):
+            last = placed[-1]
+            if last.row_offset == offset and isinstance(last.marker, Watermark):
+                placed.pop()
+        placed.append(PlacedMarker(offset, marker))
+    return tuple(placed)
