@@ -105,8 +105,6 @@ class DataStream(StreamProperties):
     def get_execution_config(self) -> "ExecutionConfig":
         return self._environment.get_config()
 
-    # -- record by record
-
     def map(
         self, func: Callable[[Any], Any] | MapFunction, output_type: TypeLike = None
     ) -> "DataStream":
@@ -163,8 +161,6 @@ class DataStream(StreamProperties):
             TimestampsAndWatermarksSpec(watermark_strategy), self.get_type(), is_function=True
         )
 
-    # -- batch by batch
-
     def map_batches(
         self,
         func: Callable[[pa.RecordBatch], pa.RecordBatch],
@@ -199,8 +195,6 @@ class DataStream(StreamProperties):
         output_type = selected_type(expressions, self.get_type())
         pairs = tuple((name, expression.to_arrow()) for name, expression in expressions)
         return self._then(SelectExpressionsSpec(pairs), output_type, is_function=True)
-
-    # -- keys, partitions, several streams
 
     @overload
     def key_by(
@@ -291,8 +285,6 @@ class DataStream(StreamProperties):
         side_output = SideOutputTransformation(operator, output_tag.tag_id, side_type)
         return DataStream(self._environment, side_output)
 
-    # -- ends
-
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Write every record to the standard output of its TaskManager, one line each."""
         return self._end(PrintSinkSpec(sink_identifier), PrintSinkSpec.default_name)
@@ -327,8 +319,6 @@ class DataStream(StreamProperties):
             return iterator
         with iterator:
             return iterator.take(limit)
-
-    # -- inside
 
     def _operator(self) -> OperatorTransformation:
         operator = operator_behind(self.transformation)

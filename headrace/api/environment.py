@@ -72,8 +72,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Make an environment; a Configuration (or a mapping) gives settings, the command line's win."""
         return StreamExecutionEnvironment(configuration)
 
-    # -- sources
-
     def from_collection(
         self, collection: Sequence[Any], type_info: TypeInformation | None = None
     ) -> DataStream:
@@ -127,8 +125,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """
         source, type_info = dataframe_source(df, event_time)
         return self._add_source(source, watermark_strategy, name or "DataFrame", type_info)
-
-    # -- running
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run the program as a job and wait until it ends. A failed job raises JobExecutionError.
@@ -218,8 +214,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def close(self) -> None:
         """Forget the streams made so far. The executor is shared and ends with the process."""
         self._operators.clear()
-
-    # -- for streams
 
     def add_operator(
         self,

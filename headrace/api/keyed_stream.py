@@ -159,8 +159,6 @@ class KeyedStream(DataStream):
             return WindowedStream(self, CountTumblingWindowAssigner(size))
         return WindowedStream(self, CountSlidingWindowAssigner(size, slide))
 
-    # -- what works on the values
-
     def key_by(self, key_selector: Any, *columns: Any, **options: Any) -> "KeyedStream":
         """Partition the values by another key."""
         return self._origin.key_by(key_selector, *columns, **options)
@@ -179,8 +177,6 @@ class KeyedStream(DataStream):
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: Any) -> DataStream:
         return self.without_keys().assign_timestamps_and_watermarks(watermark_strategy)
-
-    # -- what a keyed stream cannot do
 
     def shuffle(self) -> NoReturn:
         _cannot_repartition("shuffle")

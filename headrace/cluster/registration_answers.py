@@ -1,7 +1,7 @@
 """What the answer to a registration means to the retry engine, the same for all three handshakes."""
 
 from headrace.gateways.messages import RegistrationRefused, RegistrationRejected
-from headrace.rpc.registration import Refused, Rejected
+from headrace.rpc.registration_policy import Refused, Rejected
 
 
 def interpret(response: object) -> Refused | Rejected | None:

@@ -154,8 +154,6 @@ class RemoteInputChannel:
             self._is_closed = True
             self._receiver.transport.post(self._leave)
 
-    # --- the transport's thread -------------------------------------------------------------------
-
     def grant(self, credit_count: int) -> None:
         """See receiver.CreditedChannel."""
         if self._session is not None:

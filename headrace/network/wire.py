@@ -24,8 +24,6 @@ TEXT_BYTES_MAX: Final = 64 * 1024
 NO_CHANNEL: Final = 0xFFFFFFFF
 """Stands for the whole connection in an Error frame."""
 
-# --- Opening a connection -------------------------------------------------------------------------
-
 
 @frame(id=1, layout="!BBI32s")
 class Hello(Frame, frozen=True, gc=False):
@@ -53,9 +51,6 @@ class Close(Frame, frozen=True, gc=False):
 @frame(id=4, layout="!")
 class KeepAlive(Frame, frozen=True, gc=False):
     """Both ways, where nothing else was sent for a while: the sender lives. Not answered. Since version 1."""
-
-
-# --- Reading a partition --------------------------------------------------------------------------
 
 
 @frame(id=10, layout="!I16sI16s16sIIIIII")
@@ -235,9 +230,6 @@ class ErrorCode:
     INGEST_REFUSED: Final = 5
     TASK_EVENT_REFUSED: Final = 6
     PUSH_REFUSED: Final = 7
-
-
-# --- Pushing a DataFrame into a source ------------------------------------------------------------
 
 
 @frame(id=20, layout="!I16s16sIII")

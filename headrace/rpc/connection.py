@@ -58,8 +58,6 @@ class RpcConnection(asyncio.Protocol):
         """The peer, for people: the authority that was dialled, or where the dialler came from."""
         return self._authentication.remote
 
-    # -- asyncio.Protocol ----------------------------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open: say hello, and expect the same within the timeout."""
         self._transport = cast(asyncio.Transport, transport)
@@ -107,8 +105,6 @@ class RpcConnection(asyncio.Protocol):
         """Whether it is open and the peer has not proved itself yet."""
         return not self.is_proven and self._error is None
 
-    # -- use -----------------------------------------------------------------------------------------------------
-
     def send(self, frame: bytes) -> None:
         """Send a frame; a peer that does not read what it is sent loses the connection."""
         transport = self._transport
@@ -145,8 +141,6 @@ class RpcConnection(asyncio.Protocol):
         """Send what is buffered, then close."""
         if self._transport is not None:
             self._transport.close()
-
-    # -- authentication ------------------------------------------------------------------------------------------
 
     def _authenticate(self, data: bytes) -> bytes:
         reply, proven = self._authentication.receive(data)

@@ -65,8 +65,6 @@ class RpcEndpoint:
         """Completes when the endpoint has ended; fails with what ended it, if something did."""
         return self._server.termination
 
-    # -- life ----------------------------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Begin to serve, after `on_start`; from any thread."""
         self._server.start()
@@ -91,8 +89,6 @@ class RpcEndpoint:
     def on_fatal_error(self, error: BaseException) -> None:
         """Override: a spawned task failed. By default the endpoint terminates with that error."""
         self._server.close(error)
-
-    # -- main thread ---------------------------------------------------------------------------------------------
 
     def run_async(self, action: Callable[[], None]) -> None:
         """Run `action` on the main thread, in order with messages; from any thread. Its error is logged."""
@@ -126,8 +122,6 @@ class RpcEndpoint:
     def self_gateway(self, gateway_type: type[G]) -> G:
         """A gateway to this endpoint itself, for wiring inside the process."""
         return self.rpc_service.gateway(self.address, gateway_type, self.own_token())
-
-    # -- for the server side -------------------------------------------------------------------------------------
 
     def own_token(self) -> FencingToken | None:
         """The leader session of a fenced endpoint."""

@@ -46,9 +46,6 @@ class MonitorState(enum.Enum):
     CANCELED = "CANCELED"
 
 
-# -- events and actions of the monitor ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class HeartbeatReceived:
     """A sign of life."""

@@ -117,8 +117,6 @@ class EndpointServer:
             )
         return text
 
-    # -- calls ---------------------------------------------------------------------------------------------------
-
     def deliver(self, invocation: Invocation) -> None:
         """Put a call into the mailbox, or refuse it."""
         if self.queue_length >= self._capacity:
@@ -187,8 +185,6 @@ class EndpointServer:
                 RecipientUnreachableError(self.address, invocation.full_name, reason)
             )
 
-    # -- actions of the endpoint itself --------------------------------------------------------------------------
-
     def run_async(self, action: Callable[[], None]) -> None:
         """Queue `action`; from any thread."""
         self._mailbox.put(ActionMail(self, action))
@@ -240,8 +236,6 @@ class EndpointServer:
         if error is not None and self.state is not EndpointState.TERMINATED:
             _LOG.error("task '%s' of %s failed", task.get_name(), self.address, exc_info=error)
             self._endpoint.on_fatal_error(error)
-
-    # -- lifecycle -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Queue the start; a second one is ignored."""

@@ -107,8 +107,6 @@ class RpcService(ABC):
     def _route(self, authority: str) -> Route:
         """The way to another process; it may still have to be opened."""
 
-    # -- endpoints -----------------------------------------------------------------------------------------------
-
     def create_endpoint_name(self, prefix: str) -> str:
         """`<prefix>_<n>`, never the same twice: an endpoint that comes later must not inherit messages."""
         number = self._name_counters.get(prefix, 0)
@@ -128,8 +126,6 @@ class RpcService(ABC):
     def endpoint_terminated(self, endpoint: "RpcEndpoint") -> None:
         """An endpoint has ended; calls find nobody from now on."""
         self._servers.pop(endpoint.endpoint_name, None)
-
-    # -- connecting ----------------------------------------------------------------------------------------------
 
     async def connect(
         self, address: str, gateway_type: type[G], fencing_token: FencingToken | None = None
@@ -174,8 +170,6 @@ class RpcService(ABC):
             raise RecipientUnreachableError(address, "connect", "there is no such endpoint")
         if gateway not in server.gateways:
             raise RpcHandshakeError(address, f"the endpoint does not offer gateway {gateway}")
-
-    # -- calling -------------------------------------------------------------------------------------------------
 
     async def ask(
         self,
@@ -311,8 +305,6 @@ class RpcService(ABC):
             raise OversizeRequestError(method, len(frame), self._frame_size, FRAME_SIZE.key)
         return frame
 
-    # -- being called --------------------------------------------------------------------------------------------
-
     def _receive_request(self, request: codec.Request, respond: Respond, limit_bytes: int) -> None:
         """A request of another process has arrived; it takes responses up to `limit_bytes`."""
         if isinstance(request, codec.ConnectRequest):
@@ -332,8 +324,6 @@ class RpcService(ABC):
             invocation = replace(invocation, reply=reply)
         target = RpcAddress(self.scheme, self.address, request.endpoint_name)
         self._deliver_local(target, invocation)
-
-    # -- time, tasks, end ----------------------------------------------------------------------------------------
 
     def schedule(self, delay_ms: float, callback: Callable[[], None]) -> Cancellable:
         """Run `callback` on the loop after `delay_ms`; from any thread."""

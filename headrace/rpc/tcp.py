@@ -91,8 +91,6 @@ class TcpRpcService(RpcService):
         """Connections that others have dialled, proven or not."""
         return tuple(self._accepted)
 
-    # -- listening -----------------------------------------------------------------------------------------------
-
     async def start(self) -> None:
         """Listen on the first free port that the option allows; PortInUseError where none is."""
         text = self.settings.get_option(self._port_option)
@@ -136,8 +134,6 @@ class TcpRpcService(RpcService):
             return
         respond = functools.partial(_respond, connection)
         self._receive_request(request, respond, connection.limit_bytes)
-
-    # -- dialling ------------------------------------------------------------------------------------------------
 
     def _route(self, authority: str) -> Route:
         link = self._links.get(authority)
@@ -183,8 +179,6 @@ class TcpRpcService(RpcService):
 
     def _tls_timeout_s(self, context: ssl.SSLContext | None) -> float | None:
         return None if context is None else self.tcp_timeout_ms / 1000
-
-    # -- both ----------------------------------------------------------------------------------------------------
 
     def create_connection(
         self,

@@ -269,8 +269,6 @@ class PushSession:
         self._output += encode(message)
         self._link.wake()
 
-    # --- the I/O pool -----------------------------------------------------------------------------
-
     def _begin(self) -> None:
         assert self._request is not None
         try:

@@ -60,8 +60,6 @@ class LossyNetwork:
         self.lost_count = 0
         self.delivered_count = 0
 
-    # -- faults --------------------------------------------------------------------------------------------------
-
     def set_faults(self, faults: LinkFaults) -> None:
         """Faults of every link that has none of its own."""
         self._faults = faults
@@ -88,8 +86,6 @@ class LossyNetwork:
     def heal(self) -> None:
         """End all partitions and cuts. Link faults stay."""
         self._cuts.clear()
-
-    # -- DeliveryPolicy ------------------------------------------------------------------------------------------
 
     def decide(self, message: LoopbackMessage) -> Sequence[float]:
         """Delays of the copies that arrive."""

@@ -71,8 +71,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._task_factory: Any = None
         self.callback_errors: list[dict[str, Any]] = []
 
-    # -- running -------------------------------------------------------------------------------------------------
-
     def run_until(self, coroutine: Coroutine[Any, Any, T], max_virtual_ms: float = 3_600_000) -> T:
         """Run `coroutine` to its end and return its result.
 
@@ -157,8 +155,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         names = sorted(f"{task.get_name()}: {_place_of(task)}" for task in tasks)
         return f"waiting tasks: {'; '.join(names) or 'none'} (awaited: {awaited!r})"
 
-    # -- scheduling ----------------------------------------------------------------------------------------------
-
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
         return (self.clock.monotonic_ns() - self._start_ns) / _NS_PER_S
@@ -210,8 +206,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         pass  # found cancelled when its time comes
-
-    # -- futures, tasks, state -----------------------------------------------------------------------------------
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""

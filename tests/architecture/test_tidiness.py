@@ -18,7 +18,9 @@ from tests.architecture.tidiness import (
     FILE_LINES_MAX,
     FORBIDDEN,
     SAME_NAMES_ALLOWED,
+    banners,
     forbidden_lines,
+    is_banner,
     long_files,
     names_declared_twice,
     tracked_files,
@@ -108,6 +110,27 @@ def test_no_file_is_longer_than_the_limit() -> None:
 def test_two_things_never_share_a_public_name() -> None:
     found = names_declared_twice()
     assert {name: found[name] for name in found.keys() - SAME_NAMES_ALLOWED} == {}
+
+
+def test_no_comment_is_a_banner() -> None:
+    assert banners() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("    # -- calling " + "-" * 20, True),
+        ("# --- opening", True),
+        ("# ======", True),
+        ("# Calling " + "-" * 20, True),
+        ("#!/usr/bin/env python3", False),
+        ("# -1 stands for none", False),
+        ("# Written once -- and read often.", False),
+        ("count = 1  # ---- not a line of its own", False),
+    ],
+)
+def test_the_check_tells_banners_from_comments(line: str, expected: bool) -> None:
+    assert is_banner(line) is expected
 
 
 def test_no_tracked_file_names_a_machine_or_a_registry() -> None:

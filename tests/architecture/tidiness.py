@@ -74,6 +74,24 @@ SAME_NAMES_ALLOWED: Final[dict[str, str]] = {
 """Names that two modules may both declare, with the reason."""
 
 
+# A heading that is drawn into the code: what it stands above is a file of its own, or needs none.
+_BANNER: Final = re.compile(r"^\s*#\s*([-=*#~]{2,}|.*[-=*#~]{4,}\s*$)")
+
+
+def is_banner(line: str) -> bool:
+    return bool(_BANNER.match(line))
+
+
+def banners() -> list[str]:
+    """Lines of the package that are headings drawn in comments."""
+    return [
+        f"{file.relative_to(ROOT)}:{number} {line.strip()[:100]}"
+        for file in source_files()
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if is_banner(line)
+    ]
+
+
 def _declared_names(file: Path) -> Iterator[str]:
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         match node:

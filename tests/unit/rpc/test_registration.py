@@ -13,7 +13,8 @@ from headrace.core.config import Settings
 from headrace.core.ids import FencingToken
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.errors import AskTimeoutError
-from headrace.rpc.registration import (
+from headrace.rpc.registration import RetryingRegistration
+from headrace.rpc.registration_policy import (
     Accepted,
     AttemptFailed,
     AttemptTimedOut,
@@ -26,7 +27,6 @@ from headrace.rpc.registration import (
     RegistrationPolicy,
     RegistrationTimings,
     Rejected,
-    RetryingRegistration,
     Stop,
 )
 from headrace.rpc.service import RpcService
