@@ -1,11 +1,14 @@
 """How many records per second does a keyed per-record Python function with value state take, against PyFlink?
 
 The same program (`programs/keyed_count.py`, imports apart) runs on both engines in turn, as whole processes on this
-machine, parallelism 1; the figure is records over the job's own net run time, median of `--repeats`. Both engines run
+machine, parallelism 1, with the same number of records; the figure is records over the job's own net run time, median
+of `--repeats`. That time is what each engine says of its job: from its submission to its end, so it holds deployment
+and the start of Python workers on both sides, and the start of the JVM on neither. Both engines run
 the function in Python worker processes: PyFlink in its process mode, Headrace in Spark's workers. The key count
 matters to PyFlink, whose state is behind a cache that is written back with every bundle, so several are measured.
+A run whose final counts do not add up to the number of records is no result.
 
-    python -m benchmarks.keyed_function [--pyflink-python PATH]
+    python -m benchmarks.keyed_function [--keys 10 100 10000] [--repeats 3] [--pyflink-python PATH | --headrace-only]
 
 Without an interpreter that has apache-flink 2.3.0, a virtual environment of its own is made for it, once.
 """
@@ -13,6 +16,7 @@ Without an interpreter that has apache-flink 2.3.0, a virtual environment of its
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -24,6 +28,8 @@ from benchmarks.record import record_result
 
 PROGRAM = Path(__file__).parent / "programs" / "keyed_count.py"
 RUN_TIMEOUT_SECONDS = 900
+# As `print` shows a tuple, after the number of the subtask where there are several.
+FINAL_COUNT = re.compile(r"^(?:\d+> )?\((\d+), ?(\d+)\)$", re.MULTILINE)
 PYFLINK = "apache-flink==2.3.0"
 PYFLINK_ENVIRONMENT = Path(__file__).parents[1] / ".venv-pyflink"
 
@@ -55,39 +61,46 @@ def run_once(python: str, package: str, record_count: int, key_count: int) -> fl
         )
     for line in done.stdout.splitlines():
         if line.startswith("{"):
+            check_counts(done.stdout, record_count, key_count)
             return record_count / (json.loads(line)["net_runtime_ms"] / 1000)
     raise RuntimeError(f"{package} gave no result:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+
+
+def check_counts(output: str, record_count: int, key_count: int) -> None:
+    """Raise ValueError unless the final counts in `output` are one for each key and add up to all records."""
+    counts = {int(key): int(count) for key, count in FINAL_COUNT.findall(output)}
+    if len(counts) != key_count or sum(counts.values()) != record_count:
+        raise ValueError(
+            f"{len(counts)} keys with {sum(counts.values())} records instead of {key_count} with {record_count}"
+        )
 
 
 def main() -> None:
     """Compare both engines for several key counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pyflink-python")
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--pyflink-records", type=int, default=200_000)
-    parser.add_argument("--keys", type=int, nargs="+", default=[10, 100, 1000])
+    parser.add_argument("--headrace-only", action="store_true", help="without the rival")
+    parser.add_argument("--records", type=int, default=500_000, help="the same for both engines")
+    parser.add_argument("--keys", type=int, nargs="+", default=[10, 100, 10_000])
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
-    pyflink_interpreter = arguments.pyflink_python or pyflink_python()
+    uneven = [count for count in arguments.keys if arguments.records % count]
+    if uneven:
+        parser.error(f"{arguments.records} records are no multiple of {uneven} keys")
+    engines = {"headrace": sys.executable}
+    if not arguments.headrace_only:
+        engines["pyflink"] = arguments.pyflink_python or pyflink_python()
     for key_count in arguments.keys:
-        headrace: list[float] = []
-        pyflink: list[float] = []
+        rates: dict[str, list[float]] = {package: [] for package in engines}
         for _ in range(arguments.repeats):
-            headrace.append(run_once(sys.executable, "headrace", arguments.records, key_count))
-            pyflink.append(
-                run_once(pyflink_interpreter, "pyflink", arguments.pyflink_records, key_count)
-            )
-        ours, theirs = statistics.median(headrace), statistics.median(pyflink)
-        record_result(
-            "keyed_function",
-            {
-                "keys": key_count,
-                "headrace_records_per_second": ours,
-                "pyflink_records_per_second": theirs,
-                "ratio": ours / theirs,
-                "repeats": arguments.repeats,
-            },
-        )
+            for package, python in engines.items():
+                rates[package].append(run_once(python, package, arguments.records, key_count))
+        medians = {package: statistics.median(rates[package]) for package in engines}
+        figures = {f"{package}_records_per_second": rate for package, rate in medians.items()}
+        if "pyflink" in medians:
+            figures["ratio"] = medians["headrace"] / medians["pyflink"]
+        counts = {"keys": key_count, "records": arguments.records, "repeats": arguments.repeats}
+        record_result("keyed_function", counts | figures)
 
 
 if __name__ == "__main__":
