@@ -62,7 +62,7 @@ sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
 	@seed=$(SEED); echo "seed $$seed"; $(BIN)/python -m pytest -q tests/simulation --seed $$seed
 
 bench: setup  ## answer every question under benchmarks/ (or one: BENCH=keyed_latency)
-	@for question in $(or $(BENCH),exchange keyed_latency keyed_function); do \
+	@for question in $(or $(BENCH),exchange network keyed_latency keyed_function); do \
 	  echo "== $$question"; $(BIN)/python -m benchmarks.$$question || exit $$?; \
 	done
 

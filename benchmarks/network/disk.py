@@ -20,6 +20,7 @@ from benchmarks.network.endpoints import (
     DataPlane,
     Feeder,
     RowMaker,
+    Window,
     batches_of,
     open_gate,
     open_writer,
@@ -30,7 +31,6 @@ from headrace.core.shuffle_descriptors import ResultPartitionType
 ROW_BYTES = 200
 WRITE_PIECE_BYTES, READ_PIECE_BYTES = 8 << 20, 1 << 20
 KINDS = (("bounded blocking", 4), ("sort-merge", 8), ("sort-merge", 512))
-FOREVER_NS = 1 << 62
 
 
 def measure_disk(
@@ -73,8 +73,7 @@ def stored_turn(place: Path, kind: str, channels: int, size_bytes: int) -> dict[
         writer = open_writer(environment, 0, channels, -1, ResultPartitionType.BLOCKING)
         feeder = Feeder(writer)
         began = time.perf_counter()
-        while writer.bytes_out < size_bytes:
-            feeder.feed(rows, time.monotonic_ns() + 20_000_000)
+        feeder.feed(rows, lambda: writer.bytes_out >= size_bytes)
         writer.finish()
         written = time.perf_counter() - began
         files = environment.storage.directories.files()
@@ -88,7 +87,7 @@ def stored_turn(place: Path, kind: str, channels: int, size_bytes: int) -> dict[
                 drop_from_cache(file)
             began = time.perf_counter()
             gate = open_gate(environment, location, 0, channels, ROW_BYTES)
-            count = sum(batch.num_rows for batch in batches_of(gate, FOREVER_NS))
+            count = sum(batch.num_rows for batch in batches_of(gate, Window()))
             seconds.append(time.perf_counter() - began)
             gate.close()
             assert count == writer.records_out

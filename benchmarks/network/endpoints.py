@@ -190,22 +190,19 @@ class Feeder:
         self._timers = MailboxTimers(SystemClock())
         self._target = NetworkTarget(writer, self._timers, TaskCounters(), lambda error: error)
 
-    def feed(self, rows: RowMaker, end_ns: int) -> int:
-        """Emit as fast as there is room, until `end_ns`; return how many rows."""
-        count = 0
-        while time.monotonic_ns() < end_ns:
+    def feed(self, rows: RowMaker, is_done: Callable[[], bool]) -> None:
+        """Emit as fast as there is room."""
+        while not is_done():
             self._timers.fire_due()
             if not self.writer.is_available:
                 wait_for(self.writer.on_available, 0.001 * (self._timers.delay_to_next_ms() or 50))
                 continue
             self._target.receive(rows.batch())
-            count += rows.row_count
-        return count
 
-    def feed_slowly(self, rows: RowMaker, per_second: float, end_ns: int) -> None:
-        """Emit so many batches a second until `end_ns`."""
+    def feed_slowly(self, rows: RowMaker, per_second: float, is_done: Callable[[], bool]) -> None:
+        """Emit so many batches a second."""
         due = time.monotonic()
-        while time.monotonic_ns() < end_ns:
+        while not is_done():
             due += 1 / per_second
             while (left := due - time.monotonic()) > 0:
                 delay_ms = self._timers.delay_to_next_ms()
@@ -214,18 +211,40 @@ class Feeder:
             self._target.receive(rows.batch())
 
 
-def batches_of(gate: SingleInputGate, end_ns: int) -> Iterator[RecordBatch]:
-    """Yield what a task would be given, until `end_ns` or the end of the gate."""
+class Window:
+    """When to measure: so long, from some time after the first batch on. Monotonic ns."""
+
+    def __init__(self, warm_up_s: float = 0.0, seconds: float = 1e9) -> None:
+        self._warm_up_ns, self._length_ns = int(warm_up_s * 1e9), int(seconds * 1e9)
+        self._is_open = False
+        self.begin_ns = self.end_ns = time.monotonic_ns() + int(WAIT_SECONDS * 1e9)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until its end."""
+        return (self.end_ns - time.monotonic_ns()) / 1e9
+
+    def open(self) -> None:
+        """The first batch is there."""
+        if not self._is_open:
+            self._is_open = True
+            self.begin_ns = time.monotonic_ns() + self._warm_up_ns
+            self.end_ns = self.begin_ns + self._length_ns
+
+
+def batches_of(gate: SingleInputGate, window: Window) -> Iterator[RecordBatch]:
+    """Yield what a task would be given, until the end of the window or of the gate."""
     while not gate.is_finished:
-        now_ns = time.monotonic_ns()
-        if now_ns >= end_ns:
+        left_s = window.left_s
+        if left_s <= 0:
             return
         element = gate.poll()
         if isinstance(element, BatchElement):
             if element.batch.num_rows:
+                window.open()
                 yield element.batch
         elif element is None:
-            wait_for(gate.on_available, min(1.0, (end_ns - now_ns) / 1e9))
+            wait_for(gate.on_available, min(1.0, left_s))
 
 
 def stamps_of(batch: RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -19,7 +19,7 @@ from benchmarks.network.peer import Peers
 
 CHANNELS = (1, 16, 128, 512)
 ROW_BYTES = (16, 200, 10_000)
-TIMEOUTS_MS = (0, 10, 100, -1)
+TIMEOUTS_MS = (0, 1, 10, 100, -1)
 LATENCY_ROWS, LATENCY_PER_SECOND = 16, 200
 RAW_PIECE_BYTES = 128 << 10
 SPLIT_SECONDS = 0.2
@@ -85,7 +85,7 @@ def measure_throughput(
 ) -> dict[str, Any]:
     """Rows per second, with what they take unsplit as bytes, and processor time of both processes."""
     row_bytes, channels, timeout_ms = cell["row_bytes"], cell["channels"], cell["timeout_ms"]
-    warm_up_s = 0.3 + channels / 1500
+    warm_up_s = 0.3 + channels / 2000
     answer = peers.pump(
         "throughput", rows, row_bytes, channels, timeout_ms, warm_up_s=warm_up_s, seconds=seconds
     )
@@ -95,7 +95,7 @@ def measure_throughput(
         "mb_per_s": round(per_second * rows.dense_row_bytes / 1e6, 1),
         "rows_per_batch": round(answer["rows"] / max(1, answer["batches"]), 1),
         "cpu_s_per_mrow": round(
-            (answer["cpu"] + answer["producer_cpu"]) / max(1, answer["rows"]) * 1e6, 4
+            answer["cpu"] / max(1, answer["rows"]) * 1e6 + answer["producer_cpu_s_per_mrow"], 4
         ),
     }
     return found | {key: value for key, value in answer.items() if key.startswith("loaded")}
@@ -111,7 +111,7 @@ def measure_latency(peers: Peers, cell: dict[str, Any], seconds: float) -> dict[
         cell["channels"],
         cell["timeout_ms"],
         warm_up_s=0.3,
-        seconds=seconds + cell["timeout_ms"] / 1000,
+        seconds=seconds,
         batches_per_s=LATENCY_PER_SECOND,
     )
     return {key: value for key, value in answer.items() if key.startswith("latency")}

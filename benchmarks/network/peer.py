@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -37,6 +38,9 @@ class Peers:
             text=True,
         )
         self._number = 0
+        self._answers = select.poll()
+        assert self._process.stdout is not None
+        self._answers.register(self._process.stdout, select.POLLIN)
         self.order(do="start", options=options or {}, pem=_pem(tls))
         self.answer()
 
@@ -64,6 +68,10 @@ class Peers:
             raise RuntimeError("the consuming process ended; its error is above")
         return json.loads(line)
 
+    def has_answered(self) -> bool:
+        """Whether `answer` would return at once."""
+        return bool(self._answers.poll(0))
+
     def new_number(self) -> int:
         """Return a number for a partition that was not there before."""
         self._number += 1000
@@ -89,30 +97,30 @@ class Peers:
     ) -> dict[str, Any]:
         """Feed one keyed edge for a while (at a rate, else as fast as it takes); return the consumer's answer.
 
-        With it: `writer_bytes` and `writer_buffers` in all, and `producer_cpu` seconds.
+        With it: `producer_cpu_s_per_mrow`.
         """
         number = self.new_number()
         writer = open_writer(self.environment, number, channels, timeout_ms)
         feeder = Feeder(writer)
-        begin_ns = time.monotonic_ns() + int(warm_up_s * 1e9)
-        end_ns = begin_ns + int(seconds * 1e9)
-        window = {"begin_ns": begin_ns, "end_ns": end_ns}
-        self.order_reading(do, number, channels=channels, row_bytes=row_bytes, **window, **order)
+        cpu_began, records_began = time.process_time(), writer.records_out
+        self.order_reading(
+            do,
+            number,
+            channels=channels,
+            row_bytes=row_bytes,
+            warm_up_s=warm_up_s,
+            seconds=seconds,
+            **order,
+        )
         if batches_per_s is None:
-            feeder.feed(rows, begin_ns)
-            cpu_began = time.process_time()
-            feeder.feed(rows, end_ns)
+            feeder.feed(rows, self.has_answered)
         else:
-            cpu_began = time.process_time()
-            feeder.feed_slowly(rows, batches_per_s, end_ns)
+            feeder.feed_slowly(rows, batches_per_s, self.has_answered)
         cpu_seconds = time.process_time() - cpu_began
+        rows_fed = max(1, writer.records_out - records_began)
         answer = self.answer()
         writer.close()
-        return answer | {
-            "writer_bytes": writer.bytes_out,
-            "writer_buffers": writer.buffers_out,
-            "producer_cpu": cpu_seconds,
-        }
+        return answer | {"producer_cpu_s_per_mrow": cpu_seconds / rows_fed * 1e6}
 
     def raw_bytes_per_s(self, messages: Sequence[pa.Buffer], seconds: float, piece: int) -> float:
         """Bytes per second that blocking sockets move, sent in pieces of about so many bytes, for about so long."""

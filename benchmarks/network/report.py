@@ -1,0 +1,254 @@
+"""Makes docs/network_report.md, with pictures, of the newest results.
+
+python -m benchmarks.network.report [--carrier tcp]
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.network.figures import newest_sections, with_shares
+from benchmarks.record import RESULTS
+
+ROOT = Path(__file__).parents[2]
+Sections = Mapping[str, Any]
+BUSY_LOAD = 0.5
+
+INTRODUCTION = """\
+# How fast the exchange is
+
+Made by `python -m benchmarks.network.report` of the newest figures that `make bench BENCH=network` kept. Two
+TaskManager processes on one machine; a keyed edge goes through the real record writer, subpartitions, credits,
+connection and gate. How each figure is taken stands at the head of its file in `benchmarks/network/`.
+"""
+MATRIX = """\
+## Rows per second
+
+{picture}
+
+A row is a key, a time stamp and a payload; on the wire the key and its hash come with it once more, 12 bytes. The
+producer emits batches of up to 8,192 rows, which are split by key group; consumers take them as they come.{peak}
+
+{share}
+
+100 percent is what two blocking sockets move of the same rows, as one stream that nobody splits, serialises or looks
+at.{below}
+"""
+LATENCY = """\
+## Latency
+
+{picture}
+
+From before `emit` to after `poll`, 3,200 rows a second; solid the median, dotted the 99th percentile. With a timeout
+of -1 rows wait for a full batch. {table}
+"""
+REFERENCES = """\
+## What to compare with
+
+Flink's own posts report about 75 % of the highest throughput at a buffer timeout of 1 ms, and about 160 MB/s per
+spinning disk for sort-merge shuffles. They were taken on clusters of other machines, so that they are marks, not
+rivals.
+"""
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """Return the kept runs, oldest first; none where nothing was kept."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines() if line.strip()]
+
+
+def prepare(lines: Iterable[Mapping[str, Any]], carrier: str) -> dict[str, Any]:
+    """Return the newest sections, the matrix with its shares of raw sockets as `cells`."""
+    sections = newest_sections(lines)
+    cells = [cell for cell in sections.get("matrix", []) if cell["carrier"] == carrier]
+    sections["cells"] = with_shares(cells, sections.get("ceilings", []))
+    return sections
+
+
+def write_page(sections: Sections, drawn: Sequence[str]) -> str:
+    """Return the report; what was not measured is left out."""
+    parts = [INTRODUCTION, machine_text(sections)]
+    if sections["cells"]:
+        parts.append(
+            MATRIX.format(
+                picture=picture("network_throughput", drawn),
+                share=picture("network_share_of_raw", drawn),
+                peak=peak_text(sections["cells"]),
+                below=below_half_text(sections),
+            )
+        )
+        parts.append(
+            LATENCY.format(picture=picture("network_latency", drawn), table=credit_text(sections))
+        )
+    parts += [disk_text(sections, drawn), costs_text(sections, drawn), slow_text(sections)]
+    return "\n".join(part for part in [*parts, REFERENCES] if part)
+
+
+def picture(name: str, drawn: Sequence[str]) -> str:
+    """Return the link to a picture, if there is one."""
+    title = name.removeprefix("network_").replace("_", " ")
+    return f"![{title}](pictures/{name}.svg)" if name in drawn else "(not measured)"
+
+
+def machine_text(sections: Sections) -> str:
+    """Say when and on what it was measured, and whether the machine was busy."""
+    runs = [run for run in sections["runs"].values() if run["machine"]]
+    if not runs:
+        return ""
+    text = f"Measured {runs[-1]['date']} on {runs[-1]['machine']}.\n"
+    load = sections.get("load_average_before", 0.0)
+    if load > BUSY_LOAD:
+        text += f"\n**The machine was busy (load {load}): absolute figures mean little.**\n"
+    return text
+
+
+def peak_text(cells: Sequence[Mapping[str, Any]]) -> str:
+    """Compare a timeout of 1 ms with the best of all, for each number of channels and row size."""
+    sentences: list[str] = []
+    for size in sorted({cell["row_bytes"] for cell in cells}):
+        mine = [cell for cell in cells if cell["row_bytes"] == size]
+        fast = [cell for cell in mine if cell["timeout_ms"] == 1]
+        shares: list[float] = []
+        for cell in fast:
+            rivals = [c["mrows_per_s"] for c in mine if c["channels"] == cell["channels"]]
+            if max(rivals) > 0:
+                shares.append(100 * cell["mrows_per_s"] / max(rivals))
+        if shares:
+            sentences.append(f"{min(shares):.0f} to {max(shares):.0f} % for rows of {size:,} B")
+    if not sentences:
+        return ""
+    return "\nOf what the best timeout reaches, 1 ms keeps " + ", ".join(sentences) + "."
+
+
+def below_half_text(sections: Sections) -> str:
+    """Name the cells without a flush that stay below half of raw sockets, with what splitting alone allows."""
+    splits = {
+        (row["channels"], row["row_bytes"]): row["split_mrows_per_s"]
+        for row in sections.get("splits", [])
+    }
+    rows: list[str] = []
+    for cell in sections["cells"]:
+        share = cell.get("share_percent", 100.0)
+        split = splits.get((cell["channels"], cell["row_bytes"]))
+        if cell["timeout_ms"] < 0 and share < 50 and split is not None and cell["channels"] > 1:
+            rows.append(
+                f"| {cell['channels']} | {cell['row_bytes']:,} | {share:.0f} % "
+                f"| {cell['mrows_per_s']:.2f} | {split:.2f} |"
+            )
+    if not rows:
+        return ""
+    return (
+        " Below half of that, with full batches, are the edges of several channels: each row has to be"
+        " found by its key's hash and copied to the others of its channel, which raw sockets need not do. Beside them"
+        " stands what one core splits batch by batch, with nothing behind it; the writer splits several"
+        " batches at once and may be faster than that:\n\n"
+        "| channels | row, B | of raw | Mrow/s | splitting alone, Mrow/s |\n"
+        "| ---: | ---: | ---: | ---: | ---: |\n" + "\n".join(rows) + "\n"
+    )
+
+
+def credit_text(sections: Sections) -> str:
+    """The round trip of a credit."""
+    credit = sections.get("credit")
+    if not credit or "credit_us_p50" not in credit:
+        return ""
+    return (
+        f"A credit goes and the batch it pays for comes in {credit['credit_us_p50']:,.0f} µs"
+        f" (99 %: {credit['credit_us_p99']:,.0f} µs); two blocking sockets take"
+        f" {credit['raw_us_p50']:,.0f} µs ({credit['raw_us_p99']:,.0f} µs) for as many bytes."
+    )
+
+
+def disk_text(sections: Sections, drawn: Sequence[str]) -> str:
+    """Stored partitions."""
+    rows = sections.get("disk")
+    if not rows:
+        return ""
+    heads = ("write_synced", "write", "read", "read_cached")
+    lines = [
+        f"| {row['kind']}, {row['channels']} channels | "
+        + " | ".join(
+            f"{row[f'{what}_mb_per_s']:,.0f} ({row[f'{what}_share_percent']:.0f} %)"
+            for what in heads
+        )
+        + " |"
+        for row in rows
+    ]
+    return (
+        f"## Disk\n\n{picture('network_disk', drawn)}\n\n"
+        "MB/s, and the share of a plain file that is written or read in one go in the same directory and turn (median"
+        " of all turns; the figures are the best). Nothing is compressed; what is written and read back carries"
+        " checksums, which the plain file does not. The first column waits for fsync, the second leaves the"
+        " bytes in the page cache, as tasks do. For the third the page cache is told to forget the file before; the"
+        " fourth reads from memory. The aim is 60 % in the first and third.\n\n"
+        "| | write, fsync | write | read, disk | read, cached |\n| --- | ---: | ---: | ---: | ---: |\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+
+
+def costs_text(sections: Sections, drawn: Sequence[str]) -> str:
+    """TLS and compression."""
+    tls, codecs = sections.get("tls"), sections.get("compression", [])
+    if not tls and not codecs:
+        return ""
+    text = f"## Encryption and compression\n\n{picture('network_costs', drawn)}\n"
+    if tls:
+        text += (
+            f"\nOver TLS the exchange moves {tls['tls_share_of_tcp_percent']:.0f} % of what it moves"
+            " over TCP. Processes on one host use Unix sockets, without it.\n"
+        )
+    if codecs:
+        ratios = [
+            f"{row['codec']} makes {row['data']} {row['ratio']} times smaller"
+            for row in codecs
+            if row["ratio"] > 1
+        ]
+        text += "\n" + "; ".join(ratios) + ". Only stored batches are compressed.\n"
+    return text
+
+
+def slow_text(sections: Sections) -> str:
+    """Stalled channels and debloating."""
+    stalled, debloating = sections.get("stalled"), sections.get("debloating", [])
+    lines: list[str] = []
+    if stalled:
+        lines.append(
+            f"Beside a channel that is full and not read, its neighbours on the same connection keep"
+            f" {stalled['share_percent']:.0f} % of their rate; at least 90 % is the aim."
+        )
+    ages = {row["debloating"]: row for row in debloating if "in_flight_ms_p50" in row}
+    if len(ages) == 2:
+        lines.append(
+            "In front of a task that takes 8 MB/s, with 16 channels, a row waits"
+            f" {ages[False]['in_flight_ms_p50'] / 1000:.2f} s"
+            f" (99 %: {ages[False]['in_flight_ms_p99'] / 1000:.2f} s); with debloating to 0.2 s"
+            f" {ages[True]['in_flight_ms_p50'] / 1000:.2f} s"
+            f" ({ages[True]['in_flight_ms_p99'] / 1000:.2f} s)."
+        )
+    return "## Slow consumers\n\n" + "\n\n".join(lines) + "\n" if lines else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.network.report")
+    parser.add_argument("--results", type=Path, default=RESULTS / "network.jsonl")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "network_report.md")
+    parser.add_argument("--carrier", default="unix", help="of the matrix")
+    options = parser.parse_args()
+    lines = read_lines(options.results)
+    if not lines:
+        raise SystemExit(f"{options.results} holds no run: make bench BENCH=network")
+    # Here, so that the text alone can be made and tested without it.
+    from benchmarks.network.pictures import draw_all
+
+    sections = prepare(lines, options.carrier)
+    drawn = draw_all(sections, options.output.parent / "pictures")
+    options.output.write_text(write_page(sections, drawn))
+    print(f"{options.output} and {len(drawn)} pictures")
+
+
+if __name__ == "__main__":
+    main()

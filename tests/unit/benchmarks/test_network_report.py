@@ -1,0 +1,60 @@
+"""The benchmark of the network: a page from recorded figures, whole or in part."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.network.report import prepare, read_lines, write_page
+
+SAMPLE = Path(__file__).parent / "network_sample.jsonl"
+
+
+def page(lines: list[dict[str, Any]]) -> str:
+    return write_page(prepare(lines, "unix"), [])
+
+
+def test_a_whole_run_gives_every_chapter() -> None:
+    text = page(read_lines(SAMPLE))
+    chapters = [line for line in text.splitlines() if line.startswith("## ")]
+    assert chapters == [
+        "## Rows per second",
+        "## Latency",
+        "## Disk",
+        "## Encryption and compression",
+        "## Slow consumers",
+        "## What to compare with",
+    ]
+    assert "{" not in text
+
+
+SECTIONS = ["matrix", "ceilings", "splits", "credit", "disk", "tls", "compression", "stalled"]
+
+
+@pytest.mark.parametrize("missing", [*SECTIONS, "debloating", "load_average_before"])
+def test_what_was_not_measured_is_left_out(missing: str) -> None:
+    (line,) = read_lines(SAMPLE)
+    del line["figures"][missing]
+    assert "## What to compare with" in page([line])
+
+
+def test_one_section_alone_is_a_page_too() -> None:
+    (line,) = read_lines(SAMPLE)
+    line["figures"] = {"tls": line["figures"]["tls"]}
+    chapters = [row for row in page([line]).splitlines() if row.startswith("## ")]
+    assert chapters == ["## Encryption and compression", "## What to compare with"]
+
+
+def test_a_busy_machine_is_told() -> None:
+    (line,) = read_lines(SAMPLE)
+    line["figures"]["load_average_before"] = 7.0
+    assert "The machine was busy (load 7.0)" in page([line])
+    line["figures"]["load_average_before"] = 0.1
+    assert "The machine was busy" not in page([line])
+
+
+def test_no_file_is_no_runs(tmp_path: Path) -> None:
+    assert read_lines(tmp_path / "none.jsonl") == []
+    (tmp_path / "one.jsonl").write_text(json.dumps({"figures": {}}) + "\n\n")
+    assert read_lines(tmp_path / "one.jsonl") == [{"figures": {}}]
