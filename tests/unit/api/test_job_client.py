@@ -1,3 +1,4 @@
+import _thread
 import asyncio
 import concurrent.futures
 import threading
@@ -35,11 +36,14 @@ INT = BatchType(Types.INT())
 
 
 class ScriptedDispatcher:
-    """Answers like a Dispatcher with one job; `pages` are the collected results, by fetch."""
+    """Answers like a Dispatcher with one job; `pages` are the collected results, by fetch.
+
+    A KeyboardInterrupt among the answers is a Ctrl-C: it hits the main thread, which waits for that answer.
+    """
 
     def __init__(self) -> None:
         self.status = JobStatus.RUNNING
-        self.status_answers: list[JobStatus | Exception] = []
+        self.status_answers: list[JobStatus | Exception | KeyboardInterrupt] = []
         self.end_status = JobStatus.FINISHED
         self.failure: ErrorInfo | None = None
         self.pages: list[CollectedResults | Exception] = []
@@ -53,10 +57,13 @@ class ScriptedDispatcher:
             answer = self.status_answers.pop(0)
             if isinstance(answer, Exception):
                 raise answer
-            return answer
+            if isinstance(answer, JobStatus):
+                return answer
+            _thread.interrupt_main()
         return self.status
 
     async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
+        await asyncio.sleep(0)  # whoever else has something to ask comes first
         return await self.request_job_status(job_id)
 
     async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
@@ -225,16 +232,9 @@ def test_ctrl_c_cancels_the_job(
     executor: RecordingExecutor,
     client: JobClient,
     dispatcher: ScriptedDispatcher,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     executor.client = client
-    answer = client.get_job_execution_result
-
-    def interrupted() -> Any:
-        monkeypatch.setattr(client, "get_job_execution_result", answer)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(client, "get_job_execution_result", interrupted)
+    dispatcher.status_answers = [KeyboardInterrupt()]
     env.from_collection([1]).print()
     with pytest.raises(KeyboardInterrupt):
         env.execute()

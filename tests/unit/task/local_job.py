@@ -1,9 +1,11 @@
 """Runs a whole JobGraph in this process without a cluster: real tasks in threads over local channels."""
 
+import sys
 import threading
 from dataclasses import dataclass, field
 
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
+from headrace.core.blob_key import BlobKey
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
@@ -29,6 +31,7 @@ from headrace.graph.execution_graph import ExecutionGraph
 from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
+from headrace.graph.payloads import VertexPayloads, offload
 from headrace.graph.stream_graph import StreamGraph
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import WaitStrategy
@@ -104,8 +107,13 @@ class LocalJob:
         settings: dict[str, str] | None = None,
         runner: TaskRunner | None = None,
         wait: WaitStrategy | None = None,
+        *,
+        are_payloads_apart: bool = False,
     ) -> None:
-        """`runner` drives the tasks, by default in threads; `wait` is what they do when memory is out."""
+        """`runner` drives the tasks, by default in threads; `wait` is what they do when memory is out.
+
+        Where payloads are apart, tasks are deployed without user code and wait for `payloads_of`.
+        """
         self.settings = Settings(settings)
         self.random = SeededRandom(7)
         self.listener = RecordingListener()
@@ -123,6 +131,9 @@ class LocalJob:
         )
         self.location = self.shuffle.start()
         graph = generate_job_graph(stream_graph, JobId.generate(self.random), self.settings)
+        offloaded = offload(graph, 0 if are_payloads_apart else sys.maxsize)
+        self._blobs: dict[BlobKey, bytes] = offloaded.blobs
+        graph = offloaded.graph
         self.graph: JobGraph = graph
         self.execution_graph: ExecutionGraph = expand(graph)
         factory = StreamTaskFactory(
@@ -158,6 +169,12 @@ class LocalJob:
         """Start every task."""
         for task in self.tasks:
             task.start()
+
+    def payloads_of(self, vertex_index: int) -> VertexPayloads:
+        """The payloads of a vertex, where they are apart."""
+        key = self.graph.vertices[vertex_index].payloads
+        assert key is not None
+        return VertexPayloads.decode(memoryview(self._blobs[key]))
 
     def final_states(self) -> set[ExecutionState]:
         """The states that tasks ended in."""

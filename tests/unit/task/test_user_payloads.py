@@ -2,14 +2,10 @@
 
 import threading
 
-import msgspec
-
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.core.errors import UserCodeError
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.types.type_info import Types
-from headrace.graph.payloads import VertexPayloads
-from headrace.task.task import Task
 from tests.unit.task.local_job import LocalJob
 
 LOADED: list[tuple[str, str]] = []
@@ -89,18 +85,9 @@ class Waiting:
     def __init__(self) -> None:
         env = environment()
         env.from_collection([1, 2, 3], Types.INT()).print()
-        self.job = LocalJob(env.get_stream_graph())
-        (made,) = self.job.tasks
-        environment_of_task = made._environment
-        self.payloads = VertexPayloads.of(environment_of_task.vertex, ())
-        operators = tuple(
-            msgspec.structs.replace(operator, payload=b"", types_payload=b"")
-            for operator in environment_of_task.vertex.operators
-        )
-        vertex = msgspec.structs.replace(environment_of_task.vertex, operators=operators)
-        object.__setattr__(environment_of_task, "vertex", vertex)
-        self.task = Task(environment_of_task, made._runner)
-        self.job.tasks[:] = [self.task]
+        self.job = LocalJob(env.get_stream_graph(), are_payloads_apart=True)
+        (self.task,) = self.job.tasks
+        self.payloads = self.job.payloads_of(0)
 
     def __enter__(self) -> "Waiting":
         self.job.__enter__()
