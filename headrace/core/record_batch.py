@@ -165,6 +165,29 @@ class RecordBatch:
             timestamps=self.timestamps,
         )
 
+    def with_rows(self, rows: Sequence[Any]) -> "RecordBatch":
+        """Return `rows`, as many as these, with the same timestamps and keys."""
+        return self._of_records(None, rows)
+
+    def without_rows(self) -> "RecordBatch":
+        """Return the same records in columns, which must exist, so that rows are made anew when asked for."""
+        assert self._columns is not None
+        return self._of_records(self._columns, None)
+
+    def _of_records(
+        self, columns: pa.RecordBatch | None, rows: Sequence[Any] | None
+    ) -> "RecordBatch":
+        return RecordBatch(
+            self.batch_type,
+            self.num_rows,
+            columns=columns,
+            rows=rows,
+            timestamps=self.timestamps,
+            keys=self._keys,
+            keys_array=self._keys_array,
+            key_hashes=self.key_hashes,
+        )
+
     def with_timestamps(self, timestamps: Timestamps | None) -> "RecordBatch":
         """Return the same records and keys with other timestamps."""
         return RecordBatch(

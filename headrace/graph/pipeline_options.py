@@ -41,7 +41,8 @@ OBJECT_REUSE: Final = ConfigOption(
     "pipeline.object-reuse",
     bool,
     default=False,
-    doc="Accepted for Flink's sake: records are never copied between chained operators here.",
+    doc="Whether records go from function to function of one task as they are. Otherwise what can be changed (lists, "
+    "dicts, rows, objects) is copied when a function gives it, so that nobody sees what others do to it afterwards.",
 )
 BUFFER_TIMEOUT_ENABLED: Final = ConfigOption(
     "execution.buffer-timeout.enabled",

@@ -10,6 +10,12 @@ import numpy.typing as npt
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch, Timestamps
+from headrace.core.types.record_copies import (
+    RecordCopies,
+    are_unchanging,
+    is_unchanging_type,
+    private_copy,
+)
 from headrace.core.types.type_info import (
     BasicType,
     BasicTypeInfo,
@@ -17,7 +23,8 @@ from headrace.core.types.type_info import (
     TypeInformation,
 )
 from headrace.functions.process import OutputTag
-from headrace.operators.operator import Output
+from headrace.graph.pipeline_options import OBJECT_REUSE
+from headrace.operators.operator import OperatorContext, Output
 from headrace.operators.user_code import check_records_fit, is_raised_here, not_iterable
 from headrace.state.backend import NO_KEY, EntryScope
 
@@ -37,11 +44,22 @@ class RowEmitter:
 
     Rows of a declared type are turned into columns at once: a row that does not fit is this operator's fault and is
     reported as such, and whoever reads the rows sees values of the declared type whether it is chained or not.
+
+    `copies` and `side_copies`: how the caller takes a record from user code, before user code runs again and may
+    change what it gave.
     """
 
-    def __init__(self, types: OperatorTypes, operator_name: str) -> None:
-        self._types = types
-        self._operator_name = operator_name
+    def __init__(self, context: OperatorContext) -> None:
+        self._types: Final[OperatorTypes] = context.types
+        self._operator_name = context.operator_name
+        reuses_objects = context.settings.get_option(OBJECT_REUSE)
+        self.copies: Final = RecordCopies.of(
+            context.types.output.value_type, reuses_objects=reuses_objects
+        )
+        self.side_copies: Final = {
+            tag_id: RecordCopies.of(side_type.value_type, reuses_objects=reuses_objects)
+            for tag_id, side_type in context.types.side_outputs.items()
+        }
 
     def emit(self, rows: Sequence[Any], timestamps: Timestamps | None, output: Output) -> None:
         """Emit `rows` on the main output; none is fine."""
@@ -90,8 +108,10 @@ class ResultCollector:
     window gives may have no end.
     """
 
-    def __init__(self, types: OperatorTypes, operator_name: str) -> None:
-        self._emitter = RowEmitter(types, operator_name)
+    def __init__(self, context: OperatorContext) -> None:
+        self._emitter = RowEmitter(context)
+        self._unchanging = self._emitter.copies.unchanging
+        self._copy = self._emitter.copies.copy
         self._rows: list[Any] = []
         self._timestamps: list[int] = []
         self._sides: dict[str, tuple[list[Any], list[int]]] = {}
@@ -114,6 +134,7 @@ class ResultCollector:
         has_timestamps = batch.timestamps is not None
         rows = self._rows
         append, append_timestamp = rows.append, self._timestamps.append
+        unchanging, copy = self._unchanging, self._copy
         results: Any = None
         try:
             for key, value, timestamp in zip(keys, batch.rows(), timestamps_of(batch), strict=True):
@@ -123,15 +144,20 @@ class ResultCollector:
                 if results is None:
                     continue
                 for result in results:
-                    if (
-                        type(result) is tuple
-                        and len(result) == 2
-                        and isinstance(result[0], OutputTag)
-                    ):
+                    cls = type(result)
+                    if cls is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
                         self.add_side(result[0].tag_id, result[1], timestamp)
                         if self._side_row_count < EMIT_ROWS_MAX:
                             continue
                     else:
+                        if cls not in unchanging:
+                            if cls is tuple:
+                                for field in result:
+                                    if type(field) not in unchanging:
+                                        result = copy(result)
+                                        break
+                            else:
+                                result = copy(result)
                         append(result)
                         append_timestamp(timestamp)
                         if len(rows) < EMIT_ROWS_MAX:
@@ -159,17 +185,22 @@ class ResultCollector:
             if type(result) is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
                 self.add_side(result[0].tag_id, result[1], timestamp)
             else:
-                self._rows.append(result)
+                self._rows.append(
+                    result if type(result) in self._unchanging else self._copy(result)
+                )
                 self._timestamps.append(timestamp)
             if max(len(self._rows), self._side_row_count) >= EMIT_ROWS_MAX:
                 self.flush(output)
 
     def add_side(self, tag_id: str, value: Any, timestamp: int) -> None:
-        """Take one result of a side output."""
-        rows, timestamps = self._sides.setdefault(tag_id, ([], []))
-        rows.append(value)
-        timestamps.append(timestamp)
+        """Take one result of a side output; where nobody reads the tag, it is only counted: there may be no end."""
         self._side_row_count += 1
+        copies = self._emitter.side_copies.get(tag_id)
+        if copies is None:
+            return
+        rows, timestamps = self._sides.setdefault(tag_id, ([], []))
+        rows.append(value if type(value) in copies.unchanging else copies.copy(value))
+        timestamps.append(timestamp)
 
     def flush(self, output: Output, has_timestamps: bool = True) -> None:
         """Emit all that was gathered, side outputs last; raises where the task is to stop."""
@@ -178,9 +209,9 @@ class ResultCollector:
             rows, timestamps = self._rows, self._timestamps
             self._rows, self._timestamps = [], []
             self._emitter.emit(rows, _as_timestamps(timestamps, has_timestamps), output)
+        self._side_row_count = 0
         if self._sides:
             sides, self._sides = self._sides, {}
-            self._side_row_count = 0
             for tag_id, (rows, timestamps) in sides.items():
                 self._emitter.emit_side(
                     tag_id, rows, _as_timestamps(timestamps, has_timestamps), output
@@ -199,10 +230,25 @@ def timestamps_of(batch: RecordBatch) -> list[int]:
 
 
 def keep_rows(
-    batch: RecordBatch, mask: npt.NDArray[np.bool_], batch_type: BatchType
+    batch: RecordBatch,
+    mask: npt.NDArray[np.bool_],
+    batch_type: BatchType,
+    *,
+    reuses_objects: bool,
 ) -> RecordBatch:
-    """Return the rows where `mask` (bool, shape (num_rows,)) holds, without keys; rows and columns that exist stay."""
+    """Return the rows where `mask` (bool, shape (num_rows,)) holds, without keys; rows and columns that exist stay.
+
+    Unless `reuses_objects`, rows that can be changed are not those of `batch`, which a function has seen and may
+    have kept: they are read from the columns again where the type is declared, or copied.
+    """
     columns = batch.columns().filter(mask) if batch.is_columnar else None
-    rows = list(compress(batch.rows(), mask.tolist()))
+    rows: list[Any] | None = list(compress(batch.rows(), mask.tolist()))
+    if not reuses_objects and not is_unchanging_type(batch_type.value_type):
+        if not isinstance(batch_type.value_type, PickledBytesTypeInfo) and columns is not None:
+            rows = None
+        elif not are_unchanging(rows):
+            rows, columns = list(map(private_copy, rows)), None
     timestamps = None if batch.timestamps is None else batch.timestamps[mask]
-    return RecordBatch(batch_type, len(rows), columns=columns, rows=rows, timestamps=timestamps)
+    return RecordBatch(
+        batch_type, int(mask.sum()), columns=columns, rows=rows, timestamps=timestamps
+    )

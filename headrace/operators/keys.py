@@ -108,7 +108,7 @@ class KeyedValuesOperator(OneInputOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._emitter = RowEmitter(context.types, context.operator_name)
+        self._emitter = RowEmitter(context)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         if not self._with_keys:

@@ -55,7 +55,7 @@ class _PlainOperator(_ProcessingOperator):
         super().open(context)
         self._scope = EntryScope()
         self._record_context = RecordContext(ClockTimerService(self))
-        self._collector = ResultCollector(context.types, context.operator_name)
+        self._collector = ResultCollector(context)
         self._open_function(None)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
+from headrace.graph.pipeline_options import OBJECT_REUSE
 from headrace.operators.emission import EMIT_ROWS_MAX, RowEmitter, keep_rows
 from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output, TwoInputOperator
@@ -27,7 +28,7 @@ class RecordFunctionOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._backend = HeapKeyedStateBackend() if self._has_keyed_inputs else None
-        self._emitter = RowEmitter(context.types, context.operator_name)
+        self._emitter = RowEmitter(context)
         self._open_function(self._backend)
 
     def _rows(self, batch: RecordBatch) -> Iterable[Any]:
@@ -35,9 +36,14 @@ class RecordFunctionOperator(FunctionOperator):
         return batch.rows() if self._backend is None else _keyed_rows(batch, self._backend)
 
     def _map(self, call: RecordFunction, batch: RecordBatch, output: Output) -> None:
+        copies = self._emitter.copies
+        unchanging, copy = copies.unchanging, copies.copy
         try:
             # Not `map`: it would take a StopIteration out of user code for the end of the rows.
-            rows = [call(row) for row in self._rows(batch)]
+            rows = [
+                made if type(made := call(row)) in unchanging else copy(made)
+                for row in self._rows(batch)
+            ]
             refuse_generator(rows[0], "map")
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
@@ -54,6 +60,8 @@ class RecordFunctionOperator(FunctionOperator):
 
         A piece is (results, index of the first record that gave some, count of results of each record from there on).
         """
+        copies = self._emitter.copies
+        unchanging, copy = copies.unchanging, copies.copy
         rows: list[Any] = []
         counts: list[int] = []
         begin = 0
@@ -68,7 +76,12 @@ class RecordFunctionOperator(FunctionOperator):
                 remaining = iter(results)
                 while True:
                     before = len(rows)
-                    rows.extend(islice(remaining, EMIT_ROWS_MAX - before))
+                    rows.extend(
+                        [
+                            made if type(made) in unchanging else copy(made)
+                            for made in islice(remaining, EMIT_ROWS_MAX - before)
+                        ]
+                    )
                     counts[-1] += len(rows) - before
                     if len(rows) < EMIT_ROWS_MAX:
                         break
@@ -114,6 +127,10 @@ class FlatMapOperator(RecordFunctionOperator, OneInputOperator):
 class FilterOperator(RecordFunctionOperator, OneInputOperator):
     """Keeps the rows for which the function is true. Same type, timestamps kept."""
 
+    def open(self, context: OperatorContext) -> None:
+        self._reuses_objects = context.settings.get_option(OBJECT_REUSE)
+        super().open(context)
+
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         try:
             call = method_of(self._function, "filter")
@@ -122,7 +139,10 @@ class FilterOperator(RecordFunctionOperator, OneInputOperator):
             kept = [bool(answer) for answer in answers]
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
-        output.emit(keep_rows(batch, np.array(kept, dtype=np.bool_), self.context.types.output))
+        mask = np.array(kept, dtype=np.bool_)
+        output.emit(
+            keep_rows(batch, mask, self.context.types.output, reuses_objects=self._reuses_objects)
+        )
 
 
 class CoMapOperator(RecordFunctionOperator, TwoInputOperator):

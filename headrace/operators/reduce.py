@@ -3,9 +3,9 @@
 Source: Flink StreamGroupedReduceOperator, SumAggregator, ComparableAggregator.
 """
 
-import copy
 import operator
 from collections.abc import Callable
+from copy import copy as shallow_copy
 from typing import Any
 
 from headrace.core.errors import USER_EXCEPTIONS
@@ -36,11 +36,13 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
         value_type = context.types.inputs[0].value_type
         descriptor = ReducingStateDescriptor("_reduce_state", self._reduce, value_type)
         self._state: Any = self._backend.get_state(descriptor, self._backend.key_scope)
-        self._emitter = RowEmitter(context.types, context.operator_name)
+        self._emitter = RowEmitter(context)
         self._open_function(self._backend)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         scope, add, get = self._backend.key_scope, self._state.add, self._state.get
+        copies = self._emitter.copies
+        unchanging, copy = copies.unchanging, copies.copy
         rows: list[Any] = []
         try:
             for key, value in zip(batch.keys(), batch.rows(), strict=True):
@@ -49,7 +51,7 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
                 result = get()
                 if result is None and value is not None:
                     raise TypeError("reduce must return the combined value, but it returned None")
-                rows.append(result)
+                rows.append(result if type(result) in unchanging else copy(result))
             refuse_generator(rows[-1], "reduce")
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
@@ -105,6 +107,6 @@ def _with_field(value: Any, position: int | str, field: Any) -> Any:
     if isinstance(value, tuple):
         assert isinstance(position, int)
         return (*value[:position], field, *value[position + 1 :])
-    changed = copy.copy(value)
+    changed = shallow_copy(value)
     changed[position] = field
     return changed

@@ -20,7 +20,7 @@ class TimedOperator(Operator):
         super().open(context)
         self._backend = HeapKeyedStateBackend()
         self._scope = self._backend.key_scope
-        self._collector = ResultCollector(context.types, context.operator_name)
+        self._collector = ResultCollector(context)
         self._timers = InternalTimerService(
             self._backend,
             context.timers,

@@ -1,7 +1,8 @@
 """The heap backend: one dict per state, Python objects as they are.
 
 What `value()` gives is the stored object itself: changing it without `update` changes the state, and is a bug that
-other backends, which store copies, will show. `ListState.get` and the views of `MapState` are copies of the
+other backends, which store copies, will show. What is emitted is copied on its way out, so that a state which changes
+later does not change it. `ListState.get` and the views of `MapState` are copies of the
 container, so states may be changed while they are iterated.
 
 Source: Flink HeapKeyedStateBackend.

@@ -8,7 +8,7 @@ from headrace.core.errors import RecordTypeError, UserCodeError
 from headrace.core.ids import OperatorId
 from headrace.core.operator_types import OperatorTypes
 from headrace.graph.job_graph import ChainedOperator
-from headrace.graph.pipeline_options import global_job_parameters
+from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters
 from headrace.network.record_writer import RecordWriter
 from headrace.operators.operator import OneInputOperator, Operator, OperatorContext
 from headrace.operators.registry import create_operator
@@ -49,7 +49,10 @@ class OperatorChain:
             operator_id: create_operator(spec) for operator_id, spec in zip(ids, specs, strict=True)
         }
         self._outputs = {
-            operator.operator_id: OperatorOutput(mailbox.check_interrupted)
+            operator.operator_id: OperatorOutput(
+                mailbox.check_interrupted,
+                reuses_objects=environment.settings.get_option(OBJECT_REUSE),
+            )
             for operator in vertex.operators
         }
         self._metrics = {

@@ -9,6 +9,11 @@ from typing import Final, Protocol
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP, Watermark, WatermarkStatus
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
+from headrace.core.types.record_copies import (
+    are_unchanging,
+    is_unchanging_type,
+    private_copy,
+)
 from headrace.network.record_writer import RecordWriter
 from headrace.operators.operator import OneInputOperator, Operator, Output
 from headrace.task.mailbox import MailboxTimers
@@ -16,7 +21,13 @@ from headrace.task.metrics import TaskCounters
 
 
 class Target(Protocol):
-    """One place that an operator's main or side output leads to."""
+    """One place that an operator's main or side output leads to.
+
+    `makes_columns`: whether rows become columns before `receive` returns, so that what happens to them later is not
+    seen.
+    """
+
+    makes_columns: bool
 
     def receive(self, batch: RecordBatch) -> None:
         """Take rows (num_rows >= 1)."""
@@ -34,12 +45,21 @@ class Target(Protocol):
 class OperatorOutput:
     """The Output that one operator holds: filters empty batches and stale watermarks, then serves its targets.
 
+    Where several targets get the same rows, each has rows of its own, unless `reuses_objects`: user code behind one
+    may change them. Writers are served first: they make columns at once, and so need no copy.
+
     Side outputs get watermarks too (they are streams of their own), which is why all targets see every watermark.
     `check_interrupted` raises where the task is to stop: a function that emits for ever gets no other chance to.
     """
 
-    def __init__(self, check_interrupted: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        check_interrupted: Callable[[], None] = lambda: None,
+        *,
+        reuses_objects: bool = False,
+    ) -> None:
         self.check_interrupted: Final = check_interrupted
+        self._reuses_objects = reuses_objects
         self._main: list[Target] = []
         self._sides: dict[str, list[Target]] = {}
         self._all: list[Target] = []
@@ -49,10 +69,11 @@ class OperatorOutput:
 
     def add_target(self, target: Target, side_output_tag: str | None) -> None:
         """Connect a target while the chain is built."""
-        if side_output_tag is None:
-            self._main.append(target)
-        else:
-            self._sides.setdefault(side_output_tag, []).append(target)
+        targets = (
+            self._main if side_output_tag is None else self._sides.setdefault(side_output_tag, [])
+        )
+        targets.append(target)
+        targets.sort(key=lambda one: not one.makes_columns)
         self._all.append(target)
 
     def emit(self, batch: RecordBatch) -> None:
@@ -60,14 +81,18 @@ class OperatorOutput:
         self.check_interrupted()
         if batch.num_rows:
             self.records_out += batch.num_rows
-            for target in self._main:
-                target.receive(batch)
+            self._serve(self._main, batch)
 
     def emit_side(self, tag_id: str, batch: RecordBatch) -> None:
         """See Output."""
         if batch.num_rows:
-            for target in self._sides.get(tag_id, ()):
-                target.receive(batch)
+            self._serve(self._sides.get(tag_id, ()), batch)
+
+    def _serve(self, targets: Sequence[Target], batch: RecordBatch) -> None:
+        last = len(targets) - 1
+        for index, target in enumerate(targets):
+            is_shared = index < last and not target.makes_columns and not self._reuses_objects
+            target.receive(with_private_rows(batch) if is_shared else batch)
 
     def emit_watermark(self, timestamp_ms: int) -> None:
         """See Output."""
@@ -93,6 +118,8 @@ class OperatorOutput:
 class ChainedTarget:
     """The next operator of the chain: a plain call."""
 
+    makes_columns = False
+
     def __init__(self, operator: OneInputOperator, output: Output) -> None:
         self._operator = operator
         self._process_batch = operator.process_batch
@@ -117,6 +144,8 @@ class NetworkTarget:
     Rows become columns here, so that a record which does not fit its declared type is blamed on the operator that
     made it.
     """
+
+    makes_columns = True
 
     def __init__(
         self,
@@ -161,6 +190,16 @@ class NetworkTarget:
     def _flush(self, _time_ms: int) -> None:
         self._is_flush_scheduled = False
         self._writer.flush_all()
+
+
+def with_private_rows(batch: RecordBatch) -> RecordBatch:
+    """Return the same records in a batch whose rows nobody else can change; one that cannot be changed is shared."""
+    if is_unchanging_type(batch.batch_type.value_type):
+        return batch
+    if batch.is_columnar:
+        return batch.without_rows()
+    rows = batch.rows()
+    return batch if are_unchanging(rows) else batch.with_rows(list(map(private_copy, rows)))
 
 
 def finish_in_order(operators: Sequence[tuple[Operator, Output]]) -> None:

@@ -160,6 +160,24 @@ def row_of(fields: tuple[str, ...], values: tuple[Any, ...]) -> Row:
     return _restore_row(fields, values, 0)
 
 
+def copy_row(row: Row) -> Row:
+    """Return a row of its own with the same values, names and kind."""
+    return _restore_row(row._fields, row._values, row._kind)  # pyright: ignore[reportPrivateUsage]
+
+
+def plain_values(row: Row, names: tuple[str, ...]) -> tuple[Any, ...] | None:
+    """Return the values of a row that says no more than they do: an INSERT with just `names`, or without any."""
+    fields = row._fields  # pyright: ignore[reportPrivateUsage]
+    if row._kind or (fields is not None and fields != names):  # pyright: ignore[reportPrivateUsage]
+        return None
+    return row._values  # pyright: ignore[reportPrivateUsage]
+
+
+def set_row_values(row: Row, values: tuple[Any, ...]) -> None:
+    """Put other values into the fields of a row, in order."""
+    row._values = values  # pyright: ignore[reportPrivateUsage]
+
+
 def rows_of(fields: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> list[Row]:
     """Return an INSERT row for each tuple of values: the hot path from columns to rows."""
     # Slot descriptors are bound once and __init__ is passed over: half the time of a call per row.

@@ -72,7 +72,7 @@ class WindowAggregateOperator(OneInputOperator):
         self._late_count = context.metrics.counter(
             NUM_LATE_RECORDS_DROPPED if spec.late_tag_id is None else NUM_LATE_RECORDS_DIVERTED
         )
-        self._emitter = RowEmitter(context.types, context.operator_name)
+        self._emitter = RowEmitter(context)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         if batch.timestamps is None or (batch.timestamps == MIN_TIMESTAMP).any():
