@@ -220,10 +220,11 @@ def test_a_timer_that_gives_for_ever_can_be_cancelled() -> None:
     with LocalJob(env.get_stream_graph()) as job:
         job.start()
         assert local_job.STARTED.wait(30)
+        # The source ends by itself, and needs a moment for it.
+        job.listener.await_end(1)
         for task in job.tasks:
             task.cancel()
         job.listener.await_end(len(job.tasks))
-        # The source had ended before.
         assert job.final_states() == {ExecutionState.FINISHED, ExecutionState.CANCELED}
 
 
