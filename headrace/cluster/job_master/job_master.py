@@ -158,7 +158,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self._scheduler.fail_job(Failure.of_error(error))
             return
         self._partitions.start()
-        self._resource_manager.connect()
+        self._resource_manager.link.connect()
         self._scheduler.start()
         self._return_idle_slots()
 
@@ -290,12 +290,12 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self, resource_manager_id: ResourceManagerId, cause: str
     ) -> None:
         """See JobMasterGateway."""
-        if self._resource_manager.is_leader(resource_manager_id):
-            self._resource_manager.lost(cause)
+        if self._resource_manager.link.is_leader(resource_manager_id):
+            self._resource_manager.link.lost(cause)
 
     async def heartbeat_from_resource_manager(self, resource_id: ResourceId) -> Acknowledge:
         """See JobMasterGateway."""
-        self._resource_manager.heartbeat_received(resource_id)
+        self._resource_manager.link.heartbeat_received(resource_id)
         return Acknowledge()
 
     async def _slots_did_not_come(self, timeout_ms: float) -> None:

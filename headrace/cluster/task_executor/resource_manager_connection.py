@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from headrace.cluster.registration_answers import interpret
+from headrace.cluster.resource_manager_link import ResourceManagerLink
 from headrace.cluster.task_executor.options import REGISTRATION_TIMEOUT
 from headrace.core.clock import Cancellable
 from headrace.core.errors import HeadraceError
@@ -21,8 +21,6 @@ from headrace.gateways.resource_manager import (
     TaskExecutorRegistrationResponse,
 )
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatReceiver
-from headrace.rpc.registration import RetryingRegistration
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,59 +41,40 @@ class TaskExecutorToResourceManagerConnection:
     ) -> None:
         self._endpoint: Final = endpoint
         self._resource_id: Final = resource_id
-        self._resource_manager_id: Final = resource_manager_id
         self._registration_message: Final = registration
         self._slot_report: Final = slot_report
         self._on_end: Final = on_end
-        self._heartbeats: Final = HeartbeatReceiver(endpoint, self._heartbeat_lost)
-        self._registration: Final = RetryingRegistration(
+        self.link: Final = ResourceManagerLink(
             endpoint,
-            target_address=address,
-            gateway_type=ResourceManagerGateway,
-            fencing_token=resource_manager_id,
+            address,
+            resource_manager_id,
             register=self._register,
-            interpret=interpret,
-            on_success=self._registered,
+            on_registered=self._registered,
             on_rejected=lambda reason: on_end(f"the ResourceManager rejected it: {reason}"),
+            on_lost=self._lost,
         )
+        """Registration and heartbeats."""
         self._instance_id: InstanceId | None = None
         self._timer: Cancellable | None = None
 
     def connect(self) -> None:
         """Begin to register."""
         self._start_timer()
-        self._registration.start()
-
-    def is_leader(self, resource_manager_id: ResourceManagerId) -> bool:
-        """Whether messages of this session may change anything here."""
-        return resource_manager_id == self._resource_manager_id
-
-    def heartbeat_received(self, resource_id: ResourceId) -> None:
-        """The ResourceManager asked for a heartbeat."""
-        self._heartbeats.request_received(resource_id)
+        self.link.connect()
 
     def notify_slot_available(self, slot_id: SlotId, allocation_id: AllocationId) -> None:
         """Tell that a slot is free, if anybody listens; heartbeats tell it as well."""
-        gateway = self._registration.gateway
+        gateway = self.link.gateway
         if gateway is not None and self._instance_id is not None:
             gateway.notify_slot_available(self._instance_id, slot_id, allocation_id)
 
-    def lost(self, cause: str) -> None:
-        """The ResourceManager ended the connection, or is gone: register again."""
-        _LOG.info("%s lost its ResourceManager: %s", self._resource_id, cause)
-        self._instance_id = None
-        self._heartbeats.stop()
-        self._start_timer()
-        self._registration.try_reconnect()
-
     def close(self, reason: str) -> None:
         """Say goodbye and forget."""
-        gateway = self._registration.gateway
+        gateway = self.link.gateway
         if gateway is not None:
             gateway.disconnect_task_manager(self._resource_id, reason)
         self._cancel_timer()
-        self._heartbeats.stop()
-        self._registration.close()
+        self.link.close()
 
     async def _register(self, gateway: ResourceManagerGateway) -> TaskExecutorRegistrationResponse:
         return await gateway.register_task_executor(self._registration_message())
@@ -105,7 +84,6 @@ class TaskExecutorToResourceManagerConnection:
     ) -> None:
         assert isinstance(response, TaskExecutorRegistered)
         self._instance_id = response.instance_id
-        self._heartbeats.monitor_target(response.resource_manager_resource_id)
         self._endpoint.spawn(self._report(gateway, response.instance_id), "first slot report")
 
     async def _report(self, gateway: ResourceManagerGateway, instance_id: InstanceId) -> None:
@@ -113,14 +91,16 @@ class TaskExecutorToResourceManagerConnection:
             await gateway.send_slot_report(self._resource_id, instance_id, self._slot_report())
         except HeadraceError as error:
             if self._instance_id == instance_id:
-                self.lost(f"it did not take the slot report: {error}")
+                self.link.lost(f"it did not take the slot report: {error}")
         else:
             # Not before: a ResourceManager that registers and takes no slots would keep this process for ever.
             if self._instance_id == instance_id:
                 self._cancel_timer()
 
-    def _heartbeat_lost(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
-        self.lost(loss.text)
+    def _lost(self, cause: str) -> None:
+        _LOG.info("%s lost its ResourceManager: %s", self._resource_id, cause)
+        self._instance_id = None
+        self._start_timer()
 
     def _start_timer(self) -> None:
         if self._timer is None:
@@ -133,8 +113,8 @@ class TaskExecutorToResourceManagerConnection:
             self._timer = None
 
     def _alone_for_too_long(self) -> None:
-        why = self._registration.last_failure
+        why = self.link.last_failure
         self._on_end(
-            f"no ResourceManager at {self._registration.target_address} took its registration in time "
+            f"no ResourceManager at {self.link.target_address} took its registration in time "
             "(taskmanager.registration.timeout)" + (f": {why}" if why else "")
         )

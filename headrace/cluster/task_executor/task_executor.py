@@ -149,7 +149,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     async def request_slot(self, request: SlotRequest) -> Acknowledge:
         """See TaskExecutorGateway."""
-        if not self._resource_manager.is_leader(request.resource_manager_id):
+        if not self._resource_manager.link.is_leader(request.resource_manager_id):
             raise StaleLeaderError(
                 f"slot request of ResourceManager {request.resource_manager_id}, "
                 f"which does not lead TaskManager {self._setup.resource_id}"
@@ -359,7 +359,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self, resource_id: ResourceId
     ) -> TaskExecutorHeartbeatPayload:
         """See TaskExecutorGateway."""
-        self._resource_manager.heartbeat_received(resource_id)
+        self._resource_manager.link.heartbeat_received(resource_id)
         return TaskExecutorHeartbeatPayload(self.slot_report(), self._setup.measure_memory())
 
     async def heartbeat_from_job_master(
@@ -424,8 +424,8 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self, resource_manager_id: ResourceManagerId, cause: str
     ) -> None:
         """See TaskExecutorGateway."""
-        if self._resource_manager.is_leader(resource_manager_id):
-            self._resource_manager.lost(cause)
+        if self._resource_manager.link.is_leader(resource_manager_id):
+            self._resource_manager.link.lost(cause)
 
     async def can_be_released(self) -> bool:
         """See TaskExecutorGateway."""
