@@ -48,7 +48,8 @@ test-serialized: setup  ## whatever uses RPC, once more with every local call en
 	$(BIN)/python -m pytest -q -n $(WORKERS) --force-serialization $(RPC_TESTS)
 
 # A folder without a single test file is named and passed over; one with test files must have tests that run.
-test-slow: setup  ## integration tests and real Spark
+test-slow: setup  ## many examples of each property, integration tests and real Spark
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m hypothesis --hypothesis-profile thorough $(FAST_TESTS)
 	@for folder in $(SLOW_TESTS); do \
 	  if [ -z "$$(find $$folder -name 'test_*.py' 2>/dev/null)" ]; then \
 	    echo "$$folder: holds no test file"; \
@@ -62,7 +63,7 @@ sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
 	@seed=$(SEED); echo "seed $$seed"; $(BIN)/python -m pytest -q tests/simulation --seed $$seed
 
 bench: setup  ## answer every question under benchmarks/ (or one: BENCH=keyed_latency)
-	@for question in $(or $(BENCH),exchange network keyed_latency keyed_function); do \
+	@for question in $(or $(BENCH),exchange network back_pressure_memory keyed_latency keyed_function); do \
 	  echo "== $$question"; $(BIN)/python -m benchmarks.$$question || exit $$?; \
 	done
 

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Derandomised, so that a run says the same today and tomorrow; `make sim` is where chance belongs.
-settings.register_profile(
-    "headrace",
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("headrace")
+# Derandomised, so that a run says the same today and tomorrow; `make sim` is where chance belongs. `make test` looks at
+# few examples, `make test-slow` at many (`--hypothesis-profile thorough`); tests that name a number keep theirs.
+EXAMPLES = {"quick": 25, "thorough": 200}
+for name, max_examples in EXAMPLES.items():
+    settings.register_profile(
+        name,
+        max_examples=max_examples,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile("quick")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
