@@ -7,11 +7,10 @@ and take turns with each other; the best of all turns counts, for both, since wh
 slower.
 Where other programs use the machine, shares of wall time mean little (a pair of raw sockets is content with one core):
 the processor time that both processes together spend on a batch is recorded beside it.
-Latency: one batch of 256 rows at a time, 200 a second, from before `emit` to after the consumer's `poll`. Memory: a
-producer that emits whenever it may, a consumer that takes nothing, resident set of both processes from the moment the
-pipe is full.
+Latency: one batch of 256 rows at a time, 200 a second, from before `emit` to after the consumer's `poll`. Memory is the
+question of `back_pressure_memory`.
 
-    python -m benchmarks.exchange [--batches 1000] [--repeats 10] [--rows 4096] [--skip-memory]
+    python -m benchmarks.exchange [--batches 1000] [--repeats 10] [--rows 4096]
 """
 
 import argparse
@@ -37,7 +36,6 @@ from benchmarks.programs.exchange_consumer import (
     make_batch,
     open_gate,
     open_writer,
-    resident_bytes,
     start_environment,
 )
 from benchmarks.record import record_result
@@ -207,43 +205,6 @@ class Exchange:
         return writer, collect
 
 
-def memory_under_back_pressure(batch: RecordBatch, seconds: float) -> dict[str, Any]:
-    """Growth of the resident set of producer and consumer while nothing is consumed."""
-    consumer = Consumer()
-    exchange = Exchange("memory", consumer, None)
-    writer = open_writer(exchange.environment, 0, -1)
-    location = msgspec.json.encode(exchange.location).decode()
-    consumer.order(do="stall", location=location, number=0)
-    consumer.answer()
-    deadline = time.perf_counter() + 2
-    emitted = 0
-    first: list[int] = []
-    while time.perf_counter() < deadline:
-        if writer.is_available:
-            writer.emit(batch)
-            emitted += 1
-        else:
-            time.sleep(0.01)
-        if time.perf_counter() >= deadline and not first:
-            consumer.order(do="resident")
-            first = [resident_bytes(), consumer.answer()["bytes"]]
-            deadline += seconds
-    consumer.order(do="resident")
-    last = [resident_bytes(), consumer.answer()["bytes"]]
-    writer.close()
-    exchange.close()
-    consumer.close()
-    growth = [100 * (after - before) / before for before, after in zip(first, last, strict=True)]
-    return {
-        "memory_seconds": seconds,
-        "memory_batches_taken_in": emitted,
-        "memory_producer_mb": last[0] / 1e6,
-        "memory_consumer_mb": last[1] / 1e6,
-        "memory_producer_growth_percent": growth[0],
-        "memory_consumer_growth_percent": growth[1],
-    }
-
-
 def measure(
     carrier: str, consumer: Consumer, batches: list[RecordBatch], count: int, repeats: int
 ) -> dict[str, Any]:
@@ -294,8 +255,6 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--rows", type=int, default=4096)
-    parser.add_argument("--memory-seconds", type=float, default=20)
-    parser.add_argument("--skip-memory", action="store_true")
     parser.add_argument("--carriers", default="local,unix,tcp,tls")
     parser.add_argument("--dry", action="store_true", help="print only, keep no result")
     options = parser.parse_args()
@@ -306,8 +265,6 @@ def main() -> None:
         consumer = Consumer(identity)
         figures |= measure(carrier, consumer, batches, options.batches, options.repeats)
         consumer.close()
-    if not options.skip_memory:
-        figures |= memory_under_back_pressure(batches[0], options.memory_seconds)
     if options.dry:
         for key, value in figures.items():
             print(f"{key:>32}: {value:,.1f}")

@@ -1,6 +1,7 @@
 """The pictures of the report, one function each: newest sections in, a matplotlib figure out, or None without data."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ OURS, RAW = "tab:blue", "lightgrey"
 
 def throughput(sections: Sections) -> Figure | None:
     """Heat maps of rows per second, one per row size."""
-    return _heat_maps(sections, "mrows_per_s", "million rows per second", "{:.2f}")
+    return _heat_maps(sections, "mrows_per_s", "million rows per second", "{:.3g}")
 
 
 def share_of_raw(sections: Sections) -> Figure | None:
@@ -141,7 +142,9 @@ def _values(cells: Sequence[Mapping[str, Any]], key: str) -> list[int]:
 
 
 def _codec_rate(rows: Sequence[Mapping[str, Any]], kind: str, codec: str, key: str) -> float:
-    return sum(row.get(key, 0.0) for row in rows if (row["data"], row["codec"]) == (kind, codec))
+    """Not a number where nothing was compressed, and so nothing is decompressed."""
+    found = [row.get(key, nan) for row in rows if (row["data"], row["codec"]) == (kind, codec)]
+    return found[0] if found else nan
 
 
 def _bars(panel: Any, names: Sequence[str], groups: Mapping[str, Sequence[float]]) -> None:
@@ -150,7 +153,7 @@ def _bars(panel: Any, names: Sequence[str], groups: Mapping[str, Sequence[float]
         color = RAW if label == "a plain file" else None
         places = [place + (index - (len(groups) - 1) / 2) * width for place in range(len(names))]
         drawn = panel.bar(places, values, width, label=label, color=color)
-        panel.bar_label(drawn, fmt="{:,.0f}", fontsize=6)
+        panel.bar_label(drawn, fmt=lambda v: "" if isnan(v) else f"{v:,.0f}", fontsize=6)
     panel.set_xticks(range(len(names)), names, fontsize=8)
 
 

@@ -154,12 +154,6 @@ def serve_consumer() -> None:
                 identity = TlsIdentity(certificate, key)
                 environment, _ = start_environment(f"consumer-{os.getpid()}", None, identity)
                 answer = {}
-            case "stall":
-                location = msgspec.json.decode(order["location"], type=TaskManagerLocation)
-                open_gate(environment, location, order["number"])
-                answer = {}
-            case "resident":
-                answer = {"bytes": resident_bytes()}
             case "cpu":
                 answer = {"seconds": time.process_time()}
             case "raw latency":
@@ -199,12 +193,6 @@ def raw_receive(address: Any, size: int) -> dict[str, Any]:
             left -= connection.recv_into(buffer)
         connection.sendall(b"!")
     return {}
-
-
-def resident_bytes() -> int:
-    """The resident set of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":

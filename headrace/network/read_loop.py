@@ -42,26 +42,28 @@ class ReadLoop:
             self._wanting.pop(view, None)
 
     def _run(self) -> None:
-        for _ in range(READS_PER_TURN):
-            view = self._next()
-            if view is None:
-                return
-            view.fill()
-        self._io.submit(self._run)
+        views = self._next_sweep()
+        for view in views:
+            # An earlier read of the sweep may have taken the memory.
+            if view.candidate() is not None:
+                view.fill()
+        if views:
+            self._io.submit(self._run)
 
-    def _next(self) -> StoredView | None:
+    def _next_sweep(self) -> list[StoredView]:
+        """Whom to read for next, in order. Several, as looking at hundreds of views costs more than a read."""
         while True:
             with self._lock:
                 wanting = dict(self._wanting)
                 if not wanting:
                     self._is_running = False
-                    return None
+                    return []
             # Outside the lock: a view has a lock of its own.
             candidates = [candidate for view in wanting if (candidate := view.candidate())]
-            chosen = next_to_read(candidates)
+            chosen = next_to_read(candidates, READS_PER_TURN)
             self._drop_others(wanting, {candidate.reader for candidate in candidates})
-            if chosen is not None:
-                return chosen.reader
+            if chosen:
+                return [candidate.reader for candidate in chosen]
 
     def _drop_others(self, wanting: dict[StoredView, int], served: set[StoredView]) -> None:
         """Those that want nothing now ask again when they do."""

@@ -5,6 +5,7 @@ sweep over the file serves everybody, and consumers of one broadcast region find
 at all goes before who only wants more. Source: Flink SortMergeResultPartitionReadScheduler.
 """
 
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -28,12 +29,12 @@ class ReadCandidate(Generic[R]):
     offset: int
 
 
-def next_to_read(candidates: Iterable[ReadCandidate[R]]) -> ReadCandidate[R] | None:
-    """Return whose turn it is, or None if nobody wants to be read for."""
-    return min(
+def next_to_read(candidates: Iterable[ReadCandidate[R]], count_max: int) -> list[ReadCandidate[R]]:
+    """Return whose turn it is, one after the other, at most so many; none if nobody wants to be read for."""
+    return heapq.nsmallest(
+        count_max,
         candidates,
         key=lambda candidate: (candidate.queued_bytes > 0, candidate.offset),
-        default=None,
     )
 
 
