@@ -164,7 +164,7 @@ def test_a_retried_producer_does_not_double_what_consumers_read(
     writer = writer_of(produce(environment, first, 1))
     writer.emit(numbers(0, 70))
     writer.flush_all()
-    writer.fail(None)
+    writer.fail(RuntimeError("dead"))
     second = push(environment, service, key=partition_id(0, 1), rows=100)
     assert values_of(drain(consume(environment, second, 0))) == list(range(100))
 
@@ -257,7 +257,7 @@ def test_a_service_that_starts_again_finds_what_was_committed_and_nothing_else(
     (folder / "11-0-22-0-0.index").write_bytes(b"torn")
     (folder / "11-0-22-0-0.data").write_bytes(b"torn")
     first.close()
-    writer.fail(None)
+    writer.fail(RuntimeError("dead"))
     second = new_service(tmp_path / "results")
     location = second.start()
     opened.append(second)
