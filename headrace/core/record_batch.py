@@ -225,17 +225,16 @@ class RecordBatch:
         """
         arrow_indices = pa.array(indices)
         columns = None if self._columns is None else self._columns.take(arrow_indices)
-        picked = indices.tolist()
         rows: Sequence[Any] | None = None
         if columns is None and self._rows is not None:
-            rows = [self._rows[i] for i in picked]
+            rows = [self._rows[i] for i in indices.tolist()]
         keys_array = None if self._keys_array is None else self._keys_array.take(arrow_indices)
         keys: Sequence[Any] | None = None
         if keys_array is None and self._keys is not None:
-            keys = [self._keys[i] for i in picked]
+            keys = [self._keys[i] for i in indices.tolist()]
         return RecordBatch(
             self.batch_type,
-            len(picked),
+            len(indices),
             columns=columns,
             rows=rows,
             timestamps=None if self.timestamps is None else self.timestamps[indices],

@@ -66,7 +66,9 @@ class PendingRows:
         """
         if schema is self._schema:
             return True
-        if self._slices and self._schema is not None and not self._schema.equals(schema):
+        if self._schema is not None and self._schema.equals(schema):
+            return True
+        if self._slices:
             return False
         self._schema = schema
         self._has_dictionaries = has_dictionaries(schema)

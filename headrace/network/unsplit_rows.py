@@ -43,6 +43,7 @@ class UnsplitRows:
         self._channels: list[Channels] = []
         self._markers: list[tuple[int, StreamMarker]] = []
         self._row_count = self._size_bytes = 0
+        self._schema: pa.Schema | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -93,7 +94,12 @@ class UnsplitRows:
         narrow = channels.astype(np.uint16) if self._channel_count <= 1 << 16 else channels
         order = np.argsort(narrow, kind="stable")
         arrow = (rows if is_single else rows.take(order)).to_arrow()
-        schema, row_bytes = arrow.schema, pa.ipc.get_record_batch_size(arrow) / len(order)
+        row_bytes = pa.ipc.get_record_batch_size(arrow) / len(order)
+        schema = arrow.schema
+        if self._schema is not None and self._schema.equals(schema):
+            # The object that all channels know already, so that they need not compare.
+            schema = self._schema
+        self._schema = schema
         marker_rows = np.array([row_number for row_number, _ in markers], dtype=np.intp)
         start = 0
         for channel, count in enumerate(counts):
