@@ -9,7 +9,7 @@ from headrace.core.ids import ResourceId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
 from tests.unit.cluster.cluster_samples import TM_1, TM_2
-from tests.unit.cluster.test_scheduling import USER_ERROR, Fixture
+from tests.unit.cluster.job_master.test_scheduling import USER_ERROR, Fixture
 from tests.unit.network.exchange import partition_id
 
 S = ExecutionState

@@ -18,8 +18,8 @@ from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.testing.gateways import start_scripted
 from headrace.testing.virtual_loop import VirtualLoop
+from tests.unit.cluster.blob.test_blob_server import run_at_once
 from tests.unit.cluster.cluster_samples import JOB
-from tests.unit.cluster.test_blob_server import run_at_once
 
 CONTENT = b"0123456789" * 1_000
 KEY = BlobKey.of(CONTENT)

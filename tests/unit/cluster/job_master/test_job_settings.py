@@ -33,7 +33,7 @@ from tests.unit.cluster.cluster_samples import (
     job_graph,
     vertex,
 )
-from tests.unit.cluster.task_executor_world import never
+from tests.unit.cluster.task_executor.task_executor_world import never
 
 RM_ID = ResourceManagerId(b"r" * 16)
 JM_ID = JobMasterId(b"m" * 16)

@@ -7,7 +7,7 @@ import pytest
 from headrace.core.ids import JobMasterId
 from headrace.core.lifecycle import ExecutionState
 from tests.unit.cluster.cluster_samples import JOB
-from tests.unit.cluster.task_executor_world import JM_ID, World
+from tests.unit.cluster.task_executor.task_executor_world import JM_ID, World
 from tests.unit.network.exchange import partition_id
 
 PARTITIONS = (partition_id(0), partition_id(1))

@@ -34,7 +34,7 @@ from tests.unit.cluster.cluster_samples import (
     allocation,
     attempt,
 )
-from tests.unit.cluster.task_executor_world import (
+from tests.unit.cluster.task_executor.task_executor_world import (
     INSTANCE,
     JM_ID,
     MEMORY,

@@ -17,7 +17,7 @@ from headrace.core.ids import JobMasterId
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.core.tls import generate_identity
 from tests.unit.cluster.cluster_samples import attempt
-from tests.unit.cluster.task_executor_world import JM_ID, World
+from tests.unit.cluster.task_executor.task_executor_world import JM_ID, World
 from tests.unit.network.exchange import partition_id
 
 UPDATE = ShuffleDescriptor(partition_id(0), None)

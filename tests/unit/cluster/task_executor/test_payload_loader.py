@@ -14,7 +14,7 @@ from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.payloads import VertexPayloads
 from headrace.testing.gateways import ScriptedEndpoint, ScriptedTask, start_scripted
 from tests.unit.cluster.cluster_samples import JOB, allocation, attempt, vertex
-from tests.unit.cluster.task_executor_world import JM_ID, World
+from tests.unit.cluster.task_executor.task_executor_world import JM_ID, World
 
 PAYLOADS = VertexPayloads((b"function",), (b"types",), ())
 BLOB = PAYLOADS.encode()
