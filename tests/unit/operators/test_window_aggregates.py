@@ -16,7 +16,13 @@ from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
 from headrace.functions.specs import ColumnAggregate, WindowAggregateSpec
 from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
-from headrace.testing.operator_harness import OperatorHarness, Rows, Step, WatermarkAt, run_all_ways
+from headrace.testing.operator_harness import (
+    HarnessStep,
+    OperatorHarness,
+    Rows,
+    WatermarkAt,
+    run_all_ways,
+)
 from tests.unit.operators.window_model import FixedWindowModel, sliding
 
 INPUT = Types.ROW_NAMED(["key", "n", "x"], [Types.STRING(), Types.INT(), Types.DOUBLE()])
@@ -130,7 +136,7 @@ def test_aggregates_are_those_of_the_model_whatever_the_batches(
         assigner = TumblingEventTimeWindows(size, 0)
     model = FixedWindowModel(sliding(size, slide, 0), lateness)
     arrival, watermark = 0, 0
-    operator_steps: list[Step] = []
+    operator_steps: list[HarnessStep] = []
     expected: list[Any] = []
     for step in steps:
         if isinstance(step, int):

@@ -42,9 +42,9 @@ from headrace.functions.window_functions import (
 )
 from headrace.testing.operator_harness import (
     PICKLED,
+    HarnessStep,
     OperatorHarness,
     Rows,
-    Step,
     TimeAt,
     WatermarkAt,
     run_all_ways,
@@ -55,7 +55,9 @@ KEYS = [lambda value: value[0]]
 TUMBLING = TumblingEventTimeWindows(10, 0)
 
 
-def run(assigner: WindowAssigner[Any, Any], steps: list[Step], **changes: Any) -> OperatorHarness:
+def run(
+    assigner: WindowAssigner[Any, Any], steps: list[HarnessStep], **changes: Any
+) -> OperatorHarness:
     keys = KEYS if changes.get("is_keyed", True) else []
     return run_all_ways(
         lambda: OperatorHarness(
@@ -199,7 +201,12 @@ def test_a_continuous_trigger_fires_within_the_window_and_at_its_end() -> None:
 
 
 def test_processing_time_windows_fire_by_the_clock() -> None:
-    steps: list[Step] = [Rows([("a", 1)]), TimeAt(105), Rows([("a", 3), ("b", 5)]), TimeAt(130)]
+    steps: list[HarnessStep] = [
+        Rows([("a", 1)]),
+        TimeAt(105),
+        Rows([("a", 3), ("b", 5)]),
+        TimeAt(130),
+    ]
     harness = run(TumblingProcessingTimeWindows(10, 0), steps, incremental=_Mean())
     assert harness.output.rows == [2.0, 5.0]
     harness = run(SlidingProcessingTimeWindows(10, 5, 0), steps, incremental=_Mean())
@@ -209,7 +216,7 @@ def test_processing_time_windows_fire_by_the_clock() -> None:
 
 
 def test_a_continuous_trigger_on_the_clock() -> None:
-    steps: list[Step] = [Rows([("a", 1)]), TimeAt(108), Rows([("a", 3)]), TimeAt(140)]
+    steps: list[HarnessStep] = [Rows([("a", 1)]), TimeAt(108), Rows([("a", 3)]), TimeAt(140)]
     harness = run(
         TumblingProcessingTimeWindows(20, 0),
         steps,
@@ -237,7 +244,7 @@ class _Stateful(ProcessWindowFunction[Any, Any, Any, Any]):
 
 
 def test_window_functions_keep_state_per_window_and_per_key() -> None:
-    steps: list[Step] = [ROWS, WatermarkAt(9), Rows([("a", 0)], [4]), WatermarkAt(19)]
+    steps: list[HarnessStep] = [ROWS, WatermarkAt(9), Rows([("a", 0)], [4]), WatermarkAt(19)]
     harness = run(TUMBLING, steps, window_function=_Stateful(), allowed_lateness_ms=5)
     assert harness.output.rows == [
         ("a", 10, 1, 1, 9),
