@@ -1,9 +1,11 @@
 """The 32-bit hash of a key, the same in every process: Java's `hashCode` where Java has the type.
 
 Key groups are computed from it (`core.key_groups`), so it decides which subtask owns a key and may never change for
-data that a snapshot may hold. Declared keys are hashed as Arrow arrays, undeclared ones as Python values; equal
-values of one type have equal hashes either way. Two decisions differ from Java, because equal keys must have equal
-hashes and Python compares `-0.0 == 0.0`: -0.0 is hashed as 0.0, and NaN, which equals nothing, cannot be a key.
+data that a snapshot may hold. Declared keys are hashed as Arrow arrays. Undeclared ones are hashed as Python values:
+what is equal to Python has one hash (2, 2.0 and Decimal(2); one instant in two time zones) or is refused, so that equal
+keys never part; texts and integers are hashed as declared ones are. Two decisions differ from Java, because equal keys
+must have equal hashes and Python compares `-0.0 == 0.0`: -0.0 is hashed as 0.0, and NaN, which equals nothing, cannot
+be a key.
 
 Source: java.lang `hashCode` of Integer, Long, Boolean, Double, String, BigInteger, Arrays; Flink Tuple, RowUtils.
 """
@@ -11,9 +13,14 @@ Source: java.lang `hashCode` of Integer, Long, Boolean, Double, String, BigInteg
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, Final, cast
+from functools import lru_cache
+from numbers import Complex, Number
+from pathlib import PurePath
+from types import FunctionType
+from typing import Any, Final
+from uuid import UUID  # noqa: TID251  (to know the class: no id is made here)
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +30,16 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.types.rows import Row
 
 Hashes = npt.NDArray[np.int32]
+_ScalarHash = Callable[[Any, str], int]
 
 _U32: Final = np.uint32
 _MASK: Final = 0xFFFFFFFF
 _HASH_OF_TRUE: Final = 1231
 _HASH_OF_FALSE: Final = 1237
 _NULL_REASON: Final = "is null: give such records a key of their own, or filter them out"
+_NAN_REASON: Final = "is NaN, which equals no other key"
+_MICROSECOND: Final = timedelta(microseconds=1)
+_EPOCH: Final = datetime(1970, 1, 1)  # naive: the offset is taken off by itself
 _LONG_MIN: Final = -(2**63)
 _LONG_MAX: Final = 2**63 - 1
 
@@ -64,10 +75,26 @@ def _hash_objects(values: Sequence[Any], origin: str) -> npt.NDArray[np.uint32]:
             except (pa.ArrowException, OverflowError, UnicodeEncodeError):
                 pass  # an integer beyond 64 bits, or half a surrogate pair
             else:
-                return _hash_values(array, origin)
+                return _hash_plain(array, origin)
         elif cls is tuple and len(set(map(len, values))) == 1 and values[0]:
             return _combine([_hash_objects(field, origin) for field in zip(*values, strict=True)])
     return np.array([_hash_of(value, origin) for value in values], dtype=np.uint32)
+
+
+def _hash_plain(array: pa.Array, origin: str) -> npt.NDArray[np.uint32]:
+    """Hash undeclared texts and numbers; the latter so that equal ones of other classes have the same hash."""
+    if pa.types.is_boolean(array.type):
+        return array.to_numpy(zero_copy_only=False).astype(np.uint32)
+    if not pa.types.is_floating(array.type):
+        return _hash_values(array, origin)
+    values = array.to_numpy()
+    hashes = _hash_floats(values, origin)
+    is_whole = np.floor(values) == values
+    is_long = is_whole & (np.abs(values) < _LONG_MAX)
+    hashes[is_long] = _fold_integers(values[is_long].astype(np.int64))
+    for index in np.flatnonzero(is_whole & ~is_long).tolist():
+        hashes[index] = _hash_of_number(float(values[index]), origin)
+    return hashes
 
 
 def hash_array(array: pa.Array, origin: str = "the key column") -> Hashes:
@@ -128,7 +155,7 @@ def _fold_integers(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
 
 def _hash_floats(values: npt.NDArray[Any], origin: str) -> npt.NDArray[np.uint32]:
     if np.isnan(values).any():
-        raise InvalidKeyError(origin, "is NaN, which equals no other key")
+        raise InvalidKeyError(origin, _NAN_REASON)
     positive = values + 0.0  # -0.0 becomes 0.0
     if positive.dtype.itemsize < 8:
         return positive.astype(np.float32).view(np.uint32)
@@ -182,11 +209,15 @@ def _hash_of(value: Any, origin: str) -> int:
     function = _SCALAR_HASHES.get(type(value))
     if function is not None:
         return function(value, origin)
-    if isinstance(value, enum.Enum):
-        return _hash_of_text(value.name, origin)
+    if isinstance(type(value).__eq__, FunctionType) and not isinstance(value, _OF_LIBRARIES):
+        return _hash_of_object(
+            value, origin
+        )  # compares as the user says, even if it is a text or a tuple
     for kind, scalar_hash in _SCALAR_HASHES.items():
         if isinstance(value, kind):
             return scalar_hash(value, origin)
+    if isinstance(value, enum.Enum):
+        return _hash_of_text(value.name, origin)
     return _hash_of_object(value, origin)
 
 
@@ -199,7 +230,33 @@ def _hash_of_integer(value: int, origin: str) -> int:
     return combined if value > 0 else -combined & _MASK
 
 
-def _hash_of_float(value: float, origin: str) -> int:
+def _hash_of_number(value: Any, origin: str) -> int:
+    """Hash a number by its value, whatever its class: 2, 2.0 and Decimal(2) are one key to Python."""
+    # A signaling NaN raises where it is compared.
+    is_nan = value.is_nan() if isinstance(value, Decimal) else value != value
+    if is_nan:
+        raise InvalidKeyError(origin, _NAN_REASON)
+    real: Any = value.real if isinstance(value, Complex) and value.imag == 0 else value
+    return _hash_of_real(real, origin)
+
+
+def _hash_of_real(value: Any, origin: str) -> int:
+    conversions: tuple[tuple[Callable[[Any], Any], _ScalarHash], ...] = (
+        (int, _hash_of_integer),
+        (float, _hash_of_double),
+    )
+    for convert, hash_converted in conversions:
+        try:
+            converted = convert(value)
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if converted == value:
+            return hash_converted(converted, origin)
+    # Python hashes numbers alike in every process, unlike texts.
+    return _hash_of_integer(hash(value), origin)
+
+
+def _hash_of_double(value: float, origin: str) -> int:
     return int(_hash_floats(np.array([value], dtype=np.float64), origin)[0])
 
 
@@ -229,53 +286,93 @@ def _hash_of_set(values: frozenset[Any], origin: str) -> int:
     return sum(_hash_of(value, origin) for value in values) & _MASK
 
 
-def _hash_of_decimal(value: Decimal, origin: str) -> int:
-    if value.is_nan():
-        raise InvalidKeyError(origin, "is NaN, which equals no other key")
-    # 1.0 == 1.00, so the number of zeros may not count.
-    return _hash_of_text(str(value.normalize()) if value else "0", origin)
+def _hash_of_datetime(value: datetime, origin: str) -> int:
+    """Hash an aware one by its instant, a naive one by what it shows."""
+    value = value.replace(fold=0)  # which does not count where datetimes of one zone are compared
+    offset = value.utcoffset()
+    if offset is None:
+        return _hash_of_text(value.isoformat(), origin)
+    return _hash_of_duration(value.replace(tzinfo=None) - _EPOCH - offset, origin)
+
+
+def _hash_of_time(value: time, origin: str) -> int:
+    value = value.replace(fold=0)
+    offset = value.utcoffset()
+    if offset is None:
+        return _hash_of_text(value.isoformat(), origin)
+    of_day = timedelta(
+        hours=value.hour,
+        minutes=value.minute,
+        seconds=value.second,
+        microseconds=value.microsecond,
+    )
+    return _hash_of_duration(of_day - offset, origin)
+
+
+def _hash_of_duration(value: timedelta, origin: str) -> int:
+    return _hash_of_integer(value // _MICROSECOND, origin)
+
+
+def _hash_of_numpy_time(value: Any, origin: str) -> int:
+    if np.isnat(value):
+        raise InvalidKeyError(origin, "is NaT, which equals no other key")
+    unit = "datetime64[us]" if isinstance(value, np.datetime64) else "timedelta64[us]"
+    return _hash_of(value.astype(unit).item(), origin)
+
+
+def _hash_of_path(value: PurePath, origin: str) -> int:
+    return _hash_of_text(value.as_posix().lower(), origin)  # lower: as paths of Windows compare
 
 
 def _hash_of_object(value: Any, origin: str) -> int:
-    """Hash an object of the user's own class by what it holds: a pickle's bytes may differ between equal objects."""
+    """Hash an object of a class that is known to compare by its fields: a data class with the equality it came with.
+
+    How other classes compare only they know, and their `__hash__` may be another in each process, as that of a text is.
+    """
     cls: type = type(value)
     if cls.__hash__ is None:
         raise InvalidKeyError(origin, f"is a {cls.__name__}, which is not hashable: take a tuple")
-    if dataclasses.is_dataclass(cls):
-        state = [getattr(value, field.name) for field in dataclasses.fields(cls) if field.compare]
-    elif cls.__hash__ is object.__hash__:
+    if cls.__eq__ is object.__eq__:
         raise InvalidKeyError(
             origin, f"is a {cls.__name__}, which has no __eq__ and __hash__ by value"
         )
-    else:
-        attributes = value.__getstate__()
-        if isinstance(attributes, tuple):  # (__dict__, slots)
-            attributes = {**(attributes[0] or {}), **attributes[1]}
-        if not isinstance(attributes, dict):
-            attributes = {"": attributes}
-        state = [item for _, item in sorted(cast(dict[str, Any], attributes).items())]
-    return (31 * _hash_of_text(cls.__qualname__, origin) + _hash_of_fields(state, origin)) & _MASK
+    if not _compares_by_fields(cls):
+        raise InvalidKeyError(
+            origin,
+            f"is a {cls.__name__}, whose own __eq__ and __hash__ may send equal keys to different subtasks: "
+            "key by a tuple of the fields that count, or make it a frozen dataclass",
+        )
+    fields = [getattr(value, field.name) for field in dataclasses.fields(value) if field.compare]
+    return (31 * _hash_of_text(cls.__qualname__, origin) + _hash_of_fields(fields, origin)) & _MASK
 
 
-_ScalarHash = Callable[[Any, str], int]
+@lru_cache(maxsize=1024)
+def _compares_by_fields(cls: type) -> bool:
+    """Whether a class has the `__eq__` that `dataclass` writes, which has no file of its own."""
+    code = getattr(cls.__eq__, "__code__", None)
+    return dataclasses.is_dataclass(cls) and code is not None and code.co_filename == "<string>"
 
-# Order matters for subclasses: bool before int, datetime before date.
+
+# Order matters for subclasses: datetime before date, numpy's durations before its integers.
 _SCALAR_HASHES: Final[dict[type, _ScalarHash]] = {
     str: _hash_of_text,
-    bool: lambda value, _: _HASH_OF_TRUE if value else _HASH_OF_FALSE,
     int: _hash_of_integer,
-    float: _hash_of_float,
+    bool: _hash_of_number,
+    float: _hash_of_number,
     tuple: _hash_of_fields,
     Row: _hash_of_fields,
     bytes: _hash_of_bytes,
     frozenset: _hash_of_set,
-    Decimal: _hash_of_decimal,
-    datetime: lambda value, origin: _hash_of_text(value.isoformat(), origin),
+    datetime: _hash_of_datetime,
     date: lambda value, origin: _hash_of_integer(value.toordinal() - 719163, origin),
-    time: lambda value, origin: _hash_of_text(value.isoformat(), origin),
-    np.bool_: lambda value, _: _HASH_OF_TRUE if value else _HASH_OF_FALSE,
-    np.integer: lambda value, origin: _hash_of_integer(int(value), origin),
-    np.floating: lambda value, origin: _hash_of_float(float(value), origin),
+    time: _hash_of_time,
+    timedelta: _hash_of_duration,
+    np.datetime64: _hash_of_numpy_time,
+    np.timedelta64: _hash_of_numpy_time,
+    np.bool_: _hash_of_number,
+    Number: _hash_of_number,
+    UUID: lambda value, origin: _hash_of_integer(value.int, origin),
+    PurePath: _hash_of_path,
     type(None): lambda value, _: 0,
 }
 
@@ -285,3 +382,6 @@ _ARROW_TYPES: Final[dict[type, pa.DataType]] = {
     int: pa.int64(),
     float: pa.float64(),
 }
+
+_OF_LIBRARIES: Final = (Number, datetime, date, time, UUID, PurePath)
+"""What compares by Python code that is not the user's: fractions, time stamps of pandas, ids, paths."""
