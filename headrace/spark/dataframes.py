@@ -7,9 +7,12 @@ Source: the measurements of `JVM → Python` in docs/adr; Flink SourceCoordinato
 """
 
 import itertools
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -214,7 +217,7 @@ class DataFrameCoordinator:
             spark_context.setJobGroup(
                 pushing.group, f"rows of '{self._context.operator_name}'", interruptOnCancel=True
             )
-            plan = plan_push(self._df, _body(target), RESULT_SCHEMA_TEXT)
+            plan = plan_push(self._df, push_body(target), RESULT_SCHEMA_TEXT)
             announced = msgspec.msgpack.encode(PartitionsAnnounced(plan.partition_count))
             self._context.run_async(lambda: self._announce(pushing, announced))
             plan.run()
@@ -235,11 +238,28 @@ class DataFrameCoordinator:
             self._context.fail_job(failure)
 
 
-def _body(target: PushTarget) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def push_body(target: PushTarget) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what each Spark task runs over the batches of its partition."""
+
     def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return push_partition(target, batches)
+        try:
+            yield from push_partition(target, batches)
+        except Exception:
+            _close_standard_error()
+            raise
 
     return push
+
+
+def _close_standard_error() -> None:
+    """Let the worker's process, which ends with the failure of its task, print no more.
+
+    The failure itself goes to Spark through the worker's socket. Where Spark has cancelled the task, because a stream
+    was closed before its last row, nobody reads there any more: all that Spark's daemon would print in this process is
+    that the pipe is broken.
+    """
+    # It stays open for the rest of the process.
+    sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
 
 
 def source_coordinator_factory(secret: bytes, tls: TlsIdentity | None = None) -> CoordinatorFactory:
