@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from headrace.core.clock import ManualClock
@@ -14,8 +16,10 @@ from headrace.core.elements import (
     Watermark,
     WatermarkStatus,
 )
+from headrace.core.key_hash import hash_array
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import RecordBatch
+from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.buffer_pool import NetworkBufferPool, NeverWait
 from headrace.network.errors import ProducerFailedError
@@ -300,3 +304,59 @@ def test_what_is_added_for_a_consumer_that_left_is_dropped() -> None:
     made.writer.finish()
     made.writer.close()
     assert made.released == [made.writer.partition]
+
+
+def keyed(first: int, count: int) -> RecordBatch:
+    """Rows that are their own keys."""
+    batch = numbers(first, count)
+    keys = pa.array(range(first, first + count))
+    return batch.with_keys(Types.LONG(), hash_array(keys), keys_array=keys)
+
+
+def test_rows_of_a_keyed_edge_wait_unsplit_until_there_are_enough_for_each_channel() -> None:
+    made = edge(channel_count=2, kind=PartitionerKind.HASH, headrace_network_seal__rows="3")
+    made.writer.emit(keyed(0, 5))
+    assert [made.read(0), made.read(1)] == [[], []]
+    made.writer.emit(keyed(5, 7))
+    made.writer.flush_all()
+    found = [made.read(0), made.read(1)]
+    # Split and sealed once, although they came in two batches.
+    assert [len(batches) for batches in found] == [1, 1]
+    rows = [
+        row for batches in found for batch in batches if isinstance(batch, list) for row in batch
+    ]
+    assert sorted(rows) == list(range(12))
+
+
+def test_markers_of_a_keyed_edge_keep_their_place_among_the_rows_of_each_channel() -> None:
+    made = edge(channel_count=2, kind=PartitionerKind.HASH)
+    made.writer.emit(keyed(0, 20))
+    made.writer.emit_marker(Watermark(1))
+    made.writer.emit(keyed(20, 20))
+    made.writer.emit_marker(Watermark(2))
+    made.writer.flush_all()
+    for channel in (0, 1):
+        ((rows, markers),) = made.read(channel)  # type: ignore[misc]
+        before = sum(row < 20 for row in rows)
+        assert 0 < before < len(rows)
+        assert markers == (
+            PlacedMarker(before, Watermark(1)),
+            PlacedMarker(len(rows), Watermark(2)),
+        )
+
+
+def test_without_a_timeout_rows_of_a_keyed_edge_do_not_wait_either() -> None:
+    made = edge(channel_count=2, kind=PartitionerKind.HASH, timeout_ms=0)
+    made.writer.emit(keyed(0, 20))
+    (left,), (right,) = made.read(0), made.read(1)
+    assert isinstance(left, list) and isinstance(right, list)
+    assert sorted(left + right) == list(range(20))
+
+
+def test_rows_whose_schema_changes_are_sealed_apart_and_in_order() -> None:
+    made = edge()
+    made.writer.emit(numbers(0, 2))
+    made.writer.emit(numbers(2, 1).with_timestamps(np.array([7])))
+    made.writer.emit(numbers(3, 1))
+    made.writer.flush_all()
+    assert made.read() == [[0, 1], [2], [3]]
