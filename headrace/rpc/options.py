@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from headrace.core.config import ConfigOption, Settings, SizeBytes
+from headrace.core.config import ConfigOption, SizeBytes
 
 ASK_TIMEOUT: Final = ConfigOption(
     "pekko.ask.timeout",
@@ -127,8 +127,3 @@ REGISTRATION_REFUSED_DELAY: Final = ConfigOption(
     timedelta(seconds=30),
     "Pause after a registration that was refused for now.",
 )
-
-
-def duration_ms(settings: Settings, option: ConfigOption[timedelta]) -> float:
-    """The old way to say `settings.duration_ms(option)`."""
-    return settings.duration_ms(option)

@@ -7,7 +7,6 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.messages import Acknowledge
 from headrace.gateways.shuffle_service import ShuffleServiceGateway, ShuffleServiceStatus
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.options import duration_ms
 from headrace.rpc.service import RpcService
 from headrace.shuffle_service.admission import JobLeases
 from headrace.shuffle_service.options import LEASE
@@ -23,7 +22,7 @@ class ShuffleServiceEndpoint(RpcEndpoint, ShuffleServiceGateway):
     def __init__(self, rpc_service: RpcService, service: ShuffleService) -> None:
         super().__init__(rpc_service, ENDPOINT_NAME)
         self._service: Final = service
-        self._lease_ms: Final = duration_ms(self.settings, LEASE)
+        self._lease_ms: Final = self.settings.duration_ms(LEASE)
         self._leases: Final = JobLeases(self._lease_ms)
 
     async def on_start(self) -> None:

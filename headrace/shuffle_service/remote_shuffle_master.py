@@ -24,7 +24,7 @@ from headrace.core.tls import client_context, server_context
 from headrace.gateways.shuffle_service import ShuffleServiceGateway
 from headrace.rpc.address import RpcAddress
 from headrace.rpc.errors import RpcError
-from headrace.rpc.options import TASK_MANAGER_RPC_PORT, duration_ms
+from headrace.rpc.options import TASK_MANAGER_RPC_PORT
 from headrace.rpc.proxies import with_timeout
 from headrace.rpc.tcp import TcpRpcService, split_host_port
 from headrace.shuffle_service.endpoint import ENDPOINT_NAME
@@ -53,8 +53,8 @@ class RemoteShuffleMaster:
             ) from error
         self._context: Final = context
         self._authority: Final = address
-        self._interval_ms: Final = duration_ms(context.settings, HEARTBEAT_INTERVAL)
-        self._timeout_ms: Final = duration_ms(context.settings, HEARTBEAT_TIMEOUT)
+        self._interval_ms: Final = context.settings.duration_ms(HEARTBEAT_INTERVAL)
+        self._timeout_ms: Final = context.settings.duration_ms(HEARTBEAT_TIMEOUT)
         self._built_in: Final = CreditBasedShuffleMaster()
         self._jobs: dict[JobId, JobShuffleContext] = {}
         self._external: dict[JobId, set[ResultPartitionId]] = {}
