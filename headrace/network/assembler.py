@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.network.errors import ProtocolError
+from headrace.network.errors import CorruptFrameError, ProtocolError
 from headrace.network.framing import (
     HEADER_BYTES_MAX,
     PREFIX,
@@ -19,6 +19,8 @@ from headrace.network.framing import (
     attach_body,
     decode_header,
     decode_prefix,
+    verify_body,
+    verify_header,
 )
 from headrace.network.segments import Segment
 
@@ -55,8 +57,10 @@ class FrameAssembler:
     Raises ProtocolError (and what `check_body` raises); the connection cannot be used afterwards.
     """
 
-    def __init__(self, peer: str, check_body: BodyCheck) -> None:
+    def __init__(self, peer: str, check_body: BodyCheck, *, needs_checksums: bool = False) -> None:
         self.peer = peer
+        self._needs_checksums = needs_checksums
+        self._body_checksum: int | None = None
         self._check_body = check_body
         self._staging = bytearray(STAGING_BYTES)
         self._view = memoryview(self._staging)
@@ -118,6 +122,7 @@ class FrameAssembler:
         header_start = self._start + PREFIX.size
         if available < PREFIX.size + header_length:
             return None
+        checksum = self._verify_header(cls, header_start, header_length)
         body_start = header_start + header_length
         present = min(self._end - body_start, body_length)
         if present == body_length:
@@ -125,6 +130,8 @@ class FrameAssembler:
             self._is_lean = body_length >= DIRECT_BYTES
             head = self._view[body_start : self._start]
             frame = decode_header(cls, self._staging, header_start, header_length, b"", self.peer)
+            if checksum is not None:
+                verify_body(cls, head, checksum, self.peer)
             if body_length:
                 segment = self._check_body(cls, frame, body_length)
                 attach_body(frame, bytes(head) if segment is None else _copied_into(segment, head))
@@ -133,8 +140,16 @@ class FrameAssembler:
             return None
         header = decode_header(cls, self._staging, header_start, header_length, b"", self.peer)
         self._segment = self._check_body(cls, header, body_length)
+        self._body_checksum = checksum
         self._begin_body(header, self._view[body_start : body_start + present], body_length)
         return None
+
+    def _verify_header(self, cls: type[Frame], start: int, length: int) -> int | None:
+        checksum = verify_header(cls, self._staging, start, length, self.peer)
+        if checksum is None and cls.HAS_CHECKSUM and self._needs_checksums:
+            what = f"a {cls.__name__} frame without the checksum that both sides agreed on"
+            raise CorruptFrameError(self.peer, what)
+        return checksum
 
     def _begin_body(self, header: Frame, head: memoryview, body_length: int) -> None:
         self._pending = header
@@ -152,6 +167,8 @@ class FrameAssembler:
     def _finish_body(self) -> Frame:
         frame, body, length = self._pending, self._body, self._body_length
         assert frame is not None and body is not None
+        if self._body_checksum is not None:
+            verify_body(type(frame), body[:length], self._body_checksum, self.peer)
         # What came behind the body begins the next frame.
         self._end = self._body_filled - length
         self._view[: self._end] = body[length : self._body_filled]

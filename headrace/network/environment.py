@@ -28,6 +28,7 @@ from headrace.network.buffer_pool import (
 )
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.gate_factory import InputGateFactory
+from headrace.network.handshake import offered_features
 from headrace.network.ingest import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
 from headrace.network.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.keepalive import KeepAlivePolicy
@@ -45,6 +46,7 @@ from headrace.network.stored_partition import PartitionOwner, PartitionStorage
 from headrace.network.stored_view import BATCH_SHUFFLE_READ_SIZE, ReadMemory
 from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Link, Transport
+from headrace.network.wire import Feature
 
 
 class CreditBasedShuffleEnvironment:
@@ -78,6 +80,7 @@ class CreditBasedShuffleEnvironment:
         )
         self.partitions: Final = ResultPartitionManager(str(resource_id))
         self.task_events: Final = TaskEventDispatcher()
+        self.features: Final = offered_features(settings)
         self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
         page_bytes = settings.get_option(SEGMENT_SIZE)
         memory_bytes = network_memory_bytes(settings, process_memory_bytes(settings))
@@ -141,11 +144,16 @@ class CreditBasedShuffleEnvironment:
         self.transport.close()
         self.storage.close()
 
-    def open_session(self, link: Link, peer_name: str) -> Session:
+    def open_session(self, link: Link, peer_name: str, features: int) -> Session:
         """See transport.TransportHost."""
         if peer_name == INGEST_NAME:
             return IngestSession(link, self.ingest)
         producer = ProducerSession(
-            self.partitions, self.transport, link, self._request_timeout_ms, self.task_events
+            self.partitions,
+            self.transport,
+            link,
+            self._request_timeout_ms,
+            self.task_events,
+            has_checksums=bool(features & Feature.CHECKSUM),
         )
         return PeerSession(link, producer, ConsumerSession(link))

@@ -5,6 +5,7 @@ NetworkError
 |  +- UnknownFrameError          a frame id or a protocol version that this side does not speak
 |  +- SequenceGapError           a frame was lost, doubled or reordered below us
 |  +- CreditOverspentError       data came without credit
+|  +- CorruptFrameError          a frame is not what was sent: its checksum differs
 |  +- CorruptBatchError          the body of a data frame is no Arrow message of the announced schema
 +- HandshakeError                the two sides could not agree or did not prove the shared secret
 +- ConnectionLostError           the peer or the link is gone
@@ -60,6 +61,10 @@ class CreditOverspentError(ProtocolError):
         )
         self.granted = granted
         self.spent = spent
+
+
+class CorruptFrameError(ProtocolError):
+    """What arrived is not what was sent, or carries no checksum where both sides had agreed on one."""
 
 
 class CorruptBatchError(ProtocolError):

@@ -1,13 +1,17 @@
 """What every frame of the data plane looks like on the wire, and how one is declared, written and read.
 
     prefix (16 bytes)   magic u32 · version u8 · id u8 · flags u16 · header length u32 · body length u32
-    header              the fields of the frame in the order of its class, big-endian, then its markers if it has any
+    header              the fields of the frame in the order of its class, big-endian, then its markers if it has any,
+                        then, with CHECKSUM_FLAG, 8 bytes: CRC-32 of the body, CRC-32 of prefix and header up to here
     body                opaque bytes: an Arrow message, a schema, UTF-8 text
 
-Flags are zero in version 1. Which frames there are stands in wire.py and push_wire.py.
+The header has a checksum of its own so that nothing of it is believed, no credit charged and no memory taken, before it
+is known to be what was sent. Other flags are zero in version 1. Which frames there are stands in wire.py and
+push_wire.py.
 """
 
 import struct
+import zlib
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Self, TypeVar
@@ -15,13 +19,18 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 import msgspec
 
 from headrace.core.elements import PlacedMarker
-from headrace.network.errors import ProtocolError, UnknownFrameError
+from headrace.network.errors import CorruptFrameError, ProtocolError, UnknownFrameError
 from headrace.network.markers import decode_markers, encode_markers
 
 MAGIC: Final = 0x48445257  # "HDRW"
 VERSION: Final = 1
 PREFIX: Final = struct.Struct("!IBBHII")
 HEADER_BYTES_MAX: Final = 64 * 1024
+CHECKSUM_FLAG: Final = 1
+"""Bit of the flags: the header ends with CHECKSUMS."""
+CHECKSUMS: Final = struct.Struct("!II")
+_FLAGS_OFFSET: Final = 6
+_CHECKSUM: Final = struct.Struct("!I")
 
 Body = Any
 """A bytes-like object (bytes, memoryview or pyarrow.Buffer) or, to be sent, BodyParts."""
@@ -49,6 +58,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     LAYOUT: ClassVar[struct.Struct]
     HAS_MARKERS: ClassVar[bool] = False
     HAS_BODY: ClassVar[bool] = False
+    HAS_CHECKSUM: ClassVar[bool] = False
+    """Whether it carries checksums where both sides want them."""
 
     def header_values(self) -> tuple[Any, ...]:
         """Values of `LAYOUT`, in order."""
@@ -62,7 +73,9 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
         raise NotImplementedError
 
 
-def frame(*, id: int, layout: str, since: int = 1) -> Callable[[type[F]], type[F]]:
+def frame(
+    *, id: int, layout: str, since: int = 1, has_checksum: bool = False
+) -> Callable[[type[F]], type[F]]:
     """Register a frame class: `layout` lists its header fields, except `markers` and `body`, for `struct`."""
 
     def decorate(cls: type[F]) -> type[F]:
@@ -70,6 +83,7 @@ def frame(*, id: int, layout: str, since: int = 1) -> Callable[[type[F]], type[F
         names = list(cls.__struct_fields__)
         cls.FRAME_ID, cls.SINCE_VERSION, cls.LAYOUT = id, since, struct.Struct(layout)
         cls.HAS_MARKERS, cls.HAS_BODY = "markers" in names, "body" in names
+        cls.HAS_CHECKSUM = has_checksum
         if "header_values" not in cls.__dict__:
             _add_plain_codec(cls, [name for name in names if name not in ("markers", "body")])
         _FRAMES[id] = cls
@@ -101,24 +115,38 @@ def declared_frames() -> list[type[Frame]]:
     return [_FRAMES[key] for key in sorted(_FRAMES)]
 
 
-def encode(message: Frame) -> list[Body]:
-    """Return the frame as buffers to be written one after the other: prefix with header, then the body if any."""
+def encode(message: Frame, *, with_checksum: bool = False) -> list[Body]:
+    """Return the frame as buffers to be written one after the other: prefix with header, then the body if any.
+
+    `with_checksum` is for frames that have one.
+    """
     cls = type(message)
     header = cls.LAYOUT.pack(*message.header_values())
     if cls.HAS_MARKERS:
         header += encode_markers(message.markers)  # type: ignore[attr-defined]
-    if not cls.HAS_BODY:
-        return [PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, 0, len(header), 0) + header]
-    body = message.body  # type: ignore[attr-defined]
-    prefix = PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, 0, len(header), len(body))
-    if isinstance(body, BodyParts):
-        return [prefix + header, *body.parts]
-    return [prefix + header, body] if len(body) else [prefix + header]
+    body: Body = message.body if cls.HAS_BODY else b""  # type: ignore[attr-defined]
+    parts = body.parts if isinstance(body, BodyParts) else (body,) if len(body) else ()
+    if with_checksum:
+        return [_checked_start(cls, header, parts, len(body)), *parts]
+    return [PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, 0, len(header), len(body)) + header, *parts]
+
+
+def _checked_start(
+    cls: type[Frame], header: bytes, parts: tuple[Any, ...], body_length: int
+) -> bytes:
+    assert cls.HAS_CHECKSUM
+    body_checksum = 0
+    for part in parts:
+        body_checksum = zlib.crc32(part, body_checksum)
+    header_length = len(header) + CHECKSUMS.size
+    prefix = PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, CHECKSUM_FLAG, header_length, body_length)
+    start = prefix + header + _CHECKSUM.pack(body_checksum)
+    return start + _CHECKSUM.pack(zlib.crc32(start))
 
 
 def decode_prefix(data: Any, offset: int, peer: str) -> tuple[type[Frame], int, int]:
     """Return frame class, header length and body length; UnknownFrameError where they cannot be ours."""
-    magic, version, frame_id, _, header_length, body_length = PREFIX.unpack_from(data, offset)
+    magic, version, frame_id, flags, header_length, body_length = PREFIX.unpack_from(data, offset)
     if magic != MAGIC:
         raise UnknownFrameError(peer, f"bytes that are no frame (magic {magic:#010x})")
     if version != VERSION:
@@ -126,15 +154,55 @@ def decode_prefix(data: Any, offset: int, peer: str) -> tuple[type[Frame], int, 
     cls = _FRAMES.get(frame_id)
     if cls is None:
         raise UnknownFrameError(peer, f"a frame with the unknown id {frame_id}")
-    if header_length > HEADER_BYTES_MAX or header_length < cls.LAYOUT.size:
+    if flags & ~CHECKSUM_FLAG or (flags and not cls.HAS_CHECKSUM):
+        raise ProtocolError(peer, f"a {cls.__name__} frame with the unknown flags {flags:#06x}")
+    least = cls.LAYOUT.size + (CHECKSUMS.size if flags else 0)
+    if header_length > HEADER_BYTES_MAX or header_length < least:
         raise ProtocolError(peer, f"a {cls.__name__} frame with a header of {header_length} bytes")
     if body_length and not cls.HAS_BODY:
         raise ProtocolError(peer, f"a {cls.__name__} frame with a body of {body_length} bytes")
     return cls, header_length, body_length
 
 
+def verify_header(cls: type[Frame], data: Any, offset: int, length: int, peer: str) -> int | None:
+    """Check the header at `offset`, in front of which stands its prefix; return what `verify_body` has to expect.
+
+    None where the frame carries no checksums. CorruptFrameError.
+    """
+    if not _is_checksummed(data, offset):
+        return None
+    end = offset + length - _CHECKSUM.size
+    with memoryview(data) as view:
+        actual = zlib.crc32(view[offset - PREFIX.size : end])
+    body_checksum, expected = CHECKSUMS.unpack_from(data, end - _CHECKSUM.size)
+    if actual != expected:
+        raise _corrupt(peer, f"header of a {cls.__name__} frame", expected, actual)
+    return body_checksum
+
+
+def verify_body(cls: type[Frame], body: Any, expected: int, peer: str) -> None:
+    """Check a body against what its header says of it. CorruptFrameError."""
+    actual = zlib.crc32(body)
+    if actual != expected:
+        raise _corrupt(peer, f"body of a {cls.__name__} frame", expected, actual)
+
+
+def _corrupt(peer: str, what: str, expected: int, actual: int) -> CorruptFrameError:
+    sums = f"its checksum is {actual:#010x}, and was {expected:#010x}"
+    return CorruptFrameError(peer, f"the {what} was changed on its way: {sums}")
+
+
+def _is_checksummed(data: Any, header_offset: int) -> bool:
+    return bool(data[header_offset - PREFIX.size + _FLAGS_OFFSET + 1] & CHECKSUM_FLAG)
+
+
 def decode_header(cls: type[F], data: Any, offset: int, length: int, body: Body, peer: str) -> F:
-    """Rebuild a frame from its header at `offset` and its body."""
+    """Rebuild a frame from its header at `offset`, in front of which stands its prefix, and its body.
+
+    Checksums are left to `verify_header` and `verify_body`.
+    """
+    if _is_checksummed(data, offset):
+        length -= CHECKSUMS.size
     values = cls.LAYOUT.unpack_from(data, offset)
     size = cls.LAYOUT.size
     markers: tuple[PlacedMarker, ...] = ()

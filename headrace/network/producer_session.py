@@ -101,7 +101,9 @@ class ProducerSession:
         request_timeout_ms: float,
         task_events: TaskEventDispatcher,
         quantum_bytes: int = QUANTUM_BYTES,
+        has_checksums: bool = False,
     ) -> None:
+        self._has_checksums = has_checksums
         self._quantum_bytes = quantum_bytes
         self._partitions = partitions
         self._task_events = task_events
@@ -322,7 +324,8 @@ class ProducerSession:
             schema_message = reader.announcer.changed(sealed.arrow.schema)
             fingerprint = reader.announcer.fingerprint
             if schema_message is not None:
-                output += encode(Schema(channel, fingerprint, schema_message))
+                schema = Schema(channel, fingerprint, schema_message)
+                output += encode(schema, with_checksum=self._has_checksums)
         backlog = reader.view.backlog
         reader.account.spend(element.cost, backlog)
         output += encode(
@@ -335,7 +338,8 @@ class ProducerSession:
                 fingerprint,
                 sealed.markers,
                 sealed.body(),
-            )
+            ),
+            with_checksum=self._has_checksums,
         )
         reader.sequence += 1
         return FRAME_BYTES + sealed.size_bytes
@@ -346,7 +350,8 @@ class ProducerSession:
         traits |= element.blocks_upstream * EventTrait.BLOCKS_UPSTREAM
         kind, value = encode_event(element.event)
         channel, backlog = reader.request.channel, reader.view.backlog
-        output += encode(Event(channel, reader.sequence, backlog, kind, traits, value))
+        event = Event(channel, reader.sequence, backlog, kind, traits, value)
+        output += encode(event, with_checksum=self._has_checksums)
         reader.sequence += 1
         reader.is_blocked |= element.blocks_upstream
         reader.awaits_acknowledgement |= isinstance(element.event, EndOfData)

@@ -56,8 +56,13 @@ class TransportHost(Protocol):
         """For challenges and names; only the transport's thread draws from it."""
         ...
 
-    def open_session(self, link: Link, peer_name: str) -> "Session":
-        """A peer has proved itself: return who speaks with it."""
+    @property
+    def features(self) -> int:
+        """Bit set of wire.Feature: what this side is ready for."""
+        ...
+
+    def open_session(self, link: Link, peer_name: str, features: int) -> "Session":
+        """A peer has proved itself: return who speaks with it; `features` are what both sides are ready for."""
         ...
 
 

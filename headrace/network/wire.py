@@ -31,9 +31,16 @@ class Hello(Frame, frozen=True, gc=False):
 
     version_min: int  # u8
     version_max: int  # u8
-    features: int  # u32, bit set; 0 in version 1
+    features: int  # u32, bit set, see Feature; what both name is used
     challenge: bytes  # 32 bytes
     body: Body  # UTF-8, the resource id of a task manager or "ingest"
+
+
+class Feature:
+    """Bits of `Hello.features`."""
+
+    CHECKSUM: Final = 1
+    """Schema, Data and Event frames carry checksums, and are refused without."""
 
 
 @frame(id=2, layout="!32s")
@@ -83,7 +90,7 @@ class PartitionRequest(Frame, frozen=True, gc=False):
         return cls(values[0], partition_of(values[1:7]), *values[7:])
 
 
-@frame(id=11, layout="!IQ")
+@frame(id=11, layout="!IQ", has_checksum=True)
 class Schema(Frame, frozen=True, gc=False):
     """Producer → consumer: the Arrow schema of the batches that name `fingerprint` from here on. Since version 1."""
 
@@ -92,7 +99,7 @@ class Schema(Frame, frozen=True, gc=False):
     body: Body  # Arrow schema message
 
 
-@frame(id=12, layout="!IQIIIQ")
+@frame(id=12, layout="!IQIIIQ", has_checksum=True)
 class Data(Frame, frozen=True, gc=False):
     """Producer → consumer: one sealed batch and the markers between its rows. Since version 1.
 
@@ -109,7 +116,7 @@ class Data(Frame, frozen=True, gc=False):
     body: Body  # Arrow record batch message
 
 
-@frame(id=13, layout="!IQIBBq")
+@frame(id=13, layout="!IQIBBq", has_checksum=True)
 class Event(Frame, frozen=True, gc=False):
     """Producer → consumer: an event, free of credit, in order with the data unless it has priority. Since version 1.
 

@@ -14,7 +14,7 @@ from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake
 from headrace.network.keepalive import Liveness, LivenessAction
 from headrace.network.peer_session import Session, last_words
 from headrace.network.transport import Link, TransportHost
-from headrace.network.wire import Close, KeepAlive
+from headrace.network.wire import Close, Feature, KeepAlive
 
 
 class WireEndpoint:
@@ -39,7 +39,7 @@ class WireEndpoint:
         self._expected_name = expected_name
         self._on_established = on_established
         self._handshake: Handshake | None = Handshake(
-            role, host.name, host.secret, host.random, link.peer
+            role, host.name, host.secret, host.random, link.peer, host.features
         )
         self._opening_buffer: Final = bytearray(OPENING_BYTES_MAX)
         self._assembler: FrameAssembler | None = None
@@ -150,9 +150,11 @@ class WireEndpoint:
                 f"{name} answers where {self._expected_name} was expected: it may have been replaced",
             )
         self._handshake = None
-        session = self._host.open_session(self._link, name)
+        session = self._host.open_session(self._link, name, established.features)
         self.session = session
-        self._assembler = FrameAssembler(name, session.check_body)
+        self._assembler = FrameAssembler(
+            name, session.check_body, needs_checksums=bool(established.features & Feature.CHECKSUM)
+        )
         if session.is_kept_alive and self._host.keep_alive.interval_ns:
             self._liveness = Liveness(self._host.keep_alive, self._host.clock.monotonic_ns())
         self._on_established(name, session)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from headrace.cluster.task_executor.shuffle_services import create_credit_based_environment
+from headrace.cluster.task_executor.credit_based_environment import create_credit_based_environment
 from headrace.core.ids import ExecutionAttemptId, ResultPartitionId
 from headrace.core.randomness import system_random
 from headrace.core.shuffle_descriptors import (
@@ -43,9 +43,9 @@ _SEGMENTS_MIN: Final = 2
 class _ReadingEnvironment(CreditBasedShuffleEnvironment):
     """The built-in environment, which calls the end of a connection with a shuffle service by its name."""
 
-    def open_session(self, link: Link, peer_name: str) -> Session:
+    def open_session(self, link: Link, peer_name: str, features: int) -> Session:
         """See TransportHost."""
-        session = super().open_session(link, peer_name)
+        session = super().open_session(link, peer_name, features)
         if peer_name.startswith(SERVICE_NAME_PREFIX) and isinstance(session, PeerSession):
             return _ServiceSession(link, session.producer, session.consumer)
         return session

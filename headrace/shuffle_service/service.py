@@ -25,6 +25,7 @@ from headrace.core.tls import TlsIdentity
 from headrace.network.buffer_pool import NetworkBufferPool, NeverWait
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.handshake import offered_features
 from headrace.network.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.keepalive import KeepAlivePolicy
 from headrace.network.partition_manager import ResultPartitionManager
@@ -39,6 +40,7 @@ from headrace.network.stored_partition import PartitionOwner, PartitionStorage
 from headrace.network.stored_view import ReadMemory
 from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Link, Transport
+from headrace.network.wire import Feature
 from headrace.shuffle_service.admission import WriterAdmission
 from headrace.shuffle_service.options import (
     CONNECTIONS_MAX,
@@ -82,6 +84,7 @@ class ShuffleService:
         self.secret: Final = secret
         self.clock: Final = clock
         self.random: Final = random
+        self.features: Final = offered_features(settings)
         self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
         self.credit_count: Final = settings.get_option(PUSH_CREDIT)
         self._directory: Final = directory
@@ -241,7 +244,7 @@ class ShuffleService:
 
     # Connections: the transport's thread
 
-    def open_session(self, link: Link, peer_name: str) -> Session:
+    def open_session(self, link: Link, peer_name: str, features: int) -> Session:
         """See TransportHost. ConnectionLostError where there are too many."""
         if self._connection_count >= self._connections_max:
             reason = f"it has {self._connections_max} connections: {CONNECTIONS_MAX.key}"
@@ -250,7 +253,12 @@ class ShuffleService:
         if peer_name == PUSH_NAME:
             return PushSession(link, self, self._io, self._session_ended)
         producer = ProducerSession(
-            self.partitions, self._transport, link, self._request_timeout_ms, self._task_events
+            self.partitions,
+            self._transport,
+            link,
+            self._request_timeout_ms,
+            self._task_events,
+            has_checksums=bool(features & Feature.CHECKSUM),
         )
         return _CountedSession(link, producer, ConsumerSession(link), self._session_ended)
 

@@ -39,6 +39,9 @@ def protocol_page() -> str:
         "",
         *_overview(),
         "",
+        "Where both sides want checksums (`headrace.network.checksum`), the header of a frame that has one ends with",
+        f"{framing.CHECKSUMS.size} bytes more: CRC-32 of the body, then CRC-32 of prefix and header up to there.",
+        "",
         *_marker_and_event_lines(),
         "## Fields",
         "",
@@ -56,8 +59,8 @@ def _prefix_lines() -> list[str]:
     return [
         "## Prefix",
         "",
-        f"Every frame begins with {framing.PREFIX.size} bytes (`{framing.PREFIX.format}`, big-endian), which its header and",
-        "its body follow.",
+        f"Every frame begins with {framing.PREFIX.size} bytes (`{framing.PREFIX.format}`, big-endian), which its",
+        "header and its body follow.",
         "",
         *table(
             ("bytes", "field", "value"),
@@ -65,7 +68,7 @@ def _prefix_lines() -> list[str]:
                 ("4", "magic", f'`{framing.MAGIC:#010x}`, "HDRW"'),
                 ("1", "version", f"{framing.VERSION}"),
                 ("1", "frame id", "see the table; an unknown one ends the connection"),
-                ("2", "flags", "0"),
+                ("2", "flags", f"{framing.CHECKSUM_FLAG}: the header ends with checksums; else 0"),
                 ("4", "header length", f"at most {framing.HEADER_BYTES_MAX:,}"),
                 ("4", "body length", "0 where the frame has no body"),
             ],
@@ -82,12 +85,15 @@ def _overview() -> list[str]:
             _split_direction(frame)[0],
             f"{frame.LAYOUT.size} bytes{' + markers' if frame.HAS_MARKERS else ''}",
             "yes" if frame.HAS_BODY else "no",
+            "yes" if frame.HAS_CHECKSUM else "no",
             str(frame.SINCE_VERSION),
             _split_direction(frame)[1],
         )
         for frame in framing.declared_frames()
     ]
-    return table(("id", "frame", "direction", "header", "body", "since", "meaning"), rows)
+    return table(
+        ("id", "frame", "direction", "header", "body", "checksum", "since", "meaning"), rows
+    )
 
 
 def _split_direction(frame: type[framing.Frame]) -> tuple[str, str]:

@@ -76,7 +76,7 @@ def simulation() -> Iterator[ThreadedSimulation]:
     simulation.stop()
 
 
-@pytest.fixture(params=["local", "simulated", "unix", "tcp", "tls"])
+@pytest.fixture(params=["local", "simulated", "unix", "tcp", "tcp without checksums", "tls"])
 def edge(
     request: pytest.FixtureRequest,
     simulation: ThreadedSimulation,
@@ -87,6 +87,7 @@ def edge(
     """Makes the two ends of an edge, connected by one of the transports."""
 
     def make(**options: Any) -> Edge:
+        options.setdefault("headrace_network_checksum", "without" not in request.param)
         if request.param == "simulated":
             ends = [
                 start(name, transport=simulation.create_transport(), **options) for name in "ab"

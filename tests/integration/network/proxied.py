@@ -83,7 +83,10 @@ MakeEdge = Callable[..., ProxiedEdge]
 
 @pytest.fixture
 def proxied(start: Starter) -> Iterator[MakeEdge]:
-    """Makes edges with the given rules; the proxies have a loop of their own, which ends before the environments do."""
+    """Makes edges with the given rules, and with checksums unless told otherwise.
+
+    The proxies have a loop of their own, which ends before the environments do.
+    """
     thread = LoopThread()
     edges: list[ProxiedEdge] = []
 
@@ -94,6 +97,7 @@ def proxied(start: Starter) -> Iterator[MakeEdge]:
         there: TaskManagerLocation | None = None,
         **options: object,
     ) -> ProxiedEdge:
+        options.setdefault("headrace_network_checksum", True)
         edges.append(ProxiedEdge(start, thread, rules, seed, socket_directory, there, options))
         return edges[-1]
 

@@ -1,6 +1,6 @@
 """One suite over all kinds of channels: they must not differ in what a task can see.
 
-Within a process, simulated, over Unix sockets, TCP and TLS: see the fixture `edge`.
+Within a process, simulated, over Unix sockets, TCP and TLS, with checksums and once without: see the fixture `edge`.
 """
 
 import threading

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from headrace.core.mutual_proof import Role
 from headrace.core.randomness import SeededRandom
 from headrace.network.errors import HandshakeError
-from headrace.network.framing import encode
+from headrace.network.framing import PREFIX, encode
 from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake
-from headrace.network.wire import AddCredit, Hello
+from headrace.network.wire import AddCredit, Feature, Hello
 
 SECRET = b"s" * 32
 
 
-def side(role: Role, name: str, secret: bytes = SECRET) -> Handshake:
-    return Handshake(role, name, secret, SeededRandom(name), "somebody")
+def side(role: Role, name: str, secret: bytes = SECRET, features: int = 0) -> Handshake:
+    return Handshake(role, name, secret, SeededRandom(name), "somebody", features)
 
 
 def feed(handshake: Handshake, data: bytes, size: int) -> tuple[bytes, Established | None]:
@@ -35,6 +35,32 @@ def test_two_sides_with_one_secret_agree_however_their_bytes_are_cut(size: int) 
     assert accepted_by == Established("b", 1, b"")
     nothing, admitted = feed(acceptor, proof, size)
     assert (nothing, admitted) == (b"", Established("a", 1, b""))
+
+
+@pytest.mark.parametrize(
+    ("offered", "answered", "agreed"),
+    [(Feature.CHECKSUM, Feature.CHECKSUM, Feature.CHECKSUM), (Feature.CHECKSUM, 0, 0), (0, 3, 0)],
+)
+def test_features_are_those_that_both_sides_are_ready_for(
+    offered: int, answered: int, agreed: int
+) -> None:
+    dialler = side(Role.DIALLER, "a", features=offered)
+    acceptor = side(Role.ACCEPTOR, "b", features=answered)
+    answer, _ = acceptor.receive(dialler.opening())
+    proof, accepted_by = dialler.receive(answer)
+    _, admitted = acceptor.receive(proof)
+    assert accepted_by is not None and admitted is not None
+    assert accepted_by.features == admitted.features == agreed
+
+
+def test_a_feature_that_was_taken_out_of_a_hello_is_noticed() -> None:
+    dialler = side(Role.DIALLER, "a", features=Feature.CHECKSUM)
+    acceptor = side(Role.ACCEPTOR, "b", features=Feature.CHECKSUM)
+    hello = bytearray(dialler.opening())
+    hello[PREFIX.size + 5] ^= Feature.CHECKSUM
+    answer, _ = acceptor.receive(bytes(hello))
+    with pytest.raises(HandshakeError):
+        dialler.receive(answer)
 
 
 def test_bytes_behind_the_proof_are_handed_on() -> None:

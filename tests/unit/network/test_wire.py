@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
-from headrace.network.errors import ProtocolError, UnknownFrameError
+from headrace.network.errors import CorruptFrameError, ProtocolError, UnknownFrameError
 from headrace.network.framing import (
     HEADER_BYTES_MAX,
     PREFIX,
+    BodyParts,
     Frame,
     declared_frames,
     decode_prefix,
@@ -17,7 +18,7 @@ from headrace.network.framing import (
 )
 from headrace.network.markers import decode_markers, encode_markers
 from headrace.network.wire import Close, Data
-from tests.unit.network.frames import GOLDEN, golden_bytes
+from tests.unit.network.frames import CHECKSUMMED, GOLDEN, golden_bytes
 
 OFFSETS = st.integers(0, 2**32 - 1)
 MARKERS = st.lists(
@@ -31,9 +32,12 @@ MARKERS = st.lists(
 ).map(tuple)
 
 
-def assemble(data: bytes, cuts: list[int], body_limit: int = 1 << 20) -> list[Frame]:
+def assemble(
+    data: bytes, cuts: list[int], body_limit: int = 1 << 20, *, needs_checksums: bool = False
+) -> list[Frame]:
     """Feed `data` in pieces that end at `cuts`."""
-    assembler = FrameAssembler("peer", refuse_large_bodies(body_limit, "peer"))
+    check = refuse_large_bodies(body_limit, "peer")
+    assembler = FrameAssembler("peer", check, needs_checksums=needs_checksums)
     frames: list[Frame] = []
     position = 0
     for end in [*sorted(cuts), len(data)]:
@@ -67,6 +71,85 @@ def test_a_frame_has_its_golden_bytes(name: str) -> None:
 def test_golden_bytes_are_read_as_their_frame(name: str) -> None:
     (frame,) = assemble(golden_bytes(name), [])
     assert content(frame) == content(GOLDEN[name][0])
+
+
+@pytest.mark.parametrize("name", CHECKSUMMED)
+def test_a_frame_with_checksums_has_its_golden_bytes_and_is_read_as_its_frame(name: str) -> None:
+    frame, data = GOLDEN[name][0], bytes.fromhex(CHECKSUMMED[name])
+    assert b"".join(encode(frame, with_checksum=True)).hex() == data.hex()
+    for needs_checksums in (True, False):
+        (read,) = assemble(data, [], needs_checksums=needs_checksums)
+        assert content(read) == content(frame)
+
+
+@pytest.mark.parametrize("name", CHECKSUMMED)
+def test_every_bit_of_a_frame_with_checksums_is_covered(name: str) -> None:
+    data = bytes.fromhex(CHECKSUMMED[name])
+    for position in range(len(data) * 8):
+        spoiled = bytearray(data)
+        spoiled[position // 8] ^= 1 << position % 8
+        # Behind it more follows, so that a length that grew is filled up.
+        stream = bytes(spoiled) + data * 2
+        with pytest.raises(ProtocolError) as caught:
+            assemble(stream + bytes(HEADER_BYTES_MAX), [], needs_checksums=True)
+        if position // 8 >= PREFIX.size:
+            assert isinstance(caught.value, CorruptFrameError)
+
+
+@pytest.mark.parametrize("size", [1, 16_383, 16_384, 200_000])
+@pytest.mark.parametrize("is_in_parts", [True, False])
+def test_a_body_in_one_piece_or_several_is_checked_wherever_it_is_received(
+    size: int, is_in_parts: bool
+) -> None:
+    body = bytes(index % 251 for index in range(size))
+    parts = BodyParts((body[: size // 3], memoryview(body)[size // 3 :]), size)
+    frame = Data(1, 0, 1, 0, 1, 2, (), parts if is_in_parts else body)
+    data = b"".join(bytes(part) for part in encode(frame, with_checksum=True))
+    (read,) = assemble(data, [min(cut, len(data)) for cut in (7, 90, 20_000)], needs_checksums=True)
+    assert isinstance(read, Data) and bytes(read.body) == body
+    for position in (len(data) - size, len(data) - 1):
+        spoiled = bytearray(data)
+        spoiled[position] ^= 0x10
+        with pytest.raises(CorruptFrameError, match="the body of a Data frame was changed"):
+            assemble(bytes(spoiled), [], needs_checksums=True)
+
+
+def test_a_header_is_checked_before_it_is_believed() -> None:
+    asked: list[Frame] = []
+
+    def check_body(cls: type[Frame], header: Frame, body_length: int) -> None:
+        asked.append(header)
+
+    data = bytearray(
+        b"".join(encode(Data(1, 0, 1, 0, 1, 2, (), bytes(50_000)), with_checksum=True))
+    )
+    data[PREFIX.size + 3] ^= 1
+    assembler = FrameAssembler("peer", check_body, needs_checksums=True)
+    assembler.buffer()[:100] = data[:100]
+    with pytest.raises(CorruptFrameError, match="the header of a Data frame was changed"):
+        assembler.received(100)
+    assert not asked
+
+
+@pytest.mark.parametrize("name", CHECKSUMMED)
+def test_a_frame_without_the_checksums_that_were_agreed_on_is_refused(name: str) -> None:
+    with pytest.raises(CorruptFrameError, match="without the checksum that both sides agreed on"):
+        assemble(golden_bytes(name), [], needs_checksums=True)
+
+
+def test_frames_of_few_bytes_have_no_checksums() -> None:
+    plain = [name for name, (frame, _) in GOLDEN.items() if not frame.HAS_CHECKSUM]
+    assert {type(GOLDEN[name][0]).__name__ for name in plain} >= {"AddCredit", "Hello", "Error"}
+    for name in plain:
+        (frame,) = assemble(golden_bytes(name), [], needs_checksums=True)
+        assert content(frame) == content(GOLDEN[name][0])
+
+
+@pytest.mark.parametrize(("frame_id", "flags"), [(12, 2), (12, 0x8001), (14, 1), (3, 0x100)])
+def test_unknown_flags_are_refused(frame_id: int, flags: int) -> None:
+    data = PREFIX.pack(0x48445257, 1, frame_id, flags, 40, 0)
+    with pytest.raises(ProtocolError, match=f"the unknown flags {flags:#06x}"):
+        decode_prefix(data, 0, "peer")
 
 
 def test_every_frame_has_golden_bytes() -> None:
