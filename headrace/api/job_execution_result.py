@@ -30,6 +30,10 @@ class JobExecutionResult:
     def get_all_accumulator_results(self) -> dict[str, Any]:
         return dict(self._accumulators)
 
+    def __repr__(self) -> str:
+        accumulators = f", accumulators={self._accumulators!r}" if self._accumulators else ""
+        return f"JobExecutionResult(job {self._job_id}, {self._net_runtime_ms} ms{accumulators})"
+
     def __str__(self) -> str:
         return (
             "Program execution finished\n"

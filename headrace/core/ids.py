@@ -40,6 +40,9 @@ class UniqueId(msgspec.Struct, frozen=True, order=True, array_like=True):
     def __str__(self) -> str:
         return self.value.hex()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.value.hex()})"
+
 
 class JobId(UniqueId, frozen=True, order=True, array_like=True):
     """One submitted job."""
