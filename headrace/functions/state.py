@@ -167,7 +167,7 @@ class MergingState(AppendingState[IN, OUT]):
 
 
 class ListState(MergingState[T, Iterable[T]]):
-    """Values in the order they were added."""
+    """Values in the order they were added; also `iter(state)` over them."""
 
     @abstractmethod
     def get(self) -> Iterable[T]:
@@ -180,6 +180,9 @@ class ListState(MergingState[T, Iterable[T]]):
     @abstractmethod
     def add_all(self, values: list[T]) -> None:
         """Append several."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
 
 
 class ReducingState(MergingState[T, T]):

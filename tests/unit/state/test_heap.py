@@ -213,3 +213,11 @@ def test_value_state_is_a_dict_by_key(operations: list[tuple[str, str, int]]) ->
             model.pop(key, None)
         assert state.value() == model.get(key)
     assert backend.key_count("value") == len(model)
+
+
+def test_a_list_state_is_iterated_over_its_values() -> None:
+    backend, state = _state(LIST)
+    backend.set_current_key("a")
+    assert list(state) == []
+    state.add_all([1, 2])
+    assert [*state] == [1, 2]
