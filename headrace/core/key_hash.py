@@ -241,13 +241,13 @@ def _hash_of_number(value: Any, origin: str) -> int:
 
 
 def _hash_of_real(value: Any, origin: str) -> int:
-    conversions: tuple[tuple[Callable[[Any], Any], _ScalarHash], ...] = (
+    conversions: tuple[tuple[type, _ScalarHash], ...] = (
         (int, _hash_of_integer),
         (float, _hash_of_double),
     )
-    for convert, hash_converted in conversions:
+    for number_class, hash_converted in conversions:
         try:
-            converted = convert(value)
+            converted = number_class(value)
         except (TypeError, ValueError, OverflowError):
             continue
         if converted == value:
