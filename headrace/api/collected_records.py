@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
+from headrace.api.interruption import end_interrupted_job
 from headrace.api.job_client import JobClient
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import OperatorId
@@ -94,6 +95,9 @@ class CloseableIterator:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error_type is KeyboardInterrupt and not self._has_ended:
+            # A function that does not return must not hold the program up for minutes.
+            end_interrupted_job(self._client)
         self.close()
 
     def _fetch(self) -> bool:

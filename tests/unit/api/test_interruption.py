@@ -6,10 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from headrace import Types
+from headrace.api import collected_records
+from headrace.api.collected_records import CloseableIterator
 from headrace.api.interruption import end_interrupted_job, unfinished_tasks
 from headrace.api.job_client import JobClient
-from headrace.core.ids import JobId, JobVertexId
+from headrace.core.ids import JobId, JobVertexId, OperatorId
 from headrace.core.lifecycle import ExecutionState, JobStatus
+from headrace.core.record_batch import BatchType
 from headrace.core.threads import start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
@@ -41,6 +45,9 @@ class StuckDispatcher:
     async def await_job_end(self, job_id: JobId, wait_max_ms: int) -> JobStatus:
         await self.ended.wait()
         return JobStatus.CANCELED
+
+    async def request_job_status(self, job_id: JobId) -> JobStatus:
+        return JobStatus.CANCELED if self.ended.is_set() else JobStatus.CANCELLING
 
     async def request_job_result(self, job_id: JobId) -> JobResult:
         return JobResult(job_id, "stuck", JobStatus.CANCELED, 1, {}, None)
@@ -102,3 +109,18 @@ def test_a_second_interruption_forces_the_end_without_waiting(
     end_interrupted_job(interrupted, patience_s=0.02)
     assert dispatcher.cancellations == [False, True]
     assert caplog.messages == ["interrupted again: processes of the job are ended at once"]
+
+
+def test_interrupted_records_end_their_job_the_same_way(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatcher = StuckDispatcher(ends_when_forced=True)
+    monkeypatch.setattr(
+        collected_records, "end_interrupted_job", lambda job: end_interrupted_job(job, 0.02)
+    )
+    records = CloseableIterator(
+        client(dispatcher, loop), OperatorId(bytes(16)), BatchType(Types.INT())
+    )
+    with pytest.raises(KeyboardInterrupt), records:
+        raise KeyboardInterrupt
+    assert dispatcher.cancellations == [False, True]
