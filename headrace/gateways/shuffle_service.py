@@ -3,13 +3,16 @@
 Every call may be repeated.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from headrace.core.ids import JobId, ResultPartitionId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.messages import Acknowledge
+
+SHUFFLE_SERVICE_ENDPOINT: Final = "shuffleservice"
+"""Its name at the address of the service."""
 
 
 class ShuffleServiceStatus(msgspec.Struct, frozen=True):

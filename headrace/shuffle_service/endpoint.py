@@ -5,14 +5,17 @@ from typing import Final
 from headrace.core.ids import JobId, ResultPartitionId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.messages import Acknowledge
-from headrace.gateways.shuffle_service import ShuffleServiceGateway, ShuffleServiceStatus
+from headrace.gateways.shuffle_service import (
+    SHUFFLE_SERVICE_ENDPOINT,
+    ShuffleServiceGateway,
+    ShuffleServiceStatus,
+)
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.service import RpcService
 from headrace.shuffle_service.admission import JobLeases
 from headrace.shuffle_service.options import LEASE
 from headrace.shuffle_service.service import ShuffleService
 
-ENDPOINT_NAME: Final = "shuffleservice"
 _LOOKS_PER_LEASE: Final = 10
 
 
@@ -20,7 +23,7 @@ class ShuffleServiceEndpoint(RpcEndpoint, ShuffleServiceGateway):
     """One per service, which is started already."""
 
     def __init__(self, rpc_service: RpcService, service: ShuffleService) -> None:
-        super().__init__(rpc_service, ENDPOINT_NAME)
+        super().__init__(rpc_service, SHUFFLE_SERVICE_ENDPOINT)
         self._service: Final = service
         self._lease_ms: Final = self.settings.duration_ms(LEASE)
         self._leases: Final = JobLeases(self._lease_ms)

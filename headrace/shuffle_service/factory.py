@@ -1,9 +1,14 @@
-"""RemoteShuffleServiceFactory: `shuffle-service-factory.class: remote`."""
+"""RemoteShuffleServiceFactory: `shuffle-service-factory.class: remote`.
+
+Each half is loaded when it is made: the JobManager needs nothing of the data plane.
+"""
+
+from typing import TYPE_CHECKING
 
 from headrace.cluster.shuffle.shuffle_master import ShuffleMaster, ShuffleMasterContext
-from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
-from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
-from headrace.shuffle_service.remote_shuffle_master import RemoteShuffleMaster
+
+if TYPE_CHECKING:
+    from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
 
 
 class RemoteShuffleServiceFactory:
@@ -11,8 +16,14 @@ class RemoteShuffleServiceFactory:
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
         """See ShuffleServiceFactory."""
+        from headrace.shuffle_service.remote_shuffle_master import RemoteShuffleMaster
+
         return RemoteShuffleMaster(context)
 
-    def create_shuffle_environment(self, context: ShuffleEnvironmentContext) -> ShuffleEnvironment:
+    def create_shuffle_environment(
+        self, context: "ShuffleEnvironmentContext"
+    ) -> "ShuffleEnvironment":
         """See ShuffleServiceFactory."""
+        from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
+
         return RemoteShuffleEnvironment(context)

@@ -21,13 +21,12 @@ from headrace.core.shuffle_descriptors import (
 )
 from headrace.core.threads import spawn
 from headrace.core.tls import client_context, server_context
-from headrace.gateways.shuffle_service import ShuffleServiceGateway
+from headrace.gateways.shuffle_service import SHUFFLE_SERVICE_ENDPOINT, ShuffleServiceGateway
 from headrace.rpc.address import RpcAddress
 from headrace.rpc.errors import RpcError
 from headrace.rpc.options import TASK_MANAGER_RPC_PORT
 from headrace.rpc.proxies import with_timeout
 from headrace.rpc.tcp import TcpRpcService, split_host_port
-from headrace.shuffle_service.endpoint import ENDPOINT_NAME
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.options import ADDRESS, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 
@@ -176,7 +175,9 @@ class RemoteShuffleMaster:
         assert self._rpc is not None, "start() comes first"
         timeout_ms = max(1.0, self._timeout_ms / 2)
         if self._gateway is None:
-            address = str(RpcAddress(TcpRpcService.scheme, self._authority, ENDPOINT_NAME))
+            address = str(
+                RpcAddress(TcpRpcService.scheme, self._authority, SHUFFLE_SERVICE_ENDPOINT)
+            )
             gateway = await self._rpc.connect(address, ShuffleServiceGateway)
             self._gateway = with_timeout(gateway, timeout_ms)
         try:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.architecture.floor_plan import (
     ARROWS,
+    DATA_PLANE,
     FACADES,
     GROUND,
     HOSTS,
@@ -117,6 +118,43 @@ def test_importing_headrace_loads_neither_spark_nor_pandas() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.strip() == "[]"
+
+
+def data_plane_after(program: str) -> list[str]:
+    """Modules of the data plane that a fresh interpreter has loaded after `program`."""
+    show = f"print(*(m for m in sys.modules if m.split('.')[1:2] and m.split('.')[1] in {sorted(DATA_PLANE)}))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{program}\n{show}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    return [name for name in done.stdout.split() if name.startswith("headrace.")]
+
+
+def test_a_job_manager_loads_nothing_of_the_data_plane() -> None:
+    assert data_plane_after("import headrace.cluster.entrypoint") == []
+
+
+def test_a_task_manager_does_load_the_data_plane() -> None:
+    loaded = data_plane_after("import headrace.cluster.task_executor.runner")
+    assert {"headrace.network.partition", "headrace.task.task"} <= set(loaded)
+
+
+@pytest.mark.parametrize("service", ["credit-based", "remote"])
+def test_a_shuffle_service_is_found_by_name_without_its_task_managers_half(service: str) -> None:
+    program = (
+        "from headrace.core.config import Settings\n"
+        "from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory\n"
+        f"load_shuffle_service_factory(Settings({{'shuffle-service-factory.class': '{service}'}}))"
+    )
+    assert data_plane_after(program) == []
+
+
+def test_the_master_of_the_remote_shuffle_service_knows_only_errors_of_the_data_plane() -> None:
+    program = "import headrace.shuffle_service.remote_shuffle_master"
+    assert data_plane_after(program) == ["headrace.network", "headrace.network.errors"]
 
 
 def test_a_task_manager_starts_without_pandas() -> None:

@@ -1,19 +1,21 @@
 """Shuffle services by name: one factory makes the halves for the JobManager and for the TaskManagers.
 
 The built-in one is known by itself; others are found through the entry points of the group `headrace.shuffle_services`,
-so that a package that is installed beside this one can bring its own.
+so that a package that is installed beside this one can bring its own. A factory loads each half when it makes it: the
+JobManager never loads the data plane.
 Source: Flink ShuffleServiceFactory, ShuffleServiceLoader.
 """
 
 import importlib.metadata
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
 from headrace.cluster.shuffle.shuffle_master import ShuffleMaster, ShuffleMasterContext
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
-from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
+
+if TYPE_CHECKING:
+    from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
 
 BUILT_IN: Final = "credit-based"
 ENTRY_POINT_GROUP: Final = "headrace.shuffle_services"
@@ -25,13 +27,18 @@ SHUFFLE_SERVICE_FACTORY: Final = ConfigOption(
 
 
 class ShuffleServiceFactory(Protocol):
-    """Makes both halves of a shuffle service. Its class is what the entry point names; it takes no arguments."""
+    """Makes both halves of a shuffle service. Its class is what the entry point names; it takes no arguments.
+
+    Its module should import neither half, but each of them in the method that makes it.
+    """
 
     def create_shuffle_master(self, context: ShuffleMasterContext) -> ShuffleMaster:
         """Make the half of the JobManager; it is started later. ConfigurationError."""
         ...
 
-    def create_shuffle_environment(self, context: ShuffleEnvironmentContext) -> ShuffleEnvironment:
+    def create_shuffle_environment(
+        self, context: "ShuffleEnvironmentContext"
+    ) -> "ShuffleEnvironment":
         """Make the half of one TaskManager; it is started later. ConfigurationError."""
         ...
 
@@ -43,28 +50,15 @@ class CreditBasedShuffleServiceFactory:
         """See ShuffleServiceFactory."""
         return CreditBasedShuffleMaster()
 
-    def create_shuffle_environment(self, context: ShuffleEnvironmentContext) -> ShuffleEnvironment:
+    def create_shuffle_environment(
+        self, context: "ShuffleEnvironmentContext"
+    ) -> "ShuffleEnvironment":
         """See ShuffleServiceFactory."""
+        from headrace.cluster.task_executor.credit_based_environment import (
+            create_credit_based_environment,
+        )
+
         return create_credit_based_environment(context)
-
-
-def create_credit_based_environment(
-    context: ShuffleEnvironmentContext,
-    environment_class: type[CreditBasedShuffleEnvironment] = CreditBasedShuffleEnvironment,
-) -> CreditBasedShuffleEnvironment:
-    """Make the built-in environment, also for services that leave a part of their work to it."""
-    return environment_class(
-        resource_id=context.resource_id,
-        settings=context.settings,
-        secret=context.secret,
-        bind_host=context.bind_host,
-        advertised_host=context.advertised_host,
-        clock=context.clock,
-        random=context.random,
-        socket_directory=context.socket_directory,
-        tls=context.tls,
-        metrics=context.metrics,
-    )
 
 
 def load_shuffle_service_factory(settings: Settings) -> ShuffleServiceFactory:
