@@ -18,6 +18,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- NetworkError                  defined in `headrace.network.errors`
 """
 
+import asyncio
 import enum
 import sysconfig
 import traceback
@@ -74,6 +75,25 @@ class ConfigurationError(HeadraceError):
         self.key = key
 
 
+def first_line(text: str) -> str:
+    """Return the first line that says something."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def short_repr(value: object) -> str:
+    """Return one line of at most 120 characters that shows `value`, whatever its `repr` does.
+
+    A repr of several lines is a drawing of arrays or tables: it follows the name of its class.
+    """
+    try:
+        text = repr(value)
+    except Exception as error:  # the user's own __repr__
+        return f"<{type(value).__name__} whose __repr__ raised {type(error).__name__}>"
+    if "\n" in text:
+        text = f"{type(value).__name__} {' '.join(text.split())}"
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
 class RecordTypeError(HeadraceError):
     """A record does not fit the type that was declared for its stream.
 
@@ -85,10 +105,9 @@ class RecordTypeError(HeadraceError):
     def __init__(
         self, value: object, type_text: str, reason: str, row_index: int | None = None
     ) -> None:
-        text = repr(value)
-        self.shown = text if len(text) <= 120 else text[:117] + "..."
+        self.shown = short_repr(value)
         self.type_text = type_text
-        self.reason = reason
+        self.reason = " ".join(reason.split())
         self.row_index = row_index
         super().__init__(self._message(self.shown))
 
@@ -119,7 +138,7 @@ class UserCodeError(HeadraceError):
         remote_traceback: str,
     ) -> None:
         super().__init__(
-            f"{cause_type}: {cause_text} (in operator '{operator_name}', {location})"
+            f"{cause_type}: {first_line(cause_text)} (in operator '{operator_name}', {location})"
             + (f"\n\n{remote_traceback.rstrip()}" if remote_traceback else "")
         )
         self.cause_type = cause_type
@@ -233,7 +252,13 @@ def user_location(error_traceback: TracebackType | None) -> str:
     return found
 
 
-USER_EXCEPTIONS: Final = (Exception, SystemExit, KeyboardInterrupt)
+USER_EXCEPTIONS: Final = (
+    Exception,
+    SystemExit,
+    KeyboardInterrupt,
+    GeneratorExit,
+    asyncio.CancelledError,
+)
 """What may leave user code as an error of its own. `sys.exit()` there ends the job, not the process that runs it."""
 
 
@@ -241,7 +266,7 @@ def wrap_user_error(error: BaseException, operator_name: str) -> UserCodeError:
     """Return `error` as a UserCodeError of `operator_name`; one that already is passes unchanged."""
     if isinstance(error, UserCodeError):
         return error
-    text = "".join(traceback.format_exception(error))
+    text = "".join(_traceback_lines(error))
     return UserCodeError(
         type(error).__name__,
         _cause_text(error),
@@ -251,7 +276,19 @@ def wrap_user_error(error: BaseException, operator_name: str) -> UserCodeError:
     )
 
 
+def _traceback_lines(error: BaseException) -> list[str]:
+    try:
+        return traceback.format_exception(error)
+    except (
+        USER_EXCEPTIONS
+    ):  # the user's own __str__ or __repr__, of what Python does not guard itself against
+        return [*traceback.format_tb(error.__traceback__), type(error).__name__]
+
+
 def _cause_text(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"sys.exit({'' if error.code is None else repr(error.code)}) was called"
-    return str(error) or "without a message"
+    try:
+        return str(error).strip() or "without a message"
+    except USER_EXCEPTIONS as failure:  # the user's own __str__
+        return f"its __str__ raised {type(failure).__name__}"

@@ -247,7 +247,7 @@ def _hash_of_real(value: Any, origin: str) -> int:
     )
     for number_class, hash_converted in conversions:
         try:
-            converted = number_class(value)
+            converted: Any = number_class(value)
         except (TypeError, ValueError, OverflowError):
             continue
         if converted == value:

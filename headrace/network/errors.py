@@ -22,7 +22,7 @@ NetworkError
 +- InvalidChannelError           a custom partitioner chose a channel that does not exist
 """
 
-from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.errors import ErrorDomain, HeadraceError, short_repr
 
 
 class NetworkError(HeadraceError):
@@ -179,10 +179,8 @@ class InvalidChannelError(NetworkError):
     domain, recoverable = ErrorDomain.USER, True
 
     def __init__(self, key: object, returned: object, channel_count: int) -> None:
-        shown = repr(key)
-        shown = shown if len(shown) <= 120 else shown[:117] + "..."
         super().__init__(
-            f"the custom partitioner returned {returned!r} for the key {shown}: "
+            f"the custom partitioner returned {short_repr(returned)} for the key {short_repr(key)}: "
             f"it must be an integer in [0, {channel_count})"
         )
         self.key = key

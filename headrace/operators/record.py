@@ -65,6 +65,7 @@ class RecordFunctionOperator(FunctionOperator):
         rows: list[Any] = []
         counts: list[int] = []
         begin = 0
+        is_waiting = False
         try:
             for value in self._rows(batch):
                 results = call(value)
@@ -85,10 +86,14 @@ class RecordFunctionOperator(FunctionOperator):
                     counts[-1] += len(rows) - before
                     if len(rows) < EMIT_ROWS_MAX:
                         break
+                    is_waiting = True
                     yield rows, begin, counts
+                    is_waiting = False
                     begin += len(counts) - 1
                     rows, counts = [], [0]
         except USER_EXCEPTIONS as error:
+            if is_waiting:
+                raise  # whoever takes the pieces has failed, and closes this generator
             raise user_error(error, self.context.operator_name) from error
         yield rows, begin, counts
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from headrace.core.elements import MAX_WATERMARK
-from headrace.core.errors import USER_EXCEPTIONS
+from headrace.core.errors import USER_EXCEPTIONS, short_repr
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.functions.source import InputStatus, SourceReader
 from headrace.functions.specs import SourceSpec, TimestampsAndWatermarksSpec
@@ -130,7 +130,7 @@ def _as_timestamps(assigned: list[Any]) -> Timestamps:
             if not isinstance(value, int | np.integer) or isinstance(value, bool):
                 raise TypeError(
                     "extract_timestamp must return epoch milliseconds as an int, "
-                    f"but it returned {type(value).__name__} {value!r:.60}"
+                    f"but it returned {type(value).__name__} {short_repr(value)}"
                 )
     return np.array(assigned, dtype=np.int64)
 

@@ -11,6 +11,7 @@ from headrace.core.errors import (
     HeadraceError,
     RecordTypeError,
     UserCodeError,
+    short_repr,
     wrap_user_error,
 )
 from headrace.core.record_batch import RecordBatch
@@ -76,7 +77,7 @@ def not_iterable(results: Any, method: str) -> TypeError:
     """Return the error that says what a function of many results should have returned."""
     return TypeError(
         f"{method} must return an iterable, be a generator or return None, "
-        f"but it returned {type(results).__name__} {results!r:.60}"
+        f"but it returned {type(results).__name__} {short_repr(results)}"
     )
 
 

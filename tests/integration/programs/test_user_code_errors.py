@@ -3,12 +3,15 @@
 After each the same TaskManagers run the next job.
 """
 
+import asyncio
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from headrace import StreamExecutionEnvironment, Time, Types, WatermarkStrategy
@@ -39,6 +42,11 @@ def fails(*_: Any) -> Any:
 
 def yields(value: Any) -> Any:
     yield value
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
 
 
 async def waits(value: Any) -> Any:
@@ -195,6 +203,39 @@ MISTAKES = {
     ),
     "out of memory": Mistake(
         lambda env: numbers(env).map(raising(MemoryError)), "MemoryError: without a message", "Map"
+    ),
+    # -- what asyncio and generators end with
+    "cancelled": Mistake(
+        lambda env: numbers(env).map(raising(asyncio.CancelledError)), "CancelledError: ", "Map"
+    ),
+    "generator exit": Mistake(
+        lambda env: numbers(env).map(raising(GeneratorExit)), "GeneratorExit: ", "Map"
+    ),
+    "generator exit in flat_map": Mistake(
+        lambda env: numbers(env).flat_map(raising(GeneratorExit)), "GeneratorExit: ", "FlatMap"
+    ),
+    # -- messages and values of several lines, or of none
+    "message begins with empty lines": Mistake(
+        lambda env: numbers(env).map(raising(ValueError("\n\n second\nthird"))),
+        "ValueError: second (in",
+        "Map",
+    ),
+    "message raises": Mistake(
+        lambda env: numbers(env).map(raising(Unspeakable)),
+        "Unspeakable: its __str__ raised RuntimeError (in",
+        "Map",
+    ),
+    "record drawn in several lines": Mistake(
+        lambda env: numbers(env).map(lambda n: np.zeros((2, 2)), Types.INT()),
+        "RecordTypeError: record ndarray array([[0., 0.], [0., 0.]]) does not fit",
+        "Map",
+    ),
+    "columns drawn in several lines": Mistake(
+        lambda env: env.from_collection([(1,)], LONG_ROW).map_batches(
+            lambda columns: pa.table(columns.to_pydict()), LONG_ROW
+        ),
+        "RecordTypeError: record Table pyarrow.Table t: int64",
+        "Map Batches",
     ),
     # -- StopIteration, which must not be taken for the end of the rows
     "stop in map": Mistake(
@@ -355,7 +396,7 @@ MISTAKES = {
 }
 
 
-def raising(error: type[BaseException]) -> Callable[..., Any]:
+def raising(error: BaseException | type[BaseException]) -> Callable[..., Any]:
     def function(*_: Any) -> Any:
         raise error
 
