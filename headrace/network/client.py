@@ -64,7 +64,7 @@ class ConnectionTable:
         for on_ready, _ in self._waiting.pop(name, []):
             on_ready(session)
 
-    def closed(self, connection: SocketConnection, error: NetworkError) -> None:
+    def ended(self, connection: SocketConnection, error: NetworkError) -> None:
         """A connection ended, or never was established."""
         for name, (known, _) in list(self._established.items()):
             if known is connection:

@@ -7,6 +7,7 @@ from typing import Final, cast
 
 from headrace.core.mutual_proof import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.framing import Body
 from headrace.network.peer_session import Session
 from headrace.network.transport import TransportHost
 from headrace.network.wire_endpoint import WireEndpoint
@@ -16,6 +17,9 @@ TOP_UP_BYTES: Final = 512 * 1024
 a channel may go beyond it (see producer_session.QUANTUM_BYTES)."""
 ROUNDS_PER_FLUSH: Final = 4
 UNIX_SEND_BUFFER_BYTES: Final = 1 << 20
+LINGER_S: Final = 1.0
+"""How long a peer that was told the end is read on, unless it closes before."""
+_DROPPED_BYTES: Final = 64 * 1024
 
 
 def enlarge_buffers(connection: socket.socket) -> None:
@@ -25,7 +29,10 @@ def enlarge_buffers(connection: socket.socket) -> None:
 
 
 class SocketConnection(asyncio.BufferedProtocol):
-    """One connection; everything runs on the network thread except `wake`."""
+    """One connection; everything runs on the network thread except `wake`.
+
+    `on_ended` is called once it is of no use any more, `on_closed` when its socket is closed.
+    """
 
     def __init__(
         self,
@@ -35,7 +42,8 @@ class SocketConnection(asyncio.BufferedProtocol):
         handshake_timeout_s: float,
         on_opened: Callable[["SocketConnection"], None],
         on_established: Callable[["SocketConnection", str, Session], None],
-        on_closed: Callable[["SocketConnection", NetworkError], None],
+        on_ended: Callable[["SocketConnection", NetworkError], None],
+        on_closed: Callable[["SocketConnection"], None],
         peer: str,
         expected_name: str | None = None,
     ) -> None:
@@ -45,12 +53,15 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._handshake_timeout_s = handshake_timeout_s
         self._on_opened = on_opened
         self._on_established = on_established
+        self._on_ended = on_ended
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._is_wake_pending = False
         self._error: NetworkError | None = None
+        # Once it has ended, what still comes is read into this and dropped.
+        self._drop: bytearray | None = None
         self._endpoint = WireEndpoint(host, self, role, self._established, expected_name)
 
     @property
@@ -71,10 +82,8 @@ class SocketConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Leave on purpose: write what waits, say so, close."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._error = self._error or ConnectionLostError(self._peer, "closed by this side")
-            self._transport.writelines(self._endpoint.farewell())
-            self._transport.close()
+        error = self._error or ConnectionLostError(self._peer, "closed by this side")
+        self._end(error, self._endpoint.farewell())
 
     def refuse(self, reason: str) -> None:
         """Drop a peer that has not proved itself."""
@@ -98,14 +107,16 @@ class SocketConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
-        return self._endpoint.buffer()
+        return self._endpoint.buffer() if self._drop is None else memoryview(self._drop)
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
+        if self._drop is not None:
+            return
         try:
             may_send = self._endpoint.received(nbytes)
         except NetworkError as error:
-            self._fail(error)
+            self._end(error, self._endpoint.last_output())
             return
         if may_send:
             self._flush()
@@ -116,14 +127,14 @@ class SocketConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.BaseProtocol."""
-        self._stop_timer()
         self._transport = None
         error = self._error
         if error is None:
             reason = "it was closed unexpectedly" if exc is None else f"{type(exc).__name__}: {exc}"
             error = ConnectionLostError(self._peer, reason)
-        self._endpoint.lost(error)
-        self._on_closed(self, error)
+        self._lose(error)
+        self._stop_timer()
+        self._on_closed(self)
 
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol."""
@@ -138,7 +149,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._is_wake_pending = False
         for _ in range(ROUNDS_PER_FLUSH):
             transport = self._transport
-            if self._is_paused or transport is None or transport.is_closing():
+            if self._is_paused or transport is None or self._drop is not None:
                 return
             output = self._endpoint.take_output(TOP_UP_BYTES - transport.get_write_buffer_size())
             if not output:
@@ -147,11 +158,29 @@ class SocketConnection(asyncio.BufferedProtocol):
         # Others, and what this peer sends, have a turn before the rest.
         self.wake()
 
-    def _fail(self, error: NetworkError) -> None:
-        self._error = error
-        if self._transport is not None:
-            self._transport.writelines(self._endpoint.last_output())
-            self._transport.close()
+    def _end(self, error: NetworkError, words: list[Body]) -> None:
+        """Say the last words, let everybody here know, and close once the peer can have heard them."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._drop is not None:
+            return
+        must_linger = bool(words) and self._endpoint.is_established
+        transport.writelines(words)
+        self._lose(error)
+        if not must_linger:
+            transport.close()
+            return
+        # To close while bytes of the peer are unread would reset the connection: whoever is still sending would find
+        # it broken, and never read the words. TLS knows no half-close: there the peer closes because of them.
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._timer = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+    def _lose(self, error: NetworkError) -> None:
+        if self._drop is None:
+            self._drop = bytearray(_DROPPED_BYTES)
+            self._stop_timer()
+            self._endpoint.lost(error)
+            self._on_ended(self, error)
 
     def _established(self, name: str, session: Session) -> None:
         self._stop_timer()

@@ -144,6 +144,7 @@ class SocketTransport:
             self._handshake_timeout_s,
             self._connections.add if role is Role.DIALLER else self._accepted,
             self._established,
+            self._ended,
             self._closed,
             peer,
             expected_name,
@@ -159,9 +160,11 @@ class SocketTransport:
         self._strangers.no_longer(connection)
         self._table.established(connection, name, session)
 
-    def _closed(self, connection: SocketConnection, error: NetworkError) -> None:
-        self._connections.discard(connection)
+    def _ended(self, connection: SocketConnection, error: NetworkError) -> None:
         self._strangers.no_longer(connection)
-        self._table.closed(connection, error)
+        self._table.ended(connection, error)
+
+    def _closed(self, connection: SocketConnection) -> None:
+        self._connections.discard(connection)
         if self._all_closed is not None and not self._connections:
             self._all_closed.set()

@@ -216,9 +216,12 @@ def test_a_bit_turned_over_in_prefix_or_sequence_never_delivers_other_rows(
 
 
 def test_credit_that_was_not_given_is_detected(proxied: MakeEdge) -> None:
-    # The consumer has two segments; the producer hears of each that comes free fifty times.
+    # The consumer has two segments; the producer hears of each that comes free fifty times, and of all at once: else it
+    # might send for the first before it hears of the others, and the consumer would be the one to complain.
     edge = proxied(
-        "duplicate AddCredit copies=49", taskmanager_network_memory_floating__buffers__per__gate=0
+        "duplicate AddCredit copies=49",
+        "coalesce AddCredit within=5ms",
+        taskmanager_network_memory_floating__buffers__per__gate=0,
     )
     sink, source = writer(edge.producer), gate(edge.consumer, [edge.location])
     source.request_partitions()

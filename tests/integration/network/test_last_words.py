@@ -1,0 +1,89 @@
+"""What is said before a connection is closed reaches a peer that is still sending."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.core.randomness import SeededRandom
+from headrace.core.tls import TlsIdentity
+from headrace.network import connection
+from headrace.network.blocking_connection import BlockingConnection
+from headrace.network.errors import NetworkError
+from headrace.network.wire import NO_CHANNEL, Close, Error, ErrorCode, Proof, TaskEvent
+from tests.integration.network.conftest import Starter, wait_until
+from tests.unit.network.exchange import SECRET
+
+pytestmark = pytest.mark.integration
+MORE = TaskEvent(99, bytes(60_000))
+"""For a channel that is not there, which is none of a session's business."""
+
+
+@pytest.fixture(params=["unix", "tcp", "tls"])
+def dial(
+    request: pytest.FixtureRequest, start: Starter, tmp_path: Path, identity: TlsIdentity
+) -> Callable[[], BlockingConnection]:
+    """Starts a TaskManager and connects with it."""
+    tls = identity if request.param == "tls" else None
+    environment = start("a", tmp_path if request.param == "unix" else None, tls=tls)
+
+    def connect() -> BlockingConnection:
+        return BlockingConnection(environment.start(), "raw", SECRET, SeededRandom("raw"), tls)
+
+    return connect
+
+
+def test_a_peer_that_goes_on_sending_after_its_mistake_is_told_of_it(
+    dial: Callable[[], BlockingConnection],
+) -> None:
+    peer = dial()
+    peer.send(Proof(b"p" * 32))
+    # Far more than the sockets hold: with the connection reset, one of these would fail.
+    for _ in range(200):
+        peer.send(MORE)
+    words = peer.receive()
+    assert isinstance(words, Error)
+    assert (words.channel, words.code) == (NO_CHANNEL, ErrorCode.PROTOCOL)
+    assert b"a Proof frame on a connection between task managers" in bytes(words.body)
+    peer.close()
+
+
+def test_a_peer_that_sends_while_the_other_leaves_hears_the_farewell(start: Starter) -> None:
+    environment = start("a")
+    peer = BlockingConnection(environment.start(), "raw", SECRET, SeededRandom("raw"))
+    peer.send(MORE)
+    transport = environment.transport
+    transport.post(lambda: [each.close() for each in list(transport._connections)])
+    for _ in range(200):
+        peer.send(MORE)
+    assert isinstance(peer.receive(), Close)
+    peer.close()
+
+
+def test_a_peer_that_never_closes_is_left_after_a_while(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LINGER_S", 0.05)
+    environment = start("a")
+    peer = BlockingConnection(environment.start(), "raw", SECRET, SeededRandom("raw"))
+    peer.send(Proof(b"p" * 32))
+    assert isinstance(peer.receive(), Error)
+    with pytest.raises(NetworkError):
+        while True:
+            peer.send(MORE)
+    wait_until(lambda: not environment.transport._connections)
+    peer.close()
+
+
+def test_a_connection_that_ended_is_not_used_again_while_it_lingers(start: Starter) -> None:
+    environment = start("a")
+    location = environment.start()
+    peer = BlockingConnection(location, "b", SECRET, SeededRandom("raw"))
+    wait_until(lambda: "b" in environment.transport._table._established)
+    peer.send(Proof(b"p" * 32))
+    assert isinstance(peer.receive(), Error)
+    # Its socket is open still.
+    wait_until(lambda: "b" not in environment.transport._table._established)
+    assert environment.transport._connections
+    peer.close()
+    wait_until(lambda: not environment.transport._connections)
