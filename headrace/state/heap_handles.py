@@ -3,11 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
+from headrace.core.errors import RecordTypeError
+from headrace.core.types.type_info import TypeInformation
+from headrace.core.types.value_checks import ValueCheck
 from headrace.functions.state import (
     AggregatingState,
     AggregatingStateDescriptor,
     ListState,
+    ListStateDescriptor,
     MapState,
+    MapStateDescriptor,
     ReducingState,
     ReducingStateDescriptor,
     State,
@@ -15,6 +20,13 @@ from headrace.functions.state import (
     ValueState,
 )
 from headrace.state.backend import EntryScope, StateAccessError
+
+
+def _misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
+    return StateAccessError(
+        f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
+        f"{error.reason}"
+    )
 
 
 class HeapState(State):
@@ -29,12 +41,26 @@ class HeapState(State):
             )
         self.descriptor = descriptor
         self.scope = scope
+        # Hot: each update asks for the class, and only values of other classes are looked at.
+        check = ValueCheck.of(self._value_type())
+        self._fitting, self._refuse = check.fitting, check.refuse
         self.entries: dict[Any, Any] = {}
 
     def clear(self) -> None:
         # Not pop: on an empty dict it does not hash, and so would not notice that no key is current.
         if self.scope.entry in self.entries:
             del self.entries[self.scope.entry]
+
+    def _value_type(self) -> TypeInformation:
+        """Type of the single values that the state is given."""
+        return self.descriptor.type_info
+
+    def _check(self, value: Any) -> None:
+        """StateAccessError where `value` is not of the declared type."""
+        try:
+            self._refuse(value)
+        except RecordTypeError as error:
+            raise _misfit(self.descriptor, error) from None
 
     def merge_entry(self, target: Any, source: Any) -> None:
         """Move the value at `source`, if any, into that at `target`."""
@@ -55,6 +81,8 @@ class HeapValueState(HeapState, ValueState[Any]):
         if value is None:
             self.clear()
         else:
+            if type(value) not in self._fitting:
+                self._check(value)
             self.entries[self.scope.entry] = value
 
 
@@ -62,6 +90,10 @@ class HeapListState(HeapState, ListState[Any]):
     """A list; absent reads as empty, an empty one is absent."""
 
     kind = "list"
+
+    def _value_type(self) -> TypeInformation:
+        assert isinstance(self.descriptor, ListStateDescriptor)
+        return self.descriptor.element_type
 
     def get(self) -> Iterable[Any]:
         return list(self.entries.get(self.scope.entry, ()))
@@ -97,6 +129,9 @@ class HeapListState(HeapState, ListState[Any]):
             raise StateAccessError(
                 f"list state '{self.descriptor.get_name()}' takes no None elements"
             )
+        for value in checked:
+            if type(value) not in self._fitting:
+                self._check(value)
         return checked
 
 
@@ -105,11 +140,21 @@ class HeapMapState(HeapState, MapState[Any, Any]):
 
     kind = "map"
 
+    def __init__(self, descriptor: MapStateDescriptor, scope: EntryScope) -> None:
+        super().__init__(descriptor, scope)
+        check = ValueCheck.of(descriptor.key_type)
+        self._fitting_keys, self._refuse_key = check.fitting, check.refuse
+
+    def _value_type(self) -> TypeInformation:
+        assert isinstance(self.descriptor, MapStateDescriptor)
+        return self.descriptor.value_type
+
     def get(self, key: Any) -> Any:
         held = self.entries.get(self.scope.entry)
         return None if held is None else held.get(key)
 
     def put(self, key: Any, value: Any) -> None:
+        self._check_entry(key, value)
         entry = self.scope.entry
         held = self.entries.get(entry)
         if held is None:
@@ -119,6 +164,8 @@ class HeapMapState(HeapState, MapState[Any, Any]):
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         if dict_value:
+            for key, value in dict_value.items():
+                self._check_entry(key, value)
             self.entries.setdefault(self.scope.entry, {}).update(dict_value)
 
     def remove(self, key: Any) -> None:
@@ -142,6 +189,15 @@ class HeapMapState(HeapState, MapState[Any, Any]):
 
     def is_empty(self) -> bool:
         return not self._held()
+
+    def _check_entry(self, key: Any, value: Any) -> None:
+        if type(key) not in self._fitting_keys:
+            try:
+                self._refuse_key(key)
+            except RecordTypeError as error:
+                raise _misfit(self.descriptor, error) from None
+        if value is not None and type(value) not in self._fitting:
+            self._check(value)
 
     def _held(self) -> Mapping[Any, Any]:
         return self.entries.get(self.scope.entry, {})

@@ -24,6 +24,7 @@ from headrace.datastream import (
     OutputTag,
     ProcessFunction,
 )
+from headrace.datastream.state import ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.functions.event_times import ColumnTimestampAssigner
 
@@ -105,6 +106,14 @@ class ExitsInTimer(KeyedProcessFunction):
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
         sys.exit(6)
+
+
+class KeepsText(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.count.update("text")
 
 
 class SetsTimer(KeyedProcessFunction):
@@ -346,6 +355,12 @@ MISTAKES = {
         lambda env: windowed(env).aggregate(Forgets(), output_type=Types.INT()),
         "TypeError: AggregateFunction.add must return the accumulator, but it returned None",
         "TumblingEventTimeWindows",
+    ),
+    # -- state
+    "state of another type": Mistake(
+        lambda env: keyed(env).process(KeepsText()),
+        "StateAccessError: state 'count' cannot hold 'text': it is declared as Integer",
+        "KEYED PROCESS",
     ),
     # -- results
     "map to another type": Mistake(

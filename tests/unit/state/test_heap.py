@@ -1,13 +1,16 @@
 """The heap backend: values per key and window, kinds, names, and what is refused."""
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.types.type_info import Types
+from headrace.core.types.rows import Row
+from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.record import AggregateFunction
 from headrace.functions.state import (
     AggregatingStateDescriptor,
@@ -221,3 +224,56 @@ def test_a_list_state_is_iterated_over_its_values() -> None:
     assert list(state) == []
     state.add_all([1, 2])
     assert [*state] == [1, 2]
+
+
+FLAT = Types.TUPLE([Types.STRING(), Types.INT()])
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "change", "text"),
+    [
+        (VALUE, lambda state: state.update("hello"), "'value' cannot hold 'hello': it is declared as Integer"),
+        (VALUE, lambda state: state.update([1]), "'value' cannot hold"),
+        (ValueStateDescriptor("pair", FLAT), lambda state: state.update(("a", "b")), "'pair' cannot hold"),
+        (LIST, lambda state: state.add("a"), "'list' cannot hold 'a'"),
+        (LIST, lambda state: state.add_all([1, "a"]), "'list' cannot hold 'a'"),
+        (LIST, lambda state: state.update([1, "a"]), "'list' cannot hold 'a'"),
+        (MAP, lambda state: state.put("a", "b"), "'map' cannot hold 'b'"),
+        (MAP, lambda state: state.put(1.5, 1), "'map' cannot hold 1.5: it is declared as String"),
+        (MAP, lambda state: state.put_all({"a": "b"}), "'map' cannot hold 'b'"),
+        (MAP, lambda state: state.__setitem__("a", "b"), "'map' cannot hold 'b'"),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_type_than_declared_is_refused(
+    descriptor: StateDescriptor, change: Callable[[Any], None], text: str
+) -> None:
+    backend, state = _state(descriptor)
+    backend.set_current_key("a")
+    with pytest.raises(StateAccessError, match=text):
+        change(state)
+    assert backend.total_entry_count() == 0
+
+
+@pytest.mark.parametrize(
+    ("value_type", "value"),
+    [
+        (Types.DOUBLE(), 1),
+        (Types.LONG(), np.int64(3)),
+        (FLAT, ("a", None)),
+        (FLAT, ["a", 1]),
+        (Types.ROW_NAMED(["a"], [Types.INT()]), Row(a=1)),
+        (Types.LIST(Types.INT()), [1]),
+        (Types.LIST(Types.INT()), (1,)),
+        (Types.MAP(Types.STRING(), Types.INT()), {"a": 1}),
+        (Types.PRIMITIVE_ARRAY(Types.BYTE()), b"a"),
+        (Types.PICKLED_BYTE_ARRAY(), object()),
+        (Types.SQL_TIMESTAMP(), datetime.datetime(2020, 1, 1)),
+    ],
+)
+def test_a_value_that_fits_its_declared_type_is_kept_as_it_is(
+    value_type: TypeInformation, value: Any
+) -> None:
+    backend, state = _state(ValueStateDescriptor("v", value_type))
+    backend.set_current_key("a")
+    state.update(value)
+    assert state.value() is value
