@@ -1,6 +1,6 @@
 """Does a TaskManager's memory stay where it is under full back pressure, while traffic goes on?
 
-Two TaskManager processes on a local Spark: sources that could give far more, a keyed shuffle over a real connection,
+Two TaskManager processes on a local Spark: sources that could give far more, a keyed shuffle between the two,
 and a function that takes `--rate` records of 1 KB per second and subtask, steadily. Each process tells its own resident
 set as a metric of its task. It counts from the moment that every source has waited for room in nine tenths of a second;
 from then on it is sampled twice a second for `--seconds`. Growth is the median of the last third against the first's.
