@@ -1,7 +1,7 @@
 """KeyedStream: a stream partitioned by key; state, timers and windows are per key."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.expressions import check_columns, columns_of
@@ -16,6 +16,9 @@ from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.arrow_mapping import type_info_of_arrow
 from headrace.core.types.type_info import (
+    BasicType,
+    BasicTypeInfo,
+    BigDecimalTypeInfo,
     PickledBytesTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
@@ -38,6 +41,11 @@ from headrace.graph.stream_graph import Partitioning
 if TYPE_CHECKING:
     from headrace.api.data_stream_sink import DataStreamSink
     from headrace.api.windowed_stream import WindowedStream
+
+
+_NO_NUMBERS: Final = frozenset(
+    {BasicType.STRING, BasicType.CHAR, BasicType.BOOLEAN, BasicType.INSTANT}
+)
 
 
 def key_stream(
@@ -227,6 +235,8 @@ def _check_field(stream_type: TypeInformation, aggregation: str, position: int |
                 raise ProgramError(
                     f"{aggregation}: there is no field {position!r} in {stream_type}"
                 )
+            index = position if isinstance(position, int) else names.index(position)
+            _check_number(aggregation, stream_type.field_types[index], f"field {position!r}")
         case PickledBytesTypeInfo():
             pass  # records will tell
         case _:
@@ -234,6 +244,16 @@ def _check_field(stream_type: TypeInformation, aggregation: str, position: int |
                 raise ProgramError(
                     f"{aggregation}: records of type {stream_type} have no field {position!r}"
                 )
+            _check_number(aggregation, stream_type, "the record")
+
+
+def _check_number(aggregation: str, value_type: TypeInformation, what: str) -> None:
+    """Raise ProgramError where values of the type cannot be added up."""
+    is_number = isinstance(value_type, BigDecimalTypeInfo | PickledBytesTypeInfo) or (
+        isinstance(value_type, BasicTypeInfo) and value_type.basic_type not in _NO_NUMBERS
+    )
+    if aggregation == "sum" and not is_number:
+        raise ProgramError(f"sum: {what} is of type {value_type}, which is no number")
 
 
 def _cannot_repartition(method: str) -> NoReturn:

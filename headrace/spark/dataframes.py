@@ -27,7 +27,7 @@ from headrace.cluster.job_master.operator_coordinator import (
     OperatorCoordinator,
 )
 from headrace.connectors.dataframe.messages import PartitionsAnnounced, SourcePayload
-from headrace.connectors.dataframe.source import DataFrameSource
+from headrace.connectors.dataframe.source import DataFrameSource, check_columns
 from headrace.core.errors import HostError, ProgramError
 from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -72,13 +72,11 @@ def dataframe_source(
         raise ProgramError(
             "from_dataframe takes bounded DataFrames; this one is a streaming DataFrame"
         )
-    if event_time_column is not None and event_time_column not in df.columns:
-        raise ProgramError(
-            f"the DataFrame has no column '{event_time_column}' for the event time; it has: {', '.join(df.columns)}"
-        )
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone")
     try:
-        row_type = type_info_from_schema(to_arrow_schema(df.schema, timezone=zone))
+        schema = to_arrow_schema(df.schema, timezone=zone)
+        check_columns(schema, event_time_column)
+        row_type = type_info_from_schema(schema)
     except TypeError as error:
         raise ProgramError(f"the DataFrame cannot be a stream: {error}") from error
     dataframe_id = f"dataframe-{next(_registry.numbers)}"

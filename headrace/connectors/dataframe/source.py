@@ -17,7 +17,7 @@ from headrace.connectors.dataframe.messages import (
     PartitionsAnnounced,
     SourcePayload,
 )
-from headrace.core.errors import RecordTypeError
+from headrace.core.errors import ProgramError, RecordTypeError
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import TypeInformation
@@ -117,6 +117,35 @@ class DataFrameReader(SourceReader):
         if self._event_time_column is None:
             return batch
         return batch.with_timestamps(event_times(columns, self._event_time_column))
+
+
+def check_columns(schema: pa.Schema, event_time_column: str | None) -> None:
+    """Raise ProgramError where a DataFrame with these columns cannot be a stream, before anything runs."""
+    names = schema.names
+    if not names:
+        raise ProgramError("the DataFrame has no columns, so its rows hold nothing: select some")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ProgramError(
+            f"the DataFrame has more than one column '{repeated[0]}': rename them, for example with toDF(...)"
+        )
+    if event_time_column is None:
+        return
+    if event_time_column not in names:
+        raise ProgramError(
+            f"the DataFrame has no column '{event_time_column}' for the event time; it has: {', '.join(names)}"
+        )
+    column_type = schema.field(event_time_column).type
+    kinds = pa.types
+    if not (
+        kinds.is_timestamp(column_type)
+        or kinds.is_date(column_type)
+        or kinds.is_integer(column_type)
+    ):
+        raise ProgramError(
+            f"the column '{event_time_column}' is of type {column_type}, which is no event time: "
+            "take a timestamp, a date, or epoch milliseconds as an integer"
+        )
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

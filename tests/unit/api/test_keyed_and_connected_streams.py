@@ -136,6 +136,13 @@ def test_aggregations_keep_the_type_and_check_the_field(
         TypeError, match="The input must be of int or str type to locate the value to sum"
     ):
         keyed(env).sum(1.5)  # type: ignore[arg-type]
+    with pytest.raises(
+        ProgramError, match="sum: field 'name' is of type String, which is no number"
+    ):
+        keyed(env).sum("name")
+    keyed(env).max("name")
+    with pytest.raises(ProgramError, match="sum: the record is of type String"):
+        env.from_collection(["a"], Types.STRING()).key_by(lambda v: v).sum()
     with pytest.raises(ProgramError, match="records of type Integer have no field 1"):
         env.from_collection([1], Types.INT()).key_by(lambda n: n).sum(1)
 

@@ -11,8 +11,13 @@ import pyarrow as pa
 import pytest
 
 from headrace.connectors.dataframe.messages import PartitionsAnnounced
-from headrace.connectors.dataframe.source import DataFrameSource, conform, event_times
-from headrace.core.errors import RecordTypeError
+from headrace.connectors.dataframe.source import (
+    DataFrameSource,
+    check_columns,
+    conform,
+    event_times,
+)
+from headrace.core.errors import ProgramError, RecordTypeError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId, OperatorId
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
@@ -157,3 +162,25 @@ def test_closing_the_reader_closes_the_door() -> None:
     reader = reader_of(Context(door))
     reader.close()
     assert door.is_closed
+
+
+@pytest.mark.parametrize(
+    ("schema", "event_time", "text"),
+    [
+        (pa.schema([]), None, "has no columns"),
+        (pa.schema([("a", pa.int64()), ("a", pa.int64())]), None, "more than one column 'a'"),
+        (SCHEMA, "when", "no column 'when' for the event time; it has: id, at"),
+        (pa.schema([("t", pa.string())]), "t", "'t' is of type string, which is no event time"),
+        (pa.schema([("t", pa.float64())]), "t", "'t' is of type double, which is no event time"),
+    ],
+)
+def test_columns_that_cannot_be_a_stream_are_refused(
+    schema: pa.Schema, event_time: str | None, text: str
+) -> None:
+    with pytest.raises(ProgramError, match=text):
+        check_columns(schema, event_time)
+
+
+@pytest.mark.parametrize("event_time_type", [pa.timestamp("us", "UTC"), pa.date32(), pa.int64()])
+def test_columns_of_times_may_give_the_event_time(event_time_type: pa.DataType) -> None:
+    check_columns(pa.schema([("t", event_time_type)]), "t")
