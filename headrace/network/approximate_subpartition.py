@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.core.elements import EndOfPartition
 from headrace.network.pipelined_subpartition import PipelinedSubpartition
-from headrace.network.subpartition import Element, EventElement, Stalled
+from headrace.network.subpartition import Element, QueuedEvent, Stalled
 
 
 class PipelinedApproximateSubpartition(PipelinedSubpartition):
@@ -83,7 +83,7 @@ class ApproximateSubpartitionView:
         if not self._is_current:
             return None
         element = self._subpartition.poll(credit)
-        self._has_ended = isinstance(element, EventElement) and isinstance(
+        self._has_ended = isinstance(element, QueuedEvent) and isinstance(
             element.event, EndOfPartition
         )
         return element

@@ -41,7 +41,7 @@ INGEST_NAME: Final = "ingest"
 """How a pusher introduces itself; no resource id may be equal to it."""
 INGEST_BODY_BYTES_MAX: Final = 256 << 20
 
-Target = tuple[JobId, OperatorId, int]
+IngestTarget = tuple[JobId, OperatorId, int]
 
 
 @dataclass(slots=True)
@@ -65,7 +65,9 @@ class _Queued:
 class IngestReceiver:
     """One source subtask's side. `poll` is for its thread, `close` for any."""
 
-    def __init__(self, server: "IngestServer", target: Target, on_data: Callable[[], None]) -> None:
+    def __init__(
+        self, server: "IngestServer", target: IngestTarget, on_data: Callable[[], None]
+    ) -> None:
         self._server = server
         self._on_data = on_data
         self._queue: deque[_Queued] = deque()
@@ -129,8 +131,8 @@ class IngestServer:
         self._wait_ms = wait_ms
         # Guards the maps: tasks register and leave from their own threads.
         self._lock = threading.Lock()
-        self._receivers: dict[Target, tuple[int, IngestReceiver]] = {}
-        self._parked: dict[Target, list[_Parked]] = {}
+        self._receivers: dict[IngestTarget, tuple[int, IngestReceiver]] = {}
+        self._parked: dict[IngestTarget, list[_Parked]] = {}
 
     def register(
         self,
@@ -179,13 +181,13 @@ class IngestServer:
         )
         self._parked.setdefault(target, []).append(parked)
 
-    def _admit_parked(self, target: Target) -> None:
+    def _admit_parked(self, target: IngestTarget) -> None:
         for parked in self._parked.pop(target, []):
             if parked.timer is not None:
                 parked.timer.cancel()
             self.open(parked.session, parked.frame)
 
-    def _give_up(self, target: Target, parked: _Parked) -> None:
+    def _give_up(self, target: IngestTarget, parked: _Parked) -> None:
         waiting = self._parked.get(target, [])
         if parked in waiting:
             waiting.remove(parked)

@@ -62,7 +62,7 @@ class ResultPartition(Protocol):
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
-        """Give an event to every subpartition; see subpartition.EventElement."""
+        """Give an event to every subpartition; see subpartition.QueuedEvent."""
         ...
 
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:

@@ -19,7 +19,7 @@ from headrace.network.sort_merge_index import (
     decode_footer,
     encode_footer,
 )
-from headrace.network.spill_files import FileLayer, RunBlocking, SpillDirectories, SpillFile
+from headrace.network.spill_files import FileLayer, SpillDirectories, SpillFile, SubmitToDisk
 from headrace.network.stored_batches import SchemaTable
 
 INDEX_MEMORY_BYTES: Final = 4 << 20
@@ -47,14 +47,14 @@ class PartitionedFile:
 
     @classmethod
     def open(
-        cls, data_path: Path, index_path: Path, layer: FileLayer, run_blocking: RunBlocking
+        cls, data_path: Path, index_path: Path, layer: FileLayer, submit_to_disk: SubmitToDisk
     ) -> "PartitionedFile":
         """Open what another writer has finished. StorageError where that is not a whole partition."""
-        index = SpillFile.open(index_path, layer, run_blocking)
+        index = SpillFile.open(index_path, layer, submit_to_disk)
         try:
             place = str(index_path)
             footer = decode_footer(index.read(0, index.size).to_pybytes(), index.size, place)
-            data = SpillFile.open(data_path, layer, run_blocking)
+            data = SpillFile.open(data_path, layer, submit_to_disk)
         except BaseException:
             index.close()
             raise

@@ -17,7 +17,7 @@ from headrace.network.subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     Element,
-    EventElement,
+    QueuedEvent,
     Stalled,
     SubpartitionView,
 )
@@ -120,7 +120,7 @@ class PipelinedSubpartition:
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
         """Append an event, or with priority insert it behind those with priority that wait already."""
-        element = EventElement(event, is_priority, blocks_upstream)
+        element = QueuedEvent(event, is_priority, blocks_upstream)
         with self._lock:
             if self._is_released or self._failure is not None:
                 return

@@ -26,7 +26,7 @@ from headrace.network.framing import PREFIX, Body, encode
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.subpartition import (
     DataElement,
-    EventElement,
+    QueuedEvent,
     Stalled,
     SubpartitionView,
     refuse_if_too_large,
@@ -344,7 +344,7 @@ class ProducerSession:
         reader.sequence += 1
         return FRAME_BYTES + sealed.size_bytes
 
-    def _send_event(self, reader: _Reader, element: EventElement, output: list[Body]) -> None:
+    def _send_event(self, reader: _Reader, element: QueuedEvent, output: list[Body]) -> None:
         assert reader.view is not None
         traits = element.is_priority * EventTrait.PRIORITY
         traits |= element.blocks_upstream * EventTrait.BLOCKS_UPSTREAM

@@ -21,7 +21,7 @@ from headrace.network.wire_endpoint import WireEndpoint
 
 Schedule = Callable[[float, Callable[[], None]], Cancellable]
 """Run a callback after so many milliseconds of virtual time."""
-Delay = Callable[[str, str], float]
+LinkDelay = Callable[[str, str], float]
 """Milliseconds that bytes take from one TaskManager to another."""
 
 
@@ -33,9 +33,9 @@ class Relay(Protocol):
         ...
 
 
-Deliver = Callable[[Role, bytes], None]
+LetArrive = Callable[[Role, bytes], None]
 """Let bytes that the side of this role sent arrive at the other; no bytes are the end of the stream."""
-CreateRelay = Callable[[str, str, Deliver], Relay]
+CreateRelay = Callable[[str, str, LetArrive], Relay]
 """Makes the relay of a new connection, from the names of dialler and acceptor and the way to deliver."""
 
 _WRITE_BUDGET_BYTES: Final = 1 << 20
@@ -51,7 +51,7 @@ class SimulatedNetwork:
     def __init__(
         self,
         schedule: Schedule,
-        delay_ms: Delay = _no_delay,
+        delay_ms: LinkDelay = _no_delay,
         create_relay: CreateRelay | None = None,
     ) -> None:
         self.schedule: Final = schedule

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
+from headrace.network.partitioner import Channels
 
-Channels = npt.NDArray[np.int32]
 TAKE_BYTES: Final = 8 << 20
 """Rows are gathered in steps of about this, so that a region need not fit memory twice."""
 

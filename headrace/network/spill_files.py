@@ -27,7 +27,7 @@ TMP_DIRS: Final = ConfigOption(
 )  # fmt: skip
 PIECES_PER_WRITE_MAX: Final = 512
 
-RunBlocking = Callable[[Callable[[], None]], None]
+SubmitToDisk = Callable[[Callable[[], None]], None]
 """Runs a job on a thread that may wait for a disk: `IoExecutor.submit`."""
 
 
@@ -92,34 +92,34 @@ class SpillFile:
     """One file that grows at its end. Written to by one thread, read by any that retained it."""
 
     def __init__(
-        self, path: Path, descriptor: int, size: int, layer: FileLayer, run_blocking: RunBlocking
+        self, path: Path, descriptor: int, size: int, layer: FileLayer, submit_to_disk: SubmitToDisk
     ) -> None:
         self.path = path
         self.size = size
         self._descriptor = descriptor
         self._layer = layer
-        self._run_blocking = run_blocking
+        self._submit_to_disk = submit_to_disk
         # Guards the count: readers let go on the network thread, the task's thread and the I/O pool.
         self._lock = threading.Lock()
         self._user_count = 1
 
     @classmethod
-    def create(cls, path: Path, layer: FileLayer, run_blocking: RunBlocking) -> "SpillFile":
+    def create(cls, path: Path, layer: FileLayer, submit_to_disk: SubmitToDisk) -> "SpillFile":
         """Make a new, empty file. StorageError."""
         try:
             descriptor = layer.create(path)
         except OSError as error:
             raise StorageError(str(path), f"it cannot be made: {describe(error)}") from error
-        return cls(path, descriptor, 0, layer, run_blocking)
+        return cls(path, descriptor, 0, layer, submit_to_disk)
 
     @classmethod
-    def open(cls, path: Path, layer: FileLayer, run_blocking: RunBlocking) -> "SpillFile":
+    def open(cls, path: Path, layer: FileLayer, submit_to_disk: SubmitToDisk) -> "SpillFile":
         """Open a file that is there, to read it. StorageError."""
         try:
             descriptor, size = layer.open(path)
         except OSError as error:
             raise StorageError(str(path), f"it cannot be opened: {describe(error)}") from error
-        return cls(path, descriptor, size, layer, run_blocking)
+        return cls(path, descriptor, size, layer, submit_to_disk)
 
     def append(self, pieces: Sequence[Any]) -> int:
         """Write pieces at the end; return the offset at which they begin. StorageError, as on a full disk."""
@@ -176,7 +176,7 @@ class SpillFile:
             self._user_count -= 1
             is_last = self._user_count == 0
         if is_last:
-            self._run_blocking(self._delete)
+            self._submit_to_disk(self._delete)
 
     def _write_fully(self, pieces: Sequence[Any]) -> None:
         left = list(pieces)
@@ -203,10 +203,10 @@ class SpillDirectories:
     """Gives files names in the configured directories, in turn; one folder in each, which goes with the TaskManager."""
 
     def __init__(
-        self, parents: Sequence[Path], run_blocking: RunBlocking, layer: FileLayer
+        self, parents: Sequence[Path], submit_to_disk: SubmitToDisk, layer: FileLayer
     ) -> None:
         self._parents = tuple(parents)
-        self._run_blocking = run_blocking
+        self._submit_to_disk = submit_to_disk
         self._layer = layer
         # Guards the fields below: tasks are deployed on threads of their own.
         self._lock = threading.Lock()
@@ -215,12 +215,12 @@ class SpillDirectories:
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, run_blocking: RunBlocking, layer: FileLayer | None = None
+        cls, settings: Settings, submit_to_disk: SubmitToDisk, layer: FileLayer | None = None
     ) -> "SpillDirectories":
         """Read the option."""
         names = [name.strip() for name in settings.get_option(TMP_DIRS).split(",")]
         parents = [Path(name) for name in names if name] or [Path(gettempdir())]
-        return cls(parents, run_blocking, layer or OsFileLayer())
+        return cls(parents, submit_to_disk, layer or OsFileLayer())
 
     def create_file(self, suffix: str) -> SpillFile:
         """Make a new, empty file. StorageError."""
@@ -230,7 +230,7 @@ class SpillDirectories:
             self._count += 1
             folder = self._folders[self._count % len(self._folders)]
             path = folder / f"result-{self._count}{suffix}"
-        return SpillFile.create(path, self._layer, self._run_blocking)
+        return SpillFile.create(path, self._layer, self._submit_to_disk)
 
     def files(self) -> list[Path]:
         """What lies there now."""

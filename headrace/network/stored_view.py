@@ -19,7 +19,7 @@ from headrace.network.subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     Element,
-    EventElement,
+    QueuedEvent,
     Stalled,
 )
 
@@ -219,7 +219,7 @@ class StoredView:
 
     def _to_elements(self, stored: StoredElement) -> list[Element]:
         if not isinstance(stored, SealedBatch):
-            return [EventElement(stored)]
+            return [QueuedEvent(stored)]
         pieces = [stored]
         if self._segment_size != LOCAL_SEGMENT_BYTES:
             # Here, on the I/O pool, so that the network thread only moves bytes.

@@ -28,7 +28,7 @@ class DataElement:
 
 
 @dataclass(slots=True)
-class EventElement:
+class QueuedEvent:
     """An event in the queue.
 
     One with priority overtakes what waits, except its like. After one that blocks upstream the view hands out
@@ -40,7 +40,7 @@ class EventElement:
     blocks_upstream: bool = False
 
 
-Element = DataElement | EventElement
+Element = DataElement | QueuedEvent
 
 
 @dataclass(frozen=True, slots=True)

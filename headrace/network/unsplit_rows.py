@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
 from headrace.core.record_batch import RecordBatch, concat_batches
+from headrace.network.partitioner import Channels
 from headrace.network.pending_rows import WireRows
 
-Channels = npt.NDArray[np.int32]
 ROWS_PER_CHANNEL: Final = 256
 BYTES_PER_CHANNEL: Final = 16 * 1024
 MARKERS_MAX: Final = 256

@@ -33,9 +33,9 @@ from headrace.network.sort_merge_partition import SortMergePartition
 from headrace.network.spill_files import (
     FileLayer,
     OsFileLayer,
-    RunBlocking,
     SpillDirectories,
     SpillFile,
+    SubmitToDisk,
     describe,
 )
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage
@@ -185,13 +185,13 @@ class _NamedFiles(SpillDirectories):
     """Gives the files of one result the names that say whose they are."""
 
     def __init__(
-        self, folder: Path, stem: str, run_blocking: RunBlocking, layer: FileLayer
+        self, folder: Path, stem: str, submit_to_disk: SubmitToDisk, layer: FileLayer
     ) -> None:
-        super().__init__((folder,), run_blocking, layer)
+        super().__init__((folder,), submit_to_disk, layer)
         self._folder: Final = folder
         self._stem: Final = stem
         self._file_layer: Final = layer
-        self._delete_later: Final = run_blocking
+        self._delete_later: Final = submit_to_disk
 
     def create_file(self, suffix: str) -> SpillFile:
         """See SpillDirectories."""

@@ -7,7 +7,7 @@ from headrace.network.frame_cutter import FrameCutter
 from headrace.network.framing import Frame
 from headrace.network.handshake import Role
 from headrace.network.peer_session import PeerSession, Session
-from headrace.network.simulated_transport import Deliver, SimulatedNetwork, SimulatedTransport
+from headrace.network.simulated_transport import LetArrive, SimulatedNetwork, SimulatedTransport
 from headrace.network.trace.steps import CONSUMER, PRODUCER, SentFrame
 from headrace.network.wire import AddCredit, Data, PartitionRequest
 
@@ -21,10 +21,10 @@ class WireTap:
     def __init__(self) -> None:
         self._cutters = {role: FrameCutter(name) for role, name in _NAMES.items()}
         self._on_wire: dict[Role, deque[tuple[Frame, bytes]]] = {role: deque() for role in _NAMES}
-        self._deliver: Deliver | None = None
+        self._deliver: LetArrive | None = None
         self._sent: list[SentFrame] = []
 
-    def create_relay(self, dialler: str, acceptor: str, deliver: Deliver) -> "WireTap":
+    def create_relay(self, dialler: str, acceptor: str, deliver: LetArrive) -> "WireTap":
         """See simulated_transport.CreateRelay. There is only one connection."""
         assert self._deliver is None, f"{dialler} dials {acceptor} a second time"
         self._deliver = deliver

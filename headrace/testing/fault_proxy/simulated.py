@@ -5,8 +5,7 @@ from typing import Final
 
 from headrace.core.clock import Clock
 from headrace.network.handshake import Role
-from headrace.network.simulated_transport import Deliver as DeliverBytes
-from headrace.network.simulated_transport import Schedule
+from headrace.network.simulated_transport import LetArrive, Schedule
 from headrace.network.transport import Cancellable
 from headrace.testing.fault_proxy.injector import FaultInjector
 from headrace.testing.fault_proxy.lane import CutConnection, Deliver, EndStream, ProxyAction
@@ -29,7 +28,7 @@ class SimulatedFaults:
         self.injectors: Final[list[FaultInjector]] = []
 
     def create_relay(
-        self, dialler: str, acceptor: str, deliver: DeliverBytes
+        self, dialler: str, acceptor: str, deliver: LetArrive
     ) -> "SimulatedFaultRelay":
         """See simulated_transport.CreateRelay."""
         injector = FaultInjector(self._rules, f"{self._seed}:{len(self.injectors)}")
@@ -41,7 +40,7 @@ class SimulatedFaultRelay:
     """See simulated_transport.Relay."""
 
     def __init__(
-        self, injector: FaultInjector, schedule: Schedule, clock: Clock, deliver: DeliverBytes
+        self, injector: FaultInjector, schedule: Schedule, clock: Clock, deliver: LetArrive
     ) -> None:
         self._injector = injector
         self._schedule = schedule

@@ -11,7 +11,7 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.network.buffer_pool import NeverWait
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.io_pool import PostingIo
-from headrace.network.simulated_transport import CreateRelay, Delay, SimulatedNetwork
+from headrace.network.simulated_transport import CreateRelay, LinkDelay, SimulatedNetwork
 from headrace.network.spill_files import FileLayer
 from tests.unit.network.exchange import SECRET
 
@@ -72,7 +72,7 @@ class SimulatedCluster:
 
     def __init__(
         self,
-        delay_ms: Delay = lambda source, target: 1.0,
+        delay_ms: LinkDelay = lambda source, target: 1.0,
         create_relay: CreateRelay | None = None,
     ) -> None:
         self.loop = VirtualLoop()

@@ -14,7 +14,7 @@ from headrace.network.consumer_session import ConsumerSession
 from headrace.network.framing import decode_prefix
 from headrace.network.peer_session import PeerSession
 from headrace.network.producer_session import FRAME_BYTES, QUANTUM_BYTES, ProducerSession
-from headrace.network.subpartition import DataElement, EventElement
+from headrace.network.subpartition import DataElement, QueuedEvent
 from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.wire import AddCredit, PartitionRequest
 from tests.unit.network.exchange import partition_id
@@ -36,12 +36,12 @@ class Endless:
         self._log = log
         self._count = 0
 
-    def poll(self, credit: int) -> DataElement | EventElement:
+    def poll(self, credit: int) -> DataElement | QueuedEvent:
         size = self._sizes[self._count % len(self._sizes)]
         self._count += 1
         self._log.append((self._channel, FRAME_BYTES + (size or 0)))
         if size is None:
-            return EventElement(EndOfData())
+            return QueuedEvent(EndOfData())
         sealed = SealedBatch(None, ())
         sealed.size_bytes, sealed._body = size, ZEROS[:size]
         return DataElement(sealed, None, 1)

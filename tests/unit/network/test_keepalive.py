@@ -20,7 +20,7 @@ from headrace.network.keepalive import (
     LivenessAction,
 )
 from headrace.network.record_writer import RecordWriter
-from headrace.network.simulated_transport import Deliver, Relay
+from headrace.network.simulated_transport import LetArrive, Relay
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.simulated import SimulatedCluster
 
@@ -114,7 +114,7 @@ def test_a_timeout_that_would_give_up_live_peers_is_refused() -> None:
 class Mute:
     """Carries everything until told that one direction, or both, lead nowhere."""
 
-    def __init__(self, deliver: Deliver) -> None:
+    def __init__(self, deliver: LetArrive) -> None:
         self._deliver = deliver
         self.lost: set[Role] = set()
         self.byte_count = 0
@@ -131,7 +131,7 @@ class MutedCluster(SimulatedCluster):
     def __init__(self, **options: str) -> None:
         self.relays: list[Mute] = []
 
-        def create(dialler: str, acceptor: str, deliver: Deliver) -> Relay:
+        def create(dialler: str, acceptor: str, deliver: LetArrive) -> Relay:
             self.relays.append(Mute(deliver))
             return self.relays[-1]
 

@@ -11,7 +11,7 @@ from headrace.core.mutual_proof import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.framing import encode
 from headrace.network.gate import BatchElement, InputGate
-from headrace.network.simulated_transport import Deliver, Relay
+from headrace.network.simulated_transport import LetArrive, Relay
 from headrace.network.wire import (
     AckAllUserRecordsProcessed,
     AddCredit,
@@ -52,7 +52,7 @@ class Road:
     """Carries bytes at a limited rate. From `spoil_at_ms` on what the dialler says is replaced."""
 
     def __init__(
-        self, cluster: "Cluster", deliver: Deliver, spoil: Callable[[bytes], bytes]
+        self, cluster: "Cluster", deliver: LetArrive, spoil: Callable[[bytes], bytes]
     ) -> None:
         self._cluster = cluster
         self._deliver = deliver
@@ -76,7 +76,7 @@ class Cluster(SimulatedCluster):
     def __init__(self, spoil: Callable[[bytes], bytes] = bytes) -> None:
         self.spoil_at_ms = 50.0
 
-        def create(dialler: str, acceptor: str, deliver: Deliver) -> Relay:
+        def create(dialler: str, acceptor: str, deliver: LetArrive) -> Relay:
             return Road(self, deliver, spoil if dialler == "bad" else bytes)
 
         super().__init__(create_relay=create)

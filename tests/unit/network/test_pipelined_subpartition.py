@@ -13,7 +13,7 @@ from headrace.network.pipelined_subpartition import (
     PipelinedSubpartition,
     PipelinedSubpartitionView,
 )
-from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement, Element, EventElement
+from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement, Element, QueuedEvent
 from tests.unit.network.exchange import numbers
 
 EVENT = EndOfData()
@@ -36,7 +36,7 @@ class Queue:
 
     def poll(self) -> Element | None:
         element = self.view.poll(1 << 62)
-        assert element is None or isinstance(element, DataElement | EventElement)
+        assert element is None or isinstance(element, DataElement | QueuedEvent)
         if isinstance(element, DataElement) and element.lease is not None:
             element.lease.release()
         return element
@@ -66,7 +66,7 @@ def make_queue() -> Queue:
 
 
 def kind_of(element: Element | None) -> object:
-    return element.event if isinstance(element, EventElement) else type(element)
+    return element.event if isinstance(element, QueuedEvent) else type(element)
 
 
 def test_a_priority_event_overtakes_what_waits(queue: Queue) -> None:
@@ -130,8 +130,8 @@ def test_a_priority_event_that_waits_survives_a_late_consumer_elsewhere() -> Non
     view = subpartition.create_view(lambda: None, 1 << 10)
     subpartition.add_event(OTHER, is_priority=True)
     first, second = view.poll(0), view.poll(0)
-    assert isinstance(first, EventElement)
-    assert isinstance(second, EventElement)
+    assert isinstance(first, QueuedEvent)
+    assert isinstance(second, QueuedEvent)
     assert (first.event, second.event) == (EVENT, OTHER)
     view.release()
 

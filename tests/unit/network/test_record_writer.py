@@ -30,7 +30,7 @@ from headrace.network.record_writer import RecordWriter
 from headrace.network.subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
-    EventElement,
+    QueuedEvent,
     SubpartitionView,
 )
 from tests.unit.network.exchange import NUMBERS, numbers, partition_id
@@ -59,7 +59,7 @@ class Edge:
                 arrow = element.sealed.arrow
                 rows = [] if arrow is None else arrow.column(0).to_pylist()
                 found.append((rows, element.sealed.markers) if element.sealed.markers else rows)
-            elif isinstance(element, EventElement):
+            elif isinstance(element, QueuedEvent):
                 found.append(element.event)
         return found
 

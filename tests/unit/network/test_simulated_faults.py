@@ -12,7 +12,7 @@ from headrace.network.buffer_pool import (
 )
 from headrace.network.errors import ConnectionLostError, NetworkError, PartitionConnectionError
 from headrace.network.gate import GateElement
-from headrace.network.simulated_transport import Delay, SimulatedNetwork
+from headrace.network.simulated_transport import LinkDelay, SimulatedNetwork
 from headrace.testing.fault_proxy.rule_text import parse_rule
 from headrace.testing.fault_proxy.simulated import SimulatedFaults
 from tests.unit.network.exchange import events_of, gate, numbers, values_of, writer
@@ -23,7 +23,7 @@ class FaultyCluster(SimulatedCluster):
     """TaskManagers whose connections meet rules."""
 
     def __init__(
-        self, *rules: str, seed: int = 0, delay_ms: Delay = lambda source, target: 1.0
+        self, *rules: str, seed: int = 0, delay_ms: LinkDelay = lambda source, target: 1.0
     ) -> None:
         super().__init__(delay_ms)
         parsed = [parse_rule(rule) for rule in rules]

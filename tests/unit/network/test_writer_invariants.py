@@ -14,7 +14,7 @@ from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
 from headrace.network.buffer_pool import SegmentLease
 from headrace.network.framing import Body
-from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement, EventElement
+from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement, QueuedEvent
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.simulated import SimulatedCluster
 from tests.unit.network.test_record_writer import PLENTY, Edge, edge
@@ -84,7 +84,7 @@ def perform(made: Edge, emissions: list[Rows | Mark | Flush | Barrier]) -> Emitt
 def elements_of(made: Edge, channel: int) -> Iterator[tuple[str, int]]:
     """Rows, watermarks and events of one channel in the order in which its consumer sees them."""
     while (element := made.views[channel].poll(PLENTY)) is not None:
-        if isinstance(element, EventElement):
+        if isinstance(element, QueuedEvent):
             yield "event", 0
             continue
         assert isinstance(element, DataElement)
