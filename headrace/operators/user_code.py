@@ -39,8 +39,12 @@ def user_error(error: BaseException, operator_name: str) -> BaseException:
 
 
 def connector_error(error: BaseException, operator_name: str) -> BaseException:
-    """Return what to raise for an exception that left a reader or writer: errors of the tree pass unchanged."""
-    return error if isinstance(error, HeadraceError) else user_error(error, operator_name)
+    """Return what to raise for an exception that left a reader or writer.
+
+    Errors of the tree pass unchanged, but for records that do not fit: whose they are is known here.
+    """
+    is_told = isinstance(error, HeadraceError) and not isinstance(error, RecordTypeError)
+    return error if is_told else user_error(error, operator_name)
 
 
 def open_function(function: Any, runtime_context: RuntimeContext, operator_name: str) -> None:

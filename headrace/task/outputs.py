@@ -14,6 +14,7 @@ from headrace.core.types.record_copies import (
     is_unchanging_type,
     private_copy,
 )
+from headrace.network.errors import RecordTooLargeError
 from headrace.network.record_writer import RecordWriter
 from headrace.operators.operator import OneInputOperator, Operator, Output
 from headrace.task.mailbox import MailboxTimers
@@ -168,7 +169,7 @@ class NetworkTarget:
         except USER_EXCEPTIONS as error:  # records are pickled by their own classes
             raise self._blame(error) from error
         self._counters.records_out += batch.num_rows
-        self._writer.emit(batch)
+        self._write(lambda: self._writer.emit(batch))
         self._schedule_flush()
 
     def receive_watermark(self, timestamp_ms: int) -> None:
@@ -189,7 +190,13 @@ class NetworkTarget:
 
     def _flush(self, _time_ms: int) -> None:
         self._is_flush_scheduled = False
-        self._writer.flush_all()
+        self._write(self._writer.flush_all)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except RecordTooLargeError as error:
+            raise self._blame(error) from error
 
 
 def with_private_rows(batch: RecordBatch) -> RecordBatch:

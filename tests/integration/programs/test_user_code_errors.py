@@ -362,6 +362,17 @@ MISTAKES = {
         "StateAccessError: state 'count' cannot hold 'text': it is declared as Integer",
         "KEYED PROCESS",
     ),
+    # -- records that no channel can hold
+    "record too large": Mistake(
+        lambda env: numbers(env).map(lambda n: bytes(60_000_000)).rebalance().map(len),
+        "RecordTooLargeError: a record of 6",
+        "Map",
+    ),
+    "record of a collection too large": Mistake(
+        lambda env: env.from_collection([bytes(60_000_000)]).rebalance().map(len),
+        "RecordTooLargeError: a record of 6",
+        "Source: Collection Source",
+    ),
     # -- results
     "map to another type": Mistake(
         lambda env: numbers(env).map(lambda n: "text", Types.INT()),

@@ -17,13 +17,17 @@ from headrace.connectors.dataframe.source import (
     conform,
     event_times,
 )
-from headrace.core.errors import ProgramError, RecordTypeError
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.errors import ProgramError, RecordTypeError, UserCodeError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId, OperatorId
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.functions.ingest import IngestedBatch, IngestedEnd
 from headrace.functions.source import InputStatus, SourceReader
+from headrace.functions.specs import SourceSpec
+from headrace.operators.sources import SourceReaderOperator
 
 ROWS = Types.ROW_NAMED(["id", "at"], [Types.LONG(), Types.LONG()])
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.int64())])
@@ -63,6 +67,7 @@ class Context:
     attempt_number: int = 0
     types: OperatorTypes = TYPES
     settings: Any = None
+    output: Any = None
     clock: Any = None
     attempt_id: ExecutionAttemptId = ATTEMPT
     wake: Callable[[], None] = lambda: None
@@ -150,6 +155,20 @@ def test_a_row_without_event_time_is_shown() -> None:
     columns = pa.RecordBatch.from_pydict({"id": [1, 2], "t": [5, None]})
     with pytest.raises(RecordTypeError, match=r"\{'id': 2, 't': None\}.*'t' gives the event time"):
         event_times(columns, "t")
+
+
+def test_a_row_without_event_time_is_blamed_on_its_source() -> None:
+    nulls = pa.RecordBatch.from_pydict({"id": [1], "at": [None]}, schema=SCHEMA)
+    door = ScriptedDoor(deque([IngestedBatch(0, 0, 0, nulls)]))
+    operator = SourceReaderOperator(SourceSpec(DataFrameSource("dataframe-1", ROWS, "at"), None))
+    context: Any = Context(door, clock=ManualClock(), settings=Settings(), output=Output())
+    operator.open(context)
+    announced = msgspec.msgpack.encode(PartitionsAnnounced(1))
+    operator.handle_event(announced)
+    with pytest.raises(
+        UserCodeError, match=r"gives the event time and is null .in operator 'flights'"
+    ):
+        operator.poll(context.output)
 
 
 def test_columns_that_spark_gave_another_arrow_type_are_cast() -> None:
