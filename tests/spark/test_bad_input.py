@@ -96,9 +96,10 @@ import only_here
 numbers.map(lambda n: only_here.double(n), output_type=Types.LONG()).name("double").print()
 """
     line = runs.failing(body)
-    assert "No module named 'only_here'" in line
+    assert line.startswith("ModuleNotFoundError: No module named 'only_here'")
+    assert "cannot be loaded on the worker, ship its modules with --python-files" in line
     assert "operator 'double'" in line
-    assert "--python-files" in line
+    assert f"program.py, line {line_of(body, 'only_here.double')}" in line
 
 
 def test_the_same_module_shipped_with_python_files(runs: Runs, tmp_path: Path) -> None:
@@ -135,6 +136,7 @@ numbers.map(lambda n: late.double(n), output_type=Types.LONG()).print()
     line = runs.failing(body)
     assert runs.made[-1].out == ["[2, 4, 6]\n"]
     assert "late.py (python.files) came after TaskManagers were started" in line
+    assert f"program.py, line {line_of(body + TAIL, 'env.execute')}" in line
 
 
 def test_a_record_that_does_not_fit_its_type(runs: Runs) -> None:
@@ -144,7 +146,7 @@ numbers.map(lambda n: f"number {n}", output_type=Types.LONG()).name("texts").pri
     line = runs.failing(body)
     assert "does not fit its declared type" in line
     assert "operator 'texts'" in line
-    assert "program.py, line" in line
+    assert f"program.py, line {line_of(body, 'texts')}" in line
 
 
 def test_a_wrong_return_type(runs: Runs) -> None:
@@ -152,8 +154,9 @@ def test_a_wrong_return_type(runs: Runs) -> None:
 numbers.flat_map(lambda n: n, output_type=Types.LONG()).name("flat").print()
 """
     line = runs.failing(body)
+    assert line.startswith("TypeError")
     assert "operator 'flat'" in line
-    assert "program.py, line" in line
+    assert f"program.py, line {line_of(body, 'flat_map')}" in line
 
 
 def test_more_slots_than_the_machine_gives(runs: Runs) -> None:
