@@ -12,6 +12,7 @@ from headrace.network.buffer_pool import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_P
 from headrace.network.ingest import INGEST_CREDIT
 from headrace.network.markers import encode_markers
 from tools.pages.credit_example import credit_example
+from tools.pages.frame_senders import frame_senders
 from tools.pages.markdown import first_line, first_paragraph, table
 
 _DIRECTIONS: Final = (
@@ -78,11 +79,13 @@ def _prefix_lines() -> list[str]:
 
 
 def _overview() -> list[str]:
+    senders = frame_senders()
     rows = [
         (
             str(frame.FRAME_ID),
             f"`{frame.__name__}`",
             _split_direction(frame)[0],
+            senders[frame.__name__],
             f"{frame.LAYOUT.size} bytes{' + markers' if frame.HAS_MARKERS else ''}",
             "yes" if frame.HAS_BODY else "no",
             "yes" if frame.HAS_CHECKSUM else "no",
@@ -92,7 +95,8 @@ def _overview() -> list[str]:
         for frame in framing.declared_frames()
     ]
     return table(
-        ("id", "frame", "direction", "header", "body", "checksum", "since", "meaning"), rows
+        ("id", "frame", "direction", "sent by", "header", "body", "checksum", "since", "meaning"),
+        rows,
     )
 
 
