@@ -5,8 +5,11 @@ Source: Flink Execution, ExecutionVertex, DefaultExecutionGraph.
 """
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
 
 from headrace.cluster.job_master.slot_pool import PhysicalSlot
 from headrace.core.ids import AllocationId, ExecutionAttemptId, ExecutionVertexId, ResourceId
@@ -15,6 +18,7 @@ from headrace.gateways.messages import ErrorInfo, ExecutionReport
 from headrace.graph.job_graph import JobGraph
 
 _S = ExecutionState
+_NAMED_TASKS_MAX: Final = 4
 
 
 class ReportVerdict(enum.Enum):
@@ -128,6 +132,21 @@ class Executions:
     def on_task_manager(self, resource_id: ResourceId) -> list[Execution]:
         """Executions that run, or may run, on a TaskManager."""
         return [e for e in self if e.is_deployed and _place(e) == resource_id]
+
+    def with_tasks(self, error: ErrorInfo, lost: Sequence[Execution]) -> ErrorInfo:
+        """Name the tasks that ran where it happened in the error's first line: one of them may be why."""
+        first, _, rest = error.text.partition("\n")
+        names = [self._task_name(execution) for execution in lost]
+        if len(names) > _NAMED_TASKS_MAX:
+            names[_NAMED_TASKS_MAX:] = [f"{len(names) - _NAMED_TASKS_MAX} more"]
+        ran = f"; there ran {', '.join(names)}" if names else ""
+        text = f"{first.rstrip(' :')}{ran}" + (f"\n{rest}" if rest else "")
+        return msgspec.structs.replace(error, text=text)
+
+    def _task_name(self, execution: Execution) -> str:
+        subtask = execution.attempt_id.execution_vertex_id
+        vertex = self._graph.vertex(subtask.vertex_id)
+        return f"'{vertex.name}' ({subtask.subtask_index + 1}/{vertex.parallelism})"
 
     def in_slot(self, allocation_id: AllocationId) -> list[Execution]:
         """Executions that run, or may run, in a slot."""
