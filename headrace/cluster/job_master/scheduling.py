@@ -37,19 +37,38 @@ from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
 
 
+class TaskManagerCalls(Protocol):
+    """What the scheduler asks of registered TaskManagers; every call returns at once."""
+
+    def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
+        """Where its data plane is."""
+        ...
+
+    def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
+        """Ask it to run the task; answers with `Scheduler.submit_answered`."""
+        ...
+
+    def cancel_task(self, execution: Execution) -> None:
+        """Ask it to cancel the task."""
+        ...
+
+    def release_partitions(
+        self, resource_id: ResourceId, partition_ids: tuple[ResultPartitionId, ...]
+    ) -> None:
+        """Have it delete stored results."""
+        ...
+
+
 class SchedulerShell(Protocol):
     """What the JobMaster does for its scheduler; every method returns at once."""
 
-    def declare_requirements(self) -> None:
-        """Tell the ResourceManager the pool's whole requirements."""
+    @property
+    def task_managers(self) -> TaskManagerCalls:
+        """Those that work for the job."""
         ...
 
-    def start_slot_timer(self) -> None:
-        """Begin to wait for slots, anew."""
-        ...
-
-    def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
-        """Where the data plane of a registered TaskManager is."""
+    def request_slots(self) -> None:
+        """Tell the ResourceManager the pool's whole requirements, and begin to wait for slots, anew."""
         ...
 
     def register_partitions(
@@ -65,21 +84,7 @@ class SchedulerShell(Protocol):
         """Have the shuffle master delete external partitions."""
         ...
 
-    def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
-        """Ask the TaskManager to run the task; answers with `Scheduler.submit_answered`."""
-        ...
-
-    def cancel_task(self, execution: Execution) -> None:
-        """Ask the TaskManager to cancel the task."""
-        ...
-
-    def release_partitions(
-        self, resource_id: ResourceId, partition_ids: tuple[ResultPartitionId, ...]
-    ) -> None:
-        """Have a TaskManager delete stored results."""
-        ...
-
-    def run_later(self, delay_ms: float, action: Callable[[], None]) -> None:
+    def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> object:
         """Run `action` on the main thread after `delay_ms`."""
         ...
 
@@ -97,7 +102,7 @@ class SchedulerShell(Protocol):
 
 
 class Scheduler:
-    """One job's executions, slots and state. Implements SchedulerContext."""
+    """One job's executions, slots and state. Implements SchedulerContext and TaskManagersOwner."""
 
     def __init__(
         self,
@@ -176,7 +181,6 @@ class Scheduler:
     def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
         """A TaskManager is gone, with all its slots."""
         lost = self.executions.on_task_manager(resource_id)
-        error = self.executions.with_tasks(error, lost)
         self.partitions.lost(resource_id)
         self.pool.fail_task_manager(resource_id)
         for execution in lost:
@@ -222,8 +226,7 @@ class Scheduler:
             self._become(execution, ExecutionState.SCHEDULED)
         # Every group takes any slot until slot sharing groups can declare a profile.
         self.pool.require([ResourceProfile() for _ in self._groups])
-        self._shell.declare_requirements()
-        self._shell.start_slot_timer()
+        self._shell.request_slots()
 
     def reserve_slots(self) -> tuple[PhysicalSlot, ...] | None:
         """See SchedulerContext."""
@@ -236,7 +239,7 @@ class Scheduler:
             for subtask in group.execution_vertices:
                 self.executions.current(subtask).slot = slot
         self._shuffle_descriptors.clear()
-        location_of = self._shell.location_of
+        location_of = self._shell.task_managers.location_of
         registrations = [
             registration
             for execution in self.executions
@@ -262,7 +265,7 @@ class Scheduler:
                 execution.slot.resource_id, [p.descriptor for p in descriptor.result_partitions]
             )
             execution.is_submit_pending = True
-            self._shell.submit_task(execution, descriptor)
+            self._shell.task_managers.submit_task(execution, descriptor)
 
     def cancel_executions(self) -> None:
         """See SchedulerContext."""
@@ -270,7 +273,7 @@ class Scheduler:
         for execution in self.executions:
             before = execution.state
             if self.executions.cancel(execution, now_ms):
-                self._shell.cancel_task(execution)
+                self._shell.task_managers.cancel_task(execution)
             if execution.state is not before:
                 self._shell.execution_changed(execution)
 
@@ -290,7 +293,7 @@ class Scheduler:
             if version == self._version:
                 self._handle(lambda state: state.backoff_over())
 
-        self._shell.run_later(delay_ms, is_over)
+        self._shell.schedule_run_async(delay_ms, is_over)
 
     def prepare_restart(self) -> None:
         """See SchedulerContext."""
@@ -332,7 +335,7 @@ class Scheduler:
                     [self._shuffle_descriptors[key] for key in partition_ids]
                 )
             else:
-                self._shell.release_partitions(resource_id, partition_ids)
+                self._shell.task_managers.release_partitions(resource_id, partition_ids)
 
     def _become(self, execution: Execution, state: ExecutionState) -> None:
         execution.become(state, self.clock.now_ms())

@@ -5,13 +5,12 @@ Runs on the JobMaster's main thread. Source: Flink JobMaster, DefaultExecutionDe
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.executions import Execution, Executions
-from headrace.cluster.job_master.options import SUBMIT_TIMEOUT
+from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL, SUBMIT_TIMEOUT
 from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
@@ -50,13 +49,23 @@ _METRICS_TIMEOUT_MS: Final = 1_000.0
 
 
 class TaskManagersOwner(Protocol):
-    """What the JobMaster does about them."""
+    """The job that they work for; its Scheduler."""
 
-    def task_manager_lost(self, resource_id: ResourceId, error: ErrorInfo) -> None:
+    @property
+    def executions(self) -> Executions:
+        """What they run."""
+        ...
+
+    @property
+    def pool(self) -> SlotPool:
+        """Where they run it."""
+        ...
+
+    def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
         """Its slots are gone."""
         ...
 
-    def execution_missing(self, execution: Execution, error: ErrorInfo) -> None:
+    def lose(self, execution: Execution, error: ErrorInfo) -> None:
         """The TaskManager does not run what it should."""
         ...
 
@@ -95,8 +104,6 @@ class TaskManagers:
         job_master_id: JobMasterId,
         resource_id: ResourceId,
         settings: Settings,
-        executions: Callable[[], Executions],
-        pool: SlotPool,
         blob_server_address: str,
     ) -> None:
         self._endpoint: Final = endpoint
@@ -105,13 +112,13 @@ class TaskManagers:
         self._job_master_id: Final = job_master_id
         self._resource_id: Final = resource_id
         self._settings: Final = settings
-        self._executions: Final = executions
-        self._pool: Final = pool
         self._blob_server_address: Final = blob_server_address
         self._registered: dict[ResourceId, _ConnectedTaskManager] = {}
         self._heartbeats: Final = HeartbeatSender[_ExecutionsReport](
             endpoint, self._silent, self._answered
         )
+        self._metrics_time_ns = -(1 << 62)
+        self._metrics_refresh: asyncio.Task[None] | None = None
 
     # Registration
 
@@ -169,7 +176,7 @@ class TaskManagers:
             recoverable=True,
         )
         task_manager.gateway.disconnect_job_master(self._job_id, self._job_master_id, error)
-        self._owner.task_manager_lost(resource_id, error)
+        self._owner.lose_task_manager(resource_id, error)
 
     async def dismiss_all(self) -> None:
         """The job is over: have every TaskManager free the job's slots, whatever is still in them.
@@ -183,7 +190,7 @@ class TaskManagers:
         await asyncio.gather(
             *(
                 self._free_for_certain(registered[slot.resource_id], slot)
-                for slot in self._pool.slots
+                for slot in self._owner.pool.slots
                 if slot.resource_id in registered
             )
         )
@@ -208,21 +215,21 @@ class TaskManagers:
     ) -> _ExecutionsReport:
         expected = tuple(
             execution.attempt_id
-            for execution in self._executions().on_task_manager(resource_id)
+            for execution in self._owner.executions.on_task_manager(resource_id)
             if not execution.is_submit_pending
         )
-        slots = AllocatedSlotReport(self._job_id, self._pool.allocations_on(resource_id))
+        slots = AllocatedSlotReport(self._job_id, self._owner.pool.allocations_on(resource_id))
         report = await task_manager.gateway.heartbeat_from_job_master(self._job_master_id, slots)
         return _ExecutionsReport(report, expected)
 
     def _answered(self, resource_id: ResourceId, answer: _ExecutionsReport) -> None:
-        executions = self._executions()
+        executions = self._owner.executions
         running = set(answer.report.attempt_ids)
         for attempt_id in answer.expected:
             execution = executions.find(attempt_id)
             if execution is not None and execution.is_deployed and attempt_id not in running:
                 text = f"task {attempt_id} is no longer running on TaskManager {resource_id}"
-                self._owner.execution_missing(
+                self._owner.lose(
                     execution, ErrorInfo("TaskLostError", text, "INTERNAL", recoverable=True)
                 )
         for attempt_id in answer.report.attempt_ids:
@@ -278,7 +285,7 @@ class TaskManagers:
 
     def force_cancelled_tasks(self) -> None:
         """End tasks that were cancelled and have not ended, each with its process."""
-        for execution in self._executions():
+        for execution in self._owner.executions:
             if execution.slot is not None and execution.state is ExecutionState.CANCELING:
                 self._endpoint.spawn(
                     self._cancel(execution.slot.resource_id, execution.attempt_id, is_forced=True),
@@ -339,7 +346,24 @@ class TaskManagers:
             _LOG.info("slot %s was not freed: %s", slot.allocation_id, error)
 
     async def refresh_metrics(self) -> None:
-        """Ask all at once for their tasks' metrics; whoever does not answer soon keeps the old ones."""
+        """Ask all at once for their tasks' metrics; whoever does not answer soon keeps the old ones.
+
+        Nobody is asked more often than every `metrics.fetcher.update-interval`, and all who call while answers are on
+        their way share them.
+        """
+        interval_ns = self._settings.duration_ms(METRICS_UPDATE_INTERVAL) * 1e6
+        now_ns = self._endpoint.clock.monotonic_ns()
+        if self._metrics_refresh is None and now_ns - self._metrics_time_ns < interval_ns:
+            return
+        if self._metrics_refresh is None:
+            self._metrics_refresh = self._endpoint.spawn(self._refresh_all(), "metrics")
+        try:
+            await asyncio.shield(self._metrics_refresh)
+        finally:
+            self._metrics_refresh = None
+            self._metrics_time_ns = self._endpoint.clock.monotonic_ns()
+
+    async def _refresh_all(self) -> None:
         await asyncio.gather(*(self._refresh(each) for each in self._registered.values()))
 
     async def _refresh(self, task_manager: _ConnectedTaskManager) -> None:
@@ -348,7 +372,7 @@ class TaskManagers:
             answers = await gateway.request_task_metrics(self._job_id)
         except HeadraceError:
             return
-        executions = self._executions()
+        executions = self._owner.executions
         for metrics in answers:
             execution = executions.find(metrics.attempt_id)
             if execution is not None and not execution.state.is_terminal:

@@ -60,11 +60,12 @@ class ScriptedShell:
         self.is_external = False
         self.version = 0
 
-    def declare_requirements(self) -> None:
-        self.declared_count += 1
+    @property
+    def task_managers(self) -> "ScriptedShell":
+        return self
 
-    def start_slot_timer(self) -> None:
-        pass
+    def request_slots(self) -> None:
+        self.declared_count += 1
 
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
         return TaskManagerLocation(resource_id, "localhost", 1, None, "host")
@@ -100,7 +101,7 @@ class ScriptedShell:
     ) -> None:
         self.released += [(resource_id, partition_id) for partition_id in partition_ids]
 
-    def run_later(self, delay_ms: float, action: Callable[[], None]) -> None:
+    def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> None:
         self.later.append((delay_ms, action))
 
     def commit(self) -> None:

@@ -1,0 +1,130 @@
+"""JobCoordination: a job's operator coordinators between its scheduler and its TaskManagers.
+
+What a coordinator raises, whenever it does, fails the job. Runs on the JobMaster's main thread.
+Source: Flink DefaultOperatorCoordinatorHandler.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
+from headrace.cluster.job_master.executions import Execution
+from headrace.cluster.job_master.failover import Failure
+from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.job_master.operator_coordinators import OperatorCoordinators
+from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.task_managers import TaskManagers
+from headrace.core.config import Settings
+from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
+from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.errors import NothingCollectedError, UnknownAttemptError
+from headrace.gateways.job_master import CollectedResults
+from headrace.rpc.endpoint import RpcEndpoint
+
+_LOG = logging.getLogger(__name__)
+
+
+class JobCoordination:
+    """One per JobMaster. `settings` are the job's over the cluster's."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        scheduler: Scheduler,
+        task_managers: TaskManagers,
+        factories: CoordinatorFactories,
+        settings: Settings,
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._scheduler: Final = scheduler
+        self._task_managers: Final = task_managers
+        self._coordinators: Final = OperatorCoordinators(
+            scheduler.graph,
+            factories,
+            settings=settings,
+            send_event=self._send_event,
+            run_async=endpoint.run_async,
+            fail_job=self._fail_job_later,
+        )
+
+    def start(self) -> bool:
+        """Start all, before any task is deployed; False where one failed, and the job with it."""
+        try:
+            self._coordinators.start()
+        except Exception as error:
+            self._fail_job(error)
+            return False
+        return True
+
+    def handle_event(
+        self,
+        attempt_id: ExecutionAttemptId,
+        operator_id: OperatorId,
+        sequence_number: int,
+        payload: bytes,
+    ) -> None:
+        """Deliver an event of a task; UnknownAttemptError unless the attempt is the present one and has not ended."""
+        execution = self._scheduler.executions.find(attempt_id)
+        if execution is None or execution.state.is_terminal:
+            raise UnknownAttemptError(str(attempt_id))
+        self._coordinators.handle_event(attempt_id, operator_id, sequence_number, payload)
+
+    def fetch_collected(
+        self, operator_id: OperatorId, offset: int, max_piece_count: int
+    ) -> CollectedResults:
+        """What a collect sink has from `offset` on; NothingCollectedError where the operator is none."""
+        coordinator = self.collect_coordinators().get(operator_id)
+        if coordinator is None:
+            raise NothingCollectedError(str(self._scheduler.graph.job_id), str(operator_id))
+        return coordinator.fetch(offset, max_piece_count)
+
+    def collect_coordinators(self) -> Mapping[OperatorId, CollectCoordinator]:
+        """The collect sinks, whose records outlive the job."""
+        return self._coordinators.collect_coordinators()
+
+    def execution_changed(self, execution: Execution) -> None:
+        """An execution changed its state: coordinators hear who can take events, and who does no more."""
+        attempt_id, slot = execution.attempt_id, execution.slot
+        try:
+            if execution.state is ExecutionState.RUNNING and slot is not None:
+                location = self._task_managers.location_of(slot.resource_id)
+                self._coordinators.subtask_ready(attempt_id, location)
+            elif execution.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
+                self._coordinators.subtask_failed(attempt_id)
+        except Exception as error:
+            self._fail_job(error)
+
+    def commit(self) -> None:
+        """Let all finish; the scheduler hears `committed` or `fail_job`."""
+        self._endpoint.spawn(self._commit(), "commit")
+
+    async def close(self) -> None:
+        """Close all, whatever each of them raises."""
+        for error in await self._coordinators.close():
+            job_id = self._scheduler.graph.job_id
+            _LOG.warning("a coordinator of job %s did not close: %s", job_id, error)
+
+    async def _commit(self) -> None:
+        try:
+            await self._coordinators.commit()
+        except Exception as error:
+            self._fail_job(error)
+        else:
+            self._scheduler.committed()
+
+    def _send_event(
+        self, vertex_id: JobVertexId, subtask_index: int, operator_id: OperatorId, payload: bytes
+    ) -> None:
+        subtask = ExecutionVertexId(vertex_id, subtask_index)
+        execution = self._scheduler.executions.current(subtask)
+        if execution.slot is not None:
+            resource_id = execution.slot.resource_id
+            self._task_managers.send_event(resource_id, execution.attempt_id, operator_id, payload)
+
+    def _fail_job(self, error: BaseException) -> None:
+        self._scheduler.fail_job(Failure.of_error(error))
+
+    def _fail_job_later(self, error: BaseException) -> None:
+        """For coordinators: from any thread, and never inside a handler of the scheduler."""
+        self._endpoint.run_async(lambda: self._fail_job(error))

@@ -1,0 +1,70 @@
+"""JobSlots: what a job does about its slots over time: asks for them, gives up waiting, gives idle ones back.
+
+Runs on the JobMaster's main thread. Source: Flink DeclarativeSlotPoolBridge.
+"""
+
+from typing import Final
+
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.failover import Failure
+from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
+from headrace.cluster.job_master.resource_manager_connection import ResourceManagerConnection
+from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.task_managers import TaskManagers
+from headrace.core.config import Settings
+from headrace.core.errors import NoResourceAvailableError
+from headrace.gateways.messages import ErrorInfo
+from headrace.rpc.endpoint import RpcEndpoint
+
+
+class JobSlots:
+    """One per JobMaster. `settings` are the job's over the cluster's."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        scheduler: Scheduler,
+        task_managers: TaskManagers,
+        resource_manager: ResourceManagerConnection,
+        settings: Settings,
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._scheduler: Final = scheduler
+        self._task_managers: Final = task_managers
+        self._resource_manager: Final = resource_manager
+        self._request_timeout_ms: Final = settings.duration_ms(SLOT_REQUEST_TIMEOUT)
+        self._idle_timeout_ms: Final = settings.duration_ms(SLOT_IDLE_TIMEOUT)
+        # Only the newest request may time out.
+        self._request_number = 0
+
+    def request(self) -> None:
+        """Declare the pool's requirements, and begin to wait for them, anew."""
+        self._resource_manager.declare()
+        self._request_number += 1
+        number = self._request_number
+
+        def timed_out() -> None:
+            if number == self._request_number and self._scheduler.is_waiting_for_slots:
+                self._endpoint.spawn(self._did_not_come(), "slot request timeout")
+
+        self._endpoint.schedule_run_async(self._request_timeout_ms, timed_out)
+
+    def cannot_come(self, explanation: str) -> None:
+        """The ResourceManager knows that there will not be enough."""
+        error = ErrorInfo("NoResourceAvailableError", explanation, "EXTERNAL", recoverable=False)
+        self._scheduler.fail_waiting_for_slots(Failure(error))
+
+    def return_idle(self) -> None:
+        """Give back what the job has not needed for a while; now, and from now on."""
+        now_ms = self._endpoint.clock.monotonic_ms()
+        for slot in self._scheduler.pool.take_idle(now_ms, self._idle_timeout_ms):
+            self._task_managers.free_slot(slot, "the job does not need it")
+        self._endpoint.schedule_run_async(self._idle_timeout_ms, self.return_idle)
+
+    async def _did_not_come(self) -> None:
+        explanation = await self._resource_manager.explain()
+        missing_count = self._scheduler.pool.missing_count
+        error = NoResourceAvailableError(
+            missing_count, round(self._request_timeout_ms), explanation
+        )
+        self._scheduler.fail_waiting_for_slots(Failure(error_info_of(error)))
