@@ -181,6 +181,7 @@ class Scheduler:
     def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
         """A TaskManager is gone, with all its slots."""
         lost = self.executions.on_task_manager(resource_id)
+        error = self.executions.with_tasks(error, lost)
         self.partitions.lost(resource_id)
         self.pool.fail_task_manager(resource_id)
         for execution in lost:
