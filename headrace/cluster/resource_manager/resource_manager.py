@@ -178,15 +178,17 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self, resource_id: ResourceId, instance_id: InstanceId, report: SlotReport
     ) -> Acknowledge:
         """See ResourceManagerGateway."""
-        self._check_registered(resource_id, instance_id)
+        if not self._is_registered(resource_id, instance_id):
+            raise StaleLeaderError(f"TaskManager {resource_id} is not registered as {instance_id}")
         self._handle_slots(TaskManagerAdded(resource_id, report.slots))
         return Acknowledge()
 
     def notify_slot_available(
         self, instance_id: InstanceId, slot_id: SlotId, allocation_id: AllocationId
     ) -> None:
-        """See ResourceManagerGateway."""
-        self._check_registered(slot_id.resource_id, instance_id)
+        """See ResourceManagerGateway. Of a TaskManager that was let go it is no news: it frees its slots as it ends."""
+        if not self._is_registered(slot_id.resource_id, instance_id):
+            return
         self._handle_slots(SlotFreed(slot_id.resource_id, allocation_id))
 
     def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
@@ -194,10 +196,9 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         if resource_id in self._task_managers:
             self._lose_task_manager(resource_id, cause)
 
-    def _check_registered(self, resource_id: ResourceId, instance_id: InstanceId) -> None:
+    def _is_registered(self, resource_id: ResourceId, instance_id: InstanceId) -> bool:
         task_manager = self._task_managers.get(resource_id)
-        if task_manager is None or task_manager.instance_id != instance_id:
-            raise StaleLeaderError(f"TaskManager {resource_id} is not registered as {instance_id}")
+        return task_manager is not None and task_manager.instance_id == instance_id
 
     def _rejection_of(self, registration: TaskExecutorRegistration) -> str | None:
         worker_id = registration.location.resource_id

@@ -10,7 +10,7 @@ from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.core.ids import JobMasterId, ResourceId, ResourceManagerId
+from headrace.core.ids import AllocationId, JobMasterId, ResourceId, ResourceManagerId, SlotId
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import StaleLeaderError
@@ -306,6 +306,22 @@ def test_closing_stops_task_managers_then_the_host_and_asks_for_nobody(world: Wo
     assert world.task_manager.script.called("shut_down") == [("the cluster is shutting down",)]
     assert world.driver.is_closed
     assert world.driver.requested == [WORKER]
+
+
+def test_slots_that_are_freed_by_a_task_manager_that_was_let_go_are_no_failed_call(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.declare(1)
+    registered = world.register_with_slots()
+    world.driver.listener.worker_terminated(WORKER, "released")
+    world.run_for(10)
+    slot = SlotId(WORKER, 0)
+    world.gateway.notify_slot_available(registered.instance_id, slot, AllocationId(bytes(16)))
+    world.run_for(10)
+    assert [one.message for one in caplog.records if "notify_slot_available" in one.message] == []
+    with pytest.raises(StaleLeaderError, match="is not registered"):
+        report = SlotReport(empty_slots(WORKER, 1))
+        world.ask(world.gateway.send_slot_report(WORKER, registered.instance_id, report))
 
 
 def test_the_end_of_the_host_is_told(world: World) -> None:
