@@ -54,9 +54,10 @@ def test_as_a_plain_python_program(tmp_path: Path, started: list[Program]) -> No
     program.assert_nothing_is_left()
 
 
-def test_by_spark_submit(tmp_path: Path, started: list[Program]) -> None:
+@pytest.mark.parametrize("master", ["local[3]", "local-cluster[2,2,1024]"])
+def test_by_spark_submit(tmp_path: Path, started: list[Program], master: str) -> None:
     command = [
-        str(SPARK_HOME / "bin" / "spark-submit"), "--master", "local[3]",
+        str(SPARK_HOME / "bin" / "spark-submit"), "--master", master,
         "--conf", "spark.ui.enabled=false", "--conf", f"spark.pyspark.python={sys.executable}", str(EXAMPLE),
     ]  # fmt: skip
     program = start(command, tmp_path, {"SPARK_HOME": str(SPARK_HOME)})
