@@ -75,7 +75,7 @@ class ConfigurationError(HeadraceError):
         self.key = key
 
 
-def first_line(text: str) -> str:
+def telling_line(text: str) -> str:
     """Return the first line that says something."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
@@ -138,7 +138,7 @@ class UserCodeError(HeadraceError):
         remote_traceback: str,
     ) -> None:
         super().__init__(
-            f"{cause_type}: {first_line(cause_text)} (in operator '{operator_name}', {location})"
+            f"{cause_type}: {telling_line(cause_text)} (in operator '{operator_name}', {location})"
             + (f"\n\n{remote_traceback.rstrip()}" if remote_traceback else "")
         )
         self.cause_type = cause_type

@@ -27,7 +27,7 @@ from headrace.cluster.job_master.operator_coordinator import (
     OperatorCoordinator,
 )
 from headrace.connectors.dataframe.messages import PartitionsAnnounced, SourcePayload
-from headrace.connectors.dataframe.source import DataFrameSource, check_columns
+from headrace.connectors.dataframe.source import DataFrameSource, check_dataframe_schema
 from headrace.core.errors import HostError, ProgramError
 from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
@@ -75,7 +75,7 @@ def dataframe_source(
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone")
     try:
         schema = to_arrow_schema(df.schema, timezone=zone)
-        check_columns(schema, event_time_column)
+        check_dataframe_schema(schema, event_time_column)
         row_type = type_info_from_schema(schema)
     except TypeError as error:
         raise ProgramError(f"the DataFrame cannot be a stream: {error}") from error

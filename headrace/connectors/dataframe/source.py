@@ -119,7 +119,7 @@ class DataFrameReader(SourceReader):
         return batch.with_timestamps(event_times(columns, self._event_time_column))
 
 
-def check_columns(schema: pa.Schema, event_time_column: str | None) -> None:
+def check_dataframe_schema(schema: pa.Schema, event_time_column: str | None) -> None:
     """Raise ProgramError where a DataFrame with these columns cannot be a stream, before anything runs."""
     names = schema.names
     if not names:

@@ -13,7 +13,7 @@ import pytest
 from headrace.connectors.dataframe.messages import PartitionsAnnounced
 from headrace.connectors.dataframe.source import (
     DataFrameSource,
-    check_columns,
+    check_dataframe_schema,
     conform,
     event_times,
 )
@@ -197,9 +197,9 @@ def test_columns_that_cannot_be_a_stream_are_refused(
     schema: pa.Schema, event_time: str | None, text: str
 ) -> None:
     with pytest.raises(ProgramError, match=text):
-        check_columns(schema, event_time)
+        check_dataframe_schema(schema, event_time)
 
 
 @pytest.mark.parametrize("event_time_type", [pa.timestamp("us", "UTC"), pa.date32(), pa.int64()])
 def test_columns_of_times_may_give_the_event_time(event_time_type: pa.DataType) -> None:
-    check_columns(pa.schema([("t", event_time_type)]), "t")
+    check_dataframe_schema(pa.schema([("t", event_time_type)]), "t")
