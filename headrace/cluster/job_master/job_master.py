@@ -36,10 +36,7 @@ from headrace.core.ids import (
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.blob_server import BlobServerGateway
-from headrace.gateways.errors import (
-    StaleLeaderError,
-    UnknownAttemptError,
-)
+from headrace.gateways.errors import StaleLeaderError, UnknownAttemptError
 from headrace.gateways.job_master import (
     CollectedResults,
     JobDetails,

@@ -37,7 +37,10 @@ class JobConnectionOwner(Protocol):
         ...
 
     def slots_answered(
-        self, job_id: JobId, offered: tuple[SlotOffer, ...], accepted: tuple[AllocationId, ...]
+        self,
+        connection: "JobConnection",
+        offered: tuple[SlotOffer, ...],
+        accepted: tuple[AllocationId, ...],
     ) -> None:
         """The JobMaster took these; it needs none of the others."""
         ...
@@ -231,7 +234,7 @@ class JobConnections:
             except HeadraceError as error:
                 _LOG.info("slot offer to %s failed: %s", job_id, error)
             if self._is_newest(connection, number):
-                self._owner.slots_answered(job_id, offers, accepted)
+                self._owner.slots_answered(connection, offers, accepted)
             return
 
     def _is_newest(self, connection: JobConnection, number: int) -> bool:

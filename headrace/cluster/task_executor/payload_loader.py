@@ -4,13 +4,13 @@ A task is built and acknowledged before: its partitions are there for consumers,
 its own retries bound it. Source: Flink TaskDeploymentDescriptor.loadBigData.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.job_connections import JobConnections
-from headrace.cluster.task_executor.task_table import TaskEntry
+from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
 from headrace.core.blob_key import BlobKey, size_text
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId
@@ -20,26 +20,18 @@ from headrace.graph.payloads import VertexPayloads
 from headrace.rpc.endpoint import RpcEndpoint
 
 
-class PayloadLoaderOwner(Protocol):
-    """What the TaskExecutor does about payloads that cannot be had."""
-
-    def fail_task(self, entry: TaskEntry, error: BaseException) -> None:
-        """The task cannot begin: stop it."""
-        ...
-
-
 class PayloadLoader:
     """One per TaskExecutor, on its main thread."""
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        owner: PayloadLoaderOwner,
+        tasks: TaskTable,
         jobs: JobConnections,
         cache: BlobCache,
     ) -> None:
         self._endpoint: Final = endpoint
-        self._owner: Final = owner
+        self._tasks: Final = tasks
         self._jobs: Final = jobs
         self.cache: Final = cache
 
@@ -77,6 +69,6 @@ class PayloadLoader:
                 f"job '{descriptor.job_name}' ({job_id}): the functions and collections of "
                 f"'{descriptor.vertex.name}' ({size_text(key.size_bytes)}) could not be fetched from {address}"
             )
-            self._owner.fail_task(entry, BlobTransferError(f"{what}: {error}"))
+            self._tasks.fail_task(entry, BlobTransferError(f"{what}: {error}"))
             return
         entry.task.deliver_payloads(payloads)

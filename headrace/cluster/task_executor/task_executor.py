@@ -10,25 +10,19 @@ from typing import Final
 
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
-from headrace.cluster.task_executor.options import SLOT_TIMEOUT
 from headrace.cluster.task_executor.payload_loader import PayloadLoader
 from headrace.cluster.task_executor.resource_manager_connection import (
     TaskExecutorToResourceManagerConnection,
 )
 from headrace.cluster.task_executor.setup import (
     JobMasterLostError,
-    SlotReleasedError,
     TaskExecutorSetup,
     TaskManagerEndsError,
 )
-from headrace.cluster.task_executor.slot_table import (
-    FreedSlot,
-    SlotTicket,
-    TaskSlotState,
-    TaskSlotTable,
-)
+from headrace.cluster.task_executor.slot_table import FreedSlot, TaskSlotTable
 from headrace.cluster.task_executor.task_reporter import TaskReporter
 from headrace.cluster.task_executor.task_reports import TaskOutbox
+from headrace.cluster.task_executor.task_slots import TaskSlots
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
@@ -60,7 +54,6 @@ from headrace.gateways.task_executor import (
     TaskExecutorGateway,
     TaskExecutorHeartbeatPayload,
 )
-from headrace.graph.pipeline_options import TASK_CANCELLATION_TIMEOUT
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.service import RpcService
 
@@ -71,13 +64,14 @@ _TASKS_END_POLL_S: Final = 0.01
 
 
 class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
-    """One per TaskManager. Implements JobConnectionOwner and TaskReporterOwner."""
+    """One per TaskManager. Implements JobConnectionOwner, TaskReporterOwner and TaskSlotsOwner."""
 
     def __init__(self, rpc_service: RpcService, setup: TaskExecutorSetup) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
         self._setup: Final = setup
-        self._slots: Final = TaskSlotTable(setup.slot_count, setup.slot_profile)
-        self._tasks: Final = TaskTable()
+        self._tasks: Final = TaskTable(self, setup.exit_process)
+        table = TaskSlotTable(setup.slot_count, setup.slot_profile)
+        self._slots: Final = TaskSlots(self, self, table, self._tasks)
         self._jobs: Final = JobConnections(self, self, setup.resource_id, setup.location)
         self._reporter: Final = TaskReporter(self, self, self._tasks, self._jobs)
         self._resource_manager: Final = TaskExecutorToResourceManagerConnection(
@@ -90,9 +84,8 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             on_end=self.end,
         )
         self._payloads: Final = PayloadLoader(
-            self, self, self._jobs, BlobCache(self, setup.run_blocking, setup.scratch)
+            self, self._tasks, self._jobs, BlobCache(self, setup.run_blocking, setup.scratch)
         )
-        self._slot_timeout_ms = rpc_service.settings.duration_ms(SLOT_TIMEOUT)
         self._end_reason: str | None = None
 
     async def on_start(self) -> None:
@@ -154,10 +147,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
                 f"slot request of ResourceManager {request.resource_manager_id}, "
                 f"which does not lead TaskManager {self._setup.resource_id}"
             )
-        ticket = self._slots.allocate(
-            request.slot_id.slot_index, request.job_id, request.allocation_id
-        )
-        self._await_activation(ticket)
+        self._slots.allocate(request)
         self._payloads.retain_job(request.job_id)
         self._jobs.follow(request.job_id, request.job_master_address, request.job_master_id)
         self._jobs.offer_slots(request.job_id)
@@ -167,58 +157,37 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self, allocation_id: AllocationId, job_master_id: JobMasterId, cause: str
     ) -> Acknowledge:
         """See TaskExecutorGateway."""
-        job_id = self._slots.job_of(allocation_id)
+        job_id = self._slots.table.job_of(allocation_id)
         if job_id is not None:
             self._jobs.refuse_stale(job_id, job_master_id)
-        self._free_slot(allocation_id, cause)
+        self._slots.free(allocation_id, cause)
         return Acknowledge()
 
     def slots_to_offer(self, job_id: JobId) -> tuple[SlotOffer, ...]:
         """See JobConnectionOwner."""
-        return self._slots.offers_for(job_id)
+        return self._slots.table.offers_for(job_id)
 
     def slots_answered(
-        self, job_id: JobId, offered: tuple[SlotOffer, ...], accepted: tuple[AllocationId, ...]
+        self,
+        connection: JobConnection,
+        offered: tuple[SlotOffer, ...],
+        accepted: tuple[AllocationId, ...],
     ) -> None:
         """See JobConnectionOwner."""
-        connection = self._jobs.find(job_id)
-        for offer in offered:
-            allocation_id = offer.allocation_id
-            if allocation_id not in accepted:
-                self._free_slot(allocation_id, "the JobMaster did not accept it")
-            elif not self._slots.activate(allocation_id) and connection is not None:
-                connection.fail_slot(allocation_id, "the slot was freed while it was offered")
-
-    def _await_activation(self, ticket: SlotTicket) -> None:
-        def timed_out() -> None:
-            if self._slots.is_expired(ticket):
-                self._free_slot(ticket.allocation_id, "no JobMaster accepted it in time")
-
-        self.schedule_run_async(self._slot_timeout_ms, timed_out)
-
-    def _free_slot(self, allocation_id: AllocationId, cause: str) -> None:
-        result = self._slots.free(allocation_id)
-        if isinstance(result, FreedSlot):
-            self._slot_freed(result)
-            return
-        for attempt_id in result:
-            entry = self._tasks.find(attempt_id)
-            assert entry is not None, "a task in a slot is in the table"
-            self.fail_task(entry, SlotReleasedError(f"its slot was freed: {cause}"))
+        self._slots.answered(connection, offered, accepted)
 
     def _free_slots_of(self, job_id: JobId, cause: str) -> None:
-        states = (TaskSlotState.ALLOCATED, TaskSlotState.ACTIVE)
-        for allocation_id in self._slots.allocations_of(job_id, *states):
-            self._free_slot(allocation_id, cause)
+        self._slots.free_all(job_id, cause)
         self._close_job_if_over(job_id)
 
-    def _slot_freed(self, freed: FreedSlot) -> None:
+    def slot_freed(self, freed: FreedSlot) -> None:
+        """See TaskSlotsOwner."""
         slot_id = SlotId(self._setup.resource_id, freed.slot_index)
         self._resource_manager.notify_slot_available(slot_id, freed.allocation_id)
         self._close_job_if_over(freed.job_id)
 
     def _close_job_if_over(self, job_id: JobId) -> None:
-        if not self._slots.has_slots_of(job_id) and not self._tasks.of_job(job_id):
+        if not self._slots.table.has_slots_of(job_id) and not self._tasks.of_job(job_id):
             self._setup.partitions.release_job(job_id)
             self._jobs.close(job_id, "no slots of the job are left here")
             self._payloads.release_job(job_id)
@@ -237,9 +206,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             )
         if self._tasks.find(attempt_id) is not None:
             return Acknowledge()
-        if self._slots.state_of(descriptor.allocation_id) is TaskSlotState.ALLOCATED:
-            self._slots.activate(descriptor.allocation_id)
-        if not self._slots.add_task(descriptor.allocation_id, attempt_id):
+        if not self._slots.enter(descriptor.allocation_id, attempt_id):
             raise TaskSubmissionError(
                 f"TaskManager {self._setup.resource_id} has no slot {descriptor.allocation_id} "
                 f"for job {attempt_id.job_id}"
@@ -267,13 +234,8 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         """See TaskExecutorGateway."""
         self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
         entry = self._tasks.find(attempt_id)
-        if entry is not None and not entry.has_ended:
-            if is_forced:
-                self._setup.exit_process(
-                    f"task '{entry.display_name}' did not return, and its job was to end at once"
-                )
-            self._watch(entry)
-            entry.cancel()
+        if entry is not None:
+            self._tasks.cancel_task(entry, is_forced)
         return Acknowledge()
 
     def release_partitions(
@@ -316,40 +278,15 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         """See TaskExecutorGateway."""
         return tuple(entry.metrics() for entry in self._tasks.of_job(job_id))
 
-    def fail_task(self, entry: TaskEntry, error: BaseException) -> None:
-        """See TaskReporterOwner: fail a task, and watch that it ends."""
-        if not entry.has_ended:
-            self._watch(entry)
-            entry.fail(error)
-
-    def _watch(self, entry: TaskEntry) -> None:
-        """A task that does not end although it must can be stopped only with its process."""
-        timeout_ms = entry.settings.duration_ms(TASK_CANCELLATION_TIMEOUT)
-        if entry.watchdog is not None or timeout_ms <= 0:
-            return
-
-        def stuck() -> None:
-            if not entry.has_ended:
-                self._setup.exit_process(
-                    f"task '{entry.display_name}' did not end within {timeout_ms / 1000:g} s "
-                    "(task.cancellation.timeout) after it was cancelled"
-                )
-
-        entry.watchdog = self.schedule_run_async(timeout_ms, stuck)
-
     def task_gone(self, entry: TaskEntry) -> None:
         """See TaskReporterOwner: the task has ended, and its JobMaster knows or will never know."""
-        entry.has_ended = True
-        entry.outbox.close()
-        if entry.watchdog is not None:
-            entry.watchdog.cancel()
-        self._tasks.remove(entry.attempt_id)
+        self._tasks.remove(entry)
         self._leave_slot(entry.attempt_id)
 
     def _leave_slot(self, attempt_id: ExecutionAttemptId) -> None:
-        freed = self._slots.remove_task(attempt_id)
+        freed = self._slots.table.remove_task(attempt_id)
         if freed is not None:
-            self._slot_freed(freed)
+            self.slot_freed(freed)
         else:
             self._close_job_if_over(attempt_id.job_id)
 
@@ -370,25 +307,13 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         connection = self._jobs.find(slots.job_id)
         if connection is not None and connection.is_connected:
             self._jobs.heartbeat_received(connection)
-            self._reconcile_slots(connection, slots)
+            self._slots.reconcile(connection, slots)
         entries = self._tasks.of_job(slots.job_id)
         return ExecutionDeploymentReport(
             self._setup.resource_id,
             tuple(entry.attempt_id for entry in entries),
             tuple(entry.metrics() for entry in entries),
         )
-
-    def _reconcile_slots(self, connection: JobConnection, slots: AllocatedSlotReport) -> None:
-        for allocation_id in slots.allocation_ids:
-            if self._slots.state_of(allocation_id) is TaskSlotState.FREE:
-                connection.fail_slot(allocation_id, "the TaskManager does not have this slot")
-        active = self._slots.allocations_of(slots.job_id, TaskSlotState.ACTIVE)
-        unlisted = {each for each in active if each not in slots.allocation_ids}
-        # Requests and answers take different connections: a report may have left before the JobMaster accepted
-        # what is active here. So only what two reports in a row do not list is taken for forgotten.
-        for allocation_id in sorted(unlisted & connection.unlisted_slots):
-            self._free_slot(allocation_id, "the JobMaster does not have it any more")
-        connection.unlisted_slots = unlisted
 
     def job_master_rejected(self, job_id: JobId, reason: str) -> None:
         """See JobConnectionOwner."""
@@ -401,11 +326,8 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             if entry.has_ended:
                 self.task_gone(entry)
             else:
-                self.fail_task(entry, JobMasterLostError(f"the JobMaster was lost: {cause}"))
-        for allocation_id in self._slots.allocations_of(job_id, TaskSlotState.ACTIVE):
-            ticket = self._slots.deactivate(allocation_id)
-            if ticket is not None:
-                self._await_activation(ticket)
+                self._tasks.fail_task(entry, JobMasterLostError(f"the JobMaster was lost: {cause}"))
+        self._slots.await_job_master(job_id)
 
     def disconnect_job_master(
         self, job_id: JobId, job_master_id: JobMasterId, cause: ErrorInfo | None
@@ -438,7 +360,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     def slot_report(self) -> SlotReport:
         """Every slot as it stands."""
-        return self._slots.report(self._setup.resource_id)
+        return self._slots.table.report(self._setup.resource_id)
 
     def _registration(self) -> TaskExecutorRegistration:
         setup = self._setup

@@ -22,11 +22,7 @@ from headrace.rpc.main_thread import is_on_loop
 
 
 class TaskReporterOwner(Protocol):
-    """What the TaskExecutor does about what was, or could not be, reported."""
-
-    def fail_task(self, entry: TaskEntry, error: BaseException) -> None:
-        """The task is of no use any more: stop it."""
-        ...
+    """What the TaskExecutor does about what was reported."""
 
     def task_gone(self, entry: TaskEntry) -> None:
         """The task has ended and needs to be remembered no longer."""
@@ -110,9 +106,7 @@ class TaskReporter:
         if state.is_terminal:
             last = entry.metrics()
             metrics = entry.last_metrics = TaskMetrics(attempt_id, without_rates(last.values))
-            entry.has_ended = True
-            if entry.watchdog is not None:
-                entry.watchdog.cancel()
+            entry.mark_ended()
         where = f"task '{entry.display_name}'"
         info = None if error is None else error_info_of(error, where)
         if state.is_terminal and entry.outbox.is_closed:
@@ -133,10 +127,10 @@ class TaskReporter:
                 await entry.outbox.drain(connection.gateway, connection.pause)
             except UnknownAttemptError as error:
                 entry.outbox.close()
-                self._owner.fail_task(entry, error)
+                self._tasks.fail_task(entry, error)
             except HeadraceError as error:
                 # The JobMaster refuses what the task says: the task is of no use any more.
                 entry.outbox.skip()
-                self._owner.fail_task(entry, error)
+                self._tasks.fail_task(entry, error)
         if entry.has_ended:
             self._owner.task_gone(entry)

@@ -1,7 +1,12 @@
-"""TaskTable: the tasks of one TaskManager, from their submission until their last report was heard."""
+"""TaskTable: the tasks of one TaskManager, from their submission until their last report was heard.
 
-from collections.abc import Iterator
+A task that must end is watched: what does not end although it must can be stopped only with its process.
+Source: Flink TaskTable, Task.TaskCancelerWatchDog.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.cluster.task_executor.deployment import RunningTask
 from headrace.cluster.task_executor.task_reports import TaskOutbox
@@ -9,6 +14,8 @@ from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId
 from headrace.gateways.messages import TaskMetrics
+from headrace.graph.pipeline_options import TASK_CANCELLATION_TIMEOUT
+from headrace.rpc.endpoint import RpcEndpoint
 
 
 @dataclass
@@ -35,6 +42,12 @@ class TaskEntry:
         self.outbox.interrupt()
         self.task.fail_externally(error)
 
+    def mark_ended(self) -> None:
+        """The task has ended: its watchdog has nothing to wait for."""
+        self.has_ended = True
+        if self.watchdog is not None:
+            self.watchdog.cancel()
+
     def metrics(self) -> TaskMetrics:
         """The task's metrics now, or its last ones."""
         if self.last_metrics is not None:
@@ -43,9 +56,14 @@ class TaskEntry:
 
 
 class TaskTable:
-    """Entries by attempt. An entry stays while its JobMaster has not heard everything of it."""
+    """Entries by attempt. An entry stays while its JobMaster has not heard everything of it.
 
-    def __init__(self) -> None:
+    `exit_process(reason)` ends the process on the spot.
+    """
+
+    def __init__(self, endpoint: RpcEndpoint, exit_process: Callable[[str], None]) -> None:
+        self._endpoint: Final = endpoint
+        self._exit_process: Final = exit_process
         self._entries: dict[ExecutionAttemptId, TaskEntry] = {}
 
     def add(self, entry: TaskEntry) -> None:
@@ -57,9 +75,28 @@ class TaskTable:
         """The entry, or None."""
         return self._entries.get(attempt_id)
 
-    def remove(self, attempt_id: ExecutionAttemptId) -> None:
-        """Forget an attempt."""
-        self._entries.pop(attempt_id, None)
+    def remove(self, entry: TaskEntry) -> None:
+        """Forget an attempt: it has ended, and nobody is to hear more of it."""
+        entry.mark_ended()
+        entry.outbox.close()
+        self._entries.pop(entry.attempt_id, None)
+
+    def cancel_task(self, entry: TaskEntry, is_forced: bool = False) -> None:
+        """Cancel a task unless it has ended, and watch that it ends; `is_forced`: at once, with its process."""
+        if entry.has_ended:
+            return
+        if is_forced:
+            self._exit_process(
+                f"task '{entry.display_name}' did not return, and its job was to end at once"
+            )
+        self._watch(entry)
+        entry.cancel()
+
+    def fail_task(self, entry: TaskEntry, error: BaseException) -> None:
+        """Fail a task unless it has ended, and watch that it ends."""
+        if not entry.has_ended:
+            self._watch(entry)
+            entry.fail(error)
 
     def of_job(self, job_id: JobId) -> tuple[TaskEntry, ...]:
         """The job's entries, in order of submission."""
@@ -75,3 +112,17 @@ class TaskTable:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def _watch(self, entry: TaskEntry) -> None:
+        timeout_ms = entry.settings.duration_ms(TASK_CANCELLATION_TIMEOUT)
+        if entry.watchdog is not None or timeout_ms <= 0:
+            return
+
+        def stuck() -> None:
+            if not entry.has_ended:
+                self._exit_process(
+                    f"task '{entry.display_name}' did not end within {timeout_ms / 1000:g} s "
+                    "(task.cancellation.timeout) after it was cancelled"
+                )
+
+        entry.watchdog = self._endpoint.schedule_run_async(timeout_ms, stuck)
