@@ -6,7 +6,7 @@ release.
 
 from collections.abc import Iterator, Sequence
 
-from headrace.network.buffer_pool import LocalBufferPool
+from headrace.network.local_pool import LocalBufferPool
 from headrace.network.partition import ResultPartition
 from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.single_input_gate import SingleInputGate

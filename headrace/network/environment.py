@@ -19,20 +19,16 @@ from headrace.core.shuffle_descriptors import (
 )
 from headrace.core.tls import TlsIdentity
 from headrace.metrics.groups import MetricGroup
-from headrace.network.buffer_pool import (
-    SEGMENT_SIZE,
-    BlockingWait,
-    NetworkBufferPool,
-    WaitStrategy,
-    network_memory_bytes,
-)
+from headrace.network.buffer_pool import NetworkBufferPool
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.gate_factory import InputGateFactory
 from headrace.network.handshake import offered_features
 from headrace.network.ingest import INGEST_CREDIT, INGEST_NAME, IngestServer, IngestSession
 from headrace.network.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.keepalive import KeepAlivePolicy
+from headrace.network.local_pool import BlockingWait, WaitStrategy
 from headrace.network.metrics import register_pool_metrics
+from headrace.network.network_memory import SEGMENT_SIZE, network_memory_bytes
 from headrace.network.partition import ResultPartition
 from headrace.network.partition_factory import ResultPartitionFactory
 from headrace.network.partition_manager import ResultPartitionManager

@@ -9,15 +9,15 @@ from functools import partial
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ResourceId
 from headrace.core.shuffle_descriptors import InputChannelDescriptor, InputGateDescriptor
-from headrace.network.buffer_pool import (
+from headrace.network.buffer_pool import NetworkBufferPool
+from headrace.network.channels import InputChannel
+from headrace.network.local_channel import LocalInputChannel
+from headrace.network.network_memory import (
     BUFFERS_PER_CHANNEL,
     FLOATING_BUFFERS_PER_GATE,
     PINNED_BUFFERS_PER_GATE,
-    NetworkBufferPool,
     wanted_segment_size,
 )
-from headrace.network.channels import InputChannel
-from headrace.network.local_channel import LocalInputChannel
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.receiver import CreditedChannel, GateReceiver
 from headrace.network.remote_channel import RemoteInputChannel

@@ -13,11 +13,11 @@ from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.compression import BatchCompressor
 from headrace.network.errors import PartitionError
 from headrace.network.hybrid_subpartition import HybridSubpartition
 from headrace.network.hybrid_tiers import TierPolicy, TierState, choose_tiers
+from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.spill_files import SpillFile
 from headrace.network.stored_batches import (
     SchemaTable,

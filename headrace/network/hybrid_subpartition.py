@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import SegmentLease
 from headrace.network.element_index import NOT_STORED, ElementIndex
+from headrace.network.local_pool import SegmentLease
 from headrace.network.spill_files import SpillFile
 from headrace.network.stored_batches import SchemaTable, StoredElement, decode_elements
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.subpartition import SubpartitionView
 
 

@@ -19,17 +19,16 @@ from headrace.core.config import Settings
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
 from headrace.network.approximate_subpartition import PipelinedApproximateSubpartition
 from headrace.network.bounded_blocking_partition import BoundedBlockingPartition
-from headrace.network.buffer_pool import (
+from headrace.network.buffer_pool import NetworkBufferPool
+from headrace.network.compression import BatchCompressor
+from headrace.network.hybrid_partition import HybridPartition
+from headrace.network.local_pool import LocalBufferPool, WaitStrategy
+from headrace.network.network_memory import (
     FLOATING_BUFFERS_PER_GATE,
     MAX_BUFFERS_PER_CHANNEL,
     MAX_OVERDRAFT_BUFFERS,
-    LocalBufferPool,
-    NetworkBufferPool,
-    WaitStrategy,
     wanted_segment_size,
 )
-from headrace.network.compression import BatchCompressor
-from headrace.network.hybrid_partition import HybridPartition
 from headrace.network.partition import ResultPartition
 from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.pipelined_subpartition import PipelinedSubpartition

@@ -11,7 +11,7 @@ from headrace.core.elements import EndOfPartition, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.partition import ResultPartition, describe_cause
 from headrace.network.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.subpartition import SubpartitionView

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 from headrace.core.elements import StreamEvent
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.errors import NetworkError, PartitionError, ProducerFailedError
+from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,

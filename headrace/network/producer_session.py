@@ -13,7 +13,6 @@ from typing import Final
 
 from headrace.core.elements import EndOfData, EndOfPartition
 from headrace.network.batches import SchemaAnnouncer, encode_event
-from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.credit import SenderAccount
 from headrace.network.errors import (
     NetworkError,
@@ -23,6 +22,7 @@ from headrace.network.errors import (
     TaskEventRefusedError,
 )
 from headrace.network.framing import PREFIX, Body, encode
+from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.subpartition import (
     DataElement,

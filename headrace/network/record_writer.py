@@ -15,7 +15,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.elements import StreamEvent, StreamMarker
 from headrace.core.record_batch import RecordBatch
-from headrace.network.buffer_pool import SegmentLease
+from headrace.network.local_pool import SegmentLease
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import ChannelSelector
 from headrace.network.pending_rows import PendingRows, WireRows

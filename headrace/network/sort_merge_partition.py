@@ -16,8 +16,8 @@ from headrace.core.elements import StreamEvent, StreamMarker
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.compression import BatchCompressor
+from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitioned_file import PartitionedFile, PartitionedFileWriter
 from headrace.network.sort_merge_index import Extent
 from headrace.network.sort_merge_regions import Channels, plan_region, rotated, take_steps

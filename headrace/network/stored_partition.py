@@ -15,9 +15,9 @@ from typing import Final
 from headrace.core.elements import EndOfPartition, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.errors import NetworkError, PartitionNotFoundError, ProducerFailedError
 from headrace.network.io_pool import IoExecutor
+from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.partition import ResultPartition, describe_cause
 from headrace.network.read_loop import ReadLoop
 from headrace.network.spill_files import SpillDirectories

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 from headrace.core.elements import StreamEvent
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import SegmentLease
 from headrace.network.errors import RecordTooLargeError
+from headrace.network.local_pool import SegmentLease
 
 LOCAL_SEGMENT_BYTES: Final = 1 << 62
 """For a consumer in this process: it takes references, which are never cut."""

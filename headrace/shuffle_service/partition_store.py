@@ -23,10 +23,11 @@ from headrace.core.ids import (
     JobVertexId,
     ResultPartitionId,
 )
-from headrace.network.buffer_pool import NetworkBufferPool, NeverWait
+from headrace.network.buffer_pool import NetworkBufferPool
 from headrace.network.compression import BatchCompressor
 from headrace.network.errors import NetworkError, StorageError
 from headrace.network.io_pool import IoExecutor
+from headrace.network.local_pool import NeverWait
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioned_file import INDEX_SUFFIX, PartitionedFile
 from headrace.network.sort_merge_partition import SortMergePartition

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from headrace.core.elements import CancelTaskException, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
 from headrace.network.errors import PartitionNotFoundError
+from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.push_wire import ALL_SUBPARTITIONS
 from headrace.network.subpartition import SubpartitionView
 from headrace.shuffle_service.push_sender import PushSender

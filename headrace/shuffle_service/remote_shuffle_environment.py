@@ -18,14 +18,14 @@ from headrace.core.shuffle_descriptors import (
     ResultPartitionDescriptor,
     TaskManagerLocation,
 )
-from headrace.network.buffer_pool import (
+from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.network.errors import ConnectionLostError, NetworkError
+from headrace.network.ingest import IngestServer
+from headrace.network.network_memory import (
     FLOATING_BUFFERS_PER_GATE,
     MAX_OVERDRAFT_BUFFERS,
     wanted_segment_size,
 )
-from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.errors import ConnectionLostError, NetworkError
-from headrace.network.ingest import IngestServer
 from headrace.network.partition import ResultPartition
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.peer_session import PeerSession, Session

@@ -8,7 +8,7 @@ Source: Flink Remote Shuffle's MapPartition.
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool, SegmentLease
+from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitioned_file import PartitionedFile
 from headrace.network.sort_merge_partition import RegionCursor
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage, StoredPartition

@@ -22,12 +22,13 @@ from headrace.core.ids import (
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity
-from headrace.network.buffer_pool import NetworkBufferPool, NeverWait
+from headrace.network.buffer_pool import NetworkBufferPool
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.handshake import offered_features
 from headrace.network.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.keepalive import KeepAlivePolicy
+from headrace.network.local_pool import NeverWait
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.partitioned_file import PartitionedFile
 from headrace.network.peer_session import PeerSession, Session

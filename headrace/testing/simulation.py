@@ -32,9 +32,9 @@ from headrace.gateways.messages import ResourceProfile
 from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceOverview
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics.groups import MetricGroup
-from headrace.network.buffer_pool import NeverWait
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.io_pool import PostingIo
+from headrace.network.local_pool import NeverWait
 from headrace.network.simulated_transport import SimulatedNetwork
 from headrace.rpc.loopback import DeliveryPolicy, LoopbackMessage, LoopbackNetwork
 from headrace.rpc.proxies import with_timeout

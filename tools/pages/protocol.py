@@ -8,9 +8,9 @@ from typing import Final
 from headrace.core.elements import EndOfData, EndOfPartition, StopMode
 from headrace.network import framing, push_wire, wire
 from headrace.network.batches import encode_event
-from headrace.network.buffer_pool import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
 from headrace.network.ingest import INGEST_CREDIT
 from headrace.network.markers import encode_markers
+from headrace.network.network_memory import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
 from tools.pages.credit_example import credit_example
 from tools.pages.frame_senders import frame_senders
 from tools.pages.markdown import first_line, first_paragraph, table

@@ -37,17 +37,17 @@ from headrace.core.shuffle_descriptors import (
 )
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.buffer_pool import (
-    BUFFERS_PER_CHANNEL,
-    FLOATING_BUFFERS_PER_GATE,
-    NETWORK_MAX,
-    NeverWait,
-)
 from headrace.network.credit import SenderAccount
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.gate import BatchElement
 from headrace.network.handshake import Role
 from headrace.network.keepalive import KEEPALIVE_INTERVAL
+from headrace.network.local_pool import NeverWait
+from headrace.network.network_memory import (
+    BUFFERS_PER_CHANNEL,
+    FLOATING_BUFFERS_PER_GATE,
+    NETWORK_MAX,
+)
 from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
 from headrace.network.simulated_transport import SimulatedNetwork

@@ -8,9 +8,9 @@ from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.network.buffer_pool import NeverWait
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.io_pool import PostingIo
+from headrace.network.local_pool import NeverWait
 from headrace.network.simulated_transport import CreateRelay, LinkDelay, SimulatedNetwork
 from headrace.network.spill_files import FileLayer
 from tests.unit.network.exchange import SECRET

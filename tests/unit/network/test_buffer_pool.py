@@ -10,16 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from headrace.core.config import Settings
 from headrace.core.elements import CancelTaskException
 from headrace.core.threads import start_thread
-from headrace.network.buffer_pool import (
-    LocalBufferPool,
-    NetworkBufferPool,
-    NeverWait,
-    Reservation,
-    SegmentLease,
-    network_memory_bytes,
-    wanted_segment_size,
-)
+from headrace.network.buffer_pool import NetworkBufferPool, Reservation
 from headrace.network.errors import InsufficientBuffersError, RecordTooLargeError
+from headrace.network.local_pool import LocalBufferPool, NeverWait, SegmentLease
+from headrace.network.network_memory import network_memory_bytes, wanted_segment_size
 
 PAGE = 1024
 

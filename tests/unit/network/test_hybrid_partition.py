@@ -16,7 +16,6 @@ from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.buffer_pool import NeverWait
 from headrace.network.compression import BatchCompressor
 from headrace.network.errors import PartitionError
 from headrace.network.hybrid_partition import HybridPartition
@@ -28,6 +27,7 @@ from headrace.network.hybrid_tiers import (
     TierState,
     choose_tiers,
 )
+from headrace.network.local_pool import NeverWait
 from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
 from headrace.network.stored_partition import PartitionOwner

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData, StopMode
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import LocalBufferPool, NetworkBufferPool, NeverWait
+from headrace.network.buffer_pool import NetworkBufferPool
+from headrace.network.local_pool import LocalBufferPool, NeverWait
 from headrace.network.pipelined_subpartition import (
     PipelinedSubpartition,
     PipelinedSubpartitionView,

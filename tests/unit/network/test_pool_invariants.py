@@ -15,14 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from headrace.core.elements import CancelTaskException
 from headrace.core.randomness import SeededRandom
 from headrace.core.threads import start_thread
-from headrace.network.buffer_pool import (
-    LocalBufferPool,
-    NetworkBufferPool,
-    NeverWait,
-    Reservation,
-    SegmentLease,
-)
+from headrace.network.buffer_pool import NetworkBufferPool, Reservation
 from headrace.network.errors import InsufficientBuffersError
+from headrace.network.local_pool import LocalBufferPool, NeverWait, SegmentLease
 from headrace.network.segments import SegmentRegion
 
 PAGE = 1024

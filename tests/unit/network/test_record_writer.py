@@ -21,8 +21,9 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.buffer_pool import NetworkBufferPool, NeverWait
+from headrace.network.buffer_pool import NetworkBufferPool
 from headrace.network.errors import ProducerFailedError
+from headrace.network.local_pool import NeverWait
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import create_selector
 from headrace.network.pipelined_partition import PipelinedResultPartition

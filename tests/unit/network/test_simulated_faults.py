@@ -6,12 +6,9 @@ import pytest
 
 from headrace.core.elements import EndOfData, EndOfPartition, Watermark
 from headrace.graph.job_graph import PartitionerKind
-from headrace.network.buffer_pool import (
-    BUFFERS_PER_CHANNEL,
-    FLOATING_BUFFERS_PER_GATE,
-)
 from headrace.network.errors import ConnectionLostError, NetworkError, PartitionConnectionError
 from headrace.network.gate import GateElement
+from headrace.network.network_memory import BUFFERS_PER_CHANNEL, FLOATING_BUFFERS_PER_GATE
 from headrace.network.simulated_transport import LinkDelay, SimulatedNetwork
 from headrace.testing.fault_proxy.rule_text import parse_rule
 from headrace.testing.fault_proxy.simulated import SimulatedFaults

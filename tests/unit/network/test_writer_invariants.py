@@ -12,8 +12,8 @@ from headrace.core.elements import EndOfData, StopMode, Watermark
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import SegmentLease
 from headrace.network.framing import Body
+from headrace.network.local_pool import SegmentLease
 from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement, QueuedEvent
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.simulated import SimulatedCluster

@@ -34,8 +34,8 @@ from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.graph.payloads import VertexPayloads, offload
 from headrace.graph.stream_graph import StreamGraph
 from headrace.metrics.groups import MetricGroup
-from headrace.network.buffer_pool import WaitStrategy
 from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.network.local_pool import WaitStrategy
 from headrace.network.producer_check import AnswerVerdict, ProducerVerdict
 from headrace.task.runner import TaskRunner, ThreadTaskRunner
 from headrace.task.task import Task

@@ -1,0 +1,59 @@
+"""How much network memory there is, and how it is cut: the options, and the sizes that follow from them."""
+
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings, SizeBytes
+
+SEGMENT_SIZE: Final = ConfigOption(
+    "taskmanager.memory.segment-size", SizeBytes, SizeBytes(32 * 1024),
+    "The smallest network segment. Gates and partitions with few channels use a multiple of it, up to 1 mb.",
+)  # fmt: skip
+NETWORK_FRACTION: Final = ConfigOption(
+    "taskmanager.memory.network.fraction", float, 0.1,
+    "Share of the machine's memory that batches on their way between tasks may occupy, within the bounds below.",
+)  # fmt: skip
+NETWORK_MIN: Final = ConfigOption(
+    "taskmanager.memory.network.min", SizeBytes, SizeBytes(64 << 20), "Least network memory of a TaskManager."
+)  # fmt: skip
+NETWORK_MAX: Final = ConfigOption(
+    "taskmanager.memory.network.max", SizeBytes, SizeBytes(1 << 30), "Most network memory of a TaskManager."
+)  # fmt: skip
+BUFFERS_PER_CHANNEL: Final = ConfigOption(
+    "taskmanager.network.memory.buffers-per-channel", int, 2,
+    "Exclusive segments of each remote channel: what a producer may send before it hears from the consumer.",
+)  # fmt: skip
+FLOATING_BUFFERS_PER_GATE: Final = ConfigOption(
+    "taskmanager.network.memory.floating-buffers-per-gate", int, 8,
+    "Segments that the channels of a gate share, given to those with a backlog.",
+)  # fmt: skip
+MAX_BUFFERS_PER_CHANNEL: Final = ConfigOption(
+    "taskmanager.network.memory.max-buffers-per-channel", int, 10,
+    "A subpartition that holds so many batches makes its task back-pressured.",
+)  # fmt: skip
+MAX_OVERDRAFT_BUFFERS: Final = ConfigOption(
+    "taskmanager.network.memory.max-overdraft-buffers-per-gate", int, 5,
+    "Segments beyond its pool that a task may take to finish the batch at hand instead of blocking.",
+)  # fmt: skip
+PINNED_BUFFERS_PER_GATE: Final = ConfigOption(
+    "headrace.network.pinned-buffers-per-gate", int, 8,
+    "Received batches that user code may keep in network memory, as long as it likes; further ones are copied out.",
+)  # fmt: skip
+
+GATE_BUDGET_BYTES: Final = 32 << 20
+SEGMENT_BYTES_MAX: Final = 1 << 20
+
+
+def wanted_segment_size(channel_count: int, page_bytes: int) -> int:
+    """Return the size at which `channel_count` channels and their floating segments share the budget of a gate."""
+    share = GATE_BUDGET_BYTES // (channel_count + 8)
+    nearest = 1 << max(0, round(share - 1).bit_length() - 1)
+    if share - nearest > 2 * nearest - share:
+        nearest *= 2
+    return max(page_bytes, min(nearest, SEGMENT_BYTES_MAX) // page_bytes * page_bytes)
+
+
+def network_memory_bytes(settings: Settings, machine_memory_bytes: int) -> int:
+    """Return `fraction` of the machine's memory within the configured bounds."""
+    wanted = int(machine_memory_bytes * settings.get_option(NETWORK_FRACTION))
+    lower, upper = settings.get_option(NETWORK_MIN), settings.get_option(NETWORK_MAX)
+    return max(lower, min(wanted, max(lower, upper)))
