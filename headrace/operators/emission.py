@@ -134,7 +134,7 @@ class ResultCollector:
         has_timestamps = batch.timestamps is not None
         rows = self._rows
         append, append_timestamp = rows.append, self._timestamps.append
-        unchanging, copy = self._unchanging, self._copy
+        unchanging, copy, usual = self._unchanging, self._copy, self._emitter.copies.usual
         results: Any = None
         try:
             for key, value, timestamp in zip(keys, batch.rows(), timestamps_of(batch), strict=True):
@@ -150,7 +150,7 @@ class ResultCollector:
                         if self._side_row_count < EMIT_ROWS_MAX:
                             continue
                     else:
-                        if cls not in unchanging:
+                        if cls is not usual and cls not in unchanging:
                             if cls is tuple:
                                 for field in result:
                                     if type(field) not in unchanging:
