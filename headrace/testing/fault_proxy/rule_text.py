@@ -13,12 +13,16 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Final
 
-from headrace.network.framing import declared_frames
-from headrace.network.wire import Hello, Proof
+from headrace.network import push_wire, wire
+from headrace.network.framing import Frame
 from headrace.testing.fault_proxy.rules import ACTIONS, Direction, FaultRule, FrameSelector, Unit
 
 FRAME_NAMES: Final = tuple(
-    frame.__name__ for frame in declared_frames() if frame not in (Hello, Proof)
+    name
+    for module in (wire, push_wire)
+    for name, value in vars(module).items()
+    if isinstance(value, type) and issubclass(value, Frame)
+    if value not in (Frame, wire.Hello, wire.Proof)
 )
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _NS: Final = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}

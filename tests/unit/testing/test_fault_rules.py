@@ -145,6 +145,8 @@ def test_no_text_does_worse_than_being_refused(text: str) -> None:
 
 def test_every_frame_but_the_opening_can_be_named() -> None:
     assert {frame.__name__ for frame in declared_frames()} - set(FRAME_NAMES) == {"Hello", "Proof"}
+    assert len(set(FRAME_NAMES)) == len(FRAME_NAMES)
+    assert "PushData" in FRAME_NAMES
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:7000", "[::1]:80", "some-host:0", "unix:a/b.sock"])
