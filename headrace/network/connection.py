@@ -149,7 +149,9 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._is_wake_pending = False
         for _ in range(ROUNDS_PER_FLUSH):
             transport = self._transport
-            if self._is_paused or transport is None or self._drop is not None:
+            if self._is_paused or transport is None:
+                return
+            if transport.is_closing() or self._drop is not None:
                 return
             output = self._endpoint.take_output(TOP_UP_BYTES - transport.get_write_buffer_size())
             if not output:
