@@ -79,8 +79,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         shuffle_master: ShuffleMaster,
         on_ended: Callable[[ArchivedJob], None],
     ) -> None:
-        name = rpc_service.create_endpoint_name("jobmanager")
-        super().__init__(rpc_service, name, job_master_id)
+        super().__init__(rpc_service, rpc_service.create_endpoint_name("jobmanager"), job_master_id)
         self._graph: Final = graph
         self._blob_server: Final = blob_server
         self._on_ended: Final = on_ended
@@ -94,11 +93,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             PartitionTracker(settings.get_option(RELEASE_DURING_JOB)),
         )
         self._partitions: Final = PartitionRegistrar(
-            self,
-            shuffle_master,
-            graph.job_id,
-            settings,
-            on_lost=lambda error: self._scheduler.fail_job(Failure.of_error(error)),
+            self, shuffle_master, graph.job_id, settings, on_lost=self._partitions_lost
         )
         self.task_managers: Final = TaskManagers(
             self,
@@ -319,6 +314,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         except HeadraceError as error:
             # They go with the cluster, at the latest.
             _LOG.warning("the blobs of job %s are not deleted: %s", self._graph.job_id, error)
+
+    def _partitions_lost(self, error: HeadraceError) -> None:
+        self._scheduler.fail_job(Failure.of_error(error))
 
     def _rejected(self, reason: str) -> None:
         text = f"the ResourceManager rejected the job: {reason}"
