@@ -7,9 +7,11 @@ pool, one job of a session at a time and in order. Credit is returned when a bat
 disk is slow slows its producers down. Source: Flink Remote Shuffle's write side; Celeborn PushData.
 """
 
+import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from headrace.core.ids import ResultPartitionId
@@ -37,6 +39,8 @@ from headrace.network.wire import (
     KeepAlive,
     Schema,
 )
+
+_LOG = logging.getLogger(__name__)
 
 PUSH_NAME: Final = "push"
 """How a producer introduces itself to a shuffle service; no resource id may be equal to it."""
@@ -135,7 +139,7 @@ class PushSession:
         # The I/O pool's own, of which one job runs at a time.
         self._writer: SortMergePartition | None = None
         self._is_committed = False
-        self._failure: NetworkError | None = None
+        self._is_failed = False
 
     @property
     def partition_id(self) -> ResultPartitionId | None:
@@ -270,69 +274,78 @@ class PushSession:
         self._link.wake()
 
     def _begin(self) -> None:
-        assert self._request is not None
-        try:
-            if not self._is_over:
-                self._writer = self._owner.create_writer(
-                    self._request.partition_id, self._request.subpartition_count
-                )
-                self._owner.post(self._accept)
-        except NetworkError as error:
-            self._fail(error)
+        request = self._request
+        assert request is not None
+        if self._is_over:
+            return
+        with self._failing("its writer cannot be made"):
+            count = request.subpartition_count
+            self._writer = self._owner.create_writer(request.partition_id, count)
+            self._owner.post(self._accept)
 
     def _write(self, write: Callable[[SortMergePartition], None], costs_credit: bool) -> None:
         writer = self._writer
-        if writer is None or self._failure is not None or self._is_over:
+        if writer is None or self._is_failed or self._is_over:
             return
         assert self._request is not None
-        try:
+        with self._failing("it cannot be stored"):
             write(writer)
-        except NetworkError as error:
-            self._fail(error)
-            return
-        if not self._owner.grown(self._request.partition_id, writer.written_bytes):
-            self._owner.post(
-                lambda: self.refuse("its disk has no room left: shuffle-service.disk.max")
-            )
-            return
-        if costs_credit:
-            self._owner.post(self._granted)
+            if not self._owner.grown(self._request.partition_id, writer.written_bytes):
+                self._fail("its disk has no room left: shuffle-service.disk.max")
+            elif costs_credit:
+                self._owner.post(self._granted)
 
     def _commit(self) -> None:
         writer = self._writer
-        if writer is None or self._failure is not None or self._is_over:
+        if writer is None or self._is_failed or self._is_over:
             return
         assert self._request is not None
         partition_id = self._request.partition_id
-        try:
+        with self._failing("it cannot be completed"):
             writer.finish()
-        except NetworkError as error:
-            self._fail(error)
-            return
-        file = writer.file
-        assert file is not None
-        self._owner.grown(partition_id, file.data.size)
-        reason = self._owner.commit(partition_id, file)
-        if reason is not None:
-            self._owner.post(lambda: self.refuse(reason))
-            return
-        self._is_committed = True
-        self._owner.post(self._committed)
+            file = writer.file
+            if file is None:
+                self._fail("it was released")
+                return
+            self._owner.grown(partition_id, file.data.size)
+            reason = self._owner.commit(partition_id, file)
+            if reason is not None:
+                self._fail(reason)
+                return
+            self._is_committed = True
+            self._owner.post(self._committed)
 
     def _discard(self) -> None:
         """Give memory back, and delete what was not committed."""
         writer, self._writer = self._writer, None
-        if writer is not None and self._is_committed:
-            writer.close()
-        elif writer is not None:
-            writer.release()
-            assert self._request is not None
-            self._owner.discarded(self._request.partition_id)
-        self._owner.post(lambda: self._owner.end_push(self))
+        try:
+            if writer is not None and self._is_committed:
+                writer.close()
+            elif writer is not None:
+                writer.release()
+        finally:
+            # Whatever went wrong above: consumers must not wait for this attempt, nor its place be lost.
+            if writer is not None and not self._is_committed:
+                assert self._request is not None
+                self._owner.discarded(self._request.partition_id)
+            self._owner.post(lambda: self._owner.end_push(self))
 
-    def _fail(self, error: NetworkError) -> None:
-        self._failure = error
-        self._owner.post(lambda: self.refuse(str(error)))
+    @contextmanager
+    def _failing(self, what: str) -> Generator[None]:
+        """Around each step on the I/O pool: any exception fails the push, as a row may be missing, and is answered."""
+        try:
+            yield
+        except NetworkError as error:
+            self._fail(str(error))
+        except Exception as error:
+            # A mistake of ours, or no memory.
+            _LOG.exception("a pushed result failed: %s", what)
+            self._fail(f"{what}: {type(error).__name__}: {error}")
+
+    def _fail(self, reason: str) -> None:
+        """Nothing that follows is stored; on the I/O pool, where the refusal itself would come too late for that."""
+        self._is_failed = True
+        self._owner.post(lambda: self.refuse(reason))
 
 
 def _store(writer: SortMergePartition, index: int, sealed: SealedBatch) -> None:

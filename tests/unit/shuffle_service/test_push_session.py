@@ -39,7 +39,8 @@ class ScriptedWriter:
     def __init__(self) -> None:
         self.stored: list[tuple[int, Any]] = []
         self.calls: list[str] = []
-        self.error: StorageError | None = None
+        self.error: Exception | None = None
+        self.finish_error: Exception | None = None
         self.pool = self
         self.file = cast(PartitionedFile, self)
         self.data = self
@@ -61,6 +62,8 @@ class ScriptedWriter:
 
     def finish(self) -> None:
         self.calls.append("finish")
+        if self.finish_error is not None:
+            raise self.finish_error
 
     def close(self) -> None:
         self.calls.append("close")
@@ -78,6 +81,8 @@ class World:
 
     def __init__(self) -> None:
         self.writer = ScriptedWriter()
+        self.begin_error: Exception | None = None
+        self.posted: list[Callable[[], None]] | None = None
         self.refusal: str | None = None
         self.commit_refusal: str | None = None
         self.has_room = True
@@ -94,7 +99,10 @@ class World:
         job()
 
     def post(self, callback: Callable[[], None]) -> None:
-        callback()
+        if self.posted is None:
+            callback()
+        else:
+            self.posted.append(callback)
 
     def open_push(self, session: PushSession, key: ResultPartitionId) -> str | None:
         if self.refusal is None:
@@ -105,6 +113,8 @@ class World:
         self.ended_count += 1
 
     def create_writer(self, key: ResultPartitionId, count: int) -> SortMergePartition:
+        if self.begin_error is not None:
+            raise self.begin_error
         return cast(SortMergePartition, self.writer)
 
     def grown(self, key: ResultPartitionId, size_bytes: int) -> bool:
@@ -219,6 +229,42 @@ def test_a_disk_that_fails_is_told_and_what_follows_is_not_stored(world: World) 
     assert b"No space left on device" in world.said()
     world.take(data(1))
     assert world.writer.stored == [] and world.writer.calls == ["release"]
+
+
+@pytest.mark.parametrize("error", [MemoryError("no more"), OSError(5, "I/O error"), ValueError()])
+def test_whatever_fails_while_a_batch_is_stored_fails_the_push_and_nothing_is_committed(
+    world: World, error: Exception
+) -> None:
+    world.posted = []  # The transport's thread is slow: the frames behind are there before the refusal is.
+    world.writer.error = error
+    world.take(data(0))
+    world.writer.error = None
+    world.take(data(1), PushCommit(0, 2))
+    assert world.writer.stored == [] and world.writer.calls == []
+    for callback in world.posted:
+        callback()
+    assert f"it cannot be stored: {type(error).__name__}".encode() in world.said()
+    assert world.writer.calls == ["release"] and world.discards == [partition_id()]
+
+
+def test_whatever_fails_at_the_beginning_or_the_end_is_answered(world: World) -> None:
+    world.writer.finish_error = MemoryError("no more")
+    world.take(PushCommit(0, 0))
+    assert b"it cannot be completed: MemoryError: no more" in world.said()
+    assert world.writer.calls == ["finish", "release"] and world.ended_count == 1
+    other = World()
+    other.begin_error = MemoryError("no more")
+    other.take(OPEN)
+    assert b"its writer cannot be made: MemoryError: no more" in other.said()
+    assert other.ended_count == 1
+
+
+def test_nothing_is_committed_of_what_outgrew_the_disk_a_moment_before(world: World) -> None:
+    world.posted = []
+    world.has_room = False
+    world.take(data(0))
+    world.take(PushCommit(0, 1))
+    assert world.writer.calls == []
 
 
 def test_who_exceeds_the_share_of_the_disk_is_refused_by_the_name_of_the_option(
