@@ -104,7 +104,10 @@ class Chunks:
         pass
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\r\n")), max_size=8), st.integers(1, 7))
+@given(
+    st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n")), max_size=8),
+    st.integers(1, 7),
+)
 def test_lines_do_not_depend_on_where_chunks_end(lines: list[str], size: int) -> None:
     content = "".join(line + "\n" for line in lines).encode("utf-8")
     chunks = [content[start : start + size] for start in range(0, len(content), size)]
