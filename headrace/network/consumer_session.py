@@ -67,8 +67,9 @@ class ChannelReceiver(Protocol):
 class ConsumerSession:
     """Channels by number, and the control frames that wait for the wire. On the transport's thread."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, *, has_checksums: bool = False) -> None:
         self._link = link
+        self.has_checksums: Final = has_checksums
         self._channels: dict[int, ChannelReceiver] = {}
         self._next_channel = 0
         self._control: list[Body] = []

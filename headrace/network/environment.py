@@ -144,12 +144,13 @@ class CreditBasedShuffleEnvironment:
         """See transport.TransportHost."""
         if peer_name == INGEST_NAME:
             return IngestSession(link, self.ingest)
+        has_checksums = bool(features & Feature.CHECKSUM)
         producer = ProducerSession(
             self.partitions,
             self.transport,
             link,
             self._request_timeout_ms,
             self.task_events,
-            has_checksums=bool(features & Feature.CHECKSUM),
+            has_checksums=has_checksums,
         )
-        return PeerSession(link, producer, ConsumerSession(link))
+        return PeerSession(link, producer, ConsumerSession(link, has_checksums=has_checksums))

@@ -40,7 +40,8 @@ from headrace.network.wire import (
 )
 
 ConsumerCall = Callable[[ConsumerSession, int], None]
-_Queued = tuple[Data, Charge, pa.Schema | None, Segment | None] | StreamEvent
+_Queued = tuple[Data, Charge, pa.Schema | None, Segment | None, bool] | StreamEvent
+"""... and whether a checksum said that the rows are what was sent."""
 
 
 class RemoteInputChannel:
@@ -118,16 +119,18 @@ class RemoteInputChannel:
             return None
         if not isinstance(item, tuple):
             return item
-        frame, charge, schema, segment = item
+        frame, charge, schema, segment, is_verified = item
         self._taken_bytes += len(frame.body)
         if segment is not None:
             attach_body(frame, self._receiver.region.hand_over(segment, frame.body))
             # Where it was copied, the segment must be free before credit for it is returned.
             del item, segment
         self._receiver.batch_taken(self._index, charge)
-        arrow = (
-            None if schema is None else read_batch(frame.body, schema, frame.row_count, self._peer)
-        )
+        arrow = None
+        if schema is not None:
+            arrow = read_batch(
+                frame.body, schema, frame.row_count, self._peer, is_verified=is_verified
+            )
         return ReceivedBatch(arrow, frame.markers, frame.row_count, len(frame.body))
 
     def resume(self) -> None:
@@ -194,7 +197,8 @@ class RemoteInputChannel:
             ) from error
         self._received_bytes += len(frame.body)
         segment = self._placed.popleft() if len(frame.body) else None
-        self._enqueue((frame, charge, schema, segment))
+        is_verified = self._session is not None and self._session.consumer.has_checksums
+        self._enqueue((frame, charge, schema, segment, is_verified))
         self._receiver.announce()
 
     def event_received(self, frame: Event) -> None:

@@ -1,5 +1,10 @@
 """Sealed batches: cutting, bytes, schemas, events."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -21,6 +26,7 @@ from headrace.network.batches import (
     decode_dictionaries,
     decode_event,
     encode_event,
+    fingerprint_of,
     read_batch,
 )
 from headrace.network.errors import CorruptBatchError, ProtocolError
@@ -85,6 +91,30 @@ def test_bytes_that_are_no_batch_are_an_error(body: bytes) -> None:
         read_batch(body, texts([1]).schema, 1, "peer")
 
 
+def test_no_flipped_bit_kills_the_reader() -> None:
+    command = [sys.executable, "-m", "tests.unit.network.flipped_bits"]
+    root = Path(__file__).parents[3]
+    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    outcomes = json.loads(ended.stdout)
+    assert set(outcomes) == {
+        "CorruptBatchError",
+        "other rows",
+        "read as pickles",
+        "same rows",
+        "unreadable pickle",
+    }
+    assert outcomes["CorruptBatchError"] > 100
+
+
+def test_rows_with_a_right_checksum_are_not_searched_for_errors() -> None:
+    arrow = texts([1, 1])
+    not_utf8 = arrow.serialize().to_pybytes().replace(b"ab", b"a\xff")
+    with pytest.raises(CorruptBatchError, match="by peer"):
+        read_batch(not_utf8, arrow.schema, 2, "peer")
+    assert read_batch(not_utf8, arrow.schema, 2, "peer", is_verified=True).num_rows == 2
+
+
 def test_another_number_of_rows_is_an_error() -> None:
     arrow = texts([1, 1])
     with pytest.raises(CorruptBatchError, match="2 rows that was announced with 3"):
@@ -112,7 +142,7 @@ def test_a_schema_under_a_wrong_name_is_an_error() -> None:
     with pytest.raises(CorruptBatchError, match="announced as"):
         SchemaMemory("peer").announced(1, message)
     with pytest.raises(CorruptBatchError, match="no Arrow schema"):
-        SchemaMemory("peer").announced(1, b"nonsense")
+        SchemaMemory("peer").announced(fingerprint_of(b"nonsense"), b"nonsense")
 
 
 def test_dictionaries_are_decoded() -> None:
