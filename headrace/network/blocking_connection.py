@@ -56,12 +56,22 @@ class BlockingConnection:
         """Whether `receive` returns without waiting."""
         return bool(self._frames)
 
-    def receive(self) -> Frame:
-        """Return the next frame of the peer, waiting for it. NetworkError."""
+    def receive(self, timeout_s: float | None = None) -> Frame:
+        """Return the next frame of the peer, waiting for it. NetworkError; TimeoutError, then it can only be closed."""
+        if timeout_s is None or self._frames:
+            return self._receive()
+        self._socket.settimeout(timeout_s)
+        frame = self._receive()
+        self._socket.settimeout(None)
+        return frame
+
+    def _receive(self) -> Frame:
         while not self._frames:
             try:
                 count = self._socket.recv_into(self._assembler.buffer())
             except OSError as error:
+                if isinstance(error, TimeoutError) and error.errno is None:
+                    raise  # Ours; that of the TCP stack, which gave the peer up, has a number.
                 raise ConnectionLostError(self.peer, str(error)) from error
             if not count:
                 raise ConnectionLostError(self.peer, "it closed the connection")

@@ -1,7 +1,7 @@
 """The frames with which a result is pushed to a shuffle service; the wire's other frames stand in wire.py.
 
     producer                                  shuffle service
-    PushOpen ─────────────────────────────►   waits for a place to write
+    PushOpen ─────────────────────────────►   gives it memory
              ◄───────────────────────────── PushAccept (credit, largest batch)
     Schema, PushData, PushEvent … ────────►   stored, sorted by subpartition
              ◄───────────────────────────── AddCredit for each batch that was stored

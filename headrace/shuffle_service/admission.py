@@ -1,9 +1,8 @@
-"""Who may push now, and which jobs are still alive: the pure decisions of a shuffle service.
+"""With how much memory each may push, and which jobs are still alive: the pure decisions of a shuffle service.
 
 Source: Flink Remote Shuffle's write buffer pool and heartbeat timeouts.
 """
 
-from collections import deque
 from collections.abc import Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
@@ -12,45 +11,43 @@ from headrace.core.ids import JobId
 W = TypeVar("W", bound=Hashable)
 
 
-class WriterAdmission(Generic[W]):
-    """At most `capacity` writers at a time; the others wait in the order in which they came."""
+GRANT_SHARE: Final = 4
+"""A writer is given no more than this part of what is left, but the minimum: those to come shall have something too."""
 
-    def __init__(self, capacity: int) -> None:
-        assert capacity > 0
-        self.capacity: Final = capacity
-        self._active: set[W] = set()
-        self._waiting: deque[W] = deque()
+
+class WriteBudget(Generic[W]):
+    """Shares the memory for results that are being pushed. Nobody waits for it, in pages.
+
+    A task pushes all its results at once: if one could hold memory while another waits for some, tasks would wait for
+    each other for ever. So whoever comes is given at least `minimum`, and up to `maximum` while `shared` lasts; it
+    keeps what it was given until it leaves. All together have at most `shared`, and `minimum` for each writer.
+    """
+
+    def __init__(self, shared: int, minimum: int, maximum: int) -> None:
+        assert 0 < minimum <= maximum
+        self.shared: Final = shared
+        self.minimum: Final = minimum
+        self.maximum: Final = maximum
+        self._grants: dict[W, int] = {}
+        self.granted = 0
 
     @property
-    def active_count(self) -> int:
-        """Writers that were admitted and have not left."""
-        return len(self._active)
+    def writer_count(self) -> int:
+        """Writers that were given memory and have not left."""
+        return len(self._grants)
 
-    @property
-    def waiting_count(self) -> int:
-        """Writers that wait."""
-        return len(self._waiting)
+    def enter(self, writer: W) -> int:
+        """Return how much a new writer may use."""
+        assert writer not in self._grants
+        left = self.shared - self.granted
+        grant = min(self.maximum, max(self.minimum, left // GRANT_SHARE))
+        self._grants[writer] = grant
+        self.granted += grant
+        return grant
 
-    def enter(self, writer: W) -> bool:
-        """Return whether a new writer may begin; otherwise it is named by a later `leave`."""
-        assert writer not in self._active and writer not in self._waiting
-        if len(self._active) < self.capacity:
-            self._active.add(writer)
-            return True
-        self._waiting.append(writer)
-        return False
-
-    def leave(self, writer: W) -> list[W]:
-        """A writer is done or has given up; return those that may begin now. Idempotent."""
-        if writer in self._waiting:
-            self._waiting.remove(writer)
-        self._active.discard(writer)
-        admitted: list[W] = []
-        while self._waiting and len(self._active) < self.capacity:
-            following = self._waiting.popleft()
-            self._active.add(following)
-            admitted.append(following)
-        return admitted
+    def leave(self, writer: W) -> None:
+        """A writer is done or has given up. Idempotent."""
+        self.granted -= self._grants.pop(writer, 0)
 
 
 class JobLeases:

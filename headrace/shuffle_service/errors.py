@@ -18,6 +18,20 @@ class ShuffleServiceLostError(NetworkError):
         self.reason = reason
 
 
+class PushNotAdmittedError(NetworkError):
+    """The remote shuffle service does not say whether a result may be pushed."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, peer: str, timeout_s: float) -> None:
+        super().__init__(
+            f"the shuffle service {peer} did not answer within {timeout_s:g} s whether a result may be pushed: it is "
+            "overloaded or hangs; see 'shuffle-service.admission-timeout'"
+        )
+        self.peer = peer
+        self.timeout_s = timeout_s
+
+
 class PushRefusedError(NetworkError):
     """The remote shuffle service does not take a result, or not all of it."""
 

@@ -35,11 +35,13 @@ DISK_MAX: Final = ConfigOption(
 )  # fmt: skip
 WRITE_MEMORY: Final = ConfigOption(
     "shuffle-service.memory.write", SizeBytes, SizeBytes(256 << 20),
-    "Memory of a shuffle service for results that are being pushed; who finds none left waits.",
+    "Memory that a shuffle service shares among the results that are being pushed; who finds little left is given a "
+    "quarter of `shuffle-service.memory.write-per-partition` all the same, so that nobody waits.",
 )  # fmt: skip
 PARTITION_WRITE_MEMORY: Final = ConfigOption(
     "shuffle-service.memory.write-per-partition", SizeBytes, SizeBytes(8 << 20),
-    "Memory in which a shuffle service collects one result before it is written, sorted by consumer.",
+    "The most memory in which a shuffle service collects one result before it is written, sorted by consumer. One "
+    "batch, and so one record, may have a quarter of it.",
 )  # fmt: skip
 READ_MEMORY: Final = ConfigOption(
     "shuffle-service.memory.read", SizeBytes, SizeBytes(256 << 20),
@@ -47,7 +49,11 @@ READ_MEMORY: Final = ConfigOption(
 )  # fmt: skip
 PUSH_CREDIT: Final = ConfigOption(
     "shuffle-service.push-credit", int, 4,
-    "Batches that a producer may push to a shuffle service before the first of them was stored.",
+    "Batches that a producer may push at most to a shuffle service before the first of them was stored.",
+)  # fmt: skip
+ADMISSION_TIMEOUT: Final = ConfigOption(
+    "shuffle-service.admission-timeout", timedelta, timedelta(minutes=5),
+    "A producer to which a shuffle service does not say for so long that it may push fails.",
 )  # fmt: skip
 CONNECTIONS_MAX: Final = ConfigOption(
     "shuffle-service.connections.max", int, 10_000,

@@ -44,6 +44,8 @@ from headrace.network.stored_view import ReadMemory
 
 _LOG = logging.getLogger(__name__)
 
+PAGE_BYTES: Final = 32 << 10
+
 
 @dataclass(frozen=True)
 class RecoveredFile:
@@ -60,16 +62,12 @@ class PartitionStore:
         self,
         directory: Path,
         io: IoExecutor,
-        memory: NetworkBufferPool,
-        pages_per_partition: int,
         disk_bytes_max: int,
         settings: Settings,
         layer: FileLayer | None = None,
     ) -> None:
         self._directory: Final = directory
         self._io: Final = io
-        self._memory: Final = memory
-        self._pages_per_partition: Final = pages_per_partition
         self._disk_bytes_max: Final = disk_bytes_max
         self._compressor: Final = BatchCompressor.from_settings(settings)
         self._layer: Final = layer or OsFileLayer()
@@ -82,18 +80,22 @@ class PartitionStore:
         """Bytes in all files. A moment's reading."""
         return sum(tuple(self._sizes.values()))
 
-    def create_writer(self, partition_id: ResultPartitionId, count: int) -> SortMergePartition:
-        """Begin a result: collected in memory, written sorted by consumer. NetworkError."""
+    def create_writer(
+        self, partition_id: ResultPartitionId, count: int, pages: int
+    ) -> SortMergePartition:
+        """Begin a result: collected in so much memory, written sorted by consumer. NetworkError."""
         folder = self._directory / str(partition_id.producer.job_id)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(str(folder), f"it cannot be made: {describe(error)}") from error
-        pool = self._memory.create_local_pool(
+        # Its own, as it was given what it has once and for all.
+        memory = NetworkBufferPool(pages * PAGE_BYTES, PAGE_BYTES)
+        pool = memory.create_local_pool(
             f"pushed result {partition_id}",
-            required=self._pages_per_partition,
-            maximum=self._pages_per_partition,
-            segment_size=self._memory.page_bytes,
+            required=pages,
+            maximum=pages,
+            segment_size=PAGE_BYTES,
             overdraft_max=0,
             wait=NeverWait(),
         )

@@ -27,14 +27,18 @@ from headrace.network.wire import (
     KeepAlive,
     Schema,
 )
-from headrace.shuffle_service.errors import PushRefusedError, ShuffleServiceLostError
+from headrace.shuffle_service.errors import (
+    PushNotAdmittedError,
+    PushRefusedError,
+    ShuffleServiceLostError,
+)
 from headrace.shuffle_service.push_session import PUSH_NAME
 
 _CHANNEL: Final = 0
 
 
 class PushSender:
-    """Connects at once; the first element waits for a place. ShuffleServiceLostError, HandshakeError."""
+    """Connects at once; the first element waits until it may be pushed. ShuffleServiceLostError, HandshakeError."""
 
     def __init__(
         self,
@@ -44,8 +48,10 @@ class PushSender:
         tls: TlsIdentity | None,
         partition_id: ResultPartitionId,
         subpartition_count: int,
+        admission_timeout_s: float,
     ) -> None:
         self._peer: Final = str(location.resource_id)
+        self._admission_timeout_s: Final = admission_timeout_s
         self._announcer: Final = SchemaAnnouncer()
         self._credit = 0
         self._sequence = 0
@@ -63,7 +69,7 @@ class PushSender:
 
     def send(self, index: int, sealed: SealedBatch) -> None:
         """Push a batch to one subpartition, or all of them; waits for credit. NetworkError."""
-        self._await_place()
+        self._await_admission()
         for piece in sealed.cut(self._batch_bytes_max):
             if piece.size_bytes > self._batch_bytes_max:
                 raise RecordTooLargeError(piece.size_bytes, self._batch_bytes_max)
@@ -91,13 +97,13 @@ class PushSender:
 
     def send_event(self, event: StreamEvent) -> None:
         """Push an event to all subpartitions. NetworkError."""
-        self._await_place()
+        self._await_admission()
         self._write(PushEvent(_CHANNEL, self._sequence, *encode_event(event)))
         self._sequence += 1
 
     def commit(self) -> None:
         """Wait until all of it is stored and may be read. NetworkError."""
-        self._await_place()
+        self._await_admission()
         self._write(PushCommit(_CHANNEL, self._sequence))
         while self._committed_count is None:
             self._take(self._read())
@@ -110,9 +116,12 @@ class PushSender:
         """End it under the thread that waits in it. Any thread."""
         self._connection.abort()
 
-    def _await_place(self) -> None:
+    def _await_admission(self) -> None:
         while not self._batch_bytes_max:
-            self._take(self._read())
+            try:
+                self._take(self._read(self._admission_timeout_s))
+            except TimeoutError as error:
+                raise PushNotAdmittedError(self._peer, self._admission_timeout_s) from error
 
     def _write(self, message: Frame) -> None:
         try:
@@ -121,9 +130,9 @@ class PushSender:
             self._raise_what_was_said()
             raise ShuffleServiceLostError(self._peer, error.reason) from error
 
-    def _read(self) -> Frame:
+    def _read(self, timeout_s: float | None = None) -> Frame:
         try:
-            return self._connection.receive()
+            return self._connection.receive(timeout_s)
         except ConnectionLostError as error:
             raise ShuffleServiceLostError(self._peer, error.reason) from error
 

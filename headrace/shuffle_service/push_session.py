@@ -1,6 +1,6 @@
 """PushSession: one producer's connection to a shuffle service: one result, from its first batch to its commit.
 
-    PushOpen ► (waits for a place) ► PushAccept ► PushData, PushEvent … ► PushCommit ► stored, PushCommit repeated
+    PushOpen ► PushAccept ► PushData, PushEvent … ► PushCommit ► stored, PushCommit repeated
 
 What ends before the commit leaves nothing. Frames are taken on the transport's thread; files are written on the I/O
 pool, one job of a session at a time and in order. Credit is returned when a batch was stored, so that a service whose
@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from headrace.core.ids import ResultPartitionId
@@ -47,25 +48,38 @@ PUSH_NAME: Final = "push"
 SUBPARTITION_COUNT_MAX: Final = 1 << 16
 
 
+class PushNotAllowedError(Exception):
+    """A producer may not push its result; the text says why. Answered by its session and goes no further."""
+
+
+@dataclass(frozen=True)
+class WriteGrant:
+    """What one producer may use: memory in which its result is collected, and batches on their way."""
+
+    pages: int
+    credit_count: int
+
+
 class PushOwner(Protocol):
     """What a session needs of its service. `post` may be called by any thread."""
 
-    credit_count: int
     batch_bytes_max: int
 
     def post(self, callback: Callable[[], None]) -> None:
         """Run `callback` on the transport's thread."""
         ...
 
-    def open_push(self, session: "PushSession", partition_id: ResultPartitionId) -> str | None:
-        """A producer begins: `admitted` is called now or later. Returns why it is refused, if it is."""
+    def open_push(self, session: "PushSession", partition_id: ResultPartitionId) -> WriteGrant:
+        """A producer begins. PushNotAllowedError says why it may not."""
         ...
 
     def end_push(self, session: "PushSession") -> None:
         """The session is over, whichever way. Idempotent."""
         ...
 
-    def create_writer(self, partition_id: ResultPartitionId, count: int) -> SortMergePartition:
+    def create_writer(
+        self, partition_id: ResultPartitionId, count: int, grant: WriteGrant
+    ) -> SortMergePartition:
         """Begin to write; on the I/O pool. NetworkError."""
         ...
 
@@ -179,11 +193,6 @@ class PushSession:
                 what = f"a {type(frame).__name__} frame where none may come from a producer"
                 raise ProtocolError(self._link.peer, what)
 
-    def admitted(self) -> None:
-        """There is room for one more writer."""
-        if not self._is_over:
-            self._jobs.submit(self._begin)
-
     def refuse(self, reason: str) -> None:
         """Tell the producer to stop, and forget what it pushed."""
         if not self._is_over:
@@ -209,14 +218,17 @@ class PushSession:
         if not 0 < frame.subpartition_count <= SUBPARTITION_COUNT_MAX:
             raise ProtocolError(self._link.peer, f"an impossible request: {frame}")
         self._request = frame
-        reason = self._owner.open_push(self, frame.partition_id)
-        if reason is not None:
-            self.refuse(reason)
+        try:
+            grant = self._owner.open_push(self, frame.partition_id)
+        except PushNotAllowedError as error:
+            self.refuse(str(error))
+        else:
+            self._jobs.submit(lambda: self._begin(grant))
 
-    def _accept(self) -> None:
+    def _accept(self, grant: WriteGrant) -> None:
         if not self._is_over:
             self._is_accepted = True
-            self._credit = self._owner.credit_count
+            self._credit = grant.credit_count
             self._send(PushAccept(0, self._credit, self._owner.batch_bytes_max))
 
     def _take_batch(self, frame: PushData) -> None:
@@ -273,15 +285,15 @@ class PushSession:
         self._output += encode(message)
         self._link.wake()
 
-    def _begin(self) -> None:
+    def _begin(self, grant: WriteGrant) -> None:
         request = self._request
         assert request is not None
         if self._is_over:
             return
         with self._failing("its writer cannot be made"):
             count = request.subpartition_count
-            self._writer = self._owner.create_writer(request.partition_id, count)
-            self._owner.post(self._accept)
+            self._writer = self._owner.create_writer(request.partition_id, count, grant)
+            self._owner.post(lambda: self._accept(grant))
 
     def _write(self, write: Callable[[SortMergePartition], None], costs_credit: bool) -> None:
         writer = self._writer
@@ -350,11 +362,13 @@ class PushSession:
 
 def _store(writer: SortMergePartition, index: int, sealed: SealedBatch) -> None:
     references = writer.subpartition_count if index == ALL_SUBPARTITIONS else 1
-    lease = writer.pool.try_lease(sealed.size_bytes, references)
+    # In memory a batch may be a little larger than on its way: then it has all that there is.
+    size_bytes = min(sealed.size_bytes, writer.pool.maximum * writer.pool.segment_size)
+    lease = writer.pool.try_lease(size_bytes, references)
     if lease is None:
         # Nobody else has of this memory: after this all of it is free.
         writer.make_room()
-        lease = writer.pool.try_lease(sealed.size_bytes, references)
+        lease = writer.pool.try_lease(size_bytes, references)
         assert lease is not None, "one batch always fits what a result is given"
     if index == ALL_SUBPARTITIONS:
         writer.broadcast(sealed, lease)

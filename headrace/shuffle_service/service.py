@@ -13,6 +13,7 @@ from typing import Final
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
 from headrace.core.ids import (
     ExecutionVertexId,
     IntermediateDataSetId,
@@ -42,7 +43,7 @@ from headrace.network.stored_view import ReadMemory
 from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Link, Transport
 from headrace.network.wire import Feature
-from headrace.shuffle_service.admission import WriterAdmission
+from headrace.shuffle_service.admission import WriteBudget
 from headrace.shuffle_service.options import (
     CONNECTIONS_MAX,
     DISK_MAX,
@@ -51,14 +52,18 @@ from headrace.shuffle_service.options import (
     READ_MEMORY,
     WRITE_MEMORY,
 )
-from headrace.shuffle_service.partition_store import PartitionStore
-from headrace.shuffle_service.push_session import PUSH_NAME, PushSession
+from headrace.shuffle_service.partition_store import PAGE_BYTES, PartitionStore
+from headrace.shuffle_service.push_session import (
+    PUSH_NAME,
+    PushNotAllowedError,
+    PushSession,
+    WriteGrant,
+)
 from headrace.shuffle_service.served_partition import ServedPartition
 
 _LOG = logging.getLogger(__name__)
 
 SERVICE_NAME_PREFIX: Final = "shuffle-service-"
-_PAGE_BYTES: Final = 32 << 10
 _IDENTITY_FILE: Final = "identity"
 _Place = tuple[JobId, IntermediateDataSetId, ExecutionVertexId]
 
@@ -87,22 +92,20 @@ class ShuffleService:
         self.random: Final = random
         self.features: Final = offered_features(settings)
         self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
-        self.credit_count: Final = settings.get_option(PUSH_CREDIT)
         self._directory: Final = directory
         self._connections_max: Final = settings.get_option(CONNECTIONS_MAX)
         self._request_timeout_ms = to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT))
         self._transport: Final[Transport] = transport or SocketTransport(
             settings, bind_host, advertised_host, socket_directory, tls
         )
-        pages = max(8, settings.get_option(PARTITION_WRITE_MEMORY) // _PAGE_BYTES)
-        writers_max = max(1, settings.get_option(WRITE_MEMORY) // (pages * _PAGE_BYTES))
-        self.batch_bytes_max: Final = pages // 4 * _PAGE_BYTES
-        # One page more: for the pool from which nobody takes.
-        self._memory: Final = NetworkBufferPool(
-            (writers_max * pages + 1) * _PAGE_BYTES, _PAGE_BYTES
-        )
-        self._unwritten: Final = self._memory.create_local_pool(
-            "results that are read", required=1, maximum=1, segment_size=_PAGE_BYTES,
+        # The transport's thread.
+        self._pushes: dict[ResultPartitionId, PushSession] = {}
+        self._budget: Final = _write_budget(settings)
+        self._credit_max: Final = settings.get_option(PUSH_CREDIT)
+        self.batch_bytes_max: Final = self._budget.minimum * PAGE_BYTES
+        # Nobody takes of it.
+        self._unwritten: Final = NetworkBufferPool(PAGE_BYTES, PAGE_BYTES).create_local_pool(
+            "results that are read", required=1, maximum=1, segment_size=PAGE_BYTES,
             overdraft_max=0, wait=NeverWait(),
         )  # fmt: skip
         self._io: Final[IoExecutor] = io or ThreadIoPool("shuffle service")
@@ -115,8 +118,6 @@ class ShuffleService:
         self._store: Final = PartitionStore(
             directory,
             self._io,
-            self._memory,
-            pages,
             settings.get_option(DISK_MAX),
             settings,
             files,
@@ -130,10 +131,7 @@ class ShuffleService:
         self._served: dict[ResultPartitionId, ServedPartition] = {}
         self._latest_attempts: dict[_Place, int] = {}
         self._is_closed = False
-        # The transport's thread.
-        self._pushes: dict[ResultPartitionId, PushSession] = {}
-        self._admission: Final[WriterAdmission[PushSession]] = WriterAdmission(writers_max)
-        self._connection_count = 0
+        self._connection_count = 0  # the transport's thread
 
     def start(self) -> TaskManagerLocation:
         """Find what was committed before, then begin to accept. PortInUseError; StorageError."""
@@ -181,11 +179,6 @@ class ShuffleService:
     def connection_count(self) -> int:
         """Connections that have proved themselves. A moment's reading."""
         return self._connection_count
-
-    @property
-    def waiting_push_count(self) -> int:
-        """Producers that wait for memory. A moment's reading."""
-        return self._admission.waiting_count
 
     @property
     def job_ids(self) -> frozenset[JobId]:
@@ -272,35 +265,37 @@ class ShuffleService:
         """See PushOwner."""
         self._transport.post(callback)
 
-    def open_push(self, session: PushSession, partition_id: ResultPartitionId) -> str | None:
+    def open_push(self, session: PushSession, partition_id: ResultPartitionId) -> WriteGrant:
         """See PushOwner: only what was registered, by the newest attempt, once."""
         with self._lock:
             served = self._served.get(partition_id)
             latest = self._latest_attempts.get(_place_of(partition_id), 0)
         if served is None:
-            return "nobody has registered it, or it was released"
+            raise PushNotAllowedError("nobody has registered it, or it was released")
         if served.is_finished:
-            return "it is committed already"
+            raise PushNotAllowedError("it is committed already")
         if partition_id.producer.attempt_number < latest:
-            return f"attempt {latest} of its producer has taken over"
+            raise PushNotAllowedError(f"attempt {latest} of its producer has taken over")
         if partition_id in self._pushes:
-            return "it is being pushed on another connection"
+            raise PushNotAllowedError("it is being pushed on another connection")
         self._pushes[partition_id] = session
-        if self._admission.enter(session):
-            session.admitted()
-        return None
+        pages = self._budget.enter(session)
+        # What is on its way takes no more memory than what is collected.
+        credit = min(self._credit_max, pages // self._budget.minimum)
+        return WriteGrant(pages, max(1, credit))
 
     def end_push(self, session: PushSession) -> None:
         """See PushOwner."""
         partition_id = session.partition_id
         if partition_id is not None and self._pushes.get(partition_id) is session:
             del self._pushes[partition_id]
-        for following in self._admission.leave(session):
-            following.admitted()
+        self._budget.leave(session)
 
-    def create_writer(self, partition_id: ResultPartitionId, count: int) -> SortMergePartition:
+    def create_writer(
+        self, partition_id: ResultPartitionId, count: int, grant: WriteGrant
+    ) -> SortMergePartition:
         """See PushOwner."""
-        return self._store.create_writer(partition_id, count)
+        return self._store.create_writer(partition_id, count, grant.pages)
 
     def grown(self, partition_id: ResultPartitionId, size_bytes: int) -> bool:
         """See PushOwner."""
@@ -347,6 +342,17 @@ class _CountedSession(PeerSession):
         """See Session."""
         self._on_ended()
         super().lost(error)
+
+
+def _write_budget(settings: Settings) -> WriteBudget[PushSession]:
+    """ConfigurationError where there is not even memory for one batch."""
+    pages = max(8, settings.get_option(PARTITION_WRITE_MEMORY) // PAGE_BYTES)
+    minimum = pages // 4
+    size_bytes = settings.get_option(WRITE_MEMORY)
+    if size_bytes < minimum * PAGE_BYTES:
+        least = f"needed is a quarter of {PARTITION_WRITE_MEMORY.key} at least"
+        raise ConfigurationError(WRITE_MEMORY.key, f"{size_bytes} bytes", least)
+    return WriteBudget(size_bytes // PAGE_BYTES, minimum, pages)
 
 
 def _place_of(partition_id: ResultPartitionId) -> _Place:

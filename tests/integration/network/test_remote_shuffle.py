@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 
 from headrace.core.elements import CancelTaskException, EndOfData, StopMode
+from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ResultPartitionId
+from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
 from headrace.core.tls import TlsIdentity
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import HandshakeError, NetworkError, ProducerFailedError
-from headrace.shuffle_service.errors import PushRefusedError, ShuffleServiceLostError
+from headrace.shuffle_service.errors import (
+    PushNotAdmittedError,
+    PushRefusedError,
+    ShuffleServiceLostError,
+)
+from headrace.shuffle_service.push_sender import PushSender
 from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
 from headrace.shuffle_service.service import ShuffleService
 from tests.integration.network.conftest import wait_until
@@ -26,7 +33,7 @@ from tests.integration.network.shuffle_world import (
     register,
     writer_of,
 )
-from tests.unit.network.exchange import drain, events_of, numbers, partition_id, values_of
+from tests.unit.network.exchange import SECRET, drain, events_of, numbers, partition_id, values_of
 
 Opener = Callable[..., Any]
 
@@ -321,25 +328,59 @@ def test_a_disk_share_that_is_used_up_is_a_refusal_with_the_name_of_its_option(
         push(task_manager("tm-1"), service, rows=500_000)
 
 
-def test_producers_beyond_the_memory_wait_for_their_turn(
+def test_tasks_with_two_results_never_wait_for_the_memory_of_each_other(
     opened: list[Any], task_manager: Opener, tmp_path: Path
 ) -> None:
     service = new_service(tmp_path / "results", **{"shuffle-service__memory__write": "1mb"})
     service.start()
     opened.append(service)
     environment = task_manager("tm-1")
-    first = register(service, partition_id(0), 1)
-    writer = writer_of(produce(environment, first, 1))
-    writer.emit(numbers(0, 10))
-    writer.flush_all()
-    second = threading.Thread(target=lambda: push(environment, service, key=partition_id(1)))
-    second.start()
-    wait_until(lambda: service.waiting_push_count == 1)
-    assert service.committed_count == 0
-    writer.finish()
-    writer.close()
-    second.join(10)
-    assert service.committed_count == 2
+    shuffles = [register(service, partition_id(number), 1) for number in range(12)]
+    writers = [writer_of(produce(environment, shuffle, 1)) for shuffle in shuffles]
+    # One thread: if any of them had to wait for another, this would not end.
+    for writer in writers:
+        writer.emit(numbers(0, 10))
+        writer.flush_all()
+    for writer in writers:
+        writer.emit(numbers(10, 100_000))
+        writer.finish()
+        writer.close()
+    assert service.committed_count == 12
+    consumer = task_manager("tm-2")
+    assert values_of(drain(consume(consumer, shuffles[-1], 0))) == list(range(100_010))
+
+
+@pytest.mark.parametrize("size", ["0b", "1kb"])
+def test_a_service_without_memory_for_one_batch_is_refused(tmp_path: Path, size: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"shuffle-service\.memory\.write"):
+        new_service(tmp_path / "results", **{"shuffle-service__memory__write": size})
+
+
+@pytest.fixture
+def hanging(service: ShuffleService, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """The service's disk hangs until the test is over. Set once somebody waits for it."""
+    entered, over = threading.Event(), threading.Event()
+    create_writer = service.create_writer
+
+    def hang(*values: Any) -> Any:
+        entered.set()
+        over.wait()
+        return create_writer(*values)
+
+    monkeypatch.setattr(service, "create_writer", hang)
+    yield entered
+    over.set()
+
+
+def test_a_producer_does_not_wait_for_ever_to_be_admitted(
+    service: ShuffleService, hanging: threading.Event
+) -> None:
+    location = register(service, partition_id(), 1).location
+    assert location is not None
+    sender = PushSender(location, SECRET, SeededRandom(1), None, partition_id(), 1, 0.01)
+    with pytest.raises(PushNotAdmittedError, match=r"within 0\.01 s .*admission-timeout"):
+        sender.commit()
+    sender.close()
 
 
 def test_too_many_connections_are_refused(
@@ -359,16 +400,9 @@ def test_too_many_connections_are_refused(
 
 
 def test_a_task_that_waits_for_the_service_can_be_cancelled(
-    opened: list[Any], task_manager: Opener, tmp_path: Path
+    service: ShuffleService, task_manager: Opener, hanging: threading.Event
 ) -> None:
-    service = new_service(tmp_path / "results", **{"shuffle-service__memory__write": "1mb"})
-    service.start()
-    opened.append(service)
-    environment = task_manager("tm-1")
-    first = writer_of(produce(environment, register(service, partition_id(0), 1), 1))
-    first.emit(numbers(0, 10))
-    first.flush_all()
-    waiting = writer_of(produce(environment, register(service, partition_id(1), 1), 1))
+    waiting = writer_of(produce(task_manager("tm-1"), register(service, partition_id(1), 1), 1))
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -382,13 +416,10 @@ def test_a_task_that_waits_for_the_service_can_be_cancelled(
 
     task = threading.Thread(target=run)
     task.start()
-    wait_until(lambda: service.waiting_push_count == 1)
+    assert hanging.wait(10)
     waiting.fail(CancelTaskException("cancelled"))
     task.join(10)
     assert len(errors) == 1 and not task.is_alive()
-    wait_until(lambda: service.waiting_push_count == 0)
-    first.finish()
-    first.close()
 
 
 def test_pipelined_results_of_the_same_environment_stay_on_their_task_manager(

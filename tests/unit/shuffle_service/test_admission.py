@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.ids import JobId
-from headrace.shuffle_service.admission import JobLeases, WriterAdmission
+from headrace.shuffle_service.admission import JobLeases, WriteBudget
 from headrace.shuffle_service.partition_store import file_stem, parse_stem
 from tests.unit.network.exchange import partition_id
 
@@ -12,32 +12,36 @@ JOBS = [JobId(bytes([number]) * 16) for number in range(3)]
 
 
 @given(
-    capacity=st.integers(1, 4),
+    shared=st.integers(0, 100),
+    sizes=st.tuples(st.integers(1, 10), st.integers(0, 20)),
     steps=st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=60),
 )
-def test_writers_never_exceed_the_capacity_and_enter_in_the_order_of_coming(
-    capacity: int, steps: list[tuple[bool, int]]
+def test_every_writer_has_its_minimum_at_once_and_all_together_little_more_than_is_shared(
+    shared: int, sizes: tuple[int, int], steps: list[tuple[bool, int]]
 ) -> None:
-    admission: WriterAdmission[int] = WriterAdmission(capacity)
-    active: list[int] = []
-    waiting: list[int] = []
+    minimum, maximum = sizes[0], sum(sizes)
+    budget: WriteBudget[int] = WriteBudget(shared, minimum, maximum)
+    grants: dict[int, int] = {}
     for enters, writer in steps:
-        if enters and writer not in active and writer not in waiting:
-            if admission.enter(writer):
-                active.append(writer)
-            else:
-                waiting.append(writer)
+        if enters and writer not in grants:
+            grants[writer] = budget.enter(writer)
+            assert minimum <= grants[writer] <= maximum
         elif not enters:
-            active = [each for each in active if each != writer]
-            waiting = [each for each in waiting if each != writer]
-            admitted = admission.leave(writer)
-            assert admitted == waiting[: len(admitted)]
-            waiting = waiting[len(admitted) :]
-            active += admitted
-        assert admission.active_count == len(active) <= capacity
-        assert admission.waiting_count == len(waiting)
-        # Nobody waits while there is room.
-        assert not waiting or len(active) == capacity
+            grants.pop(writer, None)
+            budget.leave(writer)
+        assert budget.granted == sum(grants.values()) <= shared + minimum * len(grants)
+        assert budget.writer_count == len(grants)
+
+
+def test_the_first_writers_have_all_they_can_use_and_later_ones_share_what_is_left() -> None:
+    budget: WriteBudget[int] = WriteBudget(shared=1000, minimum=10, maximum=100)
+    grants = [budget.enter(writer) for writer in range(30)]
+    assert grants[:7] == [100] * 7 and grants[7] == 75 and grants[-1] == 10
+    assert grants == sorted(grants, reverse=True)
+    for writer in range(30):
+        budget.leave(writer)
+        budget.leave(writer)
+    assert budget.granted == 0 and budget.enter(30) == 100
 
 
 @given(

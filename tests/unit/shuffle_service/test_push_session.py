@@ -22,7 +22,7 @@ from headrace.network.push_wire import (
 )
 from headrace.network.sort_merge_partition import SortMergePartition
 from headrace.network.wire import AddCredit, Close, Error, PartitionRequest, Schema
-from headrace.shuffle_service.push_session import PushSession
+from headrace.shuffle_service.push_session import PushNotAllowedError, PushSession, WriteGrant
 from tests.unit.network.exchange import partition_id
 
 ROWS = pa.record_batch({"value": pa.array([1, 2, 3])})
@@ -35,6 +35,7 @@ class ScriptedWriter:
     """A SortMergePartition that keeps what it is given."""
 
     subpartition_count, written_bytes, file = 2, 10, cast(PartitionedFile, None)
+    maximum, segment_size = 8, 1000
 
     def __init__(self) -> None:
         self.stored: list[tuple[int, Any]] = []
@@ -76,7 +77,6 @@ class World:
     """Everything but the session; what it posts runs at once."""
 
     peer = "push"
-    credit_count = 2
     batch_bytes_max = 1000
 
     def __init__(self) -> None:
@@ -104,15 +104,17 @@ class World:
         else:
             self.posted.append(callback)
 
-    def open_push(self, session: PushSession, key: ResultPartitionId) -> str | None:
-        if self.refusal is None:
-            session.admitted()
-        return self.refusal
+    def open_push(self, session: PushSession, key: ResultPartitionId) -> WriteGrant:
+        if self.refusal is not None:
+            raise PushNotAllowedError(self.refusal)
+        return WriteGrant(pages=8, credit_count=2)
 
     def end_push(self, session: PushSession) -> None:
         self.ended_count += 1
 
-    def create_writer(self, key: ResultPartitionId, count: int) -> SortMergePartition:
+    def create_writer(
+        self, key: ResultPartitionId, count: int, grant: WriteGrant
+    ) -> SortMergePartition:
         if self.begin_error is not None:
             raise self.begin_error
         return cast(SortMergePartition, self.writer)
