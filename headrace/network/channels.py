@@ -23,7 +23,10 @@ class ReceivedBatch(msgspec.Struct, frozen=True, gc=False):
 class InputChannel(Protocol):
     """One channel of a gate. `request` and `poll` are for the task's thread, `close` for any."""
 
-    is_local: bool
+    @property
+    def is_local(self) -> bool:
+        """Whether it reads a partition of this process."""
+        ...
 
     @property
     def queued_count(self) -> int:

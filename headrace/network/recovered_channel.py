@@ -6,19 +6,25 @@ phases; here the restored elements merely stand in front of those that come. Sou
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
 
 from headrace.core.elements import StreamEvent
 from headrace.network.channels import InputChannel, ReceivedBatch
 
 
 class RecoveredInputChannel:
-    """See InputChannel. Gives out `restored`, in order, and from then on what `channel` has."""
+    """See InputChannel. Gives out `restored`, in order, and from then on what `channel` has.
+
+    `channel` is replaced by its gate, where it only held the place.
+    """
 
     def __init__(self, channel: InputChannel, restored: Sequence[ReceivedBatch]) -> None:
         self._restored = deque(restored)
-        self.channel: Final = channel
-        self.is_local: Final = channel.is_local
+        self.channel = channel
+
+    @property
+    def is_local(self) -> bool:
+        """See InputChannel. As the channel is now: one that was unknown may have been placed."""
+        return self.channel.is_local
 
     @property
     def is_consumed(self) -> bool:

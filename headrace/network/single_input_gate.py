@@ -69,9 +69,11 @@ class SingleInputGate:
 
         Before partitions are requested; the task's thread.
         """
-        if batches:
+        if not batches:
+            return
+        with self._lock:
             self._channels[index] = RecoveredInputChannel(self._channels[index], batches)
-            self.notify(index)
+        self.notify(index)
 
     def update_channel(self, shuffle: ShuffleDescriptor) -> bool:
         """Say where the producer of unknown channels is; return whether there were any. Any thread."""
@@ -79,12 +81,18 @@ class SingleInputGate:
         for index, descriptor in enumerate(self._descriptors):
             placed = msgspec.structs.replace(descriptor, shuffle=shuffle)
             with self._lock:
-                unknown = self._channels[index]
+                unknown = _unknown_in(self._channels[index])
                 is_meant = descriptor.shuffle.partition_id == shuffle.partition_id
-                if not is_meant or not isinstance(unknown, UnknownInputChannel):
+                # `close` closes what it finds once it has said so under the lock: what came later would stay open.
+                if not is_meant or unknown is None or self._is_closed:
                     continue
-                self._channels[index] = self._place_channel(self, index, placed)
-            unknown.hand_over(self._channels[index])
+                successor = self._place_channel(self, index, placed)
+                recovered = self._channels[index]
+                if isinstance(recovered, RecoveredInputChannel):
+                    recovered.channel = successor
+                else:
+                    self._channels[index] = successor
+            unknown.hand_over(successor)
             updated = True
         return updated
 
@@ -178,10 +186,10 @@ class SingleInputGate:
             # One that is updated meanwhile is asked here or by `update_channel`, under the lock.
             with self._lock:
                 channel = self._channels[index]
-                is_unknown = isinstance(channel, UnknownInputChannel)
-                if is_unknown:
-                    channel.request()
-            if not is_unknown:
+                unknown = _unknown_in(channel)
+                if unknown is not None:
+                    unknown.request()
+            if unknown is None:
                 channel.request()
 
     def poll(self) -> GateElement | None:
@@ -317,3 +325,9 @@ class SingleInputGate:
     def _take_callbacks(self) -> list[Callable[[], None]]:
         callbacks, self._callbacks = self._callbacks, []
         return callbacks
+
+
+def _unknown_in(channel: InputChannel) -> UnknownInputChannel | None:
+    """Return the place holder that a channel is, or that stands behind what was restored."""
+    inner = channel.channel if isinstance(channel, RecoveredInputChannel) else channel
+    return inner if isinstance(inner, UnknownInputChannel) else None

@@ -16,7 +16,6 @@ class UnknownInputChannel:
         self._task_events: list[bytes] = []
         self._in_flight_bytes: int | None = None
         self._is_requested = False
-        self._is_closed = False
 
     @property
     def queued_count(self) -> int:
@@ -59,13 +58,12 @@ class UnknownInputChannel:
 
     def close(self) -> None:
         """See InputChannel."""
-        self._is_closed = True
 
     def hand_over(self, successor: InputChannel) -> None:
-        """Do with `successor`, which took this channel's place, what was done with this one."""
-        if self._is_closed:
-            successor.close()
-            return
+        """Do with `successor`, which took this channel's place, what was done with this one.
+
+        Where the gate is closed meanwhile, the successor was closed in this channel's stead, and ignores the rest.
+        """
         if self._is_requested:
             successor.request()
         if self._in_flight_bytes is not None:

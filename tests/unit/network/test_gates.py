@@ -270,12 +270,40 @@ def test_a_channel_that_becomes_known_late_is_requested_then_and_told_what_was_a
     assert not made.gate.update_channel(ShuffleDescriptor(partition_id(1), HERE))
 
 
-def test_a_channel_that_becomes_known_after_the_gate_was_closed_is_closed() -> None:
+def test_a_channel_that_becomes_known_after_the_gate_was_closed_is_not_placed() -> None:
     made = Gate(1, unknown=(0,))
     made.gate.request_partitions()
     made.gate.close()
-    made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
-    assert made.scripted[0].calls == ["close"]
+    assert not made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
+    assert made.scripted == {}
+
+
+def test_an_update_while_the_gate_is_closed_leaves_no_open_channel() -> None:
+    made = Gate(1, unknown=(0,))
+    made.gate.request_partitions()
+    unknown = made.gate.channels[0]
+
+    class ClosesInBetween(UnknownInputChannel):
+        """The update comes when the gate that closes has taken this channel in hand."""
+
+        def close(self) -> None:
+            made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
+
+    unknown.__class__ = ClosesInBetween
+    made.gate.close()
+    assert all("close" in channel.calls for channel in made.scripted.values())
+
+
+def test_an_unknown_channel_behind_restored_rows_is_placed() -> None:
+    made = Gate(1, unknown=(0,))
+    made.gate.restore(0, [rows(1), rows(2)])
+    made.gate.request_partitions()
+    assert made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
+    assert made.scripted[0].calls == ["request"]
+    made.scripted[0].give(rows(3))
+    assert polled(made.gate) == [(0, 1), (0, 2), (0, 3)]
+    assert made.gate.channels[0].is_local
+    assert not made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
 
 
 def test_a_partition_that_no_unknown_channel_waits_for_changes_nothing() -> None:
