@@ -3,12 +3,15 @@
 Source: Flink SortMergeResultPartitionReadScheduler.
 """
 
+import logging
 import threading
 from typing import Final
 
 from headrace.network.io_pool import IoExecutor
 from headrace.network.read_scheduler import next_to_read
 from headrace.network.stored_view import StoredView
+
+_LOG = logging.getLogger(__name__)
 
 READS_PER_TURN: Final = 16
 """Then other partitions have the thread."""
@@ -44,9 +47,14 @@ class ReadLoop:
     def _run(self) -> None:
         views = self._next_sweep()
         for view in views:
-            # An earlier read of the sweep may have taken the memory.
-            if view.candidate() is not None:
-                view.fill()
+            try:
+                # An earlier read of the sweep may have taken the memory.
+                if view.candidate() is not None:
+                    view.fill()
+            except Exception:
+                # A mistake of ours with one view, which is left out from now on: others are read for all the same.
+                _LOG.exception("reading for a consumer of a stored result failed")
+                self.forget(view)
         if views:
             self._io.submit(self._run)
 

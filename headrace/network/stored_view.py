@@ -181,7 +181,7 @@ class StoredView:
         if is_released:
             self._cursor.close()
         elif queued or failure is not None:
-            self._listener()
+            self._notify()
 
     def fail(self, error: NetworkError) -> None:
         """The producer failed before it had finished: what was read ahead is dropped too."""
@@ -189,7 +189,7 @@ class StoredView:
             self._failure = self._failure or error
             dropped = self._drop()
         self._memory.add(-dropped)
-        self._listener()
+        self._notify()
 
     def release(self) -> None:
         """See SubpartitionView."""
@@ -203,6 +203,13 @@ class StoredView:
         if not is_reading:
             self._cursor.close()
         self._on_released(self)
+
+    def _notify(self) -> None:
+        try:
+            self._listener()
+        except Exception:
+            # One consumer's mistake, on a thread that reads for all: others must not miss what they are told next.
+            _LOG.exception("a consumer of a stored result failed when it was told of rows")
 
     def _add(self, elements: Sequence[Element]) -> None:
         for element in elements:

@@ -9,6 +9,7 @@ from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import NetworkError, ProducerFailedError, StorageError
 from headrace.network.record_writer import RecordWriter
+from headrace.network.subpartition import LOCAL_SEGMENT_BYTES
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.faulty_files import FaultyFileLayer
 from tests.unit.network.partition_traces import KINDS, Consumer, Producer
@@ -204,4 +205,53 @@ def test_a_mistake_while_reading_is_told_to_the_consumer_and_does_not_leave_it_w
     with pytest.raises(StorageError, match="MemoryError: no page is left"):
         consumer.read_all(cluster)
     consumer.close()
+    producer.release_partitions([partition_id()])
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_consumer_that_fails_when_it_is_told_of_rows_does_not_stop_the_others(
+    cluster: SimulatedCluster, kind: ResultPartitionType, tmp_path: Path
+) -> None:
+    producer, location = cluster.start("a", io_tmp_dirs=str(tmp_path))
+    sink = writer(producer, 3, result_type=kind)
+    for start in range(0, 300, 100):
+        sink.emit(numbers(start, 100))
+    told: list[int] = []
+
+    def fail() -> None:
+        told.append(0)
+        raise RuntimeError("the consumer is being closed")
+
+    view = sink.partition.create_view(0, fail, LOCAL_SEGMENT_BYTES)
+    Producer(sink).end()
+    cluster.loop.run_for(1000)
+    assert told
+    consumers = [Consumer(gate(producer, [location], index)) for index in (1, 2)]
+    for consumer in consumers:
+        consumer.read_all(cluster)
+        consumer.close()
+    assert len({value for each in consumers for value in each.values}) == 200
+    view.release()
+    producer.release_partitions([partition_id()])
+
+
+def test_a_view_that_cannot_be_read_for_is_left_out_and_the_others_are_read(
+    cluster: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, location = cluster.start("a", io_tmp_dirs=str(tmp_path))
+    sink = writer(producer, 2, result_type=ResultPartitionType.BLOCKING)
+    sink.emit(numbers(0, 100))
+    Producer(sink).end()
+
+    def mistake() -> None:
+        raise AssertionError("a mistake of ours")
+
+    view = sink.partition.create_view(0, lambda: None, LOCAL_SEGMENT_BYTES)
+    monkeypatch.setattr(view, "fill", mistake)
+    cluster.loop.run_for(1000)
+    consumer = Consumer(gate(producer, [location], 1))
+    consumer.read_all(cluster)
+    assert len(consumer.values) == 50
+    consumer.close()
+    view.release()
     producer.release_partitions([partition_id()])
