@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+# For its frames to be known: an observer stands on connections of every kind, whatever its process does itself.
+import headrace.network.push_wire  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from headrace.network.errors import ProtocolError
 from headrace.network.framing import (
     MAGIC,

@@ -1,12 +1,16 @@
 """The observer's view of a stream: the same frames, with exactly their bytes."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import ProtocolError, UnknownFrameError
 from headrace.network.frame_cutter import EncryptedStreamError, FrameCutter
-from headrace.network.framing import MAGIC, PREFIX
+from headrace.network.framing import MAGIC, PREFIX, encode
+from headrace.network.push_wire import PushCommit
 from headrace.network.wire import Schema
 from tests.unit.network.frames import GOLDEN, golden_bytes
 
@@ -67,3 +71,16 @@ def test_a_monstrous_body_is_refused_before_it_is_collected() -> None:
     prefix = PREFIX.pack(MAGIC, 1, Schema.FRAME_ID, 0, Schema.LAYOUT.size, 0xFFFF_FFFF)
     with pytest.raises(ProtocolError, match="a Schema frame with a body of 4294967295 bytes"):
         FrameCutter("it").cut(prefix)
+
+
+def test_frames_of_pushed_results_are_known_to_an_observer_that_pushes_nothing_itself() -> None:
+    raw = b"".join(bytes(piece) for piece in encode(PushCommit(0, 5)))
+    # In a process of its own: in this one the frames may be known because a test has imported them.
+    program = (
+        "from headrace.network.frame_cutter import FrameCutter\n"
+        f"print(FrameCutter('producer').cut({raw!r})[0].frame)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert said.stdout.strip() == str(PushCommit(0, 5)), said.stderr
