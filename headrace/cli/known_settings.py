@@ -13,7 +13,6 @@ from headrace.core.config import check_settings, unknown_settings
 from headrace.core.errors import ConfigurationError, HostError
 from headrace.graph.pipeline_options import FREE_PREFIXES
 
-_MASTER_KEYS: Final = ("headrace.spark.master", "spark.master")
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 
@@ -22,13 +21,11 @@ def refuse_unusable(settings: Mapping[str, str]) -> None:
     if unknown_settings(settings, FREE_PREFIXES):
         _declare_all_options()
     # Imported late: the help texts do not need Spark.
-    from headrace.spark.master import refuse_unknown_master
+    from headrace.spark.host_settings import refuse_unusable_host_settings
 
     try:
         check_settings(settings, FREE_PREFIXES)
-        for key in _MASTER_KEYS:
-            if settings.get(key):
-                refuse_unknown_master(settings[key])
+        refuse_unusable_host_settings(settings)
     except (ConfigurationError, HostError) as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
 

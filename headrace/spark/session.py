@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.api.executors import default_settings
+from headrace.cluster.task_executor.shuffle_services import refuse_unknown_shuffle_service
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
@@ -154,6 +155,7 @@ def _is_alive(spark: SparkSession) -> bool:
 
 
 def _create(settings: Settings) -> HostSession:
+    refuse_unknown_shuffle_service(settings)
     named = given_master(settings, os.environ, {})
     if named:
         refuse_unknown_master(named)

@@ -64,11 +64,19 @@ class CreditBasedShuffleServiceFactory:
 def load_shuffle_service_factory(settings: Settings) -> ShuffleServiceFactory:
     """Make the factory that `shuffle-service-factory.class` names. ConfigurationError lists the known names."""
     name = settings.get_option(SHUFFLE_SERVICE_FACTORY)
+    refuse_unknown_shuffle_service(settings)
     if name == BUILT_IN:
         return CreditBasedShuffleServiceFactory()
-    found = {
-        point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-    }
+    factory_class: Any = _installed()[name].load()
+    return factory_class()
+
+
+def refuse_unknown_shuffle_service(settings: Settings) -> None:
+    """Raise ConfigurationError, which lists the known names, before a cluster is started for nothing."""
+    name = settings.get_option(SHUFFLE_SERVICE_FACTORY)
+    if name == BUILT_IN:
+        return
+    found = _installed()
     if name not in found:
         known = ", ".join(sorted({BUILT_IN, *found}))
         raise ConfigurationError(
@@ -76,5 +84,7 @@ def load_shuffle_service_factory(settings: Settings) -> ShuffleServiceFactory:
             name,
             f"no such shuffle service is installed; there are: {known}",
         )
-    factory_class: Any = found[name].load()
-    return factory_class()
+
+
+def _installed() -> dict[str, importlib.metadata.EntryPoint]:
+    return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)}

@@ -175,6 +175,7 @@ def test_our_own_errors_are_shown_as_they_speak() -> None:
         (["-D", "slots=2"], "did you mean headrace.spark.slots?"),
         (["-D", "parallelism.default=two"], "'two': this is not of type int"),
         (["-D", "slot.request.timeout=soon"], "'soon': this is not a duration"),
+        (["-D", "shuffle-service-factory.class=nonsense"], "there are: credit-based, remote"),
     ],
 )
 def test_a_wrong_option_is_told_in_the_first_line_and_is_wrong_usage(

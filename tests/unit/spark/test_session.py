@@ -5,9 +5,10 @@ import os
 import pytest
 
 from headrace.core.config import Settings
-from headrace.core.errors import HostError
+from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import JobId
 from headrace.graph.job_graph import JobGraph
+from headrace.spark import session
 from headrace.spark.executor import SparkExecutor
 from headrace.spark.session import host_session, planned_or_running_master
 
@@ -64,3 +65,11 @@ def test_a_setting_of_the_program_that_nobody_reads_is_told_once(
     assert [one.message for one in caplog.records] == [
         "setting 'paralelism.default' is ignored: there is no such option; did you mean parallelism.default?"
     ]
+
+
+def test_an_unknown_shuffle_service_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "ensure_java", lambda: pytest.fail("Spark would start"))
+    with pytest.raises(ConfigurationError, match=r"nonsense.*there are: credit-based, remote"):
+        session._create(Settings({"shuffle-service-factory.class": "nonsense"}))
