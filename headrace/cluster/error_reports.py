@@ -1,12 +1,24 @@
 """Errors as text on their way to the client: the first line names cause, operator and the user's file and line."""
 
+import logging
+import re
 import traceback
+from typing import Final
 
 import msgspec
 
-from headrace.core.errors import ErrorDomain, HeadraceError, RemoteError, UserCodeError
+from headrace.core.errors import (
+    ErrorDomain,
+    HeadraceError,
+    RemoteError,
+    UserCodeError,
+    is_user_file,
+)
 from headrace.gateways.messages import ErrorInfo
 from headrace.rpc.error_codec import shorten_middle
+
+_LOG = logging.getLogger(__name__)
+_FRAME: Final = re.compile(r'^ *File "([^"\n]+)", line \d+', re.MULTILINE)
 
 
 def error_info_of(error: BaseException, where: str = "") -> ErrorInfo:
@@ -47,11 +59,21 @@ def _describe(error: BaseException, where: str) -> ErrorInfo:
             text,
             error.domain.name,
             error.recoverable,
-            trace,
+            _telling_trace(error.domain, trace),
             error.is_consequence,
         )
     first = _located(f"{type(error).__name__}: {error}".partition("\n")[0], where)
     return ErrorInfo(type(error).__name__, first, ErrorDomain.INTERNAL.name, True, trace)
+
+
+def _telling_trace(domain: ErrorDomain, trace: str) -> str:
+    """Nothing where the text says what to mend, and the way to it leads through no file of the user's."""
+    if domain is ErrorDomain.INTERNAL:
+        return trace
+    if any(is_user_file(name) for name in _FRAME.findall(trace)):
+        return trace
+    _LOG.info("where an error was raised whose text says enough:\n%s", trace)
+    return ""
 
 
 def first_line(info: ErrorInfo) -> str:

@@ -16,6 +16,7 @@ from headrace.core.ids import ResourceManagerId
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.errors import TaskBuildError, TaskSubmissionError
 from headrace.gateways.messages import ErrorInfo
+from headrace.network.buffer_pool import NetworkBufferPool
 from headrace.network.errors import (
     ConnectionLostError,
     CorruptBatchError,
@@ -65,6 +66,22 @@ def test_an_error_of_another_process_keeps_its_class_and_traceback() -> None:
     info = error_info_of(RemoteError("zoo.LionError", "roar", "Traceback of the lion"))
     assert info.class_name == "zoo.LionError"
     assert info.remote_traceback == "Traceback of the lion"
+
+
+def test_a_traceback_through_our_files_alone_is_kept_from_who_can_mend_the_error() -> None:
+    memory = NetworkBufferPool(4096, 4096)
+    with pytest.raises(InsufficientBuffersError) as caught:
+        memory.reserve("the gate", 2, 4096)
+    through_this_file = error_info_of(caught.value)
+    assert "Traceback" in through_this_file.remote_traceback
+    assert caught.value.__traceback__ is not None
+    ours = caught.value.with_traceback(caught.value.__traceback__.tb_next)
+    info = error_info_of(ours, "task 'Map (1/2)'")
+    assert info.remote_traceback == ""
+    assert first_line(info).startswith("insufficient number of network buffers for the gate")
+    assert "taskmanager.memory.network.max" in first_line(info)
+    mistake = AssertionError("of ours")
+    assert "AssertionError" in error_info_of(mistake).remote_traceback
 
 
 def test_a_consequence_gives_way_to_the_cause() -> None:
