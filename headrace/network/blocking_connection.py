@@ -128,13 +128,13 @@ class BlockingConnection:
 def _connect(location: TaskManagerLocation, tls: TlsIdentity | None) -> socket.socket:
     path = location.unix_socket_path
     if path is not None and location.host_id == host_id() and Path(path).is_socket():
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.connect(path)
             return connection
         except OSError:
             # The same kernel, but a file system of its own: TCP reaches it all the same.
-            pass
+            connection.close()
     try:
         connection = socket.create_connection(
             (location.host, location.data_port), timeout=CONNECT_TIMEOUT_S
