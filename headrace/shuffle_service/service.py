@@ -321,7 +321,10 @@ class ShuffleService:
         """The name under which consumers know this directory's service, whenever it was started."""
         path = self._directory / _IDENTITY_FILE
         if not path.exists():
-            path.write_text(f"{self.random.getrandbits(64):016x}", encoding="ascii")
+            # Its name last: half a name would be another service's, for which nobody keeps results.
+            partial = path.with_suffix(".partial")
+            partial.write_text(f"{self.random.getrandbits(64):016x}", encoding="ascii")
+            partial.replace(path)
         return path.read_text(encoding="ascii")
 
 
