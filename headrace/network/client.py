@@ -1,7 +1,7 @@
 """ConnectionTable: at most one connection per TaskManager, dialled or accepted, and shared by all its channels.
 
-Whoever needs a connection first dials; the other side then uses it too. Only if both dial in the same instant are
-there two, each used by the side that dialled it. Source: Flink PartitionRequestClientFactory, with one connection
+Whoever needs a connection first dials; the other side then uses it too. If both dial at once, one connection remains
+(see peer_connections). Source: Flink PartitionRequestClientFactory, with one connection
 for both directions instead of two.
 """
 
@@ -15,10 +15,9 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import spawn
 from headrace.network.connection import SocketConnection
 from headrace.network.errors import NetworkError
-from headrace.network.peer_session import PeerSession, Session
+from headrace.network.peer_connections import OnError, OnReady, PeerConnections
+from headrace.network.peer_session import Session
 
-OnReady = Callable[[PeerSession], None]
-OnError = Callable[[str], None]
 Factory = Callable[[str, str], SocketConnection]
 """Makes a dialler's connection: address for messages, name of the wanted peer."""
 
@@ -39,41 +38,29 @@ class ConnectionTable:
         self._timeout_s = timeout_s
         self._tls = tls
         self._retry_count = retry_count
-        self._established: dict[str, tuple[SocketConnection, PeerSession]] = {}
-        self._waiting: dict[str, list[tuple[OnReady, OnError]]] = {}
+        self._peers: Final = PeerConnections()
         self._dials: set[asyncio.Task[Any]] = set()
 
     def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
         """Call one of the two, now or later."""
         name = str(location.resource_id)
-        found = self._established.get(name)
-        if found is not None:
-            on_ready(found[1])
-            return
-        waiting = self._waiting.setdefault(name, [])
-        waiting.append((on_ready, on_error))
-        if len(waiting) == 1:
+        if self._peers.use(name, on_ready, on_error):
             loop = asyncio.get_running_loop()
             spawn(self._dial(name, location), loop, f"dial {name}", self._dials)
 
-    def established(self, connection: SocketConnection, name: str, session: Session) -> None:
+    def claimed(self, connection: SocketConnection, name: str) -> None:
+        """Whoever dialled this side says who it is, and has not proved it."""
+        self._peers.claimed(connection, name)
+
+    def established(
+        self, own_name: str, connection: SocketConnection, name: str, session: Session
+    ) -> None:
         """A connection, of whichever direction, can be used."""
-        if not isinstance(session, PeerSession):
-            return
-        self._established.setdefault(name, (connection, session))
-        for on_ready, _ in self._waiting.pop(name, []):
-            on_ready(session)
+        self._peers.established(own_name, connection, name, session)
 
     def ended(self, connection: SocketConnection, error: NetworkError) -> None:
         """A connection ended, or never was established."""
-        for name, (known, _) in list(self._established.items()):
-            if known is connection:
-                del self._established[name]
-        waiting = (
-            self._waiting.pop(connection.expected_name, []) if connection.expected_name else []
-        )
-        for _, on_error in waiting:
-            on_error(str(error))
+        self._peers.ended(connection, connection.expected_name, str(error))
 
     def cancel_dials(self) -> None:
         """Stop connecting."""
@@ -89,9 +76,8 @@ class ConnectionTable:
                 return
             except OSError as error:
                 reason = error
-        for _, on_error in self._waiting.pop(name, []):
-            text = str(reason) or "no answer in time"
-            on_error(f"{location.host}:{location.data_port}: {text}")
+        text = str(reason) or "no answer in time"
+        self._peers.dial_failed(name, f"{location.host}:{location.data_port}: {text}")
 
     async def _open(self, name: str, location: TaskManagerLocation) -> None:
         loop = asyncio.get_running_loop()

@@ -41,6 +41,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         post: Callable[[Callable[[], None]], None],
         handshake_timeout_s: float,
         on_opened: Callable[["SocketConnection"], None],
+        on_claimed: Callable[["SocketConnection", str], None],
         on_established: Callable[["SocketConnection", str, Session], None],
         on_ended: Callable[["SocketConnection", NetworkError], None],
         on_closed: Callable[["SocketConnection"], None],
@@ -48,6 +49,7 @@ class SocketConnection(asyncio.BufferedProtocol):
         expected_name: str | None = None,
     ) -> None:
         self.expected_name = expected_name
+        self.role: Final = role
         self._peer = peer
         self._post = post
         self._handshake_timeout_s = handshake_timeout_s
@@ -62,7 +64,14 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._error: NetworkError | None = None
         # Once it has ended, what still comes is read into this and dropped.
         self._drop: bytearray | None = None
-        self._endpoint = WireEndpoint(host, self, role, self._established, expected_name)
+        self._endpoint = WireEndpoint(
+            host,
+            self,
+            role,
+            self._established,
+            expected_name,
+            lambda name: on_claimed(self, name),
+        )
 
     @property
     def peer(self) -> str:
@@ -155,6 +164,8 @@ class SocketConnection(asyncio.BufferedProtocol):
                 return
             output = self._endpoint.take_output(TOP_UP_BYTES - transport.get_write_buffer_size())
             if not output:
+                if self._endpoint.is_spent:
+                    self.close()
                 return
             transport.writelines(output)
         # Others, and what this peer sends, have a turn before the rest.

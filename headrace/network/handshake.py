@@ -74,6 +74,11 @@ class Handshake:
         self._peer: Hello | None = None
         self._received = bytearray()
 
+    @property
+    def claimed_name(self) -> str | None:
+        """Who the peer says that it is, once it has; not proved yet."""
+        return None if self._peer is None else bytes(self._peer.body).decode(errors="replace")
+
     def opening(self) -> bytes:
         """Bytes to send before anything was received."""
         return self._own_hello if self._role is Role.DIALLER else b""

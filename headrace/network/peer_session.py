@@ -6,6 +6,7 @@ TCP, Unix sockets and the simulation.
 
 from typing import Protocol
 
+from headrace.core.mutual_proof import Role
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
 from headrace.network.framing import Body, Frame, encode
@@ -40,6 +41,11 @@ class Session(Protocol):
     is_kept_alive: bool
     """Whether both sides send signs of life, and are given up without."""
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether nobody needs the connection any more, and this side is to close it."""
+        ...
+
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
         """See assembler.BodyCheck."""
         ...
@@ -66,6 +72,26 @@ class PeerSession:
         self._link = link
         self.producer = producer
         self.consumer = consumer
+        self._is_retired = False
+        self._has_peer_retired = False
+        self._words: list[Body] = []
+
+    @property
+    def is_spent(self) -> bool:
+        """See Session."""
+        is_idle = not self.consumer.channel_count and not self.producer.reader_count
+        return self._is_retired and self._has_peer_retired and is_idle
+
+    def retire(self, role: Role) -> None:
+        """Another connection with the peer is used from now on: this side opens no more channels on this one.
+
+        The dialler says so with a Close frame. The other side had known the better connection before it, so that on
+        either side no request can be on its way any more when that one closes, with the last channel.
+        """
+        self._is_retired = True
+        if role is Role.DIALLER:
+            self._words += encode(Close())
+            self._link.wake()
 
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
         """See Session."""
@@ -87,6 +113,8 @@ class PeerSession:
                 self.producer.partition_requested(frame)
             case KeepAlive():
                 pass  # That it came is all it says.
+            case Close() if self._is_retired:
+                self._has_peer_retired = True
             case Close():
                 raise ConnectionLostError(self._link.peer, "it was shut down")
             case _:
@@ -98,6 +126,9 @@ class PeerSession:
     def take_output(self, budget_bytes: int) -> list[Body]:
         """See Session."""
         output = self.consumer.take_output()
+        # Behind the requests that were made before.
+        output += self._words
+        self._words = []
         output += self.producer.take_output(budget_bytes)
         return output
 

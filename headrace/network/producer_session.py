@@ -117,6 +117,11 @@ class ProducerSession:
         self._last_channel = -1
         self.ignored_frame_count = 0
 
+    @property
+    def reader_count(self) -> int:
+        """Channels that are served, or wait for their partition."""
+        return len(self._readers)
+
     def partition_requested(self, request: PartitionRequest) -> None:
         """Attach a reader; one that comes before its partition is parked for a while."""
         if request.channel <= self._last_channel:

@@ -11,11 +11,16 @@ from typing import Final, Protocol
 
 from headrace.core.ids import ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.network.client import OnError, OnReady
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.framing import Body
 from headrace.network.handshake import Role
-from headrace.network.peer_session import PeerSession, Session
+from headrace.network.peer_connections import (
+    OnError,
+    OnReady,
+    PeerConnection,
+    PeerConnections,
+)
+from headrace.network.peer_session import Session
 from headrace.network.transport import Cancellable, TransportHost
 from headrace.network.wire_endpoint import WireEndpoint
 
@@ -77,8 +82,7 @@ class SimulatedTransport:
         self._network = network
         self._host: TransportHost | None = None
         self._connections: list[_SimulatedConnection] = []
-        self._sessions: dict[str, PeerSession] = {}
-        self._waiting: dict[str, list[tuple[OnReady, OnError]]] = {}
+        self.peers: Final = PeerConnections()
 
     @property
     def host(self) -> TransportHost:
@@ -103,17 +107,11 @@ class SimulatedTransport:
     def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
         """See Transport."""
         name = str(location.resource_id)
-        session = self._sessions.get(name)
-        if session is not None:
-            on_ready(session)
-            return
-        peer = self._network.transports.get(name)
-        if peer is None:
-            on_error("there is no such task manager")
-            return
-        waiting = self._waiting.setdefault(name, [])
-        waiting.append((on_ready, on_error))
-        if len(waiting) == 1:
+        if self.peers.use(name, on_ready, on_error):
+            peer = self._network.transports.get(name)
+            if peer is None:
+                self.peers.dial_failed(name, "there is no such task manager")
+                return
             near = _SimulatedConnection(self._network, self, name, Role.DIALLER)
             far = _SimulatedConnection(self._network, peer, self.host.name, Role.ACCEPTOR)
             near.other, far.other = far, near
@@ -145,21 +143,15 @@ class SimulatedTransport:
         for connection in list(self._connections):
             connection.cut()
 
-    def established(self, name: str, session: Session) -> None:
+    def established(self, connection: PeerConnection, name: str, session: Session) -> None:
         """A connection can be used."""
-        if isinstance(session, PeerSession):
-            self._sessions.setdefault(name, session)
-            for on_ready, _ in self._waiting.pop(name, []):
-                on_ready(session)
+        self.peers.established(self.host.name, connection, name, session)
 
     def ended(self, connection: "_SimulatedConnection", error: NetworkError) -> None:
         """A connection is gone."""
         self._connections.remove(connection)
-        for name, session in list(self._sessions.items()):
-            if session is connection.last_session:
-                del self._sessions[name]
-        for _, on_error in self._waiting.pop(connection.peer, []):
-            on_error(str(error))
+        dialled = connection.peer if connection.role is Role.DIALLER else None
+        self.peers.ended(connection, dialled, str(error))
 
 
 class _SimulatedConnection:
@@ -171,15 +163,21 @@ class _SimulatedConnection:
         self._network = network
         self._transport = transport
         self._peer = peer
-        self._role = role
+        self.role: Final = role
         self._is_wake_pending = False
         self._is_ended = False
         # What is on its way here. Each arrival takes the oldest: delays may differ, the order may not.
         self._inbox: deque[Callable[[], None]] = deque()
         self.other: _SimulatedConnection | None = None
         self.relay: Relay | None = None
-        self.last_session: Session | None = None
-        self._endpoint = WireEndpoint(transport.host, self, role, self._established, None)
+        self._endpoint = WireEndpoint(
+            transport.host,
+            self,
+            role,
+            self._established,
+            None,
+            lambda name: transport.peers.claimed(self, name),
+        )
 
     @property
     def peer(self) -> str:
@@ -232,6 +230,8 @@ class _SimulatedConnection:
         while not self._is_ended:
             output = self._endpoint.take_output(_WRITE_BUDGET_BYTES)
             if not output:
+                if self._endpoint.is_spent:
+                    self.close()
                 return
             self._say(output)
 
@@ -246,7 +246,7 @@ class _SimulatedConnection:
 
     def _send(self, data: bytes) -> None:
         if self.relay is not None:
-            self.relay.carry(self._role, data)
+            self.relay.carry(self.role, data)
         elif self.other is not None:
             self.other.arrive_later(data)
 
@@ -260,8 +260,7 @@ class _SimulatedConnection:
         self._inbox.popleft()()
 
     def _established(self, name: str, session: Session) -> None:
-        self.last_session = session
-        self._transport.established(name, session)
+        self._transport.established(self, name, session)
         self._check_alive()
 
     def _check_alive(self) -> None:

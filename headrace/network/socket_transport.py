@@ -15,10 +15,11 @@ from headrace.core.ids import ResourceId
 from headrace.core.mutual_proof import Role, Strangers
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity, client_context, refuse_plaintext, server_context
-from headrace.network.client import ConnectionTable, OnError, OnReady
+from headrace.network.client import ConnectionTable
 from headrace.network.connection import SocketConnection
 from headrace.network.errors import NetworkError
 from headrace.network.network_thread import NetworkThread
+from headrace.network.peer_connections import OnError, OnReady
 from headrace.network.peer_session import Session
 from headrace.network.server import DATA_PORT, DataServer, host_id
 from headrace.network.transport import Cancellable, TransportHost
@@ -143,6 +144,7 @@ class SocketTransport:
             self.post,
             self._handshake_timeout_s,
             self._connections.add if role is Role.DIALLER else self._accepted,
+            self._table.claimed,
             self._established,
             self._ended,
             self._closed,
@@ -158,7 +160,8 @@ class SocketTransport:
 
     def _established(self, connection: SocketConnection, name: str, session: Session) -> None:
         self._strangers.no_longer(connection)
-        self._table.established(connection, name, session)
+        assert self._host is not None
+        self._table.established(self._host.name, connection, name, session)
 
     def _ended(self, connection: SocketConnection, error: NetworkError) -> None:
         self._strangers.no_longer(connection)

@@ -20,7 +20,8 @@ from headrace.network.wire import Close, Feature, KeepAlive
 class WireEndpoint:
     """Reads into `buffer()`, then `received(n)`; write what `take_output()` returns whenever it may have changed.
 
-    `expected_name` is who a dialler wants to speak with. A NetworkError from `received` ends the connection: write
+    `expected_name` is who a dialler wants to speak with; an acceptor calls `on_claimed` with the name of a peer that
+    has yet to prove it. A NetworkError from `received` ends the connection: write
     what `take_output()` still returns, close, and call `lost`. Once established, call `check_alive()` until it says
     that there is no need.
     """
@@ -32,12 +33,14 @@ class WireEndpoint:
         role: Role,
         on_established: Callable[[str, Session], None],
         expected_name: str | None = None,
+        on_claimed: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._host = host
         self._link = link
         self._role = role
         self._expected_name = expected_name
         self._on_established = on_established
+        self._on_claimed = on_claimed
         self._handshake: Handshake | None = Handshake(
             role, host.name, host.secret, host.random, link.peer, host.features
         )
@@ -54,6 +57,11 @@ class WireEndpoint:
     def is_established(self) -> bool:
         """Whether the peer has proved itself."""
         return self.session is not None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nobody needs the connection any more, and this side is to close it."""
+        return self.session is not None and self.session.is_spent
 
     def buffer(self) -> memoryview:
         """Return where the next bytes go."""
@@ -137,6 +145,9 @@ class WireEndpoint:
     def _open(self, data: bytes) -> None:
         assert self._handshake is not None
         reply, established = self._handshake.receive(data)
+        claimed = self._handshake.claimed_name
+        if claimed is not None and self._role is Role.ACCEPTOR:
+            self._on_claimed(claimed)
         if reply:
             self._output.append(reply)
         if established is not None:

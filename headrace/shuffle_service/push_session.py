@@ -134,6 +134,7 @@ class PushSession:
 
     # A producer is one blocking thread: while its task computes it can say nothing.
     is_kept_alive = False
+    is_spent = False
 
     def __init__(
         self, link: Link, owner: PushOwner, io: IoExecutor, on_lost: Callable[[], None]

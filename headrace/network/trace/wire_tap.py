@@ -6,6 +6,7 @@ from typing import Final
 from headrace.network.frame_cutter import FrameCutter
 from headrace.network.framing import Frame
 from headrace.network.handshake import Role
+from headrace.network.peer_connections import PeerConnection
 from headrace.network.peer_session import PeerSession, Session
 from headrace.network.simulated_transport import LetArrive, SimulatedNetwork, SimulatedTransport
 from headrace.network.trace.steps import CONSUMER, PRODUCER, SentFrame
@@ -80,8 +81,8 @@ class TappedTransport(SimulatedTransport):
         super().__init__(network)
         self.session: PeerSession | None = None
 
-    def established(self, name: str, session: Session) -> None:
+    def established(self, connection: PeerConnection, name: str, session: Session) -> None:
         """A connection can be used."""
         if isinstance(session, PeerSession):
             self.session = session
-        super().established(name, session)
+        super().established(connection, name, session)

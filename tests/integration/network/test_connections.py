@@ -2,13 +2,17 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import cast
 
 import pytest
 
+from headrace.core.mutual_proof import Role
 from headrace.core.threads import start_thread
+from headrace.core.tls import TlsIdentity
 from headrace.network.errors import ConnectionLostError
 from headrace.network.socket_transport import SocketTransport
-from tests.integration.network.conftest import Edge, wait_until
+from tests.integration.network.conftest import Edge, Starter, wait_until
 from tests.unit.network.exchange import drain, gate, next_element, numbers, values_of, writer
 
 pytestmark = [
@@ -90,3 +94,37 @@ def test_after_a_loss_the_next_channel_gets_a_fresh_connection(edge: Callable[..
     (fresh,) = transport_of(ends)._connections
     assert fresh is not lost
     source.close()
+
+
+def test_of_two_that_dial_each_other_at_once_one_connection_remains(
+    edge: Callable[..., Edge],
+    start: Starter,
+    tmp_path: Path,
+    identity: TlsIdentity,
+    request: pytest.FixtureRequest,
+) -> None:
+    kind = request.node.callspec.params["edge"]
+    options = {"tls": identity} if kind == "tls" else {}
+    ends = [start(name, tmp_path if kind == "unix" else None, **options) for name in "ab"]
+    locations = [each.start() for each in ends]
+    sinks = [writer(each, number=number) for number, each in enumerate(ends)]
+    sources = [
+        gate(each, [locations[1 - number]], first_number=1 - number)
+        for number, each in enumerate(ends)
+    ]
+    together = threading.Barrier(2)
+    for each, source in zip(ends, sources, strict=True):
+        each.transport.post(lambda: together.wait(10) and None)
+        source.request_partitions()
+    for sink in sinks:
+        sink.emit(numbers(0, 5))
+        sink.finish()
+        sink.close()
+    assert [values_of(drain(source)) for source in sources] == [[0, 1, 2, 3, 4]] * 2
+    for each in ends:
+        connections = cast(SocketTransport, each.transport)._connections
+        wait_until(lambda connections=connections: len(connections) == 1)
+    kept = [next(iter(cast(SocketTransport, each.transport)._connections)) for each in ends]
+    assert [each.role for each in kept] == [Role.DIALLER, Role.ACCEPTOR]
+    for source in sources:
+        source.close()

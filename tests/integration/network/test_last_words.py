@@ -79,11 +79,11 @@ def test_a_connection_that_ended_is_not_used_again_while_it_lingers(start: Start
     environment = start("a")
     location = environment.start()
     peer = BlockingConnection(location, "b", SECRET, SeededRandom("raw"))
-    wait_until(lambda: "b" in environment.transport._table._established)
+    wait_until(lambda: "b" in environment.transport._table._peers._used)
     peer.send(Proof(b"p" * 32))
     assert isinstance(peer.receive(), Error)
     # Its socket is open still.
-    wait_until(lambda: "b" not in environment.transport._table._established)
+    wait_until(lambda: "b" not in environment.transport._table._peers._used)
     assert environment.transport._connections
     peer.close()
     wait_until(lambda: not environment.transport._connections)
