@@ -52,7 +52,7 @@ class Proof(Frame, frozen=True, gc=False):
 
 @frame(id=3, layout="!")
 class Close(Frame, frozen=True, gc=False):
-    """Both ways: the sender leaves on purpose; what is unfinished is over, but for a retired connection. Since version 1."""
+    """Both ways: the sender leaves on purpose; what is unfinished is over, but if it is retired. Since version 1."""
 
 
 @frame(id=4, layout="!")
