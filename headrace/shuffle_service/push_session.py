@@ -337,7 +337,7 @@ class PushSession:
             elif writer is not None:
                 writer.release()
         finally:
-            # Whatever went wrong above: consumers must not wait for this attempt, nor its place be lost.
+            # Whatever went wrong above: consumers must not wait for this attempt, nor its memory be lost.
             if writer is not None and not self._is_committed:
                 assert self._request is not None
                 self._owner.discarded(self._request.partition_id)
