@@ -147,7 +147,12 @@ class WatermarkStrategy:
         return WatermarkStrategy(None)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> "WatermarkStrategy":
-        """Take timestamps from the records."""
+        """Take timestamps from the records. TypeError for a bare function: PyFlink takes none either."""
+        if not isinstance(timestamp_assigner, TimestampAssigner):
+            raise TypeError(
+                f"'timestamp_assigner' is a {type(timestamp_assigner).__name__}, not a TimestampAssigner: "
+                "derive a class from it with the method extract_timestamp(value, record_timestamp)"
+            )
         return replace(self, timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> "WatermarkStrategy":

@@ -159,13 +159,15 @@ def display_of(program: Program) -> list[Shown]:
 
 
 def check_display(program: Program, late_count: int) -> None:
-    """Rates, event time that moves on, work where a vertex runs and none where it has ended, and every late flight."""
+    """Rates, work where a vertex runs and none where it has ended, and every late flight.
+
+    A fast machine needs less for the year than passes between two looks; tests/integration/cli follows event time.
+    """
     shown = display_of(program)
     running = [one for one in shown if one.status == "RUNNING"]
     last = [one for one in shown if one.status == "FINISHED"]
     report = "".join(program.err)
     assert max(one.rate for one in running) > 1000, report
-    assert len({one.watermark for one in running if one.watermark.startswith("2013-")}) > 1, report
     assert any(one.busy for one in running), report
     assert last and all((one.watermark, one.busy) == ("end", None) for one in last), report
     assert sum(one.late for one in last) == late_count, report

@@ -1,6 +1,7 @@
 """Watermark strategies, generators and idleness, without a clock."""
 
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -106,3 +107,9 @@ def test_an_input_is_idle_once_the_timeout_has_passed_since_the_first_silent_che
     detector.on_activity()
     assert not detector.check(7_000)
     assert not detector.check(7_200)
+
+
+def test_a_bare_function_is_no_timestamp_assigner() -> None:
+    function: Any = lambda record, _: record  # noqa: E731  (what a user of Java's lambdas writes)
+    with pytest.raises(TypeError, match="derive a class from it with the method extract_timestamp"):
+        WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(function)
