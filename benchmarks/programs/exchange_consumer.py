@@ -37,6 +37,7 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
+from headrace.core.threads import share_interpreter
 from headrace.core.tls import TlsIdentity
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
@@ -73,6 +74,7 @@ def make_batch(rows: int, seed: int = 0) -> RecordBatch:
 def start_environment(
     name: str, directory: str | None, tls: TlsIdentity | None = None
 ) -> tuple[CreditBasedShuffleEnvironment, TaskManagerLocation]:
+    share_interpreter()  # as a TaskManager's process does
     environment = CreditBasedShuffleEnvironment(
         resource_id=ResourceId(name),
         settings=Settings(),

@@ -15,6 +15,7 @@ from pyspark import TaskContext
 
 from headrace.cluster.task_executor.runner import TaskManagerConfiguration, run_task_manager
 from headrace.cluster.versions import software_versions
+from headrace.core.threads import share_interpreter
 from headrace.spark.worker_output import redirect_standard_output
 from headrace.spark.worker_process import (
     own_streams,
@@ -70,6 +71,7 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
     if not (die_with_parent(parent_pid) and is_spark_process(parent_pid) and descriptors):
         # Nobody is there to return to, or to be killed by.
         end_process("its Spark executor was gone before it began")
+    share_interpreter()
     watch = ParentWatch(parent_pid, descriptors)
     try:
         return iter([_host_task_manager(spec)])
