@@ -148,7 +148,7 @@ class WatermarkStrategy:
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> "WatermarkStrategy":
         """Take timestamps from the records. TypeError for a bare function: PyFlink takes none either."""
-        if not isinstance(timestamp_assigner, TimestampAssigner):
+        if not isinstance(timestamp_assigner, TimestampAssigner):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
                 f"'timestamp_assigner' is a {type(timestamp_assigner).__name__}, not a TimestampAssigner: "
                 "derive a class from it with the method extract_timestamp(value, record_timestamp)"

@@ -161,7 +161,7 @@ def display_of(program: Program) -> list[Shown]:
 def check_display(program: Program, late_count: int) -> None:
     """Rates, work where a vertex runs and none where it has ended, and every late flight.
 
-    A fast machine needs less for the year than passes between two looks; tests/integration/cli follows event time.
+    A fast machine needs less for the year than passes between two looks; tests/integration/programs follows event time.
     """
     shown = display_of(program)
     running = [one for one in shown if one.status == "RUNNING"]
