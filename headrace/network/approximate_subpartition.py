@@ -23,13 +23,8 @@ class PipelinedApproximateSubpartition(PipelinedSubpartition):
         """Attach a consumer in place of the one before, which will find nothing more."""
         with self._lock:
             self._is_blocked = False
-            self._segment_size = segment_size
             view = ApproximateSubpartitionView(self, listener)
-            self._view = view
-            self._cut_again()
-            calls = self._fullness_changes()
-            if self._queue or self._failure is not None:
-                calls.append(listener)
+            calls = self._attach(view, segment_size)
         for call in calls:
             call()
         return view

@@ -11,6 +11,16 @@ _MARKER: Final = struct.Struct("!IBq")
 _WATERMARK, _STATUS = 0, 1
 
 
+def add_marker(placed: list[PlacedMarker], added: PlacedMarker) -> None:
+    """Put a marker behind those before it; of watermarks with no row between them the last one counts."""
+    if placed and isinstance(added.marker, Watermark):
+        last = placed[-1]
+        if last.row_offset == added.row_offset and isinstance(last.marker, Watermark):
+            placed[-1] = added
+            return
+    placed.append(added)
+
+
 def encode_markers(markers: Sequence[PlacedMarker]) -> bytes:
     """Return 13 bytes per marker: row offset u32, kind u8, value i64."""
     if not markers:

@@ -100,7 +100,12 @@ class ResultPartition(Protocol):
         ...
 
 
-def describe_cause(cause: BaseException) -> str:
-    """Return the class and first line of an error: enough for a consumer, whose failure is not the first one."""
+def describe_cause(cause: BaseException | None) -> str:
+    """Return the class and first line of an error: enough for a consumer, whose failure is not the first one.
+
+    Without a cause the producer was cancelled.
+    """
+    if cause is None:
+        return "it was cancelled"
     first_line = str(cause).partition("\n")[0]
     return f"{type(cause).__name__}: {first_line}" if first_line else type(cause).__name__

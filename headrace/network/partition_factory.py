@@ -13,6 +13,7 @@ Source: Flink ResultPartitionFactory.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from headrace.core.config import Settings
@@ -78,17 +79,18 @@ class ResultPartitionFactory:
             case _Type.PIPELINED | _Type.PIPELINED_BOUNDED | _Type.PIPELINED_APPROXIMATE:
                 return self._pipelined(descriptor)
             case _Type.BLOCKING if descriptor.subpartition_count < self._sort_from:
-                return self._with_pool(descriptor, self._write_through_size(), self._bounded)
+                return self._stored(
+                    descriptor, self._write_through_size(), BoundedBlockingPartition
+                )
             case _Type.BLOCKING:
-                return self._with_pool(descriptor, self._collecting_size(), self._sort_merge)
+                return self._stored(descriptor, self._collecting_size(), SortMergePartition)
             case _Type.HYBRID_FULL | _Type.HYBRID_SELECTIVE:
                 size = self._memory_tier_size(descriptor.subpartition_count)
-                return self._with_pool(descriptor, size, self._hybrid)
+                is_full = descriptor.result_type is _Type.HYBRID_FULL
+                return self._stored(descriptor, size, partial(HybridPartition, is_full=is_full))
 
     def _pipelined(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
-        def create(
-            descriptor: ResultPartitionDescriptor, pool: LocalBufferPool
-        ) -> PipelinedResultPartition:
+        def create(pool: LocalBufferPool) -> ResultPartition:
             return PipelinedResultPartition(
                 descriptor.partition_id,
                 descriptor.subpartition_count,
@@ -106,42 +108,23 @@ class ResultPartitionFactory:
         size = _Size(count + 1, max(count + 1, maximum), self._segment_bytes(count))
         return self._with_pool(descriptor, size, create)
 
-    def _bounded(
-        self, descriptor: ResultPartitionDescriptor, pool: LocalBufferPool
+    def _stored(
+        self,
+        descriptor: ResultPartitionDescriptor,
+        size: _Size,
+        kind: Callable[..., BoundedBlockingPartition | SortMergePartition | HybridPartition],
     ) -> ResultPartition:
-        return BoundedBlockingPartition(
-            descriptor.partition_id,
-            descriptor.subpartition_count,
-            pool,
-            self._storage,
-            self._owner,
-            BatchCompressor.from_settings(self._settings),
-        )
+        def create(pool: LocalBufferPool) -> ResultPartition:
+            return kind(
+                descriptor.partition_id,
+                descriptor.subpartition_count,
+                pool,
+                self._storage,
+                self._owner,
+                BatchCompressor.from_settings(self._settings),
+            )
 
-    def _sort_merge(
-        self, descriptor: ResultPartitionDescriptor, pool: LocalBufferPool
-    ) -> ResultPartition:
-        return SortMergePartition(
-            descriptor.partition_id,
-            descriptor.subpartition_count,
-            pool,
-            self._storage,
-            self._owner,
-            BatchCompressor.from_settings(self._settings),
-        )
-
-    def _hybrid(
-        self, descriptor: ResultPartitionDescriptor, pool: LocalBufferPool
-    ) -> ResultPartition:
-        return HybridPartition(
-            descriptor.partition_id,
-            descriptor.subpartition_count,
-            pool,
-            self._storage,
-            self._owner,
-            BatchCompressor.from_settings(self._settings),
-            is_full=descriptor.result_type is _Type.HYBRID_FULL,
-        )
+        return self._with_pool(descriptor, size, create)
 
     def _write_through_size(self) -> _Size:
         """A batch is written before the next one is sealed."""
@@ -169,7 +152,7 @@ class ResultPartitionFactory:
         self,
         descriptor: ResultPartitionDescriptor,
         size: _Size,
-        create: Callable[[ResultPartitionDescriptor, LocalBufferPool], ResultPartition],
+        create: Callable[[LocalBufferPool], ResultPartition],
     ) -> ResultPartition:
         pool = self._buffer_pool.create_local_pool(
             f"result partition {descriptor.partition_id}",
@@ -180,7 +163,7 @@ class ResultPartitionFactory:
             wait=self._wait,
         )
         try:
-            return create(descriptor, pool)
+            return create(pool)
         except BaseException:
             pool.destroy()
             raise

@@ -5,7 +5,7 @@ the size of every batch downstream by the number of channels. Smaller batches ar
 Source: Flink StreamPartitioner and its subclasses.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import cloudpickle
@@ -196,19 +196,28 @@ class CustomSelector:
         raise InvalidChannelError(key, chosen, self._channel_count)
 
 
+def order_by_channel(
+    channels: Channels, channel_count: int
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return row numbers by channel, rows of one channel in their order, and how many rows each channel has.
+
+    Shapes (num_rows,), as that of `channels`, and (channel_count,).
+    """
+    # 16-bit numbers are sorted by radix, in linear time.
+    narrow = channels.astype(np.uint16) if channel_count <= 1 << 16 else channels
+    return np.argsort(narrow, kind="stable"), np.bincount(channels, minlength=channel_count)
+
+
 def deal(batch: RecordBatch, channels: npt.NDArray[np.int32], channel_count: int) -> Selection:
     """Split `batch` by `channels` (shape (num_rows,)): one stable sort, one `take`, then slices without a copy."""
     first = int(channels[0])
     if (channels == first).all():
         return [(first, batch)]
-    # 16-bit numbers are sorted by radix, in linear time.
-    narrow = channels.astype(np.uint16) if channel_count <= 1 << 16 else channels
-    order = np.argsort(narrow, kind="stable")
-    counts: Sequence[int] = np.bincount(channels, minlength=channel_count).tolist()
+    order, counts = order_by_channel(channels, channel_count)
     dealt = batch.take(order)
     selection: Selection = []
     start = 0
-    for channel, count in enumerate(counts):
+    for channel, count in enumerate(counts.tolist()):
         if count:
             selection.append((channel, dealt.slice(start, count)))
             start += count

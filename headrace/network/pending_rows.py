@@ -5,8 +5,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
+from headrace.core.elements import PlacedMarker, StreamMarker
 from headrace.network.batches import SealedBatch, decode_dictionaries, has_dictionaries
+from headrace.network.markers import add_marker
 
 MARKERS_MAX: Final = 1000
 
@@ -82,12 +83,12 @@ class PendingRows:
 
     def append_marker(self, marker: StreamMarker) -> None:
         """Add a marker behind what waits; of watermarks with no row between them the last one counts."""
-        self._add_marker(PlacedMarker(self.row_count, marker))
+        add_marker(self._markers, PlacedMarker(self.row_count, marker))
 
     def append_markers(self, placed: tuple[PlacedMarker, ...]) -> None:
         """Add markers of the rows that are going to be appended next."""
         for each in placed:
-            self._add_marker(PlacedMarker(self.row_count + each.row_offset, each.marker))
+            add_marker(self._markers, PlacedMarker(self.row_count + each.row_offset, each.marker))
 
     def seal(self) -> SealedBatch:
         """Return everything as one batch and begin anew."""
@@ -101,11 +102,3 @@ class PendingRows:
         self._slices.clear()
         self.row_count, self.size_estimate = 0, 0.0
         return SealedBatch(arrow, markers)
-
-    def _add_marker(self, placed: PlacedMarker) -> None:
-        if self._markers and isinstance(placed.marker, Watermark):
-            last = self._markers[-1]
-            if last.row_offset == placed.row_offset and isinstance(last.marker, Watermark):
-                self._markers[-1] = placed
-                return
-        self._markers.append(placed)

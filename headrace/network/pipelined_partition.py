@@ -123,7 +123,7 @@ class PipelinedResultPartition:
             if self._is_failed or self._is_closed:
                 return
             self._is_failed = True
-        text = "it was cancelled" if cause is None else describe_cause(cause)
+        text = describe_cause(cause)
         self._on_failed(self, text)
         for subpartition in self.subpartitions:
             subpartition.fail(text)

@@ -167,14 +167,8 @@ class PipelinedSubpartition:
                     self._partition_text,
                     f"subpartition {self.index} of {self._partition_text} had a consumer already",
                 )
-            self._segment_size = segment_size
             view = PipelinedSubpartitionView(self, listener)
-            self._view = view
-            if segment_size != LOCAL_SEGMENT_BYTES:
-                self._cut_again()
-            calls = self._fullness_changes()
-            if self._queue or self._failure is not None:
-                calls.append(listener)
+            calls = self._attach(view, segment_size)
         for call in calls:
             call()
         return view
@@ -242,6 +236,18 @@ class PipelinedSubpartition:
         for call in calls:
             call()
         return head
+
+    def _attach(self, view: AttachedView, segment_size: int) -> list[Callable[[], None]]:
+        """Make `view` the consumer's; whom to call once the lock is free. Lock held."""
+        is_other_size = segment_size != self._segment_size
+        self._segment_size = segment_size
+        self._view = view
+        if is_other_size:
+            self._cut_again()
+        calls = self._fullness_changes()
+        if self._queue or self._failure is not None:
+            calls.append(view.listener)
+        return calls
 
     def _listener_if_empty(self) -> list[Callable[[], None]]:
         return [self._view.listener] if self._view is not None and not self._queue else []

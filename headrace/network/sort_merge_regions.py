@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
-from headrace.network.partitioner import Channels
+from headrace.core.elements import PlacedMarker, StreamMarker
+from headrace.network.markers import add_marker
+from headrace.network.partitioner import Channels, order_by_channel
 
 TAKE_BYTES: Final = 8 << 20
 """Rows are gathered in steps of about this, so that a region need not fit memory twice."""
@@ -40,23 +41,16 @@ class RegionPlan:
         rows = self.rows_of(channel)
         placed: list[PlacedMarker] = []
         for row_number, marker in markers:
-            offset = int(np.searchsorted(rows, row_number))
-            if placed and isinstance(marker, Watermark):
-                last = placed[-1]
-                if last.row_offset == offset and isinstance(last.marker, Watermark):
-                    placed.pop()
-            placed.append(PlacedMarker(offset, marker))
+            add_marker(placed, PlacedMarker(int(np.searchsorted(rows, row_number)), marker))
         return tuple(placed)
 
 
 def plan_region(channels: Channels, channel_count: int) -> RegionPlan:
     """Return the order of rows whose subpartitions are `channels`, shape (num_rows,)."""
-    # 16-bit numbers are sorted by radix, in linear time.
-    narrow = channels.astype(np.uint16) if channel_count <= 1 << 16 else channels
-    counts = np.bincount(channels, minlength=channel_count)
+    order, counts = order_by_channel(channels, channel_count)
     starts = np.zeros(channel_count + 1, dtype=np.intp)
     np.cumsum(counts, out=starts[1:])
-    return RegionPlan(np.argsort(narrow, kind="stable"), starts)
+    return RegionPlan(order, starts)
 
 
 def rotated(channel_count: int, first: int) -> list[range]:

@@ -8,6 +8,7 @@ Source: Flink ResultPartition, BoundedBlockingResultPartition, SortMergeResultPa
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -46,7 +47,7 @@ class PartitionOwner:
     on_failed: Callable[[ResultPartition, str], None]
 
 
-class StoredPartition:
+class StoredPartition(ABC):
     """Written to by one task; closed, failed, released or attached to from any thread.
 
     Kinds say what is written (`emit`, `broadcast`, `emit_event`, `_complete`), where a consumer reads (`_cursor`) and
@@ -94,25 +95,25 @@ class StoredPartition:
         """See ResultPartition; what is stored is not on its way."""
         return None
 
+    @abstractmethod
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """See ResultPartition."""
-        raise NotImplementedError
 
+    @abstractmethod
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:
         """See ResultPartition."""
-        raise NotImplementedError
 
+    @abstractmethod
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
         """See ResultPartition. What nobody reads yet neither overtakes nor blocks."""
-        raise NotImplementedError
 
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:
         """See ResultPartition: its task need not wait for consumers."""
         callback()
 
-    def make_room(self) -> None:
+    def make_room(self) -> None:  # noqa: B027  (what most kinds do: nothing)
         """See ResultPartition. Nothing where batches are stored as they come."""
 
     def finish(self) -> None:
@@ -152,7 +153,7 @@ class StoredPartition:
 
     def fail(self, cause: BaseException | None) -> None:
         """See ResultPartition."""
-        text = "it was cancelled" if cause is None else describe_cause(cause)
+        text = describe_cause(cause)
         self._end(ProducerFailedError(str(self.partition_id), text), text)
 
     def close(self) -> None:
@@ -199,14 +200,14 @@ class StoredPartition:
         with self._lock:
             self._views.discard(view)
 
+    @abstractmethod
     def _complete(self) -> None:
         """Make everything that was emitted readable. By the task's thread."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _cursor(self, index: int) -> SubpartitionCursor:
         """A reader of one subpartition, from its beginning, that keeps the files it needs. Lock held."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _discard(self) -> None:
         """Let go of the files and of what is in memory. Called once."""
-        raise NotImplementedError

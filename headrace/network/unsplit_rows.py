@@ -12,9 +12,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.elements import PlacedMarker, StreamMarker, Watermark
+from headrace.core.elements import PlacedMarker, StreamMarker
 from headrace.core.record_batch import RecordBatch, concat_batches
-from headrace.network.partitioner import Channels
+from headrace.network.markers import add_marker
+from headrace.network.partitioner import Channels, order_by_channel
 from headrace.network.pending_rows import WireRows
 
 ROWS_PER_CHANNEL: Final = 256
@@ -87,11 +88,9 @@ class UnsplitRows:
     def _shares(
         self, rows: RecordBatch, channels: Channels, markers: Sequence[tuple[int, StreamMarker]]
     ) -> Iterator[ChannelShare]:
-        counts = np.bincount(channels, minlength=self._channel_count).tolist()
+        order, count_of = order_by_channel(channels, self._channel_count)
+        counts = count_of.tolist()
         is_single = counts[channels[0]] == len(channels)
-        # 16-bit numbers are sorted by radix, in linear time.
-        narrow = channels.astype(np.uint16) if self._channel_count <= 1 << 16 else channels
-        order = np.argsort(narrow, kind="stable")
         arrow = (rows if is_single else rows.take(order)).to_arrow()
         row_bytes = pa.ipc.get_record_batch_size(arrow) / len(order)
         schema = arrow.schema
@@ -120,9 +119,5 @@ def _place(
     """Put markers before the rows at `offsets`; of watermarks with no row between them the last one counts."""
     placed: list[PlacedMarker] = []
     for (_, marker), offset in zip(markers, offsets, strict=True):
-        if placed and isinstance(marker, Watermark):
-            last = placed[-1]
-            if last.row_offset == offset and isinstance(last.marker, Watermark):
-                placed.pop()
-        placed.append(PlacedMarker(offset, marker))
+        add_marker(placed, PlacedMarker(offset, marker))
     return tuple(placed)

@@ -70,6 +70,9 @@ class ServedPartition(StoredPartition):
         """See ResultPartition; results are pushed."""
         raise AssertionError("nobody writes to a served partition")
 
+    def _complete(self) -> None:
+        raise AssertionError("nobody writes to a served partition")
+
     def _cursor(self, index: int) -> "_LateCursor":
         cursor = _LateCursor(self, index)
         if self._file is not None:

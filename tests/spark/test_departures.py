@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -202,14 +201,6 @@ def run_example(directory: Path, *options: str, arguments: tuple[str, ...]) -> P
         str(directory / "out"),
         *arguments,
     )
-
-
-@pytest.fixture
-def started() -> Iterator[list[Program]]:
-    made: list[Program] = []
-    yield made
-    for program in made:
-        program.end()
 
 
 def test_the_whole_year_on_this_machine(

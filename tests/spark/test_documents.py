@@ -1,6 +1,5 @@
 """The programs of the documents run as they stand and print what stands below them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,6 @@ from tests.spark.programs import Program, headrace_run
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 PROGRAMS = [block for block in python_blocks() if block.is_program]
-
-
-@pytest.fixture
-def started() -> Iterator[list[Program]]:
-    made: list[Program] = []
-    yield made
-    for program in made:
-        program.end()
 
 
 @pytest.mark.parametrize("block", PROGRAMS, ids=lambda block: f"{block.document}:{block.line}")

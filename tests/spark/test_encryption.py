@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,14 +48,6 @@ with numbers.key_by(lambda n: n % 2).reduce(max).execute_and_collect() as rows:
     for number in rows:
         print(f"number {number}", flush=True)
 """
-
-
-@pytest.fixture
-def started() -> Iterator[list[Program]]:
-    made: list[Program] = []
-    yield made
-    for program in made:
-        program.end()
 
 
 def own_addresses() -> list[str]:

@@ -1,7 +1,6 @@
 """A program that carries more than a message on a real Spark: collection, captured array, and long rows back."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,14 +29,6 @@ long_row = env.from_collection([12_000_000], Types.INT()).map(lambda n: "x" * n,
 with long_row.execute_and_collect() as rows:
     print("LENGTHS", [len(row) for row in rows])
 """
-
-
-@pytest.fixture
-def started() -> Iterator[list[Program]]:
-    made: list[Program] = []
-    yield made
-    for program in made:
-        program.end()
 
 
 def test_big_functions_collections_and_rows_travel_and_leave_nothing(

@@ -1,6 +1,5 @@
 """A job with a restart strategy outlives a lost TaskManager: the ResourceManager asks for a new one, not Spark."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,6 @@ from tests.spark.processes import wait_until
 from tests.spark.programs import Program
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def started() -> Iterator[list[Program]]:
-    made: list[Program] = []
-    yield made
-    for program in made:
-        program.end()
 
 
 @pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,2,1024]"])

@@ -1,7 +1,6 @@
 """One program, run in every way that there is: plainly, by spark-submit, in a session of its own; and interrupted."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,14 +30,6 @@ from headrace.core.config import Settings
 executor_for(Settings()).close()
 print("STILL", spark.range(7).count())
 """
-
-
-@pytest.fixture
-def started() -> Iterator[list[Program]]:
-    made: list[Program] = []
-    yield made
-    for program in made:
-        program.end()
 
 
 def records(program: Program) -> list[str]:
