@@ -243,7 +243,7 @@ def test_the_end_of_a_job_deletes_everything_of_it(
         push(environment, service, key=partition_id(number))
     assert service.committed_count == 3
     service.release_job(partition_id().producer.job_id)
-    wait_until(lambda: list((tmp_path / "results").glob("*/*")) == [])
+    wait_until(lambda: files_in(tmp_path / "results") == [])
     assert service.partition_count == 0
 
 
