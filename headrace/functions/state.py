@@ -261,6 +261,13 @@ class OperatorStateStore(ABC):
     """States that belong to a subtask and not to a key."""
 
     @abstractmethod
-    def get_broadcast_state(
-        self, state_descriptor: MapStateDescriptor
-    ) -> BroadcastState[Any, Any]: ...
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list whose items are dealt out evenly when the parallelism changes."""
+
+    @abstractmethod
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list that after a restore holds the items of all subtasks, on each of them."""
+
+    @abstractmethod
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """A map that every subtask must change alike."""

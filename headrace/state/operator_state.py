@@ -1,0 +1,331 @@
+"""Operator state: what belongs to a subtask and not to a key, and how it is dealt out when the parallelism changes.
+
+Always on the heap. Three modes say what a change of parallelism does with a state: the items of a SPLIT list are dealt
+out evenly, a UNION list goes to every subtask as a whole, a BROADCAST map is the same on all of them.
+
+Source: Flink DefaultOperatorStateBackend, RoundRobinOperatorStateRepartitioner.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.core.errors import RecordTypeError
+from headrace.core.types.record_copies import private_copy
+from headrace.core.types.type_info import TypeInformation
+from headrace.core.types.value_checks import ValueCheck
+from headrace.functions.state import (
+    BroadcastState,
+    ListState,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    OperatorStateStore,
+    StateDescriptor,
+)
+from headrace.state.backend import StateAccessError
+
+
+class OperatorStateMode(enum.Enum):
+    """What becomes of a state when the parallelism changes. Source: Flink OperatorStateHandle.Mode."""
+
+    SPLIT = "SPLIT_DISTRIBUTE"
+    UNION = "UNION"
+    BROADCAST = "BROADCAST"
+
+
+@dataclass(frozen=True)
+class FrozenOperatorState:
+    """One state of one subtask as it was at the synchronous part of a snapshot; shares nothing with the live state.
+
+    `items`: the values of a list, or the (key, value) pairs of a broadcast state. `type_info` is the descriptor's:
+    that of the list or of the map.
+    """
+
+    name: str
+    mode: OperatorStateMode
+    items: tuple[Any, ...]
+    type_info: TypeInformation
+
+
+class OperatorStateBackend(OperatorStateStore):
+    """The operator states of one operator on one subtask, by name. Mailbox thread only.
+
+    The same descriptor gives the same handle. What was restored and is never asked for stays in later snapshots.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[str, _HeldState] = {}
+        self._restored: dict[str, FrozenOperatorState] = {}
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """Return a list whose items are dealt out evenly when the parallelism changes."""
+        state = self._state(state_descriptor, OperatorStateMode.SPLIT, OperatorListState)
+        assert isinstance(state, OperatorListState)
+        return state
+
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """Return a list that after a restore holds the items of all subtasks, on each of them."""
+        state = self._state(state_descriptor, OperatorStateMode.UNION, OperatorListState)
+        assert isinstance(state, OperatorListState)
+        return state
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """Return a map that every subtask must change alike."""
+        state = self._state(state_descriptor, OperatorStateMode.BROADCAST, HeapBroadcastState)
+        assert isinstance(state, HeapBroadcastState)
+        return state
+
+    def freeze(self) -> list[FrozenOperatorState]:
+        """Return copies of all states, in the order in which they were first asked for."""
+        live = [
+            FrozenOperatorState(
+                name, state.mode, tuple(map(private_copy, state.frozen_items())), state.type_info
+            )
+            for name, state in self._states.items()
+        ]
+        return [*live, *self._restored.values()]
+
+    def restore(self, states: Sequence[FrozenOperatorState]) -> None:
+        """Begin with these states; called once, before any state is asked for."""
+        assert not self._states
+        # Copies: items of union and broadcast states may be those of other subtasks of this process too.
+        self._restored = {
+            state.name: replace(state, items=tuple(map(private_copy, state.items)))
+            for state in states
+        }
+
+    def _state(
+        self,
+        descriptor: StateDescriptor,
+        mode: OperatorStateMode,
+        create: "Callable[[Any, OperatorStateMode], _HeldState]",
+    ) -> "_HeldState":
+        name = descriptor.get_name()
+        held = self._states.get(name)
+        if held is None:
+            _refuse_ttl(descriptor)
+            restored = self._restored.get(name)
+            if restored is not None:
+                _check_same(name, restored.mode, restored.type_info, mode, descriptor.type_info)
+            held = create(descriptor, mode)
+            if restored is not None:
+                held.take_items(restored.items)
+                del self._restored[name]
+            self._states[name] = held
+        else:
+            _check_same(name, held.mode, held.type_info, mode, descriptor.type_info)
+        return held
+
+
+class _HeldState:
+    """Base of the handles: name, mode, declared type, and the items for a snapshot."""
+
+    def __init__(self, descriptor: StateDescriptor, mode: OperatorStateMode) -> None:
+        self.name = descriptor.get_name()
+        self.mode = mode
+        self.type_info = descriptor.type_info
+
+    def frozen_items(self) -> Iterable[Any]:
+        """Items of a snapshot, not yet copied."""
+        raise NotImplementedError
+
+    def take_items(self, items: Iterable[Any]) -> None:
+        """Begin with the items of a snapshot."""
+        raise NotImplementedError
+
+    def _check(self, check: ValueCheck, value: Any) -> None:
+        """StateAccessError where `value` is not of the declared type."""
+        if type(value) in check.fitting:
+            return
+        try:
+            check.refuse(value)
+        except RecordTypeError as error:
+            raise StateAccessError(
+                f"state '{self.name}' cannot hold {error.shown}: it is declared as {error.type_text}, {error.reason}"
+            ) from None
+
+
+class OperatorListState(_HeldState, ListState[Any]):
+    """A SPLIT or UNION list; no element is None."""
+
+    def __init__(self, descriptor: ListStateDescriptor, mode: OperatorStateMode) -> None:
+        super().__init__(descriptor, mode)
+        self._element_check = ValueCheck.of(descriptor.element_type)
+        self._items: list[Any] = []
+
+    def get(self) -> Iterable[Any]:
+        return list(self._items)
+
+    def add(self, value: Any) -> None:
+        self.add_all([value])
+
+    def add_all(self, values: list[Any]) -> None:
+        self._items += self._checked(values)
+
+    def update(self, values: list[Any]) -> None:
+        self._items = self._checked(values)
+
+    def clear(self) -> None:
+        self._items = []
+
+    def frozen_items(self) -> Iterable[Any]:
+        return self._items
+
+    def take_items(self, items: Iterable[Any]) -> None:
+        self._items = list(items)
+
+    def _checked(self, values: Iterable[Any]) -> list[Any]:
+        checked = list(values)
+        for value in checked:
+            if value is None:
+                raise StateAccessError(f"list state '{self.name}' takes no None elements")
+            self._check(self._element_check, value)
+        return checked
+
+
+class HeapBroadcastState(_HeldState, BroadcastState[Any, Any]):
+    """A BROADCAST map. Iteration is over a copy."""
+
+    def __init__(self, descriptor: MapStateDescriptor, mode: OperatorStateMode) -> None:
+        super().__init__(descriptor, mode)
+        self._key_check = ValueCheck.of(descriptor.key_type)
+        self._value_check = ValueCheck.of(descriptor.value_type)
+        self._entries: dict[Any, Any] = {}
+
+    def get(self, key: Any) -> Any:
+        return self._entries.get(key)
+
+    def put(self, key: Any, value: Any) -> None:
+        self._check_entry(key, value)
+        self._entries[key] = value
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        for key, value in dict_value.items():
+            self._check_entry(key, value)
+        self._entries.update(dict_value)
+
+    def remove(self, key: Any) -> None:
+        self._entries.pop(key, None)
+
+    def contains(self, key: Any) -> bool:
+        return key in self._entries
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        return list(self._entries.items())
+
+    def keys(self) -> Iterable[Any]:
+        return list(self._entries)
+
+    def values(self) -> Iterable[Any]:
+        return list(self._entries.values())
+
+    def is_empty(self) -> bool:
+        return not self._entries
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def frozen_items(self) -> Iterable[Any]:
+        return self._entries.items()
+
+    def take_items(self, items: Iterable[Any]) -> None:
+        self._entries = dict(items)
+
+    def _check_entry(self, key: Any, value: Any) -> None:
+        self._check(self._key_check, key)
+        if value is not None:
+            self._check(self._value_check, value)
+
+
+def redistribute(
+    old: Sequence[Sequence[FrozenOperatorState]], new_parallelism: int
+) -> list[list[FrozenOperatorState]]:
+    """Deal the states of all old subtasks out to `new_parallelism` new ones, by state in order of first appearance.
+
+    `old` has one entry per old subtask, empty where it had finished. A SPLIT list stays where it is while the
+    parallelism does; otherwise its items are concatenated and each new subtask gets an equal run of them, the extras
+    going to subtasks from a start that moves on from state to state, so that no subtask gets all of them.
+    """
+    assert new_parallelism >= 1
+    dealt: list[list[FrozenOperatorState]] = [[] for _ in range(new_parallelism)]
+    extras_start = 0
+    for name, first in _first_of_each_name(old).items():
+        copies = [_state_named(states, name, first) for states in old]
+        match first.mode:
+            case OperatorStateMode.UNION:
+                everything = tuple(item for copy in copies if copy for item in copy.items)
+                shares = [everything] * new_parallelism
+            case OperatorStateMode.BROADCAST:
+                present = [copy for copy in copies if copy is not None]
+                shares = [
+                    (copies[index % len(copies)] or present[index % len(present)]).items
+                    for index in range(new_parallelism)
+                ]
+            case OperatorStateMode.SPLIT if len(old) == new_parallelism:
+                shares = [() if copy is None else copy.items for copy in copies]
+            case OperatorStateMode.SPLIT:
+                everything = tuple(item for copy in copies if copy for item in copy.items)
+                shares = _even_shares(everything, new_parallelism, extras_start)
+                extras_start = (extras_start + len(everything)) % new_parallelism
+        for states, share in zip(dealt, shares, strict=True):
+            states.append(replace(first, items=share))
+    return dealt
+
+
+def _even_shares(
+    items: tuple[Any, ...], new_parallelism: int, extras_start: int
+) -> list[tuple[Any, ...]]:
+    base, extra_count = divmod(len(items), new_parallelism)
+    shares: list[tuple[Any, ...]] = [()] * new_parallelism
+    offset = 0
+    for turn in range(new_parallelism):
+        size = base + 1 if turn < extra_count else base
+        shares[(extras_start + turn) % new_parallelism] = items[offset : offset + size]
+        offset += size
+    return shares
+
+
+def _first_of_each_name(
+    old: Sequence[Sequence[FrozenOperatorState]],
+) -> dict[str, FrozenOperatorState]:
+    found: dict[str, FrozenOperatorState] = {}
+    for states in old:
+        for state in states:
+            found.setdefault(state.name, state)
+    return found
+
+
+def _state_named(
+    states: Sequence[FrozenOperatorState], name: str, first: FrozenOperatorState
+) -> FrozenOperatorState | None:
+    for state in states:
+        if state.name == name:
+            _check_same(name, first.mode, first.type_info, state.mode, state.type_info)
+            return state
+    return None
+
+
+def _check_same(
+    name: str,
+    known_mode: OperatorStateMode,
+    known_type: TypeInformation,
+    mode: OperatorStateMode,
+    type_info: TypeInformation,
+) -> None:
+    """StateAccessError where one name stands for two kinds of state, or for two types."""
+    if known_mode is not mode:
+        raise StateAccessError(
+            f"operator state '{name}' is a {known_mode.name} state already: give the {mode.name} state another name"
+        )
+    if known_type != type_info:
+        raise StateAccessError(
+            f"operator state '{name}' holds {known_type}, and is asked for as {type_info}: use one descriptor for both"
+        )
+
+
+def _refuse_ttl(descriptor: StateDescriptor) -> None:
+    if descriptor.ttl_config is not None and descriptor.ttl_config.is_enabled():
+        raise StateAccessError(
+            f"operator state '{descriptor.get_name()}' asks for a time to live, which only keyed state has"
+        )
