@@ -57,6 +57,14 @@ class Output(Protocol):
         ...
 
 
+def _no_mailbox(_mail: Callable[[], None]) -> None:
+    raise AssertionError("whoever made this context takes no mail")
+
+
+def _never_back_pressured() -> float:
+    return 0.0
+
+
 @dataclass(frozen=True)
 class OperatorContext:
     """All that an operator may know of its surroundings.
@@ -85,6 +93,10 @@ class OperatorContext:
     wake: Callable[[], None]
     ingest: IngestDoor | None = None
     attempt_id: ExecutionAttemptId | None = None
+    mail: Callable[[Callable[[], None]], object] = _no_mailbox
+    """Puts a call into the task's mailbox, from any thread; after the task's end it has no effect."""
+    back_pressured_ms: Callable[[], float] = _never_back_pressured
+    """How long the task could not go on because its outputs were full, in sum: time in which no input is silent."""
 
     @property
     def task_name_with_subtasks(self) -> str:
@@ -116,6 +128,24 @@ class Operator(ABC):
     def process_status(self, is_idle: bool, output: Output) -> None:
         """Forward idleness (already combined over inputs)."""
         output.emit_status(is_idle)
+
+    @property
+    def can_take_input(self) -> bool:
+        """Whether the task may feed its chain. Asked of every operator before each default action; cheap.
+
+        While one says no the task counts as back-pressured and goes on with mail, timers and barriers. An operator that
+        said no calls `context.wake` when it can take input again. A batch that comes nevertheless must be taken: one
+        batch of the head may become many on the way.
+        """
+        return True
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all results of what was taken have been emitted. Asked after `end_input`, before `finish`; cheap.
+
+        While it says no, mail and timers of the operator still run, and operators behind it are not ended yet.
+        """
+        return True
 
     def handle_event(self, payload: bytes) -> None:
         """Take an event from the operator's coordinator in the JobMaster."""
