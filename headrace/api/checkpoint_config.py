@@ -1,122 +1,31 @@
 """CheckpointConfig: settings of checkpoints, as a live view of the environment's settings.
 
-The settings are kept and shown; checkpoints themselves are not there yet, and a job that asks for them is refused.
-Source: Flink CheckpointConfig, CheckpointingOptions.
+Source: Flink CheckpointConfig.
 """
 
-import enum
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 from headrace.api.program_settings import ProgramSettings
+from headrace.checkpoint.options import (
+    ALIGNED_TIMEOUT,
+    FORCE_UNALIGNED,
+    INTERVAL,
+    MAX_CONCURRENT,
+    MIN_PAUSE,
+    MODE,
+    RETENTION,
+    TIMEOUT,
+    TOLERABLE_FAILURES,
+    UNALIGNED,
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+    member_of,
+)
 from headrace.core.config import ConfigOption
-from headrace.core.errors import ConfigurationError
 from headrace.core.types.time_values import Duration
 
-E = TypeVar("E", bound=enum.Enum)
 UNLIMITED_FAILURES: Final = 2**31 - 1
-
-
-class CheckpointingMode(enum.Enum):
-    """What a checkpoint promises about records in flight."""
-
-    EXACTLY_ONCE = 0
-    AT_LEAST_ONCE = 1
-
-
-class ExternalizedCheckpointRetention(enum.Enum):
-    """What becomes of the last checkpoint of a cancelled job."""
-
-    DELETE_ON_CANCELLATION = 0
-    RETAIN_ON_CANCELLATION = 1
-    NO_EXTERNALIZED_CHECKPOINTS = 2
-
-
-CHECKPOINTS_UNOBEYED: Final = (
-    "checkpoints are not there yet; a job that sets the interval is refused"
-)
-"""Of every option here."""
-_P: Final = "execution.checkpointing."
-INTERVAL: Final = ConfigOption(
-    _P + "interval",
-    timedelta,
-    default=timedelta(milliseconds=-1),
-    doc="Time between checkpoints; unset: none.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
-MODE: Final = ConfigOption(
-    _P + "mode",
-    str,
-    default="EXACTLY_ONCE",
-    doc="EXACTLY_ONCE or AT_LEAST_ONCE.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
-TIMEOUT: Final = ConfigOption(
-    _P + "timeout",
-    timedelta,
-    default=timedelta(minutes=10),
-    doc="Time after which a checkpoint is given up.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
-MIN_PAUSE: Final = ConfigOption(
-    _P + "min-pause",
-    timedelta,
-    default=timedelta(0),
-    doc="Least time between the end of one and the next.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
-MAX_CONCURRENT: Final = ConfigOption(
-    _P + "max-concurrent-checkpoints",
-    int,
-    default=1,
-    doc="How many may be under way.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
-TOLERABLE_FAILURES: Final = ConfigOption(
-    _P + "tolerable-failed-checkpoints",
-    int,
-    default=0,
-    doc="Failed checkpoints that the job survives.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
-RETENTION: Final = ConfigOption(
-    _P + "externalized-checkpoint-retention",
-    str,
-    default="NO_EXTERNALIZED_CHECKPOINTS",
-    doc="What becomes of the last checkpoint of a cancelled job.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
-UNALIGNED: Final = ConfigOption(
-    _P + "unaligned.enabled",
-    bool,
-    default=False,
-    doc="Whether barriers overtake records in flight.",
-    deprecated_keys=(_P + "unaligned",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
-FORCE_UNALIGNED: Final = ConfigOption(
-    _P + "unaligned.forced",
-    bool,
-    default=False,
-    doc="Unaligned also where it may not be rescaled.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
-ALIGNED_TIMEOUT: Final = ConfigOption(
-    _P + "aligned-checkpoint-timeout",
-    timedelta,
-    default=timedelta(0),
-    doc="Aligned at first, unaligned after this time.",
-    deprecated_keys=(_P + "alignment-timeout",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
-SAVEPOINT_DIRECTORY: Final = ConfigOption(
-    _P + "savepoint-dir",
-    str,
-    default="",
-    doc="Where savepoints go that are asked for without a path.",
-    deprecated_keys=("state.savepoints.dir",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
-)
 
 
 class CheckpointConfig:
@@ -135,7 +44,7 @@ class CheckpointConfig:
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        return _member(CheckpointingMode, MODE, self._settings.get(MODE))
+        return member_of(CheckpointingMode, self._settings.to_settings(), MODE)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> "CheckpointConfig":
         self._settings.set(MODE, checkpointing_mode.name)
@@ -205,7 +114,7 @@ class CheckpointConfig:
         return self.get_externalized_checkpoint_retention() is not none
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        return _member(ExternalizedCheckpointRetention, RETENTION, self._settings.get(RETENTION))
+        return member_of(ExternalizedCheckpointRetention, self._settings.to_settings(), RETENTION)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
         return self._settings.get(UNALIGNED)
@@ -251,11 +160,3 @@ class CheckpointConfig:
 
 def _millis(duration: timedelta) -> int:
     return duration // timedelta(milliseconds=1)
-
-
-def _member(enum_class: type[E], option: ConfigOption[str], text: str) -> E:
-    try:
-        return enum_class[text.upper().replace("-", "_")]
-    except KeyError:
-        names = ", ".join(member.name for member in enum_class)
-        raise ConfigurationError(option.key, text, f"known are {names}") from None

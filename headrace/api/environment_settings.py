@@ -5,10 +5,11 @@ from datetime import timedelta
 from typing import ClassVar, NoReturn, Self
 
 from headrace.api import python_dependencies
-from headrace.api.checkpoint_config import SAVEPOINT_DIRECTORY, CheckpointConfig, CheckpointingMode
+from headrace.api.checkpoint_config import CheckpointConfig, CheckpointingMode
 from headrace.api.execution_config import ExecutionConfig
 from headrace.api.executors import active_executor, default_settings
 from headrace.api.program_settings import ProgramSettings, configuration_values
+from headrace.checkpoint.options import SAVEPOINT_DIRECTORY
 from headrace.core.errors import ConfigurationError, ProgramError
 from headrace.graph.chaining import CHAIN_DIFFERENT_MAX_PARALLELISM, OPERATOR_CHAINING
 from headrace.graph.job_graph_generator import RUNTIME_MODE, RuntimeExecutionMode

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from headrace.api.checkpoint_config import CHECKPOINTS_UNOBEYED
 from headrace.api.program_settings import ProgramSettings
+from headrace.checkpoint.options import CHECKPOINTS_UNOBEYED
 from headrace.core.config import ConfigOption
 from headrace.graph.job_graph_generator import AUTO_GENERATE_UIDS
 from headrace.graph.pipeline_options import (

@@ -1,0 +1,253 @@
+"""Options of checkpoints, savepoints and recovery, and the words that some of them take.
+
+Keys and defaults are Flink's where the meaning is the same.
+Source: Flink CheckpointingOptions, StateRecoveryOptions, StateBackendOptions.
+"""
+
+import enum
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from headrace.core.config import ConfigOption, Settings, SizeBytes
+from headrace.core.errors import ConfigurationError
+
+E = TypeVar("E", bound=enum.Enum)
+
+
+class CheckpointingMode(enum.Enum):
+    """What a checkpoint promises about records in flight."""
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+
+
+class ExternalizedCheckpointRetention(enum.Enum):
+    """What becomes of the last checkpoint of a cancelled job."""
+
+    DELETE_ON_CANCELLATION = 0
+    RETAIN_ON_CANCELLATION = 1
+    NO_EXTERNALIZED_CHECKPOINTS = 2
+
+
+class CheckpointStorageKind(enum.Enum):
+    """Where snapshots lie."""
+
+    JOBMANAGER = 0
+    """In the memory of the driver: nothing outlives it."""
+    FILESYSTEM = 1
+
+
+class ClaimMode(enum.Enum):
+    """To whom a snapshot belongs once a job was started from it. Source: Flink RecoveryClaimMode."""
+
+    NO_CLAIM = 0
+    """To whoever made it: the job never deletes it, and does not need it after its own first full checkpoint."""
+    CLAIM = 1
+    """To the job: it is deleted as the job's own are."""
+
+
+class StateBackendType(enum.Enum):
+    """Where keyed state lives while a job runs."""
+
+    HASHMAP = 0
+    ROCKSDB = 1
+
+
+CHECKPOINTS_UNOBEYED: Final = (
+    "checkpoints are not there yet; a job that sets the interval is refused"
+)
+"""Of the options that nothing obeys so far."""
+_P: Final = "execution.checkpointing."
+_R: Final = "execution.state-recovery."
+
+INTERVAL: Final = ConfigOption(
+    _P + "interval", timedelta, timedelta(milliseconds=-1),
+    "Time between checkpoints; unset: none.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+MODE: Final = ConfigOption(
+    _P + "mode", str, "EXACTLY_ONCE", "EXACTLY_ONCE or AT_LEAST_ONCE.", unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+TIMEOUT: Final = ConfigOption(
+    _P + "timeout", timedelta, timedelta(minutes=10), "Time after which a checkpoint is given up.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+MIN_PAUSE: Final = ConfigOption(
+    _P + "min-pause", timedelta, timedelta(0), "Least time between the end of one and the next.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+MAX_CONCURRENT: Final = ConfigOption(
+    _P + "max-concurrent-checkpoints", int, 1, "How many may be under way.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+TOLERABLE_FAILURES: Final = ConfigOption(
+    _P + "tolerable-failed-checkpoints", int, 0,
+    "Failed checkpoints in a row that the job survives.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+RETENTION: Final = ConfigOption(
+    _P + "externalized-checkpoint-retention", str, "NO_EXTERNALIZED_CHECKPOINTS",
+    "What becomes of the last checkpoints of a job that ends: NO_EXTERNALIZED_CHECKPOINTS deletes them, "
+    "DELETE_ON_CANCELLATION keeps those of a job that FAILED, RETAIN_ON_CANCELLATION those of a cancelled one too.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+UNALIGNED: Final = ConfigOption(
+    _P + "unaligned.enabled", bool, False, "Whether barriers overtake records in flight.",
+    deprecated_keys=(_P + "unaligned",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+FORCE_UNALIGNED: Final = ConfigOption(
+    _P + "unaligned.forced", bool, False, "Unaligned also where it may not be rescaled.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+ALIGNED_TIMEOUT: Final = ConfigOption(
+    _P + "aligned-checkpoint-timeout", timedelta, timedelta(0),
+    "Aligned at first, unaligned after this time.",
+    deprecated_keys=(_P + "alignment-timeout",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+CHANNEL_STATE_FILE_SUBTASKS: Final = ConfigOption(
+    _P + "unaligned.max-subtasks-per-channel-state-file", int, 5,
+    "How many subtasks of a TaskManager write what is in flight into one file.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+INTERRUPTIBLE_TIMERS: Final = ConfigOption(
+    _P + "unaligned.interruptible-timers.enabled", bool, False,
+    "Whether a barrier may come between the timers of one watermark.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+AFTER_TASKS_FINISH: Final = ConfigOption(
+    _P + "checkpoints-after-tasks-finish", bool, True,
+    "Whether checkpoints go on when some tasks have finished.",
+    deprecated_keys=(_P + "checkpoints-after-tasks-finish.enabled",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+INTERVAL_DURING_BACKLOG: Final = ConfigOption(
+    _P + "interval-during-backlog", timedelta, timedelta(milliseconds=-1),
+    "Time between checkpoints while a source works off a backlog; 0: none meanwhile; unset: as ever.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+INCREMENTAL: Final = ConfigOption(
+    _P + "incremental", bool, False,
+    "Whether a checkpoint refers to files of older ones, where the state backend can.",
+    deprecated_keys=("state.backend.incremental",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+
+STORAGE: Final = ConfigOption(
+    _P + "storage", str, "",
+    "JOBMANAGER keeps checkpoints in the driver's memory, FILESYSTEM below `execution.checkpointing.dir`. Unset: "
+    "FILESYSTEM where that is set.",
+    deprecated_keys=("state.checkpoint-storage",),
+)  # fmt: skip
+DIRECTORY: Final = ConfigOption(
+    _P + "dir", str, "",
+    "Where checkpoints go: a folder, or a URI of a file system that pyarrow knows.",
+    deprecated_keys=("state.checkpoints.dir",),
+)  # fmt: skip
+SAVEPOINT_DIRECTORY: Final = ConfigOption(
+    _P + "savepoint-dir", str, "", "Where savepoints go that are asked for without a path.",
+    deprecated_keys=("state.savepoints.dir",),
+)  # fmt: skip
+CREATE_SUBDIR: Final = ConfigOption(
+    _P + "create-subdir", bool, True,
+    "Whether each job has a folder of its own below `execution.checkpointing.dir`.",
+    deprecated_keys=("state.checkpoints.create-subdir",),
+)  # fmt: skip
+NUM_RETAINED: Final = ConfigOption(
+    _P + "num-retained", int, 1, "How many completed checkpoints are kept, at least 1.",
+    deprecated_keys=("state.checkpoints.num-retained",),
+)  # fmt: skip
+DATA_INLINE_THRESHOLD: Final = ConfigOption(
+    _P + "data-inline-threshold", SizeBytes, SizeBytes(20 << 10),
+    "State smaller than this lies within the metadata instead of a file of its own; at most 1mb.",
+    deprecated_keys=("state.storage.fs.memory-threshold",),
+)  # fmt: skip
+WRITE_BUFFER_SIZE: Final = ConfigOption(
+    _P + "write-buffer-size", SizeBytes, SizeBytes(4096),
+    "How much is handed to the file system at once; at least the inline threshold.",
+    deprecated_keys=("state.storage.fs.write-buffer-size",),
+)  # fmt: skip
+PARALLEL_CLEANER: Final = ConfigOption(
+    _P + "cleaner.parallel-mode", bool, True,
+    "Whether several files of a checkpoint are deleted at the same time.",
+)  # fmt: skip
+
+RECOVERY_PATH: Final = ConfigOption(
+    _R + "path", str, "", "The savepoint or checkpoint that the job starts from.",
+    deprecated_keys=("execution.savepoint.path",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+RECOVERY_CLAIM_MODE: Final = ConfigOption(
+    _R + "claim-mode", str, "NO_CLAIM",
+    "Whether that snapshot goes over to the job (CLAIM), or stays whose it was (NO_CLAIM).",
+    deprecated_keys=("execution.savepoint-restore-mode",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
+    _R + "ignore-unclaimed-state", bool, False,
+    "Whether state of operators that the job does not have is left behind instead of refused.",
+    deprecated_keys=("execution.savepoint.ignore-unclaimed-state",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+RESTORE_WATERMARKS: Final = ConfigOption(
+    "headrace.checkpoint.restore-watermarks", bool, True,
+    "Whether event time goes on where it was, so that what was late stays late; false: it begins anew, as in Flink.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+KEY_FILE: Final = ConfigOption(
+    "headrace.checkpoint.key-file", str, "",
+    "The key that metadata of checkpoints is authenticated with: a file with 64 hexadecimal digits, readable by its "
+    "owner alone, made where it is not there. Unset: `.headrace/checkpoint-key` in the user's own folder.",
+)  # fmt: skip
+
+STATE_BACKEND_TYPE: Final = ConfigOption(
+    "state.backend.type", str, "hashmap",
+    "Where keyed state lives while a job runs: `hashmap` in memory, `rocksdb` on the workers' disks.",
+    deprecated_keys=("state.backend",),
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+
+INLINE_THRESHOLD_MAX: Final = 1 << 20
+
+
+def member_of(enum_class: type[E], settings: Settings, option: ConfigOption[str]) -> E:
+    """Return the member that an option names, in any case; ConfigurationError says which there are."""
+    return parse_member(enum_class, option, settings.get_option(option))
+
+
+def parse_member(enum_class: type[E], option: ConfigOption[str], text: str) -> E:
+    """Return the member called `text`, in any case, `-` for `_`; ConfigurationError says which there are."""
+    try:
+        return enum_class[text.upper().replace("-", "_")]
+    except KeyError:
+        names = ", ".join(member.name for member in enum_class)
+        raise ConfigurationError(option.key, text, f"known are {names}") from None
+
+
+def storage_kind(settings: Settings) -> CheckpointStorageKind:
+    """Where checkpoints lie. ConfigurationError, also for a file system without a folder."""
+    directory = settings.get_option(DIRECTORY)
+    if not settings.get_option(STORAGE):
+        is_given = bool(directory)
+        return CheckpointStorageKind.FILESYSTEM if is_given else CheckpointStorageKind.JOBMANAGER
+    kind = member_of(CheckpointStorageKind, settings, STORAGE)
+    if kind is CheckpointStorageKind.FILESYSTEM and not directory:
+        raise ConfigurationError(STORAGE.key, kind.name, f"it needs a folder: set {DIRECTORY.key}")
+    return kind
+
+
+def inline_threshold(settings: Settings) -> int:
+    """Bytes from which on state has a file of its own. ConfigurationError."""
+    size = settings.get_option(DATA_INLINE_THRESHOLD)
+    if not 0 <= size <= INLINE_THRESHOLD_MAX:
+        raise ConfigurationError(DATA_INLINE_THRESHOLD.key, size, "it must be within 0 and 1mb")
+    return size
+
+
+def retained_count(settings: Settings) -> int:
+    """How many completed checkpoints are kept. ConfigurationError."""
+    count = settings.get_option(NUM_RETAINED)
+    if count < 1:
+        raise ConfigurationError(NUM_RETAINED.key, count, "at least one must be kept")
+    return count

@@ -1,0 +1,63 @@
+import pytest
+
+from headrace.checkpoint.options import (
+    DATA_INLINE_THRESHOLD,
+    DIRECTORY,
+    NUM_RETAINED,
+    RECOVERY_CLAIM_MODE,
+    STORAGE,
+    CheckpointStorageKind,
+    ClaimMode,
+    inline_threshold,
+    member_of,
+    retained_count,
+    storage_kind,
+)
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ConfigurationError
+
+
+def given(option: ConfigOption, value: object) -> Settings:
+    return Settings({option.key: str(value)})
+
+
+def test_checkpoints_are_in_memory_until_a_folder_is_named() -> None:
+    assert storage_kind(Settings()) is CheckpointStorageKind.JOBMANAGER
+    assert storage_kind(given(DIRECTORY, "checkpoints")) is CheckpointStorageKind.FILESYSTEM
+    both = Settings({DIRECTORY.key: "checkpoints", STORAGE.key: "jobmanager"})
+    assert storage_kind(both) is CheckpointStorageKind.JOBMANAGER
+
+
+def test_a_file_system_without_a_folder_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=DIRECTORY.key):
+        storage_kind(given(STORAGE, "filesystem"))
+
+
+def test_the_older_names_of_keys_are_read() -> None:
+    settings = Settings({"state.checkpoints.dir": "x", "state.checkpoints.num-retained": "3"})
+    assert settings.get_option(DIRECTORY) == "x"
+    assert retained_count(settings) == 3
+
+
+def test_a_member_is_found_however_it_is_spelt() -> None:
+    assert member_of(ClaimMode, given(RECOVERY_CLAIM_MODE, "no-claim"), RECOVERY_CLAIM_MODE) is (
+        ClaimMode.NO_CLAIM
+    )
+    with pytest.raises(ConfigurationError, match="known are NO_CLAIM, CLAIM"):
+        member_of(ClaimMode, given(RECOVERY_CLAIM_MODE, "legacy"), RECOVERY_CLAIM_MODE)
+
+
+@pytest.mark.parametrize("text", ["2mb", "-1"])
+def test_an_inline_threshold_beyond_its_bounds_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="within 0 and 1mb"):
+        inline_threshold(given(DATA_INLINE_THRESHOLD, text))
+
+
+def test_the_inline_threshold_is_20_kb() -> None:
+    assert inline_threshold(Settings()) == 20480
+
+
+def test_one_checkpoint_at_least_is_kept() -> None:
+    assert retained_count(Settings()) == 1
+    with pytest.raises(ConfigurationError, match="at least one"):
+        retained_count(given(NUM_RETAINED, 0))
