@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 from headrace.core.record_batch import BatchType, RecordBatch
@@ -37,22 +38,38 @@ class CollectionSource(Source):
         return self._type
 
     def create_reader(self, context: SubtaskContext) -> SourceReader:
-        arrow_stream = self._arrow_stream if context.subtask_index == 0 else None
-        return CollectionReader(BatchType(self._type), arrow_stream)
+        first_row = 0 if context.subtask_index == 0 else None
+        return CollectionReader(BatchType(self._type), self._arrow_stream, first_row)
 
 
 class CollectionReader(SourceReader):
-    """Cuts the collection into batches of at most `BATCH_ROWS_MAX` rows; None is an empty share."""
+    """Cuts the collection from `next_row` on into batches of at most `BATCH_ROWS_MAX` rows; None is an empty share.
 
-    def __init__(self, batch_type: BatchType, arrow_stream: bytes | None) -> None:
+    The collection is one split. Its state is the next row, with which any subtask can go on: all have the values.
+    """
+
+    def __init__(self, batch_type: BatchType, arrow_stream: bytes, next_row: int | None) -> None:
         self._batch_type = batch_type
-        self._rest: pa.RecordBatch | None = None
-        if arrow_stream is not None:
-            self._rest = pa.ipc.open_stream(arrow_stream).read_next_batch()
+        self._arrow_stream = arrow_stream
+        self._next_row = next_row
+        self._rows: pa.RecordBatch | None = None
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
-        if self._rest is None or self._rest.num_rows == 0:
+        if self._next_row is None:
             return InputStatus.END_OF_INPUT
-        output.emit(RecordBatch.from_arrow(self._batch_type, self._rest.slice(0, BATCH_ROWS_MAX)))
-        self._rest = self._rest.slice(BATCH_ROWS_MAX)
+        rows = self._rows
+        if rows is None:
+            rows = self._rows = pa.ipc.open_stream(self._arrow_stream).read_next_batch()
+        part = rows.slice(self._next_row, BATCH_ROWS_MAX)
+        if part.num_rows == 0:
+            return InputStatus.END_OF_INPUT
+        output.emit(RecordBatch.from_arrow(self._batch_type, part))
+        self._next_row += part.num_rows
         return InputStatus.MORE_AVAILABLE
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        return () if self._next_row is None else (msgspec.msgpack.encode(self._next_row),)
+
+    def restore_splits(self, splits: Sequence[bytes]) -> None:
+        assert len(splits) <= 1
+        self._next_row = msgspec.msgpack.decode(splits[0], type=int) if splits else None

@@ -7,6 +7,7 @@ Source: Flink FLIP-27, Source and SourceReader.
 
 import enum
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.core.record_batch import RecordBatch
@@ -54,6 +55,21 @@ class SourceReader(ABC):
     @abstractmethod
     def poll_next(self, output: SourceOutput) -> InputStatus:
         """Emit at most one batch and say what is next; never blocks."""
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        """Return the splits that this subtask has, each with its position right behind what was emitted.
+
+        Each is an item of its own: after a restart with another parallelism items go to other subtasks.
+        NotImplementedError makes a job that takes checkpoints fail as it starts: such a source cannot be replayed.
+        """
+        raise NotImplementedError
+
+    def restore_splits(self, splits: Sequence[bytes]) -> None:
+        """Begin with these splits of a checkpoint (maybe none) instead of afresh; called before `start`."""
+        raise NotImplementedError
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
+        """A checkpoint is published: what it read will not be asked for again. May be lost."""
 
     def handle_event(self, payload: bytes) -> None:
         """Take an event from the source's coordinator."""

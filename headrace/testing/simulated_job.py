@@ -1,8 +1,10 @@
 """A job whose output is known: paced numbers, counted per key behind a shuffle, and kept for the check."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.core.config import Settings
@@ -42,27 +44,38 @@ class PacedSource(Source):
 
 
 class _PacedReader(SourceReader):
+    """Its splits are (next number, step); each that is not at its end has its turn."""
+
     def __init__(self, source: PacedSource, context: SubtaskContext) -> None:
         self._source = source
         self._context = context
-        self._next = context.subtask_index
+        self._splits = deque([(context.subtask_index, context.parallelism)])
         self._due_ms = context.clock.now_ms()
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
-        if self._next >= self._source.count:
+        while self._splits and self._splits[0][0] >= self._source.count:
+            self._splits.popleft()
+        if not self._splits:
             return InputStatus.END_OF_INPUT
         if self._context.clock.now_ms() < self._due_ms:
             return InputStatus.NOTHING_AVAILABLE
-        step = self._context.parallelism
-        end = min(self._next + BATCH_ROWS * step, self._source.count)
-        rows = list(range(self._next, end, step))
+        first, step = self._splits.popleft()
+        rows = list(range(first, min(first + BATCH_ROWS * step, self._source.count), step))
         if self._source.fail_at in rows and self._context.attempt_number == 0:
             raise ValueError(f"{self._source.fail_at} was to fail")
-        self._next += len(rows) * step
+        self._splits.append((first + len(rows) * step, step))
         output.emit(RecordBatch.of_rows(self._context.types.output, rows))
         self._due_ms += self._source.interval_ms
         self._context.timers.schedule(self._due_ms, lambda _: self._context.wake())
         return InputStatus.NOTHING_AVAILABLE
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        return [msgspec.msgpack.encode(split) for split in self._splits]
+
+    def restore_splits(self, splits: Sequence[bytes]) -> None:
+        self._splits = deque(
+            msgspec.msgpack.decode(split, type=tuple[int, int]) for split in splits
+        )
 
 
 class RecordingSink(Sink):

@@ -1,8 +1,10 @@
 """DataGeneratorSource: records that a function makes of their index, without an end or with, at a rate if wanted."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -72,18 +74,29 @@ class DataGeneratorSource(Source):
         return self._type
 
     def create_reader(self, context: SubtaskContext) -> SourceReader:
-        rate = self._rows_per_second
         return DataGeneratorReader(
-            self._generator,
-            self._makes_batches,
-            self._count,
-            None if rate is None else rate / context.parallelism,
-            context,
+            self._generator, self._makes_batches, self._count, self._rows_per_second, context
         )
 
 
+class IndexSequence(msgspec.Struct, array_like=True):
+    """A split, with its position: the indexes `next_index`, `next_index + step`, … are still to come.
+
+    Whoever reads it makes every `step`-th record of the source, and so has that part of its rate.
+    """
+
+    next_index: int
+    step: int
+
+
+_SEQUENCE: Final = msgspec.msgpack.Decoder(IndexSequence)
+
+
 class DataGeneratorReader(SourceReader):
-    """Makes the records of one subtask; between records that are not due yet it waits for a timer."""
+    """Makes the records of one subtask's splits in turns; between records that are not due yet it waits for a timer.
+
+    `count` and `rows_per_second` are those of the whole source.
+    """
 
     def __init__(
         self,
@@ -95,43 +108,69 @@ class DataGeneratorReader(SourceReader):
     ) -> None:
         self._generator = generator
         self._makes_batches = makes_batches
+        self._count = count
         self._context = context
-        self._rate = rows_per_second
+        self._rows_per_second = rows_per_second
         self._start_ns = context.clock.monotonic_ns()
-        self._made = 0
-        self._own_count: int | None = None
-        if count is not None:
-            # Indexes i, i + n, … below count.
-            self._own_count = max(0, -(-(count - context.subtask_index) // context.parallelism))
+        own = IndexSequence(context.subtask_index, context.parallelism)
+        self._splits: deque[_MadeSplit] = deque([_MadeSplit(own)])
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
-        """Emit what is due, at most one batch."""
-        count = min(BATCH_ROWS, self._due_count())
-        if self._own_count is not None:
-            count = min(count, self._own_count - self._made)
-        if count > 0:
-            output.emit(self._make(count))
-            self._made += count
-        if self._own_count is not None and self._made >= self._own_count:
+        """Emit what is due of the next split that has something, at most one batch."""
+        for _ in range(len(self._splits)):
+            split = self._splits.popleft()
+            count = min(BATCH_ROWS, self._due_count(split), self._left_count(split))
+            if count > 0:
+                output.emit(self._make(split.indexes, count))
+                split.advance(count)
+            if self._left_count(split) > 0:
+                self._splits.append(split)
+            if count > 0:
+                break
+        if not self._splits:
             return InputStatus.END_OF_INPUT
-        if self._due_count() > 0:
+        if any(self._due_count(split) > 0 for split in self._splits):
             return InputStatus.MORE_AVAILABLE
         timers = self._context.timers
         timers.schedule(timers.now_ms() + 1, lambda _: self._context.wake())
         return InputStatus.NOTHING_AVAILABLE
 
-    def _due_count(self) -> int:
-        if self._rate is None:
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        return [msgspec.msgpack.encode(split.indexes) for split in self._splits]
+
+    def restore_splits(self, splits: Sequence[bytes]) -> None:
+        """Go on with these; what would have become due while nobody ran is not caught up with."""
+        self._splits = deque(_MadeSplit(_SEQUENCE.decode(split)) for split in splits)
+
+    def _left_count(self, split: "_MadeSplit") -> int:
+        if self._count is None:
+            return BATCH_ROWS
+        return max(0, -(-(self._count - split.indexes.next_index) // split.indexes.step))
+
+    def _due_count(self, split: "_MadeSplit") -> int:
+        if self._rows_per_second is None:
             return BATCH_ROWS
         elapsed_ns = self._context.clock.monotonic_ns() - self._start_ns
-        return int(elapsed_ns * self._rate / _NS_PER_S) - self._made
+        due = elapsed_ns * self._rows_per_second / split.indexes.step / _NS_PER_S
+        return int(due) - split.made_count
 
-    def _make(self, count: int) -> RecordBatch:
+    def _make(self, indexes: IndexSequence, count: int) -> RecordBatch:
         batch_type = self._context.types.output
-        step = self._context.parallelism
-        first = self._context.subtask_index + self._made * step
+        first, step = indexes.next_index, indexes.step
         if self._makes_batches:
-            indexes = np.arange(first, first + count * step, step, dtype=np.int64)
-            return RecordBatch.of_columns(batch_type, self._generator(indexes))
+            numbers = np.arange(first, first + count * step, step, dtype=np.int64)
+            return RecordBatch.of_columns(batch_type, self._generator(numbers))
         rows = [self._generator(index) for index in range(first, first + count * step, step)]
         return RecordBatch.of_rows(batch_type, rows)
+
+
+class _MadeSplit:
+    """A split and how many of its records this reader made."""
+
+    def __init__(self, indexes: IndexSequence) -> None:
+        self.indexes = indexes
+        self.made_count = 0
+
+    def advance(self, count: int) -> None:
+        self.indexes.next_index += count * self.indexes.step
+        self.made_count += count

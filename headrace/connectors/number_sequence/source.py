@@ -1,7 +1,10 @@
 """NumberSequenceSource: the integers from start to end, each once."""
 
+from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -54,18 +57,41 @@ class NumberSequenceSource(Source):
         return f"NumberSequenceSource({self._start}, {self._end})"
 
 
+class NumberRange(msgspec.Struct, frozen=True, array_like=True):
+    """A split, with its position: the numbers from `next_number` up to and without `stop` are still to come."""
+
+    next_number: int
+    stop: int
+
+
+_RANGE: Final = msgspec.msgpack.Decoder(NumberRange)
+
+
 class NumberSequenceReader(SourceReader):
-    """Reads one share."""
+    """Reads its ranges one after the other: its share or, restored, whichever were dealt to it."""
 
     def __init__(self, share: range, batch_type: BatchType) -> None:
-        self._rest = share
+        self._ranges = deque([share] if share else [])
         self._batch_type = batch_type
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
         """Emit the next numbers."""
-        part, self._rest = self._rest[:BATCH_ROWS], self._rest[BATCH_ROWS:]
-        if part:
-            numbers = pa.array(np.arange(part.start, part.stop, dtype=np.int64))
-            columns = pa.RecordBatch.from_arrays([numbers], names=["value"])
+        if self._ranges:
+            numbers = self._ranges.popleft()
+            part, rest = numbers[:BATCH_ROWS], numbers[BATCH_ROWS:]
+            if rest:
+                self._ranges.appendleft(rest)
+            values = pa.array(np.arange(part.start, part.stop, dtype=np.int64))
+            columns = pa.RecordBatch.from_arrays([values], names=["value"])
             output.emit(RecordBatch.of_columns(self._batch_type, columns))
-        return InputStatus.MORE_AVAILABLE if self._rest else InputStatus.END_OF_INPUT
+        return InputStatus.MORE_AVAILABLE if self._ranges else InputStatus.END_OF_INPUT
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        return [
+            msgspec.msgpack.encode(NumberRange(numbers.start, numbers.stop))
+            for numbers in self._ranges
+        ]
+
+    def restore_splits(self, splits: Sequence[bytes]) -> None:
+        restored = [_RANGE.decode(split) for split in splits]
+        self._ranges = deque(range(split.next_number, split.stop) for split in restored)
