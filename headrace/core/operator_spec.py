@@ -19,3 +19,7 @@ class OperatorSpec:
     def coordinator(self) -> tuple[str, bytes] | None:
         """Name and payload of the coordinator that this operator needs in the JobMaster, or None."""
         return None
+
+    def committer(self) -> tuple[str, bytes] | None:
+        """Name and payload of the Committer that makes this operator's prepared output visible, or None."""
+        return None

@@ -5,10 +5,19 @@ Source: Flink Sink V2, Sink and SinkWriter.
 
 import enum
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
 
+from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.subtask_context import SubtaskContext
+
+FINAL_CHECKPOINT: Final = 2**63 - 1
+"""Stands for the checkpoint after the end of input, whose id is not known yet."""
+COMMITTER_ENTRY_POINTS: Final = "headrace.committers"
+"""The group of entry points in which the CommitterFactory of each name that a sink gives is found."""
 
 
 class DeliveryGuarantee(enum.Enum):
@@ -29,6 +38,23 @@ class SinkWriter(ABC):
     @abstractmethod
     def flush(self, end_of_input: bool) -> None:
         """Bring everything taken so far to where it belongs; with `end_of_input` nothing will follow."""
+
+    def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
+        """Return what became complete since the last call, to be committed once the checkpoint is published.
+
+        Called after `flush`, before the barrier goes on; at the end of input with FINAL_CHECKPOINT. What is returned
+        is kept, and handed on again with later checkpoints, until it is decided.
+        """
+        return ()
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        """Return what a successor must know of what was begun and is not complete, as items."""
+        return ()
+
+    def restore_state(self, items: Sequence[bytes]) -> None:
+        """Go on from the items of a checkpoint; called before the first batch."""
+        if items:
+            raise NotImplementedError(f"{type(self).__name__} does not restore its state")
 
     def handle_event(self, payload: bytes) -> None:
         """Take an event from the sink's coordinator."""
@@ -54,3 +80,61 @@ class Sink(ABC):
     def coordinator(self) -> tuple[str, bytes] | None:
         """Name and payload of the coordinator that commits in the JobMaster, or None without one."""
         return None
+
+    def committer(self) -> tuple[str, bytes] | None:
+        """Name and payload of the Committer that makes prepared output visible, or None without one."""
+        return None
+
+
+class Committer(Protocol):
+    """Makes prepared output visible; beside the JobMaster, on a thread of its own, one call at a time, ids in order.
+
+    Whether a key was committed is asked of the target itself, where the key is written together with the data.
+    """
+
+    def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
+        """Make all of them visible at once, where the target can do that, under an idempotence key.
+
+        Called again after a failure with the same key and the same committables: must then do what is missing and
+        nothing twice. `key`: see `commit_key`. An error fails the job; nothing is dropped.
+        """
+        ...
+
+    def discard(self, committables: Sequence[bytes]) -> None:
+        """Remove what was prepared and will never be committed."""
+        ...
+
+    def close(self) -> None:
+        """Release resources. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True)
+class CommitterContext:
+    """What a committer may know of the job: the sink's name for messages, and the job's settings."""
+
+    operator_name: str
+    settings: Settings
+
+
+CommitterFactory = Callable[[CommitterContext, bytes], Committer]
+"""Makes a committer of the payload that `Sink.committer` gave."""
+
+
+def commit_key(lineage: str, sink: str, checkpoint_id: int) -> str:
+    """Return the idempotence key of one commit: `lineage/sink/id`.
+
+    `lineage` is drawn anew with every start without state, and `sink` is the operator's stable id, so that a key means
+    the same output for ever.
+    """
+    return f"{lineage}/{sink}/{checkpoint_id}"
+
+
+def scope_of(key: str) -> str:
+    """Return `lineage/sink` of a key. Within a scope ids commit in order and are never used again.
+
+    So the highest id that a target says it has committed stands for all below it.
+    """
+    scope, _, _ = key.rpartition("/")
+    assert scope, f"no commit key: {key}"
+    return scope

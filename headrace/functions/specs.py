@@ -279,6 +279,10 @@ class SinkSpec(OperatorSpec):
         """What the sink asks for."""
         return self.sink.coordinator()
 
+    def committer(self) -> tuple[str, bytes] | None:
+        """What the sink asks for."""
+        return self.sink.committer()
+
 
 @dataclass(frozen=True)
 class PrintSinkSpec(OperatorSpec):

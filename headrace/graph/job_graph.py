@@ -43,7 +43,8 @@ class ChainedOperator(msgspec.Struct, frozen=True):
 
     `payload` is the pickled OperatorSpec, `types_payload` the pickled OperatorTypes (input, output and side output
     types); both by cloudpickle. `coordinator` names the OperatorCoordinator that runs in the JobMaster (empty: none)
-    and `coordinator_payload` is what it is made from. `location` is the file and line of the user's function, for
+    and `coordinator_payload` is what it is made from; `committer` and `committer_payload` are the same of the
+    Committer that makes a sink's prepared output visible. `location` is the file and line of the user's function, for
     errors that arise before or after it runs.
     """
 
@@ -56,6 +57,8 @@ class ChainedOperator(msgspec.Struct, frozen=True):
     description: str = ""
     coordinator: str = ""
     coordinator_payload: bytes = b""
+    committer: str = ""
+    committer_payload: bytes = b""
     location: str = ""
 
 

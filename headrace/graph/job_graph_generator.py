@@ -218,6 +218,7 @@ def _chain_name(chain: Chain, node: StreamNode) -> str:
 
 def _chained_operator(node: StreamNode, ids: dict[int, OperatorId]) -> ChainedOperator:
     coordinator, coordinator_payload = node.spec.coordinator() or ("", b"")
+    committer, committer_payload = node.spec.committer() or ("", b"")
     return ChainedOperator(
         operator_id=ids[node.node_id],
         name=node.display_name,
@@ -228,6 +229,8 @@ def _chained_operator(node: StreamNode, ids: dict[int, OperatorId]) -> ChainedOp
         description=node.description,
         coordinator=coordinator,
         coordinator_payload=coordinator_payload,
+        committer=committer,
+        committer_payload=committer_payload,
         location=user_location_of(node.spec.user_functions(), node.location),
     )
 
