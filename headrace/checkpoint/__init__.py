@@ -1,6 +1,6 @@
-"""What a checkpoint is: options, handles, metadata and storage. Nothing of it is there yet.
+"""What a checkpoint is: handles of what was written, metadata, storage.
 
 Duty: the words in which tasks, coordinator and storage speak of snapshots.
-Neighbours: imports `core` only.
-Start reading: `core/key_groups` says by what unit keyed state will be cut.
+Neighbours: imports `core` only; barriers, which travel between tasks, are in `core/checkpoints`.
+Start reading: `handles`, then `storage`.
 """

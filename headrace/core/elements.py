@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
+
 MIN_TIMESTAMP: Final = -(2**63)
 """No timestamp; also the watermark before the first one."""
 
@@ -56,5 +58,5 @@ class CancelTaskException(Exception):
     """Raised in a task thread whose buffers or gates were closed under it: cancellation, not failure."""
 
 
-StreamEvent = EndOfData | EndOfPartition
+StreamEvent = EndOfData | EndOfPartition | CheckpointBarrier | CancelCheckpointMarker
 """Elements that are frames of their own; they cost no credit."""

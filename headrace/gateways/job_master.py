@@ -4,6 +4,8 @@ from typing import Protocol
 
 import msgspec
 
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
@@ -154,6 +156,30 @@ class JobMasterGateway(Protocol):
         Events of one operator of one attempt are numbered from 0, so that a repeated one is delivered once. A
         coordinator that is full refuses: the same event is to be sent again.
         """
+        ...
+
+    async def acknowledge_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        snapshot: TaskStateSnapshot,
+        metrics: CheckpointMetrics,
+    ) -> Acknowledge:
+        """The task's part of a checkpoint is stored. Repeated ones change nothing; late ones are swept up."""
+        ...
+
+    async def decline_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        reason: CheckpointFailureReason,
+        text: str,
+    ) -> Acknowledge:
+        """The task cannot take its part, which ends the checkpoint."""
+        ...
+
+    async def notify_end_of_data(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
+        """All operators of the task have finished; it waits for the completion of a checkpoint taken since."""
         ...
 
     async def fetch_collected_results(

@@ -7,6 +7,8 @@ from typing import Protocol
 
 import msgspec
 
+from headrace.checkpoint.handles import SubtaskRestore
+from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
@@ -57,6 +59,7 @@ class TaskDeploymentDescriptor(msgspec.Struct, frozen=True):
     vertex: JobVertex
     result_partitions: tuple[ResultPartitionDeployment, ...]
     input_gates: tuple[InputGateDescriptor, ...]
+    restore: SubtaskRestore | None = None
 
 
 class SlotRequest(msgspec.Struct, frozen=True):
@@ -129,6 +132,37 @@ class TaskExecutorGateway(Protocol):
         payload: bytes,
     ) -> None:
         """Deliver an event of an operator's coordinator to one subtask."""
+        ...
+
+    def trigger_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        checkpoint_id: int,
+        timestamp_ms: int,
+        options: CheckpointOptions,
+    ) -> None:
+        """Begin a checkpoint at this task. Answered by `acknowledge_checkpoint` or `decline_checkpoint`, or never."""
+        ...
+
+    def notify_checkpoint_complete(
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        checkpoint_id: int,
+        last_subsumed_id: int,
+    ) -> None:
+        """The checkpoint is published: what it prepared will take effect. May be lost, and come late or twice."""
+        ...
+
+    def notify_checkpoint_aborted(
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        checkpoint_id: int,
+        latest_completed_id: int,
+    ) -> None:
+        """The checkpoint came to nothing. May be lost, and come late or twice."""
         ...
 
     async def heartbeat_from_resource_manager(

@@ -8,14 +8,17 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
+from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.elements import EndOfData, EndOfPartition, PlacedMarker, StopMode, StreamEvent
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.errors import CorruptBatchError, ProtocolError
 from headrace.network.framing import Body
 
-_END_OF_DATA, _END_OF_PARTITION = 1, 2
+_END_OF_DATA, _END_OF_PARTITION, _BARRIER, _CANCEL_MARKER = 1, 2, 3, 4
+_BARRIERS: Final = msgspec.msgpack.Decoder(CheckpointBarrier)
 NO_FINGERPRINT: Final = 0
 
 
@@ -177,22 +180,44 @@ class SchemaMemory:
         return self._schema
 
 
-def encode_event(event: StreamEvent) -> tuple[int, int]:
-    """Return kind and value of an Event frame."""
+def encode_event(event: StreamEvent) -> tuple[int, int, bytes]:
+    """Return kind, value and body of an Event frame; only a barrier has a body: itself as msgpack."""
     match event:
         case EndOfData(mode):
-            return _END_OF_DATA, mode.value
+            return _END_OF_DATA, mode.value, b""
         case EndOfPartition():
-            return _END_OF_PARTITION, 0
+            return _END_OF_PARTITION, 0, b""
+        case CheckpointBarrier(checkpoint_id):
+            return _BARRIER, checkpoint_id, msgspec.msgpack.encode(event)
+        case CancelCheckpointMarker(checkpoint_id):
+            return _CANCEL_MARKER, checkpoint_id, b""
 
 
-def decode_event(kind: int, value: int, peer: str) -> StreamEvent:
+def decode_event(kind: int, value: int, body: Body, peer: str) -> StreamEvent:
     """Inverse of `encode_event`."""
+    if kind == _BARRIER:
+        return _decode_barrier(value, body, peer)
+    if len(body):
+        raise ProtocolError(peer, f"an event of kind {kind} with a body of {len(body)} bytes")
     if kind == _END_OF_DATA and value in (StopMode.DRAIN.value, StopMode.NO_DRAIN.value):
         return EndOfData(StopMode(value))
     if kind == _END_OF_PARTITION:
         return EndOfPartition()
+    if kind == _CANCEL_MARKER:
+        return CancelCheckpointMarker(value)
     raise ProtocolError(peer, f"an event of the unknown kind {kind} (value {value})")
+
+
+def _decode_barrier(checkpoint_id: int, body: Body, peer: str) -> CheckpointBarrier:
+    try:
+        barrier = _BARRIERS.decode(body)
+    # A UnicodeDecodeError where a URI is no UTF-8.
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ProtocolError(peer, f"a checkpoint barrier that cannot be read: {error}") from error
+    if barrier.checkpoint_id != checkpoint_id:
+        what = f"barrier {barrier.checkpoint_id} that was announced as {checkpoint_id}"
+        raise ProtocolError(peer, what)
+    return barrier
 
 
 def _shift_markers(

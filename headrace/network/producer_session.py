@@ -353,9 +353,9 @@ class ProducerSession:
         assert reader.view is not None
         traits = element.is_priority * EventTrait.PRIORITY
         traits |= element.blocks_upstream * EventTrait.BLOCKS_UPSTREAM
-        kind, value = encode_event(element.event)
+        kind, value, body = encode_event(element.event)
         channel, backlog = reader.request.channel, reader.view.backlog
-        event = Event(channel, reader.sequence, backlog, kind, traits, value)
+        event = Event(channel, reader.sequence, backlog, kind, traits, value, body)
         output += encode(event, with_checksum=self._has_checksums)
         reader.sequence += 1
         reader.is_blocked |= element.blocks_upstream

@@ -105,10 +105,10 @@ class RecordWriter:
             if self.buffer_timeout_ms == FLUSH_ALWAYS or pending.is_crowded:
                 self._seal(channel)
 
-    def emit_event(self, event: StreamEvent) -> None:
-        """Send an event to every channel, behind everything emitted so far."""
+    def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
+        """Send an event to every channel, behind everything emitted so far; see subpartition.QueuedEvent."""
         self.flush_all()
-        self.partition.emit_event(event)
+        self.partition.emit_event(event, blocks_upstream=blocks_upstream)
 
     def flush_all(self) -> None:
         """Hand over everything that waits."""

@@ -204,7 +204,7 @@ class RemoteInputChannel:
     def event_received(self, frame: Event) -> None:
         """See consumer_session.ChannelReceiver."""
         self._check_sequence(frame.sequence)
-        event = decode_event(frame.kind, frame.value, self._peer)
+        event = decode_event(frame.kind, frame.value, frame.body, self._peer)
         if frame.traits & ~EventTrait.ALL:
             raise ProtocolError(self._peer, f"an event with the unknown traits {frame.traits}")
         if isinstance(event, EndOfPartition):

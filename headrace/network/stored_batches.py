@@ -102,8 +102,15 @@ def encode_batch(
 
 def encode_stored_event(event: StreamEvent) -> list[Any]:
     """Return an event as pieces to be written one after the other."""
-    body = _EVENT.pack(*encode_event(event))
+    body = _EVENT.pack(*_plain(event))
     return _pieces(_EVENT_KIND, 0, 0, _NO_SCHEMA, b"", len(body), body)
+
+
+def _plain(event: StreamEvent) -> tuple[int, int]:
+    """Kind and value; barriers never come where results are stored: such jobs take no checkpoints."""
+    kind, value, body = encode_event(event)
+    assert not body, f"{event} in a stored result"
+    return kind, value
 
 
 def pieces_bytes(pieces: Sequence[Any]) -> int:
@@ -177,7 +184,7 @@ def _decode_element(
     try:
         if header.kind == _EVENT_KIND:
             kind, value = _EVENT.unpack(body)
-            return decode_event(kind, value, place)
+            return decode_event(kind, value, b"", place)
         markers = decode_markers(view, offset + HEADER_BYTES, header.marker_bytes, place)
         if header.schema_number == _NO_SCHEMA:
             return SealedBatch(None, markers)

@@ -130,6 +130,7 @@ class Event(Frame, frozen=True, gc=False):
     kind: int  # u8, see `batches.encode_event`
     traits: int  # u8, bit set, see EventTrait
     value: int  # i64
+    body: Body = b""  # msgpack of a checkpoint barrier, at most TEXT_BYTES_MAX; else empty
 
 
 class EventTrait:

@@ -98,7 +98,9 @@ class PushSender:
     def send_event(self, event: StreamEvent) -> None:
         """Push an event to all subpartitions. NetworkError."""
         self._await_admission()
-        self._write(PushEvent(_CHANNEL, self._sequence, *encode_event(event)))
+        kind, value, body = encode_event(event)
+        assert not body, f"{event} in a stored result"
+        self._write(PushEvent(_CHANNEL, self._sequence, kind, value))
         self._sequence += 1
 
     def commit(self) -> None:

@@ -250,7 +250,7 @@ class PushSession:
 
     def _take_event(self, frame: PushEvent) -> None:
         self._check_sequence(frame.sequence)
-        event = decode_event(frame.kind, frame.value, self._link.peer)
+        event = decode_event(frame.kind, frame.value, b"", self._link.peer)
         self._jobs.submit(lambda: self._write(lambda writer: writer.emit_event(event), False))
 
     def _take_commit(self, frame: PushCommit) -> None:

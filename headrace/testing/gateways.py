@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.ids import ExecutionAttemptId, FencingToken, OperatorId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
@@ -112,6 +114,8 @@ class ScriptedTask:
         self.metrics: dict[str, float] = {}
         self.payloads: VertexPayloads | None = None
         self.updates: list[ShuffleDescriptor] = []
+        self.checkpoint_calls: list[tuple[str, int]] = []
+        self.checkpoint_options: dict[int, CheckpointOptions] = {}
         self._listener = listener
 
     def start(self) -> None:
@@ -146,6 +150,29 @@ class ScriptedTask:
     def deliver_operator_event(self, operator_id: OperatorId, payload: bytes) -> None:
         """See RunningTask."""
         self.events.append((operator_id, payload))
+
+    def trigger_checkpoint(
+        self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions
+    ) -> None:
+        """See RunningTask."""
+        self.checkpoint_calls.append(("trigger", checkpoint_id))
+        self.checkpoint_options[checkpoint_id] = options
+
+    def notify_checkpoint_complete(self, checkpoint_id: int, last_subsumed_id: int) -> None:
+        """See RunningTask."""
+        self.checkpoint_calls.append(("complete", checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
+        """See RunningTask."""
+        self.checkpoint_calls.append(("aborted", checkpoint_id))
+
+    def acknowledge_checkpoint(
+        self, checkpoint_id: int, snapshot: TaskStateSnapshot | None = None
+    ) -> None:
+        """Say that the task's part of a checkpoint is stored."""
+        self._listener.checkpoint_acknowledged(
+            self.attempt_id, checkpoint_id, snapshot or TaskStateSnapshot(), CheckpointMetrics()
+        )
 
     def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
         """See RunningTask."""

@@ -22,6 +22,8 @@ from headrace.cluster.job_master.restart_strategies import create_restart_strate
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.cluster.shuffle.shuffle_master import ShuffleMaster
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
@@ -201,6 +203,30 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     ) -> Acknowledge:
         """See JobMasterGateway."""
         self._coordination.handle_event(attempt_id, operator_id, sequence_number, payload)
+        return Acknowledge()
+
+    async def acknowledge_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        snapshot: TaskStateSnapshot,
+        metrics: CheckpointMetrics,
+    ) -> Acknowledge:
+        """See JobMasterGateway."""
+        return Acknowledge()
+
+    async def decline_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        reason: CheckpointFailureReason,
+        text: str,
+    ) -> Acknowledge:
+        """See JobMasterGateway."""
+        return Acknowledge()
+
+    async def notify_end_of_data(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
+        """See JobMasterGateway."""
         return Acknowledge()
 
     async def fetch_collected_results(

@@ -7,6 +7,7 @@ constructor.
 from dataclasses import dataclass
 from typing import Protocol
 
+from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResourceId
@@ -54,6 +55,20 @@ class RunningTask(Protocol):
 
     def deliver_operator_event(self, operator_id: OperatorId, payload: bytes) -> None:
         """Pass an event to an operator."""
+        ...
+
+    def trigger_checkpoint(
+        self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions
+    ) -> None:
+        """Begin a checkpoint here."""
+        ...
+
+    def notify_checkpoint_complete(self, checkpoint_id: int, last_subsumed_id: int) -> None:
+        """The checkpoint is published."""
+        ...
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
+        """The checkpoint came to nothing."""
         ...
 
     def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
@@ -117,6 +132,7 @@ class StreamTaskFactory:
             metrics=self._metric_group(descriptor),
             listener=listener,
             ingest=self.ingest,
+            restore=descriptor.restore,
         )
         return Task(environment, self.runner, inline_payloads(descriptor))
 

@@ -24,6 +24,7 @@ from headrace.cluster.task_executor.task_reporter import TaskReporter
 from headrace.cluster.task_executor.task_reports import TaskOutbox
 from headrace.cluster.task_executor.task_slots import TaskSlots
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
+from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
@@ -273,6 +274,46 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         entry = self._tasks.find(attempt_id)
         if entry is not None:
             entry.task.deliver_operator_event(operator_id, payload)
+
+    def trigger_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        checkpoint_id: int,
+        timestamp_ms: int,
+        options: CheckpointOptions,
+    ) -> None:
+        """See TaskExecutorGateway."""
+        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
+        entry = self._tasks.find(attempt_id)
+        if entry is not None:
+            entry.task.trigger_checkpoint(checkpoint_id, timestamp_ms, options)
+
+    def notify_checkpoint_complete(
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        checkpoint_id: int,
+        last_subsumed_id: int,
+    ) -> None:
+        """See TaskExecutorGateway."""
+        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
+        entry = self._tasks.find(attempt_id)
+        if entry is not None:
+            entry.task.notify_checkpoint_complete(checkpoint_id, last_subsumed_id)
+
+    def notify_checkpoint_aborted(
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        checkpoint_id: int,
+        latest_completed_id: int,
+    ) -> None:
+        """See TaskExecutorGateway."""
+        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
+        entry = self._tasks.find(attempt_id)
+        if entry is not None:
+            entry.task.notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
 
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
         """See TaskExecutorGateway."""

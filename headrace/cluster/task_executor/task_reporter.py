@@ -8,7 +8,15 @@ from typing import Final, Protocol
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
+from headrace.cluster.task_executor.task_reports import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    CheckpointMessage,
+    DataEnded,
+)
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
@@ -61,6 +69,38 @@ class TaskReporter:
 
         def put() -> None:
             if entry.outbox.put_event(operator_id, payload):
+                self._drain(entry)
+
+        self._endpoint.run_async(put)
+
+    def checkpoint_acknowledged(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        snapshot: TaskStateSnapshot,
+        metrics: CheckpointMetrics,
+    ) -> None:
+        """See TaskListener."""
+        self._put(attempt_id, CheckpointAcknowledged(checkpoint_id, snapshot, metrics))
+
+    def checkpoint_declined(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        reason: CheckpointFailureReason,
+        text: str,
+    ) -> None:
+        """See TaskListener."""
+        self._put(attempt_id, CheckpointDeclined(checkpoint_id, reason, text))
+
+    def data_ended(self, attempt_id: ExecutionAttemptId) -> None:
+        """See TaskListener."""
+        self._put(attempt_id, DataEnded())
+
+    def _put(self, attempt_id: ExecutionAttemptId, message: CheckpointMessage) -> None:
+        def put() -> None:
+            entry = self._tasks.find(attempt_id)
+            if entry is not None and entry.outbox.put_checkpoint_message(message):
                 self._drain(entry)
 
         self._endpoint.run_async(put)

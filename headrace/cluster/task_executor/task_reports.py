@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.core.elements import CancelTaskException
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.lifecycle import ExecutionState
@@ -33,7 +35,31 @@ class OperatorEvent:
     payload: bytes
 
 
-OutboxEntry = ExecutionReport | OperatorEvent
+@dataclass(frozen=True)
+class CheckpointAcknowledged:
+    """The task's part of a checkpoint is stored."""
+
+    checkpoint_id: int
+    snapshot: TaskStateSnapshot
+    metrics: CheckpointMetrics
+
+
+@dataclass(frozen=True)
+class CheckpointDeclined:
+    """The task does not take its part."""
+
+    checkpoint_id: int
+    reason: CheckpointFailureReason
+    text: str
+
+
+@dataclass(frozen=True)
+class DataEnded:
+    """The task's operators have finished."""
+
+
+CheckpointMessage = CheckpointAcknowledged | CheckpointDeclined | DataEnded
+OutboxEntry = ExecutionReport | OperatorEvent | CheckpointMessage
 
 
 class TaskOutbox:
@@ -67,6 +93,13 @@ class TaskOutbox:
         sequence_number = self._next_sequence.get(operator_id, 0)
         self._next_sequence[operator_id] = sequence_number + 1
         return self._put(OperatorEvent(operator_id, sequence_number, payload))
+
+    def put_checkpoint_message(self, message: CheckpointMessage) -> bool:
+        """Queue a message about checkpoints, behind the events that came before it; True as for `put_event`.
+
+        Not bounded by room: there are never more of them than checkpoints under way.
+        """
+        return self._put(message)
 
     def put_report(self, report: ExecutionReport) -> bool:
         """Queue a state report; True where `drain` has to be started.
@@ -130,12 +163,24 @@ class TaskOutbox:
             self._told(self._entries[0])
 
     async def _send(self, gateway: JobMasterGateway, entry: OutboxEntry) -> None:
-        if isinstance(entry, ExecutionReport):
-            await gateway.update_task_execution_state(entry)
-        else:
-            await gateway.send_operator_event_to_coordinator(
-                self.attempt_id, entry.operator_id, entry.sequence_number, entry.payload
-            )
+        match entry:
+            case ExecutionReport():
+                await gateway.update_task_execution_state(entry)
+            case CheckpointAcknowledged(checkpoint_id, snapshot, metrics):
+                await gateway.acknowledge_checkpoint(
+                    self.attempt_id, checkpoint_id, snapshot, metrics
+                )
+            case CheckpointDeclined(checkpoint_id, reason, text):
+                await gateway.decline_checkpoint(self.attempt_id, checkpoint_id, reason, text)
+            case DataEnded():
+                await gateway.notify_end_of_data(self.attempt_id)
+            case OperatorEvent():
+                await self._send_event(gateway, entry)
+
+    async def _send_event(self, gateway: JobMasterGateway, entry: OperatorEvent) -> None:
+        await gateway.send_operator_event_to_coordinator(
+            self.attempt_id, entry.operator_id, entry.sequence_number, entry.payload
+        )
 
     def _put(self, entry: OutboxEntry) -> bool:
         if self._is_closed:

@@ -86,7 +86,7 @@ def frame_text(frame: Frame) -> str:
                 f"Data #{frame.sequence} of channel {frame.channel}{cost}, backlog {frame.backlog}"
             )
         case Event():
-            event = decode_event(frame.kind, frame.value, "the trace")
+            event = decode_event(frame.kind, frame.value, frame.body, "the trace")
             return f"Event #{frame.sequence} of channel {frame.channel}: {type(event).__name__}"
         case AddCredit():
             return f"AddCredit {frame.credit_count} for channel {frame.channel}"

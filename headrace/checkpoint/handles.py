@@ -1,0 +1,140 @@
+"""What a subtask hands over when it has taken its part of a checkpoint: files and small contents, by operator.
+
+A chunk is one table of rows, open data wherever Arrow can say what it is: `headrace.state.snapshots` names the columns
+of each table. Handles are frozen values that go over the control plane and into the checkpoint's metadata.
+Source: Flink TaskStateSnapshot, OperatorSubtaskState, KeyedStateHandle, StreamStateHandle.
+"""
+
+import enum
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from headrace.core.ids import OperatorId
+
+
+class StateFile(msgspec.Struct, frozen=True):
+    """An immutable piece of state: the file at `uri`, or `content` itself where that is small (then `uri` is empty).
+
+    `digest`: BLAKE2b-128 of the content, checked before anything of it is used.
+    """
+
+    uri: str
+    content: bytes
+    size_bytes: int
+    digest: bytes
+    is_shared: bool = False
+    """Whether the file lies among those that several checkpoints may refer to."""
+
+
+NO_FILE: Final = StateFile("", b"", 0, b"")
+"""Of chunks that say all they have to in their attributes."""
+
+
+class StateTable(enum.Enum):
+    """What the rows of a chunk are."""
+
+    KEYED = "keyed"
+    TIMERS = "timers"
+    COLUMNAR = "columnar"
+    """Keyed state of a vectorised operator, in columns of its own."""
+    NATIVE = "native"
+    """Files of a state backend in its own format; no rows for others to read."""
+    OPERATOR = "operator_state"
+    SPLITS = "source_splits"
+    WATERMARKS = "watermarks"
+    CHANNELS = "channel_frames"
+
+
+ITEM_COUNT: Final = "item_count"
+"""Attribute of OPERATOR and SPLITS chunks: how many items there are (rows), the units of redistribution."""
+ITEM_RANGE: Final = "item_range"
+"""Attribute of assigned chunks: `start:stop`, the items that are the subtask's own; absent: all."""
+WATERMARK: Final = "watermark"
+"""Attribute of WATERMARKS chunks, which have no rows: the operator's event time, epoch ms."""
+OUTPUT_WATERMARK: Final = "output_watermark"
+"""Attribute of WATERMARKS chunks: the last watermark that the operator has sent, epoch ms."""
+
+
+class StateChunk(msgspec.Struct, frozen=True):
+    """One table of one state of one operator's subtask, or part of it.
+
+    `key_groups`: first and last key group that rows belong to (keyed tables), or None. `attributes`: what a reader must
+    know of the rows (kind, declared type, mode, edge …); keys are fixed by who writes the table.
+    """
+
+    table: StateTable
+    name: str
+    row_count: int
+    file: StateFile
+    key_groups: tuple[int, int] | None = None
+    attributes: dict[str, str] = {}
+
+
+class Committable(msgspec.Struct, frozen=True):
+    """An effect on the outside that is prepared and not yet visible. `content` is the sink's own encoding.
+
+    `key`: unique for ever (a UUID's hex), so that what was sent twice counts once.
+    """
+
+    key: str
+    content: bytes
+
+
+class OperatorSubtaskState(msgspec.Struct, frozen=True):
+    """What one operator of one subtask has in a checkpoint. `committables`: all that are not known to be decided."""
+
+    chunks: tuple[StateChunk, ...] = ()
+    committables: tuple[Committable, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all chunks, those of older checkpoints included."""
+        return sum(chunk.file.size_bytes for chunk in self.chunks)
+
+
+class TaskStateSnapshot(msgspec.Struct, frozen=True):
+    """One subtask's part of a checkpoint. `is_finished`: its operators had finished; there is no state to come."""
+
+    operators: dict[OperatorId, OperatorSubtaskState] = {}
+    is_finished: bool = False
+
+    def files(self) -> Iterator[StateFile]:
+        """Every file that it refers to."""
+        for state in self.operators.values():
+            for chunk in state.chunks:
+                yield chunk.file
+
+
+class CheckpointMetrics(msgspec.Struct, frozen=True):
+    """How a subtask's part went. Durations in ms; `start_delay_ms`: from the trigger to its first barrier.
+
+    `alignment_ms`: from the first to the last barrier. Source: Flink CheckpointMetrics.
+    """
+
+    start_delay_ms: int = 0
+    alignment_ms: int = 0
+    sync_ms: int = 0
+    async_ms: int = 0
+    written_bytes: int = 0
+    in_flight_bytes: int = 0
+    is_unaligned: bool = False
+
+
+class SubtaskRestore(msgspec.Struct, frozen=True):
+    """What one subtask starts from: the restored checkpoint's id and, by operator, the chunks that concern it.
+
+    A chunk may hold more key groups or items than the subtask's own: whoever restores takes what is its.
+    """
+
+    checkpoint_id: int
+    operators: dict[OperatorId, OperatorSubtaskState]
+    is_finished: bool = False
+
+    def state_of(self, operator_id: OperatorId) -> OperatorSubtaskState:
+        """The operator's state; an empty one where there is none."""
+        return self.operators.get(operator_id, _EMPTY)
+
+
+_EMPTY = OperatorSubtaskState()

@@ -1,0 +1,109 @@
+"""What travels through a job for a checkpoint: the barrier, its cancellation, and what kind of snapshot is wanted.
+
+Source: Flink CheckpointBarrier, CancelCheckpointMarker, CheckpointOptions, SnapshotType.
+"""
+
+import enum
+from typing import Final
+
+import msgspec
+
+INITIAL_CHECKPOINT_ID: Final = 1
+"""Ids rise strictly from here, over all restarts of a lineage."""
+
+NEVER_UNALIGNED: Final = -1
+"""`aligned_timeout_ms` of a barrier that stays aligned however long that takes."""
+
+
+class SnapshotKind(enum.Enum):
+    """What a snapshot may refer to and what follows it. Source: Flink CheckpointType, SavepointType."""
+
+    CHECKPOINT = 0
+    """May use files of older checkpoints, and newer ones may use its."""
+    FULL_CHECKPOINT = 1
+    """Uses no older files; newer ones may use its."""
+    SAVEPOINT = 2
+    """Stands alone, in the canonical format; nothing follows."""
+    SAVEPOINT_SUSPEND = 3
+    """A savepoint after which the job stops, to be resumed."""
+    SAVEPOINT_TERMINATE = 4
+    """A savepoint after which the job ends for good: event time ends before it (drain)."""
+
+    @property
+    def is_savepoint(self) -> bool:
+        """Whether a user asked for it and keeps it."""
+        return self.value >= SnapshotKind.SAVEPOINT.value
+
+    @property
+    def is_synchronous(self) -> bool:
+        """Whether tasks wait for its completion and then stop."""
+        return self in (SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE)
+
+
+class AlignmentMode(enum.Enum):
+    """How barriers meet the rows in front of them. Source: Flink CheckpointOptions.AlignmentType."""
+
+    AT_LEAST_ONCE = 0
+    ALIGNED = 1
+    UNALIGNED = 2
+    FORCED_ALIGNED = 3
+    """Unaligned was asked for, but this edge does not let barriers overtake; behind it, it is unaligned again."""
+
+
+class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
+    """What every barrier of a checkpoint says. URIs are directories of the checkpoint storage.
+
+    `exclusive_uri`: files of this snapshot alone (empty: everything is sent inline to the JobMaster); `shared_uri`:
+    files that later checkpoints may refer to. `aligned_timeout_ms`: from the trigger until an aligned barrier turns
+    into an unaligned one.
+    """
+
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT
+    alignment: AlignmentMode = AlignmentMode.ALIGNED
+    exclusive_uri: str = ""
+    shared_uri: str = ""
+    aligned_timeout_ms: int = NEVER_UNALIGNED
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether channels are blocked, or what is in flight is stored."""
+        return self.alignment is not AlignmentMode.AT_LEAST_ONCE
+
+    @property
+    def is_unaligned(self) -> bool:
+        """Whether barriers overtake."""
+        return self.alignment is AlignmentMode.UNALIGNED
+
+    @property
+    def is_timeoutable(self) -> bool:
+        """Whether an aligned barrier may become unaligned."""
+        return (
+            self.alignment is AlignmentMode.ALIGNED and self.aligned_timeout_ms != NEVER_UNALIGNED
+        )
+
+    def with_unaligned(self) -> "CheckpointOptions":
+        """The same checkpoint from the moment at which its barriers overtake."""
+        return msgspec.structs.replace(self, alignment=AlignmentMode.UNALIGNED)
+
+    def with_forced_alignment(self) -> "CheckpointOptions":
+        """The same checkpoint on an edge that does not let barriers overtake."""
+        return msgspec.structs.replace(self, alignment=AlignmentMode.FORCED_ALIGNED)
+
+
+class CheckpointBarrier(msgspec.Struct, frozen=True, array_like=True, tag="b"):
+    """Splits a channel into what belongs to checkpoint `checkpoint_id` and what comes after it.
+
+    `timestamp_ms` is the trigger's wall clock; `elapsed_ms`: how long ago that was when the sender emitted it, by the
+    clocks that it passed, so that timeouts need not compare two machines' clocks.
+    """
+
+    checkpoint_id: int
+    timestamp_ms: int
+    options: CheckpointOptions = CheckpointOptions()
+    elapsed_ms: int = 0
+
+
+class CancelCheckpointMarker(msgspec.Struct, frozen=True, array_like=True, tag="c"):
+    """No barrier `checkpoint_id` will come on this channel any more."""
+
+    checkpoint_id: int
