@@ -19,7 +19,7 @@ class ConnectedStreams:
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         if not isinstance(stream2, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"connect needs a DataStream, not {stream2!r}")
+            raise TypeError(f"connect needs a DataStream or a BroadcastStream, not {stream2!r}")
         self.stream1 = stream1
         self.stream2 = stream2
 

@@ -63,11 +63,13 @@ from headrace.functions.specs import (
     SinkSpec,
     TimestampsAndWatermarksSpec,
 )
+from headrace.functions.state import MapStateDescriptor
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.graph.job_graph import PartitionerKind
 from headrace.graph.stream_graph import NodeRole, Partitioning
 
 if TYPE_CHECKING:
+    from headrace.api.broadcast_streams import BroadcastConnectedStream, BroadcastStream
     from headrace.api.connected_streams import ConnectedStreams
     from headrace.api.environment import StreamExecutionEnvironment
     from headrace.api.execution_config import ExecutionConfig
@@ -229,10 +231,19 @@ class DataStream(StreamProperties):
         union = UnionTransformation(tuple(one.transformation for one in inputs))
         return DataStream(self._environment, union)
 
-    def connect(self, ds: "DataStream") -> "ConnectedStreams":
-        """Pair with a stream of any type, to share one operator and its state."""
+    @overload
+    def connect(self, ds: "DataStream") -> "ConnectedStreams": ...
+    @overload
+    def connect(self, ds: "BroadcastStream") -> "BroadcastConnectedStream": ...
+    def connect(
+        self, ds: "DataStream | BroadcastStream"
+    ) -> "ConnectedStreams | BroadcastConnectedStream":
+        """Pair with a stream of any type, to share one operator and its state; or with a BroadcastStream."""
+        from headrace.api.broadcast_streams import BroadcastConnectedStream, BroadcastStream
         from headrace.api.connected_streams import ConnectedStreams
 
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         return ConnectedStreams(self, ds)
 
     def window_all(self, window_assigner: Any) -> "AllWindowedStream":
@@ -257,12 +268,22 @@ class DataStream(StreamProperties):
         """Send to the subtask of the same index; needs equal parallelism."""
         return self._partitioned(Partitioning(PartitionerKind.FORWARD))
 
-    def broadcast(self, *broadcast_state_descriptors: object) -> "DataStream":
-        """Send every record to every subtask."""
+    @overload
+    def broadcast(self) -> "DataStream": ...
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> "BroadcastStream": ...
+    def broadcast(
+        self, *broadcast_state_descriptors: MapStateDescriptor
+    ) -> "DataStream | BroadcastStream":
+        """Send every record to every subtask; with descriptors, to feed broadcast states of what is connected to it."""
+        from headrace.api.broadcast_streams import BroadcastStream
+
         if broadcast_state_descriptors:
-            raise ProgramError(
-                "broadcast state is not there yet; broadcast() without descriptors is"
-            )
+            return BroadcastStream(self, broadcast_state_descriptors)
         return self._partitioned(Partitioning(PartitionerKind.BROADCAST))
 
     def partition_custom(

@@ -3,6 +3,7 @@
 Re-exports of `api`, `functions`, `core` and `connectors`; no code of its own.
 """
 
+from headrace.api.broadcast_streams import BroadcastConnectedStream, BroadcastStream
 from headrace.api.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
@@ -19,7 +20,9 @@ from headrace.api.memory_size import MemorySize
 from headrace.api.windowed_stream import AllWindowedStream, WindowedStream
 from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.process import (
+    BroadcastProcessFunction,
     CoProcessFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     OutputTag,
@@ -54,6 +57,8 @@ __all__ = [
     "ExternalizedCheckpointRetention",
     "CloseableIterator",
     "ConnectedStreams",
+    "BroadcastStream",
+    "BroadcastConnectedStream",
     "DataStream",
     "DataStreamSink",
     "StreamExecutionEnvironment",
@@ -68,6 +73,8 @@ __all__ = [
     "KeyedProcessFunction",
     "CoProcessFunction",
     "KeyedCoProcessFunction",
+    "BroadcastProcessFunction",
+    "KeyedBroadcastProcessFunction",
     "OutputTag",
     "TimeDomain",
     "TimerService",

@@ -1,5 +1,6 @@
 """PyFlink's `datastream.data_stream`: re-exports."""
 
+from headrace.api.broadcast_streams import BroadcastConnectedStream, BroadcastStream
 from headrace.api.collected_records import CloseableIterator
 from headrace.api.connected_streams import ConnectedStreams
 from headrace.api.data_stream import DataStream
@@ -10,6 +11,8 @@ from headrace.api.windowed_stream import AllWindowedStream, WindowedStream
 __all__ = [
     "CloseableIterator",
     "ConnectedStreams",
+    "BroadcastStream",
+    "BroadcastConnectedStream",
     "DataStream",
     "DataStreamSink",
     "KeyedStream",

@@ -1,7 +1,10 @@
 """PyFlink's `datastream.functions`: re-exports."""
 
 from headrace.functions.process import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
     CoProcessFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
@@ -35,6 +38,9 @@ __all__ = [
     "KeyedProcessFunction",
     "CoProcessFunction",
     "KeyedCoProcessFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "KeyedBroadcastProcessFunction",
     "TimerService",
     "Function",
     "MapFunction",

@@ -6,12 +6,17 @@ with an OutputTag goes to that side output.
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 from headrace.functions.record import Function
-from headrace.functions.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
+from headrace.functions.state import (
+    BroadcastState,
+    MapStateDescriptor,
+    ReadOnlyBroadcastState,
+    StateDescriptor,
+)
 
 KEY = TypeVar("KEY")
 IN1 = TypeVar("IN1")
@@ -243,6 +248,18 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
     """Over a keyed stream and a broadcast stream."""
 
+    class Context(BaseBroadcastProcessFunction.Context):
+        """Of a broadcast record: no key is current."""
+
+        @abstractmethod
+        def apply_to_keyed_state(
+            self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], object]
+        ) -> None:
+            """Call `function(key, state)` for every key of this subtask that has something in that keyed state.
+
+            The state is the key's own and may be read and written.
+            """
+
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
         """Of a record of the keyed stream."""
 
@@ -266,9 +283,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
         """Yield the results for a record of the keyed stream."""
 
     @abstractmethod
-    def process_broadcast_element(
-        self, value: IN2, ctx: BaseBroadcastProcessFunction.Context
-    ) -> Iterable[OUT] | None:
+    def process_broadcast_element(self, value: IN2, ctx: Context) -> Iterable[OUT] | None:
         """Yield the results for a broadcast record; there is no current key."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext) -> Iterable[OUT] | None:

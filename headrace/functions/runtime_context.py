@@ -11,6 +11,7 @@ from headrace.functions.state import (
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
+    OperatorStateStore,
     ReducingState,
     ReducingStateDescriptor,
     ValueState,
@@ -88,3 +89,7 @@ class RuntimeContext(KeyedStateStore):
     @abstractmethod
     def get_metrics_group(self) -> UserMetricGroup:
         """Where the function's own metrics go."""
+
+    @abstractmethod
+    def get_operator_state_store(self) -> OperatorStateStore:
+        """States of this subtask as a whole: lists that are split or united, and broadcast maps."""

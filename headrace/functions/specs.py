@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.state import MapStateDescriptor
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,27 @@ class KeyedCoProcessSpec(FunctionSpec):
 
     kind: ClassVar[str] = "keyed_co_process"
     default_name: ClassVar[str] = "Keyed Co-Process"
+
+
+@dataclass(frozen=True)
+class BroadcastProcessSpec(FunctionSpec):
+    """`connect(broadcast stream).process`: BroadcastProcessFunction. Input 1 is the broadcast one.
+
+    `descriptors` are those of the states that the broadcast stream feeds.
+    """
+
+    descriptors: tuple[MapStateDescriptor, ...]
+    kind: ClassVar[str] = "broadcast_process"
+    default_name: ClassVar[str] = "Co-Process-Broadcast"
+
+
+@dataclass(frozen=True)
+class KeyedBroadcastProcessSpec(FunctionSpec):
+    """`connect(broadcast stream).process` on a keyed stream: KeyedBroadcastProcessFunction."""
+
+    descriptors: tuple[MapStateDescriptor, ...]
+    kind: ClassVar[str] = "keyed_broadcast_process"
+    default_name: ClassVar[str] = "Keyed-Co-Process-Broadcast"
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from typing import Any
 
 from headrace.functions.specs import FunctionSpec
-from headrace.operators.operator import Operator
+from headrace.operators.operator import Operator, OperatorContext
 from headrace.operators.runtime_context import OperatorRuntimeContext
 from headrace.operators.user_code import close_function, open_function
 from headrace.state.heap import HeapKeyedStateBackend
+from headrace.state.operator_state import OperatorStateBackend
 
 
 class FunctionOperator(Operator):
@@ -17,6 +18,10 @@ class FunctionOperator(Operator):
     def __init__(self, spec: FunctionSpec) -> None:
         self._function: Any = spec.function
 
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._operator_state = OperatorStateBackend()
+
     @property
     def _has_keyed_inputs(self) -> bool:
         return all(batch_type.key_type is not None for batch_type in self.context.types.inputs)
@@ -24,7 +29,7 @@ class FunctionOperator(Operator):
     def _open_function(self, backend: HeapKeyedStateBackend | None) -> None:
         """Open the function; without a backend it cannot ask for keyed state."""
         self._is_function_open = True
-        runtime_context = OperatorRuntimeContext(self.context, backend)
+        runtime_context = OperatorRuntimeContext(self.context, backend, self._operator_state)
         open_function(self._function, runtime_context, self.context.operator_name)
 
     def close(self) -> None:

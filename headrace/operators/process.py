@@ -5,7 +5,7 @@ function yields. Source: Flink ProcessOperator, KeyedProcessOperator, KeyedCoPro
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.errors import USER_EXCEPTIONS
@@ -18,7 +18,7 @@ from headrace.operators.contexts import (
     KeyedTimerService,
     RecordContext,
 )
-from headrace.operators.emission import ResultCollector
+from headrace.operators.emission import MovingContext, ResultCollector
 from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.operator import (
     OneInputOperator,
@@ -38,29 +38,38 @@ class _ProcessingOperator(FunctionOperator):
     """What all of them share: the loop over rows."""
 
     _scope: EntryScope
-    _record_context: RecordContext | KeyedRecordContext
     _collector: ResultCollector
 
-    def _process_rows(self, call: ElementFunction, batch: RecordBatch, output: Output) -> None:
+    def _process_rows(
+        self, call: ElementFunction, context: MovingContext, batch: RecordBatch, output: Output
+    ) -> None:
         try:
-            self._collector.process_rows(call, self._record_context, self._scope, batch, output)
+            self._collector.process_rows(call, context, self._scope, batch, output)
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
 
 
-class _PlainOperator(_ProcessingOperator):
-    """Without keys: no state and no timers."""
+class PlainProcessingOperator(_ProcessingOperator):
+    """Base without keys: no keyed state and no timers."""
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._scope = EntryScope()
-        self._record_context = RecordContext(ClockTimerService(self))
         self._collector = ResultCollector(context)
+        self._record_context = RecordContext(ClockTimerService(self))
         self._open_function(None)
 
 
-class _KeyedOperator(_ProcessingOperator, TimedOperator):
-    """With keys: keyed state, and timers that call `on_timer`."""
+class FiringTimerContext(MovingContext, Protocol):
+    """A context that is moved from timer to timer."""
+
+    domain: TimeDomain
+
+
+class KeyedProcessingOperator(_ProcessingOperator, TimedOperator):
+    """Base with keys: keyed state, and timers that call `on_timer` with `_firing_context`."""
+
+    _firing_context: FiringTimerContext
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -83,35 +92,35 @@ class _KeyedOperator(_ProcessingOperator, TimedOperator):
         self._collector.add(results, result_timestamp, self.context.output, "on_timer")
 
 
-class ProcessOperator(_PlainOperator, OneInputOperator):
+class ProcessOperator(PlainProcessingOperator, OneInputOperator):
     """ProcessFunction."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        self._process_rows(self._function.process_element, batch, output)
+        self._process_rows(self._function.process_element, self._record_context, batch, output)
 
 
-class KeyedProcessOperator(_KeyedOperator, OneInputOperator):
+class KeyedProcessOperator(KeyedProcessingOperator, OneInputOperator):
     """KeyedProcessFunction."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        self._process_rows(self._function.process_element, batch, output)
+        self._process_rows(self._function.process_element, self._record_context, batch, output)
 
 
-class CoProcessOperator(_PlainOperator, TwoInputOperator):
+class CoProcessOperator(PlainProcessingOperator, TwoInputOperator):
     """CoProcessFunction."""
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
-        self._process_rows(self._function.process_element1, batch, output)
+        self._process_rows(self._function.process_element1, self._record_context, batch, output)
 
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
-        self._process_rows(self._function.process_element2, batch, output)
+        self._process_rows(self._function.process_element2, self._record_context, batch, output)
 
 
-class KeyedCoProcessOperator(_KeyedOperator, TwoInputOperator):
+class KeyedCoProcessOperator(KeyedProcessingOperator, TwoInputOperator):
     """KeyedCoProcessFunction: state and timers of a key serve both inputs."""
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
-        self._process_rows(self._function.process_element1, batch, output)
+        self._process_rows(self._function.process_element1, self._record_context, batch, output)
 
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
-        self._process_rows(self._function.process_element2, batch, output)
+        self._process_rows(self._function.process_element2, self._record_context, batch, output)

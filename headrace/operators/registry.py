@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
 from headrace.functions import specs
+from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columnar import (
     FilterExpressionOperator,
     MapBatchesOperator,
@@ -49,6 +50,8 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.CoFlatMapSpec.kind: CoFlatMapOperator,
     specs.CoProcessSpec.kind: CoProcessOperator,
     specs.KeyedCoProcessSpec.kind: KeyedCoProcessOperator,
+    specs.BroadcastProcessSpec.kind: BroadcastProcessOperator,
+    specs.KeyedBroadcastProcessSpec.kind: KeyedBroadcastProcessOperator,
     specs.ReduceSpec.kind: ReduceOperator,
     specs.RollingAggregationSpec.kind: RollingAggregationOperator,
     specs.WindowSpec.kind: WindowOperator,

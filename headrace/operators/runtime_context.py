@@ -10,6 +10,7 @@ from headrace.functions.state import (
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
+    OperatorStateStore,
     ReducingState,
     ReducingStateDescriptor,
     StateDescriptor,
@@ -59,10 +60,19 @@ class NoStateStore(BackendStateStore):
 
 
 class OperatorRuntimeContext(RuntimeContext):
-    """RuntimeContext of a function; without a backend (a stream without keys) asking for keyed state is an error."""
+    """RuntimeContext of a function; without a backend (a stream without keys) asking for keyed state is an error.
 
-    def __init__(self, context: OperatorContext, backend: KeyedStateBackend | None) -> None:
+    `operator_state` None: key selectors, timestamp assigners and windows keep no state of their subtask.
+    """
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        backend: KeyedStateBackend | None,
+        operator_state: OperatorStateStore | None = None,
+    ) -> None:
         self._context = context
+        self._operator_state = operator_state
         self._store: KeyedStateStore
         if backend is None:
             self._store = NoStateStore("keyed state needs a keyed stream, call key_by first")
@@ -92,6 +102,14 @@ class OperatorRuntimeContext(RuntimeContext):
 
     def get_metrics_group(self) -> UserMetricGroup:
         return self._context.metrics
+
+    def get_operator_state_store(self) -> OperatorStateStore:
+        if self._operator_state is None:
+            raise StateAccessError(
+                f"the functions of operator '{self._context.operator_name}' have no operator state: "
+                "keep it in a process, map, flat_map or filter function"
+            )
+        return self._operator_state
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         return self._store.get_state(state_descriptor)

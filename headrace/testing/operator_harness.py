@@ -185,7 +185,7 @@ class OperatorHarness:
         input_types: Sequence[TypeInformation] = (PICKLED,),
         output_type: TypeInformation = PICKLED,
         side_types: dict[str, TypeInformation] | None = None,
-        keys: Sequence[Callable[[Any], Any]] = (),
+        keys: Sequence[Callable[[Any], Any] | None] = (),
         key_type: TypeInformation = PICKLED,
         output_key_type: TypeInformation | None = None,
         settings: dict[str, str] | None = None,
@@ -194,10 +194,11 @@ class OperatorHarness:
         start_ms: int = 0,
         operator_name: str = "operator under test",
     ) -> None:
-        """`keys`: one key function per input of a keyed operator; none where the inputs are not keyed."""
-        self._keys = keys
+        """`keys`: one key function per input of a keyed operator, None for an input without; empty without any."""
+        self._keys = keys or [None] * len(input_types)
         inputs = tuple(
-            BatchType(value_type, key_type if keys else None) for value_type in input_types
+            BatchType(value_type, None if get_key is None else key_type)
+            for value_type, get_key in zip(input_types, self._keys, strict=True)
         )
         sides = {tag: BatchType(side_type) for tag, side_type in (side_types or {}).items()}
         self.types = OperatorTypes(inputs, BatchType(output_type, output_key_type), sides)
@@ -232,10 +233,10 @@ class OperatorHarness:
         batch_type = self.types.inputs[step.input_number]
         timestamps = None if step.timestamps is None else np.array(step.timestamps, dtype=np.int64)
         batch = RecordBatch.of_rows(BatchType(batch_type.value_type), list(step.values), timestamps)
-        key_type = batch_type.key_type
-        if key_type is None:
+        key_type, get_key = batch_type.key_type, self._keys[step.input_number]
+        if key_type is None or get_key is None:
             return batch
-        keys = [self._keys[step.input_number](value) for value in step.values]
+        keys = [get_key(value) for value in step.values]
         if isinstance(key_type, PickledBytesTypeInfo):
             return batch.with_keys(key_type, hash_keys(keys), keys=keys)
         array = key_values_to_array(keys, key_type)
