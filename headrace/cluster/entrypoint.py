@@ -92,6 +92,7 @@ class Cluster:
             shuffle_master=self._shuffle_master,
             leader_election=leader_election,
             on_shut_down=on_shut_down,
+            run_blocking=run_blocking,
         )
 
     def start(self) -> None:

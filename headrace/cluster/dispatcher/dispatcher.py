@@ -17,6 +17,7 @@ from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId, ResourceManagerId
 from headrace.core.lifecycle import JobStatus
+from headrace.core.threads import BlockingRunner, run_in_thread
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
 from headrace.gateways.errors import (
@@ -68,7 +69,9 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         shuffle_master: ShuffleMaster,
         leader_election: LeaderElection,
         on_shut_down: Callable[[], None],
+        run_blocking: BlockingRunner = run_in_thread,
     ) -> None:
+        self._run_blocking: Final = run_blocking
         name = rpc_service.create_endpoint_name("dispatcher")
         super().__init__(rpc_service, name, dispatcher_id)
         self._resource_manager_address: Final = resource_manager_address
@@ -129,6 +132,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             blob_server=self._blob_server,
             shuffle_master=self._shuffle_master,
             on_ended=self._job_ended,
+            run_blocking=self._run_blocking,
         )
         self._jobs[job_id] = _RunningJob(
             graph,

@@ -5,8 +5,8 @@ Source: Flink DefaultOperatorCoordinatorHandler.
 """
 
 import logging
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
 from headrace.cluster.job_master.executions import Execution
@@ -15,9 +15,11 @@ from headrace.cluster.job_master.operator_coordinator import CoordinatorFactorie
 from headrace.cluster.job_master.operator_coordinators import OperatorCoordinators
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
+from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.threads import BlockingRunner
 from headrace.gateways.errors import NothingCollectedError, UnknownAttemptError
 from headrace.gateways.job_master import CollectedResults
 from headrace.rpc.endpoint import RpcEndpoint
@@ -26,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class JobCoordination:
-    """One per JobMaster. `settings` are the job's over the cluster's."""
+    """One per JobMaster. `settings` are the job's over the cluster's. Implements LaterCalls for its coordinators."""
 
     def __init__(
         self,
@@ -35,7 +37,9 @@ class JobCoordination:
         task_managers: TaskManagers,
         factories: CoordinatorFactories,
         settings: Settings,
+        run_blocking: BlockingRunner,
     ) -> None:
+        self._run_blocking: Final = run_blocking
         self._endpoint: Final = endpoint
         self._scheduler: Final = scheduler
         self._task_managers: Final = task_managers
@@ -46,6 +50,7 @@ class JobCoordination:
             send_event=self._send_event,
             run_async=endpoint.run_async,
             fail_job=self._fail_job_later,
+            later=self,
         )
 
     def start(self) -> bool:
@@ -98,6 +103,39 @@ class JobCoordination:
     def commit(self) -> None:
         """Let all finish; the scheduler hears `committed` or `fail_job`."""
         self._endpoint.spawn(self._commit(), "commit")
+
+    def schedule(self, delay_ms: float, action: Callable[[], None], /) -> Cancellable:
+        """See LaterCalls."""
+        return self._endpoint.schedule_run_async(delay_ms, lambda: self._guarded(action))
+
+    def call_blocking(
+        self,
+        name: str,
+        work: Callable[[], Any],
+        handler: Callable[[Any, BaseException | None], None],
+        /,
+    ) -> None:
+        """See LaterCalls."""
+        self._endpoint.spawn(self._call_blocking(name, work, handler), name)
+
+    async def _call_blocking(
+        self,
+        name: str,
+        work: Callable[[], Any],
+        handler: Callable[[Any, BaseException | None], None],
+    ) -> None:
+        result, failure = None, None
+        try:
+            result = await self._run_blocking(name, work)
+        except Exception as error:
+            failure = error
+        self._guarded(lambda: handler(result, failure))
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            self._fail_job(error)
 
     async def close(self) -> None:
         """Close all, whatever each of them raises."""

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
@@ -22,8 +24,6 @@ from headrace.cluster.job_master.restart_strategies import create_restart_strate
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.cluster.shuffle.shuffle_master import ShuffleMaster
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
-from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
@@ -37,6 +37,7 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.core.threads import BlockingRunner, run_in_thread
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import StaleLeaderError, UnknownAttemptError
 from headrace.gateways.job_master import (
@@ -80,6 +81,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         blob_server: BlobServerGateway,
         shuffle_master: ShuffleMaster,
         on_ended: Callable[[ArchivedJob], None],
+        run_blocking: BlockingRunner = run_in_thread,
     ) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("jobmanager"), job_master_id)
         self._graph: Final = graph
@@ -108,7 +110,12 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         )
         """For the scheduler."""
         self._coordination: Final = JobCoordination(
-            self, self._scheduler, self.task_managers, coordinator_factories, settings
+            self,
+            self._scheduler,
+            self.task_managers,
+            coordinator_factories,
+            settings,
+            run_blocking,
         )
         self._resource_manager: Final = ResourceManagerConnection(
             self,

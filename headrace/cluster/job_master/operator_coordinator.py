@@ -5,11 +5,52 @@ Source: Flink OperatorCoordinator, OperatorCoordinatorHolder.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, NoReturn, Protocol
 
+from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+
+
+class LaterCalls(Protocol):
+    """What a coordinator lets run beside the JobMaster's main thread, or on it later; what raises there fails the job.
+
+    Nothing of it runs once the JobMaster is being closed.
+    """
+
+    def schedule(self, delay_ms: float, action: Callable[[], None], /) -> Cancellable:
+        """Run `action` on the main thread after `delay_ms`."""
+        ...
+
+    def call_blocking(
+        self,
+        name: str,
+        work: Callable[[], Any],
+        handler: Callable[[Any, BaseException | None], None],
+        /,
+    ) -> None:
+        """Run `work`, which may block, beside the main thread, and `handler` with its result or error on it."""
+        ...
+
+
+class _NoLaterCalls:
+    """For coordinators that need none."""
+
+    def schedule(self, delay_ms: float, action: Callable[[], None], /) -> NoReturn:
+        raise AssertionError("this coordinator was given nothing to schedule with")
+
+    def call_blocking(
+        self,
+        name: str,
+        work: Callable[[], Any],
+        handler: Callable[[Any, BaseException | None], None],
+        /,
+    ) -> NoReturn:
+        raise AssertionError("this coordinator was given no thread to block")
+
+
+NO_LATER_CALLS: Final[LaterCalls] = _NoLaterCalls()
 
 
 @dataclass(frozen=True)
@@ -28,6 +69,7 @@ class CoordinatorContext:
     send_event: Callable[[int, bytes], None]
     run_async: Callable[[Callable[[], None]], None]
     fail_job: Callable[[BaseException], None]
+    later: LaterCalls = NO_LATER_CALLS
 
 
 class OperatorCoordinator(Protocol):

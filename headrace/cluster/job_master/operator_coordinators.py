@@ -9,8 +9,10 @@ from typing import Final
 
 from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
 from headrace.cluster.job_master.operator_coordinator import (
+    NO_LATER_CALLS,
     CoordinatorContext,
     CoordinatorFactories,
+    LaterCalls,
     OperatorCoordinator,
 )
 from headrace.core.config import Settings
@@ -38,6 +40,7 @@ class OperatorCoordinators:
         send_event: SendEvent,
         run_async: Callable[[Callable[[], None]], None],
         fail_job: Callable[[BaseException], None],
+        later: LaterCalls = NO_LATER_CALLS,
     ) -> None:
         known = {**BUILT_IN_COORDINATORS, **factories}
         self._coordinators: dict[OperatorId, OperatorCoordinator] = {}
@@ -49,7 +52,7 @@ class OperatorCoordinators:
                 if not operator.coordinator:
                     continue
                 context = _context(
-                    graph, vertex, operator, settings, send_event, run_async, fail_job
+                    graph, vertex, operator, settings, send_event, run_async, fail_job, later
                 )
                 coordinator = _create(known, operator, context)
                 self._coordinators[operator.operator_id] = coordinator
@@ -134,6 +137,7 @@ def _context(
     send_event: SendEvent,
     run_async: Callable[[Callable[[], None]], None],
     fail_job: Callable[[BaseException], None],
+    later: LaterCalls,
 ) -> CoordinatorContext:
     def send(subtask_index: int, payload: bytes) -> None:
         send_event(vertex.vertex_id, subtask_index, operator.operator_id, payload)
@@ -147,4 +151,5 @@ def _context(
         send_event=send,
         run_async=run_async,
         fail_job=fail_job,
+        later=later,
     )
