@@ -87,7 +87,17 @@ class CheckpointOptions(msgspec.Struct, frozen=True, array_like=True):
 
     def with_forced_alignment(self) -> "CheckpointOptions":
         """The same checkpoint on an edge that does not let barriers overtake."""
+        if not self.is_unaligned and not self.is_timeoutable:
+            return self
         return msgspec.structs.replace(self, alignment=AlignmentMode.FORCED_ALIGNED)
+
+    def with_unaligned_supported(self) -> "CheckpointOptions":
+        """The same checkpoint behind an edge that forced alignment: what was asked for at first."""
+        if self.alignment is not AlignmentMode.FORCED_ALIGNED:
+            return self
+        may_time_out = self.aligned_timeout_ms != NEVER_UNALIGNED
+        mode = AlignmentMode.ALIGNED if may_time_out else AlignmentMode.UNALIGNED
+        return msgspec.structs.replace(self, alignment=mode)
 
 
 class CheckpointBarrier(msgspec.Struct, frozen=True, array_like=True, tag="b"):
