@@ -125,8 +125,8 @@ class ConsumerSession:
             if receiver is not None:
                 return receiver.place_data(frame, body_length)
             self._refuse_unless_closed(frame)
-        is_text = isinstance(frame, Error | TaskEvent)
-        if body_length > (TEXT_BYTES_MAX if is_text else UNCLAIMED_BODY_BYTES_MAX):
+        is_small = isinstance(frame, Error | TaskEvent | Event)
+        if body_length > (TEXT_BYTES_MAX if is_small else UNCLAIMED_BODY_BYTES_MAX):
             raise ProtocolError(
                 self._link.peer, f"a {cls.__name__} frame with a body of {body_length} bytes"
             )

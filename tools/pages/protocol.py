@@ -5,6 +5,7 @@ import inspect
 from types import ModuleType
 from typing import Final
 
+from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.elements import EndOfData, EndOfPartition, StopMode
 from headrace.network import framing, push_wire, wire
 from headrace.network.batches import encode_event
@@ -143,7 +144,12 @@ def _marker_and_event_lines() -> list[str]:
         ("EndOfData, NO_DRAIN", EndOfData(StopMode.NO_DRAIN)),
         ("EndOfPartition", EndOfPartition()),
     )
-    rows = [(*map(str, encode_event(event)), name) for name, event in events]
+    encoded = [(name, encode_event(event)) for name, event in events]
+    rows = [(str(kind), str(value), "", name) for name, (kind, value, _) in encoded]
+    barrier, cancellation = CheckpointBarrier(0, 0), CancelCheckpointMarker(0)
+    what = "the barrier as a msgpack array"
+    rows.append((str(encode_event(barrier)[0]), "checkpoint id", what, "CheckpointBarrier"))
+    rows.append((str(encode_event(cancellation)[0]), "checkpoint id", "", "CancelCheckpointMarker"))
     layout = first_line(encode_markers).removeprefix("Return ")
     codes = [
         (str(code), f"`{name}`") for name, code in vars(wire.ErrorCode).items() if name.isupper()
@@ -154,7 +160,7 @@ def _marker_and_event_lines() -> list[str]:
         "",
         "Events:",
         "",
-        *table(("kind", "value", "event"), rows),
+        *table(("kind", "value", "body", "event"), rows),
         "",
         "Codes of `Error` frames:",
         "",

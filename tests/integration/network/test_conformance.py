@@ -10,6 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.core.checkpoints import (
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    CheckpointOptions,
+)
 from headrace.core.elements import (
     CancelTaskException,
     EndOfData,
@@ -303,6 +308,23 @@ def test_a_priority_event_overtakes_what_waits_on_its_channel(edge: Callable[...
     assert isinstance(elements[0], EventElement)
     assert values_of(elements) == list(range(50))
     assert events_of(elements) == [EndOfData(StopMode.NO_DRAIN), EndOfPartition()]
+
+
+def test_barriers_and_their_cancellations_arrive_as_they_were_sent(
+    edge: Callable[..., Edge],
+) -> None:
+    ends = edge()
+    sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
+    source.request_partitions()
+    # Longer than what is received in pieces.
+    options = CheckpointOptions(exclusive_uri="memory://" + "x" * 20_000, shared_uri="memory://s")
+    sent = [CheckpointBarrier(7, 1_700_000_000_000, options, 12), CancelCheckpointMarker(8)]
+    for event in sent:
+        sink.partition.emit_event(event)
+    sink.finish()
+    sink.close()
+    assert events_of(drain(source)) == [*sent, EndOfPartition()]
+    source.close()
 
 
 def test_nothing_follows_a_blocking_event_until_its_channel_is_resumed(

@@ -71,6 +71,11 @@ GOLDEN: dict[str, tuple[Frame, str]] = {
         Event(7, 9, 0, 1, EventTrait.PRIORITY | EventTrait.BLOCKS_UPSTREAM, -2),
         "48445257 01 0d 0000 0000001a 00000000 00000007 0000000000000009 00000000 01 03 fffffffffffffffe",
     ),
+    "event with a barrier": (
+        Event(7, 9, 0, 3, EventTrait.BLOCKS_UPSTREAM, 7, b"BODY"),
+        "48445257 01 0d 0000 0000001a 00000004 00000007 0000000000000009 00000000 03 02 0000000000000007"
+        "424f4459",
+    ),
     "add credit": (AddCredit(7, 3), "48445257 01 0e 0000 00000008 00000000 00000007 00000003"),
     "backlog": (Backlog(7, 12), "48445257 01 0f 0000 00000008 00000000 00000007 0000000c"),
     "cancel": (Cancel(7), "48445257 01 10 0000 00000004 00000000 00000007"),
@@ -156,5 +161,7 @@ CHECKSUMMED: dict[str, str] = {
     "0000000000000000 00000000 00 fffffffffffffffb 00000000 59b6fa1e",
     "event": "48445257 01 0d 0001 00000022 00000000 00000007 0000000000000009 00000004 01 00 "
     "0000000000000001 00000000 d697f3d8",
+    "event with a barrier": "48445257 01 0d 0001 00000022 00000004 00000007 0000000000000009 00000000 03 02 "
+    "0000000000000007 ed3de606 80e7afc0 424f4459",
 }
 """The same frames with checksums: of the body, and of all that stands before the second."""

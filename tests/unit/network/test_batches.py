@@ -11,6 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.core.checkpoints import (
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    CheckpointOptions,
+)
 from headrace.core.elements import (
     EndOfData,
     EndOfPartition,
@@ -154,7 +159,19 @@ def test_dictionaries_are_decoded() -> None:
     assert plain.column(0).to_pylist() == ["x", "y", "x"]
 
 
-@pytest.mark.parametrize("event", [EndOfData(), EndOfData(StopMode.NO_DRAIN), EndOfPartition()])
+BARRIER = CheckpointBarrier(
+    7, 1_700_000_000_000, CheckpointOptions(exclusive_uri="file:///c/7", aligned_timeout_ms=500), 3
+)
+EVENTS = [
+    EndOfData(),
+    EndOfData(StopMode.NO_DRAIN),
+    EndOfPartition(),
+    BARRIER,
+    CancelCheckpointMarker(7),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS)
 def test_events_survive_the_wire(event: StreamEvent) -> None:
     assert decode_event(*encode_event(event), "peer") == event
 
@@ -162,4 +179,39 @@ def test_events_survive_the_wire(event: StreamEvent) -> None:
 @pytest.mark.parametrize(("kind", "value"), [(0, 0), (1, 7), (99, 0)])
 def test_unknown_events_are_refused(kind: int, value: int) -> None:
     with pytest.raises(ProtocolError, match="unknown kind"):
-        decode_event(kind, value, "peer")
+        decode_event(kind, value, b"", "peer")
+
+
+@pytest.mark.parametrize("event", [event for event in EVENTS if event is not BARRIER])
+def test_an_event_without_content_that_has_some_is_refused(event: StreamEvent) -> None:
+    kind, value, _ = encode_event(event)
+    with pytest.raises(ProtocolError, match="with a body of 1 bytes"):
+        decode_event(kind, value, b"x", "peer")
+
+
+def test_a_barrier_under_another_id_is_refused() -> None:
+    kind, value, body = encode_event(BARRIER)
+    with pytest.raises(ProtocolError, match="barrier 7 that was announced as 8"):
+        decode_event(kind, value + 1, body, "peer")
+
+
+@given(st.binary(max_size=200))
+def test_a_barrier_of_any_bytes_is_read_or_refused_as_what_it_is(body: bytes) -> None:
+    kind, value, _ = encode_event(BARRIER)
+    try:
+        decode_event(kind, value, body, "peer")
+    except ProtocolError as error:
+        assert "barrier" in str(error)
+
+
+@given(st.data())
+def test_a_barrier_with_a_changed_byte_is_read_or_refused_as_what_it_is(
+    data: st.DataObject,
+) -> None:
+    kind, value, body = encode_event(BARRIER)
+    changed = bytearray(body)
+    changed[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        decode_event(kind, value, bytes(changed), "peer")
+    except ProtocolError as error:
+        assert "barrier" in str(error)

@@ -163,7 +163,8 @@ def test_credit_comes_back_with_each_batch_that_was_stored(world: World) -> None
 
 
 def test_a_commit_is_repeated_when_all_of_it_is_stored(world: World) -> None:
-    world.take(data(0), PushEvent(0, 1, *encode_event(EndOfData(StopMode.DRAIN))))
+    kind, value, _ = encode_event(EndOfData(StopMode.DRAIN))
+    world.take(data(0), PushEvent(0, 1, kind, value))
     world.said()
     world.take(PushCommit(0, 2))
     assert world.said() == encoded(PushCommit(0, 2))
