@@ -2,5 +2,5 @@
 
 Duty: the words in which tasks, coordinator and storage speak of snapshots.
 Neighbours: imports `core` only; barriers, which travel between tasks, are in `core/checkpoints`.
-Start reading: `handles`, then `storage`.
+Start reading: `handles`, then `storage`; what a driver publishes is in `metadata`.
 """

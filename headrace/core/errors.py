@@ -16,6 +16,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- VersionMismatchError
 +- RpcError                      defined in `headrace.rpc.errors`
 +- NetworkError                  defined in `headrace.network.errors`
++- CheckpointError               defined in `headrace.checkpoint.errors`
 """
 
 import asyncio

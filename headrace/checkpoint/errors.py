@@ -1,0 +1,122 @@
+"""Errors of checkpoints: storage that fails, snapshots that cannot be used, publications that come too late."""
+
+import errno
+from typing import Final
+
+from headrace.core.errors import ErrorDomain, HeadraceError
+
+_REMEDIES: Final = {
+    errno.ENOSPC: "free space there, or set execution.checkpointing.dir to another place",
+    errno.EDQUOT: "raise the quota, or set execution.checkpointing.dir to another place",
+    errno.EACCES: "let the user who runs driver and workers read and write there",
+    errno.EPERM: "let the user who runs driver and workers read and write there",
+    errno.EROFS: "set execution.checkpointing.dir to a place that can be written",
+    errno.ENOENT: "see whether it was deleted or moved, and whether every host sees the same folder",
+    errno.ENOTDIR: "name a folder, or a path where one can be made",
+}
+_REMEDY: Final = "see whether the storage is up and reachable from every host"
+
+
+class CheckpointError(HeadraceError):
+    """Base of what can go wrong with a stored snapshot."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+
+class CheckpointStorageError(CheckpointError):
+    """An operation on the checkpoint storage failed. `operation` is a verb: write, read, list, delete, publish."""
+
+    def __init__(self, operation: str, uri: str, reason: str, remedy: str = _REMEDY) -> None:
+        super().__init__(f"checkpoint storage: cannot {operation} {uri}: {reason}; {remedy}")
+        self.operation = operation
+        self.uri = uri
+
+    @classmethod
+    def of(cls, operation: str, uri: str, error: Exception) -> "CheckpointStorageError":
+        """Say what a file system's own exception means."""
+        number = getattr(error, "errno", None)
+        if number is None and isinstance(error, FileNotFoundError):
+            number = errno.ENOENT
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return cls(operation, uri, " ".join(reason.split()), _REMEDIES.get(number or 0, _REMEDY))
+
+
+class CheckpointCorruptedError(CheckpointError):
+    """A stored file is not what was written: nothing of it was used."""
+
+    recoverable = False
+
+    def __init__(self, uri: str, what: str) -> None:
+        super().__init__(
+            f"{uri or 'state within the metadata'} is damaged: {what}; restore an older checkpoint "
+            "(`headrace checkpoint list` names those that are kept)"
+        )
+        self.uri = uri
+
+
+class MetadataError(CheckpointError):
+    """The metadata of a snapshot cannot be used."""
+
+    recoverable = False
+
+
+class MetadataMissingError(MetadataError):
+    """There is no snapshot at a place."""
+
+    domain = ErrorDomain.USER
+
+    def __init__(self, uri: str, nearby: tuple[str, ...] = ()) -> None:
+        hint = f"; there are {', '.join(nearby)}" if nearby else ""
+        super().__init__(f"there is no completed checkpoint or savepoint at {uri}{hint}")
+        self.uri = uri
+
+
+class MetadataTruncatedError(MetadataError):
+    """The end of a metadata file is missing, or it is none."""
+
+    def __init__(self, uri: str, what: str) -> None:
+        super().__init__(f"the metadata {uri} is not whole: {what}; restore another checkpoint")
+        self.uri = uri
+
+
+class MetadataVersionError(MetadataError):
+    """A metadata file was written by a version that this one does not know."""
+
+    def __init__(self, uri: str, found: object, known: tuple[int, ...]) -> None:
+        versions = ", ".join(map(str, known))
+        super().__init__(
+            f"the metadata {uri} has version {found!r}, and known are {versions}: "
+            "use the version of Headrace that wrote it, or a newer one"
+        )
+        self.found = found
+
+
+class MetadataAuthenticationError(MetadataError):
+    """A metadata file was not written with this cluster's key, or was changed since."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(f"the metadata {uri} is not to be trusted: {reason}")
+        self.uri = uri
+
+
+class CheckpointExistsError(CheckpointError):
+    """Somebody else has published, or given up, this very checkpoint: it is not ours to publish."""
+
+    recoverable = False
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"{uri} exists already: another driver has decided on this checkpoint")
+        self.uri = uri
+
+
+class CheckpointFencedError(CheckpointError):
+    """A later driver of the same lineage has taken over; this one must not publish anything any more."""
+
+    recoverable = False
+
+    def __init__(self, lineage: str, own_epoch: int, newer_epoch: int) -> None:
+        super().__init__(
+            f"this driver has epoch {own_epoch} of lineage {lineage}, and a later one with epoch {newer_epoch} has "
+            "taken over: its checkpoints count, this job must stop"
+        )
+        self.newer_epoch = newer_epoch

@@ -1,0 +1,297 @@
+"""The few operations that checkpoints need of a file system, by path or URI.
+
+Local folders are used with the operating system's own calls, because pyarrow cannot make a file durable or create one
+only if it is absent; every other file system is pyarrow's. Everything here blocks. CheckpointStorageError throughout.
+"""
+
+import contextlib
+import errno
+import os
+import posixpath
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from headrace.checkpoint.errors import CheckpointStorageError
+
+T = TypeVar("T")
+OpenFileSystem: TypeAlias = Callable[[str], tuple[Any, str]]
+"""From a URI to a pyarrow file system and the path on it."""
+
+STREAM_BYTES: Final = 1 << 20
+_NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_SCHEMES: Final[dict[str, OpenFileSystem]] = {}
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file below a folder: its URI, its path relative to the folder, size, and when it changed (None: unknown)."""
+
+    uri: str
+    relative_path: str
+    size_bytes: int
+    modified_ms: int | None
+
+
+def register_file_system(scheme: str, open_file_system: OpenFileSystem) -> None:
+    """Let URIs of a scheme mean a file system that pyarrow does not know, in this process."""
+    _SCHEMES[scheme] = open_file_system
+    _folder_of.cache_clear()
+
+
+def absolute_uri(path: str) -> str:
+    """Return a URI as it is, and a path as an absolute one, `~` resolved; without a slash at the end."""
+    if not is_uri(path):
+        return str(Path(path).expanduser().absolute())
+    return path if "?" in path else path.rstrip("/")
+
+
+def is_uri(path: str) -> bool:
+    """Whether a text names its file system."""
+    return "://" in path or path.startswith("file:")
+
+
+def child_uri(uri: str, *names: str) -> str:
+    """Return the URI of what lies below a folder; options of the file system (`?region=…`) are kept."""
+    if not is_uri(uri) or "?" not in uri:
+        return posixpath.join(uri, *names)
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(path=posixpath.join(parts.path, *names)))
+
+
+def parent_uri(uri: str) -> str:
+    """Return the URI of the folder that something lies in."""
+    if not is_uri(uri) or "?" not in uri:
+        return uri.rstrip("/").rpartition("/")[0]
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/").rpartition("/")[0]))
+
+
+def name_of(uri: str) -> str:
+    """Return the last part of a URI's path."""
+    return posixpath.basename(urlsplit(uri).path.rstrip("/") if is_uri(uri) else uri.rstrip("/"))
+
+
+def write_new(uri: str, parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file that nobody else has under this name, making its folder; what failed is taken away again."""
+    system, path = _place_of("write", uri)
+    try:
+        if isinstance(system, fs.LocalFileSystem):
+            _write_local(path, parts)
+        else:
+            _write_remote(system, path, parts)
+    except (OSError, pa.ArrowException) as error:
+        with contextlib.suppress(OSError, pa.ArrowException):
+            if not isinstance(error, FileExistsError):
+                system.delete_file(path)
+        raise CheckpointStorageError.of("write", uri, error) from error
+
+
+def put_if_absent(uri: str, content: bytes, token: str) -> bool:
+    """Make a file with this content unless there is one; say whether it was made.
+
+    `token`: unlike anyone else's. On local folders this is atomic, and durable when it returns. Elsewhere pyarrow has
+    no conditional write: there it looks, moves and reads back, which two writers at the same moment may both pass.
+    """
+    system, path = _place_of("publish", uri)
+    folder, _, name = path.rpartition("/")
+    temporary = f"{folder}/.{name}.{token}"
+    try:
+        if isinstance(system, fs.LocalFileSystem):
+            return _put_local(path, temporary, content)
+        return _put_remote(system, path, temporary, content)
+    except (OSError, pa.ArrowException) as error:
+        raise CheckpointStorageError.of("publish", uri, error) from error
+
+
+def read_all(uri: str) -> memoryview:
+    """Return a file's content."""
+    system, path = _place_of("read", uri)
+    with _errors("read", uri), system.open_input_file(path) as file:
+        return memoryview(file.read_buffer()).cast("B")
+
+
+def read_parts(uri: str) -> Iterator[bytes]:
+    """Yield a file's content in pieces."""
+    system, path = _place_of("read", uri)
+    with _errors("read", uri), system.open_input_stream(path) as file:
+        while part := file.read(STREAM_BYTES):
+            yield part
+
+
+def exists(uri: str) -> bool:
+    """Whether there is a file or folder."""
+    system, path = _place_of("look for", uri)
+    with _errors("look for", uri):
+        return system.get_file_info(path).type != fs.FileType.NotFound
+
+
+def size_of(uri: str) -> int | None:
+    """Return a file's size in bytes; None where there is none."""
+    system, path = _place_of("look for", uri)
+    with _errors("look for", uri):
+        info = system.get_file_info(path)
+    return info.size if info.type == fs.FileType.File else None
+
+
+def list_files(uri: str, *, is_recursive: bool = True) -> list[FileEntry]:
+    """Return every file below a folder, by path; none where there is no such folder."""
+    system, path = _place_of("list", uri)
+    with _errors("list", uri):
+        selector = fs.FileSelector(path, allow_not_found=True, recursive=is_recursive)
+        found = [one for one in system.get_file_info(selector) if one.type == fs.FileType.File]
+    entries: list[FileEntry] = []
+    for info in found:
+        relative = info.path[len(path) :].lstrip("/")
+        modified_ms = None if info.mtime_ns is None else info.mtime_ns // 1_000_000
+        entries.append(FileEntry(child_uri(uri, relative), relative, info.size, modified_ms))
+    return sorted(entries, key=lambda entry: entry.relative_path)
+
+
+def list_folders(uri: str) -> list[str]:
+    """Return the names of the folders in a folder, sorted; none where there is no such folder."""
+    system, path = _place_of("list", uri)
+    with _errors("list", uri):
+        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
+
+
+def make_folder(uri: str) -> None:
+    """Make a folder and those above it, where they are not there."""
+    system, path = _place_of("make the folder", uri)
+    with _errors("make the folder", uri):
+        system.create_dir(path, recursive=True)
+
+
+def delete_file(uri: str) -> None:
+    """Delete a file; one that is gone is fine."""
+    system, path = _place_of("delete", uri)
+    with _errors("delete", uri), contextlib.suppress(FileNotFoundError):
+        # Object stores do not say whether there was one; hence the look afterwards.
+        try:
+            system.delete_file(path)
+        except OSError:
+            if system.get_file_info(path).type != fs.FileType.NotFound:
+                raise
+
+
+def delete_folder(uri: str) -> None:
+    """Delete a folder with all that is in it; one that is gone is fine."""
+    system, path = _place_of("delete", uri)
+    with _errors("delete", uri), contextlib.suppress(FileNotFoundError):
+        try:
+            system.delete_dir(path)
+        except OSError:
+            if system.get_file_info(path).type != fs.FileType.NotFound:
+                raise
+
+
+@contextlib.contextmanager
+def _errors(operation: str, uri: str) -> Generator[None, None, None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise CheckpointStorageError.of(operation, uri, error) from error
+
+
+def _place_of(operation: str, uri: str) -> tuple[Any, str]:
+    """The file system of a URI and the path there. Cached by folder: opening some costs a request."""
+    with _errors(operation, uri):
+        system, folder = _folder_of(parent_uri(uri))
+    return system, f"{folder.rstrip('/')}/{name_of(uri)}"
+
+
+@lru_cache(maxsize=64)
+def _folder_of(uri: str) -> tuple[Any, str]:
+    if not is_uri(uri):
+        return fs.LocalFileSystem(), uri or "/"
+    scheme = urlsplit(uri).scheme
+    if scheme in _SCHEMES:
+        return _SCHEMES[scheme](uri)
+    return fs.FileSystem.from_uri(uri)
+
+
+def _write_local(path: str, parts: Iterable[bytes | memoryview]) -> None:
+    with _new_local(path) as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _new_local(path: str) -> Any:
+    try:
+        return open(path, "xb")
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return open(path, "xb")
+
+
+def _write_remote(system: Any, path: str, parts: Iterable[bytes | memoryview]) -> None:
+    try:
+        stream = system.open_output_stream(path)
+    except FileNotFoundError:
+        system.create_dir(path.rpartition("/")[0], recursive=True)
+        stream = system.open_output_stream(path)
+    with stream:
+        for part in parts:
+            stream.write(part)
+
+
+def _put_local(path: str, temporary: str, content: bytes) -> bool:
+    _write_local(temporary, [content])
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return _put_by_claim(path, temporary)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    _sync_folder(os.path.dirname(path))
+    return True
+
+
+def _put_by_claim(path: str, temporary: str) -> bool:
+    """Where there are no links: who makes the claim file may rename, once and for all."""
+    try:
+        os.close(os.open(f"{path}.claim", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        return False
+    os.replace(temporary, path)
+    _sync_folder(os.path.dirname(path))
+    return True
+
+
+def _sync_folder(folder: str) -> None:
+    # Without this the new name may not survive a loss of power although the content does.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _put_remote(system: Any, path: str, temporary: str, content: bytes) -> bool:
+    if _is_there(system, path):
+        return False
+    _write_remote(system, temporary, [content])
+    if _is_there(system, path):
+        system.delete_file(temporary)
+        return False
+    system.move(temporary, path)
+    with system.open_input_file(path) as file:
+        return bytes(file.read()) == content
+
+
+def _is_there(system: Any, path: str) -> bool:
+    return system.get_file_info(path).type != fs.FileType.NotFound
