@@ -125,7 +125,7 @@ def read_parts(uri: str) -> Iterator[bytes]:
             yield part
 
 
-def exists(uri: str) -> bool:
+def is_there(uri: str) -> bool:
     """Whether there is a file or folder."""
     system, path = _place_of("look for", uri)
     with _errors("look for", uri):
@@ -140,7 +140,7 @@ def size_of(uri: str) -> int | None:
     return info.size if info.type == fs.FileType.File else None
 
 
-def list_files(uri: str, *, is_recursive: bool = True) -> list[FileEntry]:
+def files_below(uri: str, *, is_recursive: bool = True) -> list[FileEntry]:
     """Return every file below a folder, by path; none where there is no such folder."""
     system, path = _place_of("list", uri)
     with _errors("list", uri):
@@ -154,7 +154,7 @@ def list_files(uri: str, *, is_recursive: bool = True) -> list[FileEntry]:
     return sorted(entries, key=lambda entry: entry.relative_path)
 
 
-def list_folders(uri: str) -> list[str]:
+def folders_in(uri: str) -> list[str]:
     """Return the names of the folders in a folder, sorted; none where there is no such folder."""
     system, path = _place_of("list", uri)
     with _errors("list", uri):
@@ -169,7 +169,7 @@ def make_folder(uri: str) -> None:
         system.create_dir(path, recursive=True)
 
 
-def delete_file(uri: str) -> None:
+def remove_file(uri: str) -> None:
     """Delete a file; one that is gone is fine."""
     system, path = _place_of("delete", uri)
     with _errors("delete", uri), contextlib.suppress(FileNotFoundError):
@@ -181,7 +181,7 @@ def delete_file(uri: str) -> None:
                 raise
 
 
-def delete_folder(uri: str) -> None:
+def remove_folder(uri: str) -> None:
     """Delete a folder with all that is in it; one that is gone is fine."""
     system, path = _place_of("delete", uri)
     with _errors("delete", uri), contextlib.suppress(FileNotFoundError):
@@ -282,10 +282,10 @@ def _sync_folder(folder: str) -> None:
 
 
 def _put_remote(system: Any, path: str, temporary: str, content: bytes) -> bool:
-    if _is_there(system, path):
+    if _is_present(system, path):
         return False
     _write_remote(system, temporary, [content])
-    if _is_there(system, path):
+    if _is_present(system, path):
         system.delete_file(temporary)
         return False
     system.move(temporary, path)
@@ -293,5 +293,5 @@ def _put_remote(system: Any, path: str, temporary: str, content: bytes) -> bool:
         return bytes(file.read()) == content
 
 
-def _is_there(system: Any, path: str) -> bool:
+def _is_present(system: Any, path: str) -> bool:
     return system.get_file_info(path).type != fs.FileType.NotFound

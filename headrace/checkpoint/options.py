@@ -140,7 +140,7 @@ STORAGE: Final = ConfigOption(
     "FILESYSTEM where that is set.",
     deprecated_keys=("state.checkpoint-storage",),
 )  # fmt: skip
-DIRECTORY: Final = ConfigOption(
+CHECKPOINT_DIRECTORY: Final = ConfigOption(
     _P + "dir", str, "",
     "Where checkpoints go: a folder, or a URI of a file system that pyarrow knows.",
     deprecated_keys=("state.checkpoints.dir",),
@@ -227,13 +227,15 @@ def parse_member(enum_class: type[E], option: ConfigOption[str], text: str) -> E
 
 def storage_kind(settings: Settings) -> CheckpointStorageKind:
     """Where checkpoints lie. ConfigurationError, also for a file system without a folder."""
-    directory = settings.get_option(DIRECTORY)
+    directory = settings.get_option(CHECKPOINT_DIRECTORY)
     if not settings.get_option(STORAGE):
         is_given = bool(directory)
         return CheckpointStorageKind.FILESYSTEM if is_given else CheckpointStorageKind.JOBMANAGER
     kind = member_of(CheckpointStorageKind, settings, STORAGE)
     if kind is CheckpointStorageKind.FILESYSTEM and not directory:
-        raise ConfigurationError(STORAGE.key, kind.name, f"it needs a folder: set {DIRECTORY.key}")
+        raise ConfigurationError(
+            STORAGE.key, kind.name, f"it needs a folder: set {CHECKPOINT_DIRECTORY.key}"
+        )
     return kind
 
 

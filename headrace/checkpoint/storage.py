@@ -17,13 +17,13 @@ from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointStora
 from headrace.checkpoint.file_systems import (
     STREAM_BYTES,
     child_uri,
-    delete_file,
+    remove_file,
     read_all,
     read_parts,
     write_new,
 )
 from headrace.checkpoint.handles import StateFile
-from headrace.checkpoint.options import DIRECTORY, inline_threshold
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, inline_threshold
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.config import Settings
 from headrace.core.randomness import SeededRandom, system_random
@@ -67,7 +67,7 @@ class SubtaskStorage:
         if self._stays_inside(name, view.nbytes):
             whole = bytes(view)
             return StateFile("", whole, len(whole), digest_of(whole))
-        uri = self._new_uri(name, is_shared)
+        uri, is_shared = self._new_uri(name, is_shared)
         write_new(uri, [view])
         return self._wrote(StateFile(uri, b"", view.nbytes, digest_of(view), is_shared))
 
@@ -79,7 +79,7 @@ class SubtaskStorage:
                 return self.write(name, Path(path).read_bytes())
         except OSError as error:
             raise CheckpointStorageError.of("read", path, error) from error
-        uri = self._new_uri(name, is_shared)
+        uri, is_shared = self._new_uri(name, is_shared)
         counted = _Counted(_parts_of(path))
         write_new(uri, counted)
         return self._wrote(StateFile(uri, b"", counted.size_bytes, counted.digest(), is_shared))
@@ -88,7 +88,7 @@ class SubtaskStorage:
         """Take away what was written, because it will not be acknowledged; what cannot be deleted is left lying."""
         while self._written:
             with contextlib.suppress(CheckpointStorageError):
-                delete_file(self._written.pop().uri)
+                remove_file(self._written.pop().uri)
 
     def _stays_inside(self, name: str, size_bytes: int) -> bool:
         if self._options.exclusive_uri:
@@ -98,17 +98,17 @@ class SubtaskStorage:
                 "keep",
                 f"{self._prefix}-{name} in the driver's memory",
                 f"it has {size_bytes} bytes, and {IN_MEMORY_MAX} may be",
-                f"set {DIRECTORY.key}",
+                f"set {CHECKPOINT_DIRECTORY.key}",
             )
         return True
 
-    def _new_uri(self, name: str, is_shared: bool) -> str:
+    def _new_uri(self, name: str, is_shared: bool) -> tuple[str, bool]:
+        """A place for a file, and whether others may refer to it: where nothing is shared, nothing is."""
         unique = self._random.randbytes(8).hex()
         label = _UNFIT.sub("_", f"{self._prefix}-{name}")[:120]
-        folder = self._options.exclusive_uri
-        if is_shared and self._options.shared_uri:
-            folder = self._options.shared_uri
-        return child_uri(folder, f"{label}-{unique}")
+        is_shared = is_shared and bool(self._options.shared_uri)
+        folder = self._options.shared_uri if is_shared else self._options.exclusive_uri
+        return child_uri(folder, f"{label}-{unique}"), is_shared
 
     def _wrote(self, file: StateFile) -> StateFile:
         self._written.append(file)

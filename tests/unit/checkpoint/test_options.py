@@ -2,7 +2,7 @@ import pytest
 
 from headrace.checkpoint.options import (
     DATA_INLINE_THRESHOLD,
-    DIRECTORY,
+    CHECKPOINT_DIRECTORY,
     NUM_RETAINED,
     RECOVERY_CLAIM_MODE,
     STORAGE,
@@ -23,19 +23,21 @@ def given(option: ConfigOption, value: object) -> Settings:
 
 def test_checkpoints_are_in_memory_until_a_folder_is_named() -> None:
     assert storage_kind(Settings()) is CheckpointStorageKind.JOBMANAGER
-    assert storage_kind(given(DIRECTORY, "checkpoints")) is CheckpointStorageKind.FILESYSTEM
-    both = Settings({DIRECTORY.key: "checkpoints", STORAGE.key: "jobmanager"})
+    assert (
+        storage_kind(given(CHECKPOINT_DIRECTORY, "checkpoints")) is CheckpointStorageKind.FILESYSTEM
+    )
+    both = Settings({CHECKPOINT_DIRECTORY.key: "checkpoints", STORAGE.key: "jobmanager"})
     assert storage_kind(both) is CheckpointStorageKind.JOBMANAGER
 
 
 def test_a_file_system_without_a_folder_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=DIRECTORY.key):
+    with pytest.raises(ConfigurationError, match=CHECKPOINT_DIRECTORY.key):
         storage_kind(given(STORAGE, "filesystem"))
 
 
 def test_the_older_names_of_keys_are_read() -> None:
     settings = Settings({"state.checkpoints.dir": "x", "state.checkpoints.num-retained": "3"})
-    assert settings.get_option(DIRECTORY) == "x"
+    assert settings.get_option(CHECKPOINT_DIRECTORY) == "x"
     assert retained_count(settings) == 3
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointStorageError
-from headrace.checkpoint.file_systems import child_uri, list_files, read_all, write_new
+from headrace.checkpoint.file_systems import child_uri, files_below, read_all, write_new
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.options import DATA_INLINE_THRESHOLD
 from headrace.checkpoint.storage import IN_MEMORY_MAX, StateReader, SubtaskStorage, digest_of
@@ -29,7 +29,7 @@ def test_small_content_stays_inside_its_handle(folder: str) -> None:
     assert file == StateFile("", b"few", 3, digest_of(b"few"))
     assert storage.written_bytes == 0
     assert StateReader().read(file) == b"few"
-    assert list_files(folder) == []
+    assert files_below(folder) == []
 
 
 def test_large_content_is_written_and_read(folder: str) -> None:
@@ -110,7 +110,7 @@ def test_what_was_written_for_nothing_is_taken_away(folder: str) -> None:
     storage.write("a", BIG)
     storage.write("b", BIG, is_shared=True)
     storage.delete_written()
-    assert list_files(folder) == []
+    assert files_below(folder) == []
     assert storage.written_bytes == 0
 
 
@@ -136,7 +136,7 @@ def test_a_source_that_breaks_off_leaves_no_file(folder: str) -> None:
 
     with pytest.raises(CheckpointStorageError, match="free space there"):
         write_new(child_uri(folder, "half"), broken())
-    assert list_files(folder) == []
+    assert files_below(folder) == []
 
 
 @given(content=st.binary(max_size=200), threshold=st.integers(0, 100))
@@ -160,3 +160,10 @@ def test_options_of_a_file_system_stay_at_the_end_of_its_uris() -> None:
 def test_reading_gives_the_bytes_of_the_file(folder: str) -> None:
     write_new(child_uri(folder, "x"), [b"ab", memoryview(b"cd")])
     assert read_all(child_uri(folder, "x")) == b"abcd"
+
+
+def test_a_savepoint_shares_nothing(folder: str) -> None:
+    options = CheckpointOptions(exclusive_uri=child_uri(folder, "savepoint-1"))
+    file = SubtaskStorage(options, "p", Settings()).write("sst", BIG, is_shared=True)
+    assert not file.is_shared
+    assert file.uri.startswith(child_uri(folder, "savepoint-1"))
