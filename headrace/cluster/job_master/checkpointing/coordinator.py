@@ -1,0 +1,448 @@
+"""CheckpointCoordinator: decides when checkpoints are taken and what becomes of each. Pure: events in, actions out.
+
+    wanted -> CalculatePlan -> TakeId -> CreateLocation -> SnapshotCoordinators -> SendTriggers
+           -> all acknowledged -> Publish -> NotifyComplete
+    and from any step before Publish: NotifyAborted
+
+Coordinators of operators are snapshotted before any barrier is sent: what they hand out afterwards belongs to the next
+checkpoint. One request at a time is between CalculatePlan and SendTriggers, and one checkpoint at a time is being
+published, so that ids complete in rising order. Times are monotonic milliseconds.
+Source: Flink CheckpointCoordinator, CheckpointRequestDecider, PendingCheckpoint.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.cluster.job_master.checkpointing.failure_counter import CheckpointFailureCounter
+from headrace.cluster.job_master.checkpointing.messages import (
+    ArmPeriodicTimer,
+    ArmTimeout,
+    BrakesChanged,
+    CalculatePlan,
+    CancelTimeout,
+    CheckpointRequested,
+    CheckpointStepFailed,
+    CheckpointTimedOut,
+    CompleteRequest,
+    CoordinatorAction,
+    CoordinatorEvent,
+    CoordinatorsSnapshotted,
+    CreateLocation,
+    DiscardLocation,
+    DiscardState,
+    FailJob,
+    FailRequest,
+    IdTaken,
+    LocationCreated,
+    NotifyAborted,
+    NotifyComplete,
+    PeriodicTimerFired,
+    PlanCalculated,
+    Publish,
+    Published,
+    RegisterSharedState,
+    SchedulingStarted,
+    SchedulingStopped,
+    SendTriggers,
+    SnapshotCoordinators,
+    TakeId,
+    TaskAcknowledged,
+    TaskDeclined,
+    TaskGone,
+    TriggerFailed,
+)
+from headrace.cluster.job_master.checkpointing.pending_checkpoint import (
+    AckVerdict,
+    PendingCheckpoint,
+    PendingPhase,
+)
+from headrace.cluster.job_master.checkpointing.periodic_schedule import PeriodicSchedule
+from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan
+from headrace.cluster.job_master.checkpointing.request_queue import (
+    CheckpointRequest,
+    RequestQueue,
+    TooEarly,
+)
+from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
+from headrace.core.checkpoints import SnapshotKind
+from headrace.core.ids import ExecutionAttemptId
+from headrace.core.randomness import SeededRandom
+
+EXPIRED_REMEMBERED: Final = 16
+"""Of so many checkpoints that were given up it is known that answers to them are late, not wrong."""
+
+FIRST_PERIODIC_NUMBER: Final = 1 << 40
+"""Periodic requests are numbered from here, apart from those that somebody waits for."""
+
+_R = CheckpointFailureReason
+_PHASES_AFTER_TRIGGER: Final = (PendingPhase.TRIGGERED, PendingPhase.READY, PendingPhase.PUBLISHING)
+_OF_A_TASK: Final = frozenset(
+    {
+        _R.CHECKPOINT_DECLINED,
+        _R.CHECKPOINT_ASYNC_EXCEPTION,
+        _R.CHANNEL_STATE_SHARED_STREAM_EXCEPTION,
+    }
+)
+
+
+@dataclass
+class _Trigger:
+    """The one request that is between its choice and its trigger messages. `lost`: somebody of its plan has ended."""
+
+    request: CheckpointRequest
+    plan: CheckpointPlan | None = None
+    checkpoint_id: int | None = None
+    lost: ExecutionAttemptId | None = None
+
+
+class CheckpointCoordinator:
+    """One per job and JobMaster. `handle` answers each event with actions, to be performed in order."""
+
+    def __init__(
+        self,
+        rules: CheckpointRules,
+        random: SeededRandom,
+        *,
+        last_completed_id: int = 0,
+    ) -> None:
+        self._rules = rules
+        self._random = random
+        self._queue = RequestQueue(rules.max_concurrent)
+        self._failures = CheckpointFailureCounter(rules.tolerable_failure_count)
+        self._pending: dict[int, PendingCheckpoint] = {}
+        self._given_up: deque[int] = deque(maxlen=EXPIRED_REMEMBERED)
+        self._latest_completed_id = last_completed_id
+        self._last_completion_ms = float("-inf")
+        self._trigger: _Trigger | None = None
+        self._schedule = PeriodicSchedule(rules.period_ms)
+        self._is_shut_down = False
+        self._cleaning_count = 0
+        self._is_commit_backlog_full = False
+        self._next_periodic_number = FIRST_PERIODIC_NUMBER
+        self._actions: list[CoordinatorAction] = []
+        self._now_ms = 0.0
+
+    @property
+    def pending(self) -> tuple[PendingCheckpoint, ...]:
+        """Checkpoints under way, by id."""
+        return tuple(self._pending.values())
+
+    @property
+    def latest_completed_id(self) -> int:
+        """The newest checkpoint that was published or restored; 0 before the first."""
+        return self._latest_completed_id
+
+    @property
+    def is_publishing(self) -> bool:
+        """Whether a publication is under way, which nobody can take back."""
+        return any(each.phase is PendingPhase.PUBLISHING for each in self._pending.values())
+
+    @property
+    def waiting_count(self) -> int:
+        """How many requests wait for their turn."""
+        return len(self._queue)
+
+    def is_late(self, checkpoint_id: int) -> bool:
+        """Whether an answer to this checkpoint is late rather than wrong."""
+        return checkpoint_id in self._given_up
+
+    def restored(self, checkpoint_id: int) -> None:
+        """The job starts from this checkpoint."""
+        self._latest_completed_id = max(self._latest_completed_id, checkpoint_id)
+
+    def handle(self, event: CoordinatorEvent, monotonic_ms: float) -> list[CoordinatorAction]:
+        """Take an event; return what is to be done, in order."""
+        self._actions = []
+        self._now_ms = monotonic_ms
+        self._dispatch(event)
+        return self._actions
+
+    def _dispatch(self, event: CoordinatorEvent) -> None:
+        match event:
+            case SchedulingStarted():
+                self._start_scheduling()
+            case SchedulingStopped(reason):
+                self._stop(reason)
+            case PeriodicTimerFired(generation):
+                self._timer_fired(generation)
+            case CheckpointRequested(number, kind, target):
+                forced = kind.is_savepoint and self._rules.forces_savepoints
+                self._want(CheckpointRequest(number, kind, False, forced, target))
+            case BrakesChanged(cleaning_count, is_full):
+                self._cleaning_count = cleaning_count
+                self._is_commit_backlog_full = is_full
+                self._try_next()
+            case PlanCalculated() | IdTaken() | TriggerFailed():
+                self._trigger_answered(event)
+            case _:
+                self._checkpoint_event(event)
+
+    def _checkpoint_event(self, event: CoordinatorEvent) -> None:
+        match event:
+            case LocationCreated():
+                self._location_created(event)
+            case CoordinatorsSnapshotted():
+                self._coordinators_snapshotted(event)
+            case CheckpointStepFailed(checkpoint_id, reason, text):
+                self._step_failed(checkpoint_id, reason, text)
+            case TaskAcknowledged():
+                self._acknowledged(event)
+            case TaskDeclined(attempt_id, checkpoint_id, reason, text):
+                checkpoint = self._pending.get(checkpoint_id)
+                if checkpoint is not None and checkpoint.concerns(attempt_id):
+                    self._abort(checkpoint, reason, text or reason.value)
+            case TaskGone(attempt_id, is_failure):
+                self._task_gone(attempt_id, is_failure)
+            case CheckpointTimedOut(checkpoint_id):
+                self._timed_out(checkpoint_id)
+            case Published(checkpoint_id, last_subsumed_id):
+                self._published(checkpoint_id, last_subsumed_id)
+            case _:
+                raise AssertionError(event)
+
+    # When
+
+    def _start_scheduling(self) -> None:
+        if self._rules.interval_ms is None or self._schedule.is_on or self._is_shut_down:
+            return
+        # Drawn, so that jobs that started together do not write together.
+        first_ms = self._random.uniform(self._rules.min_pause_ms, self._rules.period_ms)
+        self._arm_timer(self._schedule.start(first_ms, self._now_ms))
+
+    def _arm_timer(self, delay_ms: float) -> None:
+        self._do(ArmPeriodicTimer(self._schedule.generation, delay_ms))
+
+    def _timer_fired(self, generation: int) -> None:
+        delay_ms = self._schedule.fired(generation, self._now_ms)
+        if delay_ms is None:
+            return
+        self._arm_timer(delay_ms)
+        number = self._next_periodic_number
+        self._next_periodic_number += 1
+        self._want(CheckpointRequest(number, SnapshotKind.CHECKPOINT, is_periodic=True))
+
+    def _stop(self, reason: CheckpointFailureReason) -> None:
+        self._schedule.stop()
+        if reason is _R.CHECKPOINT_COORDINATOR_SHUTDOWN:
+            self._is_shut_down = True
+        trigger, self._trigger = self._trigger, None
+        if trigger is not None and trigger.checkpoint_id is None:
+            self._do(FailRequest(trigger.request, reason, reason.value))
+        for request in self._queue.clear():
+            self._do(FailRequest(request, reason, reason.value))
+        for checkpoint in self.pending:
+            self._abort(checkpoint, reason, reason.value)
+
+    def _want(self, request: CheckpointRequest) -> None:
+        if self._is_shut_down:
+            reason = _R.CHECKPOINT_COORDINATOR_SHUTDOWN
+            self._do(FailRequest(request, reason, reason.value))
+            return
+        turned_away = self._queue.put(request)
+        if turned_away is not None:
+            reason = _R.TOO_MANY_CHECKPOINT_REQUESTS
+            self._do(FailRequest(turned_away, reason, reason.value))
+        self._try_next()
+
+    def _try_next(self) -> None:
+        if self._trigger is not None or self._is_commit_backlog_full:
+            return
+        pause_left_ms = self._last_completion_ms + self._rules.min_pause_ms - self._now_ms
+        chosen = self._queue.choose(
+            pending_count=len(self._pending),
+            cleaning_count=self._cleaning_count,
+            pause_left_ms=pause_left_ms,
+        )
+        match chosen:
+            case None:
+                return
+            case TooEarly(request, remaining_ms):
+                reason = _R.MINIMUM_TIME_BETWEEN_CHECKPOINTS
+                self._do(FailRequest(request, reason, reason.value))
+                if self._schedule.is_on:
+                    self._arm_timer(self._schedule.delay(remaining_ms, self._now_ms))
+            case CheckpointRequest():
+                self._begin(chosen)
+
+    # The trigger
+
+    def _begin(self, request: CheckpointRequest) -> None:
+        self._trigger = _Trigger(request)
+        if request.is_periodic and not self._schedule.is_on:
+            reason = _R.PERIODIC_SCHEDULER_SHUTDOWN
+            self._trigger_failed(reason, reason.value)
+            return
+        self._do(CalculatePlan(request.number))
+
+    def _trigger_answered(self, event: PlanCalculated | IdTaken | TriggerFailed) -> None:
+        trigger = self._trigger
+        if trigger is None or trigger.request.number != event.number:
+            return
+        match event:
+            case PlanCalculated(number, plan):
+                trigger.plan = plan
+                self._do(TakeId(number))
+            case IdTaken():
+                self._id_taken(trigger, event)
+            case TriggerFailed(_, reason, text):
+                self._trigger_failed(reason, text)
+
+    def _id_taken(self, trigger: _Trigger, event: IdTaken) -> None:
+        assert trigger.plan is not None
+        if trigger.lost is not None:
+            self._trigger_failed(_R.TASK_FAILURE, f"task {trigger.lost} has ended")
+            return
+        checkpoint_id = event.checkpoint_id
+        assert checkpoint_id > max(self._pending, default=self._latest_completed_id)
+        trigger.checkpoint_id = checkpoint_id
+        checkpoint = PendingCheckpoint(
+            checkpoint_id, event.timestamp_ms, trigger.request, trigger.plan
+        )
+        self._pending[checkpoint_id] = checkpoint
+        self._do(ArmTimeout(checkpoint_id, self._rules.timeout_ms))
+        self._do(CreateLocation(checkpoint_id, checkpoint.kind, trigger.request.target))
+
+    def _trigger_failed(self, reason: CheckpointFailureReason, text: str) -> None:
+        """Before there was an id."""
+        trigger, self._trigger = self._trigger, None
+        assert trigger is not None and trigger.checkpoint_id is None
+        self._do(FailRequest(trigger.request, reason, text))
+        if self._failures.failed(trigger.request.kind, reason, None):
+            self._do(FailJob(reason, text))
+        self._try_next()
+
+    def _location_created(self, event: LocationCreated) -> None:
+        checkpoint = self._pending.get(event.checkpoint_id)
+        if checkpoint is None:
+            self._do(DiscardLocation(event.checkpoint_id, event.options))
+            return
+        checkpoint.options = event.options
+        self._do(SnapshotCoordinators(event.checkpoint_id))
+
+    def _coordinators_snapshotted(self, event: CoordinatorsSnapshotted) -> None:
+        checkpoint = self._pending.get(event.checkpoint_id)
+        if checkpoint is None:
+            return
+        checkpoint.coordinator_states = event.states
+        checkpoint.phase = PendingPhase.TRIGGERED
+        self._trigger = None
+        self._do(SendTriggers(checkpoint))
+        self._publish_if_ready()
+        self._try_next()
+
+    # Answers
+
+    def _acknowledged(self, event: TaskAcknowledged) -> None:
+        checkpoint = self._pending.get(event.checkpoint_id)
+        if checkpoint is None or not checkpoint.kind.is_savepoint:
+            # Even of a checkpoint that is gone: the task's next increment may refer to these files.
+            self._do(RegisterSharedState(event.checkpoint_id, event.snapshot))
+        verdict = AckVerdict.UNKNOWN
+        if checkpoint is not None:
+            verdict = checkpoint.acknowledge(event.attempt_id, event.snapshot, event.metrics)
+        match verdict:
+            case AckVerdict.UNKNOWN:
+                # A repeated answer to a completed checkpoint must not delete what that refers to.
+                if event.checkpoint_id > self._latest_completed_id or self.is_late(
+                    event.checkpoint_id
+                ):
+                    self._do(DiscardState(event.checkpoint_id, event.snapshot))
+            case AckVerdict.DUPLICATE:
+                pass
+            case AckVerdict.ACCEPTED:
+                self._publish_if_ready()
+
+    def _task_gone(self, attempt_id: ExecutionAttemptId, is_failure: bool) -> None:
+        trigger = self._trigger
+        if trigger is not None and trigger.plan and attempt_id in trigger.plan.to_wait_for:
+            trigger.lost = attempt_id
+        # A task that finishes stays for the checkpoints that it has begun.
+        reason = _R.TASK_FAILURE if is_failure else _R.CHECKPOINT_DECLINED_TASK_CLOSING
+        for checkpoint in self.pending:
+            if checkpoint.waits_for(attempt_id):
+                self._abort(checkpoint, reason, f"task {attempt_id}: {reason.value}")
+
+    def _timed_out(self, checkpoint_id: int) -> None:
+        checkpoint = self._pending.get(checkpoint_id)
+        if checkpoint is not None:
+            count = len(checkpoint.waiting)
+            text = f"{_R.CHECKPOINT_EXPIRED.value}: {count} subtask(s) had not answered"
+            self._abort(checkpoint, _R.CHECKPOINT_EXPIRED, text)
+
+    # The end
+
+    def _publish_if_ready(self) -> None:
+        """Begin the publication of the lowest checkpoint that everybody has acknowledged."""
+        if self.is_publishing:
+            return
+        for checkpoint in self._pending.values():
+            if checkpoint.phase is PendingPhase.TRIGGERED and checkpoint.is_acknowledged:
+                checkpoint.phase = PendingPhase.READY
+        ready = [each for each in self._pending.values() if each.phase is PendingPhase.READY]
+        if ready:
+            ready[0].phase = PendingPhase.PUBLISHING
+            self._do(CancelTimeout(ready[0].checkpoint_id))
+            self._do(Publish(ready[0]))
+
+    def _published(self, checkpoint_id: int, last_subsumed_id: int) -> None:
+        checkpoint = self._pending.pop(checkpoint_id)
+        assert checkpoint.phase is PendingPhase.PUBLISHING
+        self._last_completion_ms = self._now_ms
+        self._failures.succeeded(checkpoint_id)
+        if checkpoint.commits:
+            self._latest_completed_id = max(self._latest_completed_id, checkpoint_id)
+            for other in self.pending:
+                if other.checkpoint_id < checkpoint_id and other.is_subsumable:
+                    reason = _R.CHECKPOINT_SUBSUMED
+                    self._abort(other, reason, f"checkpoint {checkpoint_id} was complete first")
+            self._do(NotifyComplete(checkpoint, last_subsumed_id))
+        self._do(CompleteRequest(checkpoint.request, checkpoint_id))
+        self._publish_if_ready()
+        self._try_next()
+
+    def _step_failed(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str) -> None:
+        checkpoint = self._pending.get(checkpoint_id)
+        if checkpoint is None:
+            return
+        if checkpoint.phase is PendingPhase.PUBLISHING:
+            checkpoint.phase = PendingPhase.READY
+        self._abort(checkpoint, reason, text)
+        self._publish_if_ready()
+
+    def _abort(
+        self, checkpoint: PendingCheckpoint, reason: CheckpointFailureReason, text: str
+    ) -> None:
+        """Give it up, unless its publication is under way: then the storage decides."""
+        if checkpoint.phase is PendingPhase.PUBLISHING:
+            return
+        del self._pending[checkpoint.checkpoint_id]
+        self._given_up.append(checkpoint.checkpoint_id)
+        trigger = self._trigger
+        if trigger is not None and trigger.checkpoint_id == checkpoint.checkpoint_id:
+            self._trigger = None
+        self._do(CancelTimeout(checkpoint.checkpoint_id))
+        self._do(NotifyAborted(checkpoint, reason, text, self._latest_completed_id))
+        self._do(FailRequest(checkpoint.request, reason, text))
+        if self._fails_job(checkpoint, reason):
+            self._do(FailJob(reason, text))
+        self._try_next()
+
+    def _fails_job(self, checkpoint: PendingCheckpoint, reason: CheckpointFailureReason) -> bool:
+        is_too_many = self._failures.failed(
+            checkpoint.kind, reason, checkpoint.checkpoint_id, is_of_task=reason in _OF_A_TASK
+        )
+        if not checkpoint.kind.is_synchronous or checkpoint.phase not in _PHASES_AFTER_TRIGGER:
+            return is_too_many
+        # Its tasks have stopped and wait for it: only a restart makes them go on. Who ended it otherwise restarts them.
+        restarts_anyway = reason in (
+            _R.TASK_FAILURE,
+            _R.CHECKPOINT_COORDINATOR_SUSPEND,
+            _R.CHECKPOINT_COORDINATOR_SHUTDOWN,
+            _R.JOB_FAILOVER_REGION,
+        )
+        return not restarts_anyway
+
+    def _do(self, action: CoordinatorAction) -> None:
+        self._actions.append(action)

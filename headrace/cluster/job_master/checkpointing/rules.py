@@ -1,0 +1,81 @@
+"""CheckpointRules: what a job's settings say of its checkpoints. Source: Flink CheckpointCoordinatorConfiguration."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from headrace.checkpoint.options import (
+    AFTER_TASKS_FINISH,
+    ALIGNED_TIMEOUT,
+    INTERVAL,
+    MAX_CONCURRENT,
+    MIN_PAUSE,
+    MODE,
+    TIMEOUT,
+    TOLERABLE_FAILURES,
+    UNALIGNED,
+    CheckpointingMode,
+    member_of,
+)
+from headrace.core.checkpoints import NEVER_UNALIGNED, AlignmentMode
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class CheckpointRules:
+    """Options of one job; durations in ms. `interval_ms` is None where nothing is taken periodically.
+
+    `forces_savepoints`: a savepoint need not wait for checkpoints under way.
+    """
+
+    interval_ms: float | None
+    timeout_ms: float = 600_000.0
+    min_pause_ms: float = 0.0
+    max_concurrent: int = 1
+    tolerable_failure_count: int = 0
+    forces_savepoints: bool = True
+    after_tasks_finish: bool = True
+    alignment: AlignmentMode = AlignmentMode.ALIGNED
+    aligned_timeout_ms: int = NEVER_UNALIGNED
+
+    @property
+    def period_ms(self) -> float:
+        """The interval, which is never shorter than the pause."""
+        return max(self.interval_ms or 0.0, self.min_pause_ms)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "CheckpointRules":
+        """Read the options; ConfigurationError where they do not fit each other."""
+        alignment, aligned_timeout_ms = _alignment(settings)
+        max_concurrent = settings.get_option(MAX_CONCURRENT)
+        if max_concurrent < 1:
+            raise ConfigurationError(MAX_CONCURRENT.key, max_concurrent, "it must be at least 1")
+        if max_concurrent > 1 and settings.get_option(UNALIGNED):
+            text = "unaligned checkpoints are taken one at a time"
+            raise ConfigurationError(MAX_CONCURRENT.key, max_concurrent, text)
+        interval_ms = settings.duration_ms(INTERVAL)
+        return cls(
+            interval_ms=interval_ms if interval_ms > 0 else None,
+            timeout_ms=settings.duration_ms(TIMEOUT),
+            min_pause_ms=min(
+                settings.duration_ms(MIN_PAUSE), timedelta(days=365).total_seconds() * 1000
+            ),
+            max_concurrent=max_concurrent,
+            tolerable_failure_count=settings.get_option(TOLERABLE_FAILURES),
+            forces_savepoints=not settings.get_option(UNALIGNED),
+            after_tasks_finish=settings.get_option(AFTER_TASKS_FINISH),
+            alignment=alignment,
+            aligned_timeout_ms=aligned_timeout_ms,
+        )
+
+
+def _alignment(settings: Settings) -> tuple[AlignmentMode, int]:
+    """Unaligned at once, or aligned at first and unaligned after a time."""
+    if member_of(CheckpointingMode, settings, MODE) is CheckpointingMode.AT_LEAST_ONCE:
+        return AlignmentMode.AT_LEAST_ONCE, NEVER_UNALIGNED
+    if not settings.get_option(UNALIGNED):
+        return AlignmentMode.ALIGNED, NEVER_UNALIGNED
+    timeout_ms = round(settings.duration_ms(ALIGNED_TIMEOUT))
+    if timeout_ms > 0:
+        return AlignmentMode.ALIGNED, timeout_ms
+    return AlignmentMode.UNALIGNED, NEVER_UNALIGNED
