@@ -562,7 +562,7 @@ def test_where_no_barrier_is_missing_the_last_checkpoint_is_always_taken(
     script: list[list[Item]], steps: list[tuple[str, int]]
 ) -> None:
     whole: list[list[Item]] = [
-        [item for item in channel if isinstance(item, int)] + [barrier(9), EndOfPartition()]
+        [*(item for item in channel if isinstance(item, int)), barrier(9), EndOfPartition()]
         for channel in script
     ]
     assert 9 in played(whole, steps).taken
