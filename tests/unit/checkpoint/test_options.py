@@ -1,8 +1,8 @@
 import pytest
 
 from headrace.checkpoint.options import (
-    DATA_INLINE_THRESHOLD,
     CHECKPOINT_DIRECTORY,
+    DATA_INLINE_THRESHOLD,
     NUM_RETAINED,
     RECOVERY_CLAIM_MODE,
     STORAGE,

@@ -1,0 +1,109 @@
+"""What a completed checkpoint or savepoint is, as its coordinator publishes it and as a later one restores it.
+
+`metadata_format` says how it is written down. Source: Flink CompletedCheckpoint, CheckpointMetadata, OperatorState.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from headrace.checkpoint.handles import Committable, OperatorSubtaskState, StateFile
+from headrace.core.checkpoints import SnapshotKind
+from headrace.core.ids import JobId, OperatorId
+
+
+class OperatorSnapshot(msgspec.Struct, frozen=True):
+    """What one operator has in a checkpoint.
+
+    `subtasks`: by index; those in `finished_subtasks` have at most committables. `coordinator_state`: of the operator's coordinator in the JobMaster, None where it has none.
+    """
+
+    operator_id: OperatorId
+    name: str
+    parallelism: int
+    max_parallelism: int
+    uid: str | None = None
+    subtasks: dict[int, OperatorSubtaskState] = {}
+    finished_subtasks: frozenset[int] = frozenset()
+    coordinator_state: bytes | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all its subtasks had finished."""
+        return len(self.finished_subtasks) == self.parallelism
+
+    @property
+    def has_state(self) -> bool:
+        """Whether anything would be lost without the operator."""
+        return self.coordinator_state is not None or any(
+            state.chunks or state.committables for state in self.subtasks.values()
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all chunks, those of older checkpoints included, and of the coordinator's state."""
+        return len(self.coordinator_state or b"") + sum(
+            state.size_bytes for state in self.subtasks.values()
+        )
+
+    @property
+    def title(self) -> str:
+        """What people know it by: name and uid, or id where it has no uid."""
+        known_by = f"uid '{self.uid}'" if self.uid else f"id {self.operator_id}, no uid"
+        return f"'{self.name}' ({known_by})"
+
+
+class PendingCommit(msgspec.Struct, frozen=True):
+    """Prepared output of an earlier checkpoint whose commit was not known to be done: its original id is its key."""
+
+    checkpoint_id: int
+    operator_id: OperatorId
+    committables: tuple[Committable, ...]
+
+
+class CheckpointMetadata(msgspec.Struct, frozen=True):
+    """A consistent cut through a job. `timestamp_ms`: wall clock of its trigger.
+
+    `lineage`: hex digits that stay the same over restarts for as long as state is carried forward; ids never repeat
+    within it. `epoch`: which start of a driver within the lineage took it.
+    """
+
+    checkpoint_id: int
+    kind: SnapshotKind
+    timestamp_ms: int
+    job_id: JobId
+    job_name: str
+    lineage: str
+    epoch: int
+    operators: tuple[OperatorSnapshot, ...] = ()
+    pending_commits: tuple[PendingCommit, ...] = ()
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether event time had ended: nothing can go on from it."""
+        return self.kind is SnapshotKind.SAVEPOINT_TERMINATE
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all state, files of older checkpoints included."""
+        return sum(operator.size_bytes for operator in self.operators)
+
+    def files(self) -> Iterator[StateFile]:
+        """Every stored file that it refers to; what lies inside the metadata is none."""
+        for operator in self.operators:
+            for state in operator.subtasks.values():
+                for chunk in state.chunks:
+                    if chunk.file.uri:
+                        yield chunk.file
+
+
+class CompletedCheckpoint(msgspec.Struct, frozen=True):
+    """A published checkpoint or savepoint, and the folder that its metadata lies in (empty: the driver's memory)."""
+
+    metadata: CheckpointMetadata
+    uri: str
+
+    @property
+    def checkpoint_id(self) -> int:
+        """Its id."""
+        return self.metadata.checkpoint_id

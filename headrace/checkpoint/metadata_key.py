@@ -1,0 +1,87 @@
+"""The key that metadata is authenticated with: the user's own, so that what one cluster wrote another one may restore.
+
+Who can only write to the checkpoint folder cannot make metadata that is believed.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from headrace.checkpoint.options import KEY_FILE
+from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError
+from headrace.core.randomness import secret_token
+
+_KEY_BYTES: Final = 32
+_PURPOSE: Final = b"headrace checkpoint metadata\0"
+
+
+class MetadataKey:
+    """Authenticates bytes. `key_id` tells keys apart and gives nothing of the key away."""
+
+    def __init__(self, value: bytes) -> None:
+        assert len(value) == _KEY_BYTES
+        self._value = value
+        self.key_id = hashlib.sha256(b"headrace key id\0" + value).hexdigest()[:16]
+
+    def mac_of(self, content: bytes) -> str:
+        """Return the hex digits of HMAC-SHA256."""
+        return hmac.new(self._value, _PURPOSE + content, hashlib.sha256).hexdigest()
+
+    def fits(self, content: bytes, mac: str) -> bool:
+        """Whether `mac` was made of exactly this content with this key."""
+        return hmac.compare_digest(self.mac_of(content).encode(), mac.encode())
+
+    def __repr__(self) -> str:
+        return f"MetadataKey({self.key_id})"
+
+
+def metadata_key(settings: Settings) -> MetadataKey:
+    """Return the key of the user, made on first use. ConfigurationError where its file is not to be trusted."""
+    path = key_path(settings)
+    try:
+        if not path.exists():
+            _make(path)
+        mode = path.stat().st_mode
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(
+            KEY_FILE.key, str(path), f"it cannot be read or made: {reason}"
+        ) from error
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigurationError(
+            KEY_FILE.key, str(path), "others than its owner may read it: chmod 600"
+        )
+    try:
+        value = bytes.fromhex(text)
+    except ValueError:
+        value = b""
+    if len(value) != _KEY_BYTES:
+        what = f"it does not hold {2 * _KEY_BYTES} hexadecimal digits"
+        raise ConfigurationError(KEY_FILE.key, str(path), what)
+    return MetadataKey(value)
+
+
+def key_path(settings: Settings) -> Path:
+    """Where the key lies."""
+    name = settings.get_option(KEY_FILE)
+    return Path(name).expanduser() if name else Path.home() / ".headrace" / "checkpoint-key"
+
+
+def _make(path: Path) -> None:
+    """Write a new key; where two processes do so at once, one of the keys stays for both."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{secret_token().hex()[:16]}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(secret_token().hex() + "\n")
+        with contextlib.suppress(FileExistsError):
+            os.link(partial, path)
+    finally:
+        partial.unlink()
