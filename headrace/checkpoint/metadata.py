@@ -15,7 +15,8 @@ from headrace.core.ids import JobId, OperatorId
 class OperatorSnapshot(msgspec.Struct, frozen=True):
     """What one operator has in a checkpoint.
 
-    `subtasks`: by index; those in `finished_subtasks` have at most committables. `coordinator_state`: of the operator's coordinator in the JobMaster, None where it has none.
+    `subtasks`: by index; those in `finished_subtasks` have at most committables. `coordinator_state`: of the operator's
+    coordinator in the JobMaster, None where it has none.
     """
 
     operator_id: OperatorId

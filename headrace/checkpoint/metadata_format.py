@@ -147,7 +147,7 @@ def is_abandonment(content: bytes | memoryview) -> bool:
     """Whether a file says that its checkpoint was given up."""
     try:
         return msgspec.json.decode(bytes(content), type=_Head).format == _ABANDONED
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return False
 
 
@@ -178,7 +178,7 @@ def _parts_of(content: bytes, uri: str) -> tuple[bytes, _Authentication]:
         raise MetadataTruncatedError(uri, f"it ends after {len(content)} bytes without a last line")
     try:
         seal = msgspec.json.decode(tail[: -len(_END) - 1], type=_Authentication)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MetadataTruncatedError(uri, f"its last line cannot be read: {error}") from error
     return body + _END, seal
 

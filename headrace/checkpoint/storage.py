@@ -17,9 +17,9 @@ from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointStora
 from headrace.checkpoint.file_systems import (
     STREAM_BYTES,
     child_uri,
-    remove_file,
     read_all,
     read_parts,
+    remove_file,
     write_new,
 )
 from headrace.checkpoint.handles import StateFile
