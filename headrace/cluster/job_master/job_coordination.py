@@ -17,7 +17,7 @@ from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
-from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
+from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.errors import NothingCollectedError, UnknownAttemptError
@@ -152,9 +152,8 @@ class JobCoordination:
             self._scheduler.committed()
 
     def _send_event(
-        self, vertex_id: JobVertexId, subtask_index: int, operator_id: OperatorId, payload: bytes
+        self, subtask: ExecutionVertexId, operator_id: OperatorId, payload: bytes
     ) -> None:
-        subtask = ExecutionVertexId(vertex_id, subtask_index)
         execution = self._scheduler.executions.current(subtask)
         if execution.slot is not None:
             resource_id = execution.slot.resource_id

@@ -5,7 +5,7 @@ Source: Flink OperatorCoordinator, OperatorCoordinatorHolder.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol, runtime_checkable
 
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
@@ -97,6 +97,38 @@ class OperatorCoordinator(Protocol):
 
     async def close(self) -> None:
         """The job has ended, whichever way; release everything. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class CheckpointedCoordinator(OperatorCoordinator, Protocol):
+    """A coordinator that has a part in checkpoints; others begin afresh wherever the job is restored from.
+
+    Its part of checkpoint n is taken before any barrier n goes out, and what it sends afterwards reaches a subtask
+    behind that subtask's part.
+    """
+
+    def checkpoint(self, checkpoint_id: int) -> bytes:
+        """Return the state as it is now. An error makes the checkpoint come to nothing."""
+        ...
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """The checkpoint is published. Heard of for every one, in rising order."""
+        ...
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint came to nothing; as if it had never been triggered."""
+        ...
+
+    def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
+        """The whole job starts from this checkpoint, or afresh; before `start` too. No attempt runs meanwhile.
+
+        `state` is None where the checkpoint has nothing of this operator.
+        """
+        ...
+
+    def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
+        """One subtask starts from this checkpoint, or afresh, while others go on. Not called beside `reset`."""
         ...
 
 

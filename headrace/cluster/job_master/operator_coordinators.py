@@ -7,22 +7,29 @@ event to a subtask goes to the attempt that runs now. Source: Flink OperatorCoor
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from headrace.cluster.job_master.checkpointing.event_gates import EventGates, HeldEvent
 from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
 from headrace.cluster.job_master.operator_coordinator import (
     NO_LATER_CALLS,
+    CheckpointedCoordinator,
     CoordinatorContext,
     CoordinatorFactories,
     LaterCalls,
     OperatorCoordinator,
 )
+from headrace.cluster.job_master.source_coordinator import create_source_coordinator
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import ExecutionAttemptId, JobVertexId, OperatorId
+from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.functions.split_enumerator import SOURCE_COORDINATOR
 from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
 
-SendEvent = Callable[[JobVertexId, int, OperatorId, bytes], None]
-BUILT_IN_COORDINATORS: Final[CoordinatorFactories] = {"collect": CollectCoordinator}
+SendEvent = Callable[[ExecutionVertexId, OperatorId, bytes], None]
+BUILT_IN_COORDINATORS: Final[CoordinatorFactories] = {
+    "collect": CollectCoordinator,
+    SOURCE_COORDINATOR: create_source_coordinator,
+}
 
 
 class OperatorCoordinators:
@@ -43,6 +50,8 @@ class OperatorCoordinators:
         later: LaterCalls = NO_LATER_CALLS,
     ) -> None:
         known = {**BUILT_IN_COORDINATORS, **factories}
+        self._send_event: Final = send_event
+        self._gates: Final = EventGates()
         self._coordinators: dict[OperatorId, OperatorCoordinator] = {}
         self._by_vertex: dict[JobVertexId, list[OperatorCoordinator]] = {}
         # Next event number of each operator of each attempt: what was repeated counts once.
@@ -52,11 +61,16 @@ class OperatorCoordinators:
                 if not operator.coordinator:
                     continue
                 context = _context(
-                    graph, vertex, operator, settings, send_event, run_async, fail_job, later
+                    graph, vertex, operator, settings, self._send, run_async, fail_job, later
                 )
                 coordinator = _create(known, operator, context)
                 self._coordinators[operator.operator_id] = coordinator
                 self._by_vertex.setdefault(vertex.vertex_id, []).append(coordinator)
+        self._subtasks: Final = [
+            ExecutionVertexId(vertex_id, index)
+            for vertex_id in self._by_vertex
+            for index in range(graph.vertex(vertex_id).parallelism)
+        ]
 
     def start(self) -> None:
         """Start all, before any task is deployed."""
@@ -70,6 +84,7 @@ class OperatorCoordinators:
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
         """The attempt ended without finishing."""
+        self._gates.subtask_gone(attempt_id.execution_vertex_id)
         for coordinator in self._of(attempt_id):
             coordinator.subtask_failed(attempt_id)
         for key in [key for key in self._next_event if key[0] == attempt_id]:
@@ -88,6 +103,49 @@ class OperatorCoordinators:
             return
         self._coordinators[operator_id].handle_event(attempt_id, payload)
         self._next_event[key] = sequence_number + 1
+
+    # Checkpoints
+
+    @property
+    def can_be_snapshotted(self) -> bool:
+        """Whether nothing waits for the barrier of an earlier checkpoint: it would be in no snapshot."""
+        return not self._gates.holds_events
+
+    def checkpoint(self, checkpoint_id: int) -> dict[OperatorId, bytes]:
+        """Take every coordinator's part; from now on their events wait for the subtasks' parts."""
+        states = {
+            operator_id: coordinator.checkpoint(checkpoint_id)
+            for operator_id, coordinator in self._checkpointed()
+        }
+        self._gates.close(checkpoint_id, self._subtasks)
+        return states
+
+    def acknowledged(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
+        """The subtask has taken its part: events for it may go on."""
+        self._release(self._gates.acknowledged(attempt_id.execution_vertex_id, checkpoint_id))
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """The checkpoint is published."""
+        self._release(self._gates.ended(checkpoint_id))
+        for _, coordinator in self._checkpointed():
+            coordinator.checkpoint_completed(checkpoint_id)
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint came to nothing, or commits nothing."""
+        self._release(self._gates.ended(checkpoint_id))
+        for _, coordinator in self._checkpointed():
+            coordinator.checkpoint_aborted(checkpoint_id)
+
+    def reset(self, checkpoint_id: int | None, states: Mapping[OperatorId, bytes]) -> None:
+        """The whole job starts from a checkpoint, or afresh."""
+        for operator_id, coordinator in self._checkpointed():
+            coordinator.reset(checkpoint_id, states.get(operator_id))
+
+    def subtask_reset(self, subtask: ExecutionVertexId, checkpoint_id: int | None) -> None:
+        """A subtask starts from a checkpoint, or afresh, while others go on."""
+        for coordinator in self._by_vertex.get(subtask.vertex_id, []):
+            if isinstance(coordinator, CheckpointedCoordinator):
+                coordinator.subtask_reset(subtask.subtask_index, checkpoint_id)
 
     def collect_coordinators(self) -> Mapping[OperatorId, CollectCoordinator]:
         """The collect sinks, whose records outlive the job."""
@@ -111,6 +169,21 @@ class OperatorCoordinators:
             except Exception as error:
                 errors.append(error)
         return errors
+
+    def _send(self, subtask: ExecutionVertexId, operator_id: OperatorId, payload: bytes) -> None:
+        if self._gates.pass_on(HeldEvent(subtask, operator_id, payload)):
+            self._send_event(subtask, operator_id, payload)
+
+    def _release(self, events: list[HeldEvent]) -> None:
+        for event in events:
+            self._send_event(event.subtask, event.operator_id, event.payload)
+
+    def _checkpointed(self) -> list[tuple[OperatorId, CheckpointedCoordinator]]:
+        return [
+            (operator_id, coordinator)
+            for operator_id, coordinator in self._coordinators.items()
+            if isinstance(coordinator, CheckpointedCoordinator)
+        ]
 
     def _of(self, attempt_id: ExecutionAttemptId) -> list[OperatorCoordinator]:
         return self._by_vertex.get(attempt_id.execution_vertex_id.vertex_id, [])
@@ -140,7 +213,8 @@ def _context(
     later: LaterCalls,
 ) -> CoordinatorContext:
     def send(subtask_index: int, payload: bytes) -> None:
-        send_event(vertex.vertex_id, subtask_index, operator.operator_id, payload)
+        subtask = ExecutionVertexId(vertex.vertex_id, subtask_index)
+        send_event(subtask, operator.operator_id, payload)
 
     return CoordinatorContext(
         job_id=graph.job_id,

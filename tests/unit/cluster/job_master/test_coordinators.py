@@ -11,7 +11,7 @@ from headrace.cluster.job_master.operator_coordinators import OperatorCoordinato
 from headrace.core.collect_events import cut
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import ExecutionAttemptId, JobVertexId, OperatorId, ResourceId
+from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import CoordinatorBusyError
 from headrace.gateways.job_master import CollectedPiece, CollectedResults
@@ -52,16 +52,18 @@ class NotingCoordinator:
         raise OSError("does not close")
 
 
-def new_coordinators() -> tuple[OperatorCoordinators, NotingCoordinator, list[tuple[object, ...]]]:
+def new_coordinators(
+    kind: type[NotingCoordinator] | None = None,
+) -> tuple[OperatorCoordinators, NotingCoordinator, list[tuple[object, ...]]]:
     made: list[NotingCoordinator] = []
     sent: list[tuple[object, ...]] = []
 
     def create(context: CoordinatorContext, payload: bytes) -> NotingCoordinator:
-        made.append(NotingCoordinator(context, payload))
+        made.append((kind or NotingCoordinator)(context, payload))
         return made[-1]
 
-    def send(vertex: JobVertexId, index: int, operator: OperatorId, payload: bytes) -> None:
-        sent.append((vertex, index, operator, payload))
+    def send(subtask: ExecutionVertexId, operator: OperatorId, payload: bytes) -> None:
+        sent.append((subtask, operator, payload))
 
     coordinators = OperatorCoordinators(
         job_graph((vertex(1, 2, coordinator="noting"), vertex(2, 2))),
@@ -114,7 +116,80 @@ def test_a_refused_event_counts_when_it_comes_again() -> None:
 def test_a_coordinator_reaches_its_subtasks_by_index() -> None:
     _, noting, sent = new_coordinators()
     noting.context.send_event(1, b"hello")
-    assert sent == [(vertex_id(1), 1, OPERATOR, b"hello")]
+    assert sent == [(ExecutionVertexId(vertex_id(1), 1), OPERATOR, b"hello")]
+
+
+class CheckpointedNoting(NotingCoordinator):
+    """Has a part in checkpoints."""
+
+    def checkpoint(self, checkpoint_id: int) -> bytes:
+        self.heard.append(("taken", checkpoint_id))
+        return b"state %d" % checkpoint_id
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        self.heard.append(("completed", checkpoint_id))
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self.heard.append(("aborted", checkpoint_id))
+
+    def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
+        self.heard.append(("reset", checkpoint_id, state))
+
+    def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
+        self.heard.append(("subtask reset", subtask_index, checkpoint_id))
+
+
+def test_after_its_snapshot_a_coordinator_speaks_behind_the_subtasks_part() -> None:
+    coordinators, noting, sent = new_coordinators(CheckpointedNoting)
+    assert coordinators.checkpoint(7) == {OPERATOR: b"state 7"}
+    noting.context.send_event(0, b"one")
+    noting.context.send_event(1, b"two")
+    noting.context.send_event(0, b"three")
+    assert sent == [] and not coordinators.can_be_snapshotted
+    coordinators.acknowledged(attempt(0), 7)
+    assert [payload for _, _, payload in sent] == [b"one", b"three"]
+    coordinators.checkpoint_completed(7)
+    assert [payload for _, _, payload in sent] == [b"one", b"three", b"two"]
+    assert coordinators.can_be_snapshotted and noting.heard[-1] == ("completed", 7)
+
+
+def test_what_waits_goes_on_when_the_checkpoint_comes_to_nothing() -> None:
+    coordinators, noting, sent = new_coordinators(CheckpointedNoting)
+    coordinators.checkpoint(7)
+    noting.context.send_event(0, b"one")
+    coordinators.checkpoint_aborted(7)
+    assert [payload for _, _, payload in sent] == [b"one"]
+
+
+def test_what_waits_for_an_attempt_ends_with_it() -> None:
+    coordinators, noting, sent = new_coordinators(CheckpointedNoting)
+    coordinators.checkpoint(7)
+    noting.context.send_event(0, b"one")
+    coordinators.subtask_failed(attempt(0))
+    noting.context.send_event(0, b"for the next one")
+    coordinators.checkpoint_aborted(7)
+    assert [payload for _, _, payload in sent] == [b"for the next one"]
+
+
+def test_a_coordinator_without_state_is_left_out_of_checkpoints() -> None:
+    coordinators, noting, _ = new_coordinators()
+    assert coordinators.checkpoint(7) == {}
+    coordinators.reset(7, {})
+    coordinators.checkpoint_completed(7)
+    assert noting.heard == []
+
+
+def test_a_restored_job_resets_its_coordinators_and_a_restored_subtask_only_says_so() -> None:
+    coordinators, noting, _ = new_coordinators(CheckpointedNoting)
+    coordinators.reset(3, {OPERATOR: b"state 3"})
+    coordinators.reset(None, {})
+    coordinators.subtask_reset(ExecutionVertexId(vertex_id(1), 1), 3)
+    coordinators.subtask_reset(ExecutionVertexId(vertex_id(2), 1), 3)
+    assert noting.heard == [
+        ("reset", 3, b"state 3"),
+        ("reset", None, None),
+        ("subtask reset", 1, 3),
+    ]
 
 
 def test_closing_closes_all_and_tells_what_went_wrong() -> None:
