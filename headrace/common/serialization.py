@@ -1,5 +1,6 @@
 """PyFlink's `common.serialization`: re-exports."""
 
+from headrace.connectors.files.formats import BulkWriterFactory
 from headrace.functions.serialization import (
     ByteArraySchema,
     DeserializationSchema,
@@ -12,6 +13,7 @@ __all__ = [
     "ByteArraySchema",
     "DeserializationSchema",
     "Encoder",
+    "BulkWriterFactory",
     "SerializationSchema",
     "SimpleStringSchema",
 ]

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, FilesStaged, SinkPayload
+from headrace.connectors.files.formats import ROW_GROUP_ROW_COUNT
 from headrace.connectors.files.paths import file_system_of
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
@@ -27,8 +28,6 @@ from headrace.functions.subtask_context import SubtaskContext
 
 MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
 _MODES_FOR_NEW_PATHS: Final = ("error", "errorifexists")
-ROW_GROUP_ROW_COUNT: Final = 65_536
-"""Rows that a writer holds before it writes them as one row group."""
 
 
 @dataclass(frozen=True)

@@ -1,41 +1,44 @@
-"""FileSink: records as files that appear whole, when the input has ended.
+"""FileSink: records as files that appear whole, each record in one of them.
 
-Source: Flink FileSink, FileWriter, FileWriterBucket.
+Source: Flink FileSink.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
-from headrace.connectors.files.buckets import (
-    BucketAssigner,
-    OutputFileConfig,
-    RollingPolicy,
+import msgspec
+
+from headrace.connectors.files.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
+from headrace.connectors.files.committables import FILE_COMMITTER, Compaction, FileSinkPayload
+from headrace.connectors.files.compaction import (
+    CONCAT,
+    PARQUET,
+    FileCompactor,
+    FileCompactStrategy,
+    compaction_of,
 )
-from headrace.connectors.files.paths import file_system_of, fixed_place
-from headrace.core.randomness import system_random
-from headrace.core.record_batch import RecordBatch
+from headrace.connectors.files.file_writer import FileSinkSettings, FileWriter
+from headrace.connectors.files.formats import (
+    BulkWriterFactory,
+    FileFormat,
+    ParquetWriterFactory,
+    RowFormat,
+)
+from headrace.connectors.files.paths import fixed_place
+from headrace.core.types.type_info import TypeInformation
 from headrace.functions.serialization import Encoder
 from headrace.functions.sink import Sink, SinkWriter
 from headrace.functions.subtask_context import SubtaskContext
 
-
-@dataclass(frozen=True)
-class FileSinkSettings:
-    """What the builder collected."""
-
-    base_path: str
-    encoder: Encoder
-    bucket_assigner: BucketAssigner
-    rolling_policy: RollingPolicy
-    file_config: OutputFileConfig
+F = TypeVar("F", bound=FileFormat)
 
 
 class FileSink(Sink):
-    """Writes part files. While a file is written its name begins with a dot and ends in `.inprogress`.
+    """Writes part files, which appear under their names when they are complete, and never change afterwards.
 
-    Files get their names when the subtask's bounded input has ended; a job that fails before leaves none behind. A
-    subtask that had ended before another one failed writes its files again after a restart: without checkpoints the
-    guarantee is at least once.
+    With checkpoints, a file is complete at the next checkpoint at the latest, and appears when that checkpoint is:
+    each record is in one file, whatever fails in between. Without, files appear when the subtask's bounded input has
+    ended, and a job that fails before leaves none behind; a subtask that had ended before another one failed writes
+    its files again after a restart, so the guarantee is then at least once. No file is empty.
 
     Example:
         >>> sink = FileSink.for_row_format("out", Encoder.simple_string_encoder()).with_output_file_config(
@@ -48,130 +51,104 @@ class FileSink(Sink):
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> "RowFormatBuilder":
         """Begin with a folder and the encoder that makes bytes of each record."""
-        return RowFormatBuilder(fixed_place(str(base_path)), encoder)
+        if not isinstance(encoder, Encoder):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"for_row_format needs an Encoder, not {encoder!r}")
+        return RowFormatBuilder(fixed_place(str(base_path)), RowFormat(encoder))
+
+    @staticmethod
+    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> "BulkFormatBuilder":
+        """Begin with a folder and a format in columns, such as `ParquetBulkWriters.for_row_type()`."""
+        if not isinstance(writer_factory, BulkWriterFactory):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"for_bulk_format needs a BulkWriterFactory, not {writer_factory!r}")
+        return BulkFormatBuilder(fixed_place(str(base_path)), writer_factory)
+
+    def check_input(self, value_type: TypeInformation) -> None:
+        """See Sink."""
+        self._settings.file_format.check_input(value_type)
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
         return FileWriter(self._settings, context)
 
+    def committer(self) -> tuple[str, bytes]:
+        """See Sink."""
+        config = self._settings.file_config
+        payload = FileSinkPayload(
+            self._settings.base_path,
+            config.get_part_prefix(),
+            config.get_part_suffix(),
+            self._settings.compaction,
+        )
+        return FILE_COMMITTER, msgspec.msgpack.encode(payload)
 
-class RowFormatBuilder:
-    """Builds a FileSink that writes record by record."""
 
-    def __init__(self, base_path: str, encoder: Encoder) -> None:
-        if not isinstance(encoder, Encoder):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"for_row_format needs an Encoder, not {encoder!r}")
+class _FileSinkBuilder(Generic[F]):
+    """What both builders share."""
+
+    def __init__(self, base_path: str, file_format: F) -> None:
         self._base_path = base_path
-        self._encoder = encoder
+        self._format = file_format
         self._bucket_assigner = BucketAssigner.date_time_bucket_assigner()
         self._rolling_policy: RollingPolicy = RollingPolicy.default_rolling_policy()
         self._file_config = OutputFileConfig.builder().build()
+        self._bucket_check_interval_ms = 60_000
+        self._compaction: Compaction | None = None
 
-    def with_bucket_check_interval(self, interval: int) -> "RowFormatBuilder":
-        """Accepted: policies are asked whenever records are written."""
+    def with_bucket_check_interval(self, interval: int) -> Self:
+        """Ask the rolling policy about files that nothing is written to every `interval` ms."""
+        if interval < 1:
+            raise ValueError(f"the bucket check interval must be above 0 ms, not {interval}")
+        self._bucket_check_interval_ms = interval
         return self
 
-    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> "RowFormatBuilder":
+    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
         self._bucket_assigner = bucket_assigner
         return self
 
-    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> "RowFormatBuilder":
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
+        """When files are closed between checkpoints; at a checkpoint they always are."""
         self._rolling_policy = rolling_policy
         return self
 
-    def with_output_file_config(self, output_file_config: OutputFileConfig) -> "RowFormatBuilder":
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> Self:
         self._file_config = output_file_config
+        return self
+
+    def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
+        """Merge small files before they appear; they appear later for it."""
+        self._check_compactor(compactor)
+        self._compaction = compaction_of(strategy, compactor)
+        return self
+
+    def disable_compact(self) -> Self:
+        """Every file as it was written: the default."""
+        self._compaction = None
         return self
 
     def build(self) -> FileSink:
         return FileSink(
             FileSinkSettings(
                 self._base_path,
-                self._encoder,
+                self._format,
                 self._bucket_assigner,
                 self._rolling_policy,
                 self._file_config,
+                self._bucket_check_interval_ms,
+                self._compaction,
             )
         )
 
-
-@dataclass
-class PartFile:
-    """A file that is being written, or waits for its name."""
-
-    hidden_name: str
-    final_name: str
-    stream: Any
-    created_ms: int
-    written_ms: int
-    size_bytes: int = 0
+    def _check_compactor(self, compactor: FileCompactor) -> None:
+        """Raise ValueError where files of this format cannot be merged so."""
+        is_parquet: Any = isinstance(self._format, ParquetWriterFactory)
+        if compactor.name == PARQUET and not is_parquet:
+            raise ValueError("parquet_file_compactor merges Parquet files only")
+        if compactor.name == CONCAT and isinstance(self._format, BulkWriterFactory):
+            raise ValueError("files in columns cannot be concatenated: take parquet_file_compactor")
 
 
-class FileWriter(SinkWriter):
-    """Writes the files of one subtask."""
+class RowFormatBuilder(_FileSinkBuilder[RowFormat]):
+    """Builds a FileSink that writes record by record."""
 
-    def __init__(self, settings: FileSinkSettings, context: SubtaskContext) -> None:
-        self._settings = settings
-        self._context = context
-        self._file_system, self._base_path = file_system_of(settings.base_path)
-        # Drawn anew, so that no run and no attempt ever writes to another one's file.
-        self._writer_id = f"{system_random().randbytes(8).hex()}-{context.subtask_index}"
-        self._open: dict[str, PartFile] = {}
-        self._closed: list[PartFile] = []
-        self._part_count = 0
 
-    def write_batch(self, batch: RecordBatch) -> None:
-        """Append records to the part file of the current bucket."""
-        now_ms = self._context.clock.now_ms()
-        bucket = self._settings.bucket_assigner.bucket_of(now_ms)
-        part = self._part_of(bucket, now_ms)
-        encode, value_type = self._settings.encoder.encode, batch.batch_type.value_type
-        payload = b"".join([encode(row, value_type) for row in batch.rows()])
-        part.stream.write(payload)
-        part.size_bytes += len(payload)
-        part.written_ms = now_ms
-
-    def flush(self, end_of_input: bool) -> None:
-        """Bring bytes to the files; at the end of input, give the files their names."""
-        for part in self._open.values():
-            part.stream.flush()
-        if end_of_input:
-            for bucket in list(self._open):
-                self._roll(bucket)
-            while self._closed:
-                part = self._closed.pop()
-                self._file_system.move(part.hidden_name, part.final_name)
-
-    def close(self) -> None:
-        """Remove what was not finished."""
-        for bucket in list(self._open):
-            self._roll(bucket)
-        while self._closed:
-            self._file_system.delete_file(self._closed.pop().hidden_name)
-
-    def _part_of(self, bucket: str, now_ms: int) -> PartFile:
-        part = self._open.get(bucket)
-        if part is not None and self._settings.rolling_policy.should_roll(
-            part.size_bytes, now_ms - part.created_ms, now_ms - part.written_ms
-        ):
-            self._roll(bucket)
-            part = None
-        if part is None:
-            part = self._open[bucket] = self._new_part(bucket, now_ms)
-        return part
-
-    def _new_part(self, bucket: str, now_ms: int) -> PartFile:
-        folder = f"{self._base_path}/{bucket}" if bucket else self._base_path
-        self._file_system.create_dir(folder, recursive=True)
-        config = self._settings.file_config
-        stem = f"{config.get_part_prefix()}-{self._writer_id}-{self._part_count}"
-        self._part_count += 1
-        hidden_name = f"{folder}/.{stem}.inprogress"
-        final_name = f"{folder}/{stem}{config.get_part_suffix()}"
-        # A name such as x.gz must not make pyarrow compress what the encoder made.
-        stream = self._file_system.open_output_stream(hidden_name, compression=None)
-        return PartFile(hidden_name, final_name, stream, now_ms, now_ms)
-
-    def _roll(self, bucket: str) -> None:
-        part = self._open.pop(bucket)
-        part.stream.close()
-        self._closed.append(part)
+class BulkFormatBuilder(_FileSinkBuilder[BulkWriterFactory]):
+    """Builds a FileSink that writes in columns."""

@@ -1,7 +1,8 @@
 """PyFlink's `datastream.connectors.file_system`: re-exports."""
 
 from headrace.connectors.files.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
-from headrace.connectors.files.sink import FileSink
+from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
+from headrace.connectors.files.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
 from headrace.connectors.files.source import FileSource, FileSourceBuilder, StreamFormat
 
 __all__ = [
@@ -9,6 +10,10 @@ __all__ = [
     "RollingPolicy",
     "OutputFileConfig",
     "FileSink",
+    "RowFormatBuilder",
+    "BulkFormatBuilder",
+    "FileCompactStrategy",
+    "FileCompactor",
     "FileSource",
     "FileSourceBuilder",
     "StreamFormat",

@@ -5,7 +5,7 @@ from typing import Any
 
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.core.ids import OperatorId
+from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import TypeInformation, Types
@@ -35,8 +35,6 @@ class ConnectorContext:
 
     operator_id = OperatorId(bytes(16))
     operator_name = "connector"
-    attempt_number = 0
-    settings = Settings()
     ingest = None
 
     def __init__(
@@ -45,6 +43,8 @@ class ConnectorContext:
         subtask_index: int = 0,
         parallelism: int = 1,
         clock: ManualClock | None = None,
+        settings: Settings | None = None,
+        attempt_id: ExecutionAttemptId | None = None,
     ) -> None:
         stream_type = BatchType(value_type or Types.PICKLED_BYTE_ARRAY())
         self.types = OperatorTypes((stream_type,), stream_type)
@@ -53,6 +53,9 @@ class ConnectorContext:
         self.clock = clock or ManualClock()
         self.timers = HandTimers(self.clock)
         self.wake_count = 0
+        self.settings = settings or Settings()
+        self.attempt_id = attempt_id
+        self.attempt_number = attempt_id.attempt_number if attempt_id else 0
 
     def send_event(self, payload: bytes) -> None:
         raise AssertionError("no coordinator here")

@@ -1,0 +1,71 @@
+"""What the writers of a file sink and its committer say to each other."""
+
+from typing import Any, Final
+
+import msgspec
+
+FILE_COMMITTER: Final = "files"
+
+
+class PendingFile(msgspec.Struct, frozen=True, tag="file"):
+    """A complete file in a staging folder, to be named. All paths are relative to the sink's folder."""
+
+    folder: str
+    name: str
+    final_path: str
+    size_bytes: int
+
+    @property
+    def hidden_path(self) -> str:
+        """Where it lies before it has its name."""
+        return f"{self.folder}/{self.name}"
+
+    @property
+    def bucket(self) -> str:
+        """The folder it is meant for; empty for the sink's own."""
+        return self.final_path.rpartition("/")[0]
+
+
+class InputEnded(msgspec.Struct, frozen=True, tag="end"):
+    """This subtask will write no more; said only where the committer must know, for compaction."""
+
+    subtask_index: int
+    parallelism: int
+
+
+FileCommittable = PendingFile | InputEnded
+_DECODER: Final = msgspec.msgpack.Decoder(FileCommittable)
+
+
+def encode_committable(committable: FileCommittable) -> bytes:
+    """To what the checkpoint keeps."""
+    return msgspec.msgpack.encode(committable)
+
+
+def decode_committable(content: bytes) -> FileCommittable:
+    """Back; msgspec.ValidationError for anything else."""
+    return _DECODER.decode(content)
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """When files are merged, and how. `size_threshold_bytes`, `checkpoint_count`: what comes first; 0: never so."""
+
+    compactor: str
+    delimiter: bytes = b""
+    size_threshold_bytes: int = 0
+    checkpoint_count: int = 0
+    thread_count: int = 1
+
+
+class FileSinkPayload(msgspec.Struct, frozen=True):
+    """What a file sink's committer is made from."""
+
+    base_path: str
+    part_prefix: str = "part"
+    part_suffix: str = ""
+    compaction: Compaction | None = None
+
+
+def decode_file_payload(payload: bytes) -> Any:
+    """Return the FileSinkPayload."""
+    return msgspec.msgpack.decode(payload, type=FileSinkPayload)

@@ -1,0 +1,248 @@
+"""FileCommitter: gives prepared files their names, in the driver, once for each checkpoint.
+
+What a sink's folder was given by which checkpoint is noted in a hidden file there, as the highest id committed in a
+scope: files that somebody has taken away since are then not missed. Each file appears whole, one after the other; a
+crash in between leaves the rest to the next call.
+Source: Flink FileCommitter, CompactorOperator.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headrace.connectors.files.committables import (
+    Compaction,
+    FileCommittable,
+    FileSinkPayload,
+    InputEnded,
+    PendingFile,
+    decode_committable,
+    decode_file_payload,
+)
+from headrace.connectors.files.compaction import Merger, WaitingFile, plan_compaction
+from headrace.connectors.files.paths import file_system_of
+from headrace.connectors.files.staging import (
+    HIDDEN_PREFIX,
+    IN_PROGRESS,
+    PENDING,
+    StagingFolder,
+    delete_file,
+    delete_files,
+    exists,
+    remove_if_empty,
+    staging_folders,
+)
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.functions.sink import FINAL_CHECKPOINT, CommitterContext, scope_of
+
+
+class FileCommitError(HeadraceError):
+    """Prepared files are not where they must be: somebody else has touched them. Nothing is guessed."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+
+class CommitNote(msgspec.Struct, frozen=True):
+    """What a sink's folder has been given in one scope. `garbage`: merged files, to be deleted once this is written.
+
+    `ended_subtasks`: those that write no more.
+    """
+
+    scope: str
+    last_id: int = 0
+    waiting: tuple[WaitingFile, ...] = ()
+    garbage: tuple[str, ...] = ()
+    ended_subtasks: tuple[int, ...] = ()
+
+
+class FileCommitter:
+    """Implements Committer for one file sink."""
+
+    def __init__(self, payload: FileSinkPayload) -> None:
+        self._payload: Final = payload
+        self._file_system, self._base_path = file_system_of(payload.base_path)
+        self._swept: set[StagingFolder] = set()
+
+    def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
+        """See Committer. FileCommitError where a file is neither where it was prepared nor where it belongs."""
+        note = self._read_note(scope_of(key))
+        self._delete_garbage(note)
+        decoded = [decode_committable(content) for content in committables]
+        files = [one for one in decoded if isinstance(one, PendingFile)]
+        if checkpoint_id <= note.last_id:
+            self._check_committed(note, files, checkpoint_id)
+        elif decoded or note.waiting:
+            note = self._make_visible(note, checkpoint_id, decoded)
+        self._sweep(files, note)
+
+    def discard(self, committables: Sequence[bytes]) -> None:
+        """See Committer."""
+        for content in committables:
+            committable = decode_committable(content)
+            if isinstance(committable, PendingFile):
+                delete_file(self._file_system, self._place(committable.hidden_path))
+                remove_if_empty(self._file_system, self._place(committable.folder))
+
+    def close(self) -> None:
+        """See Committer."""
+
+    def _make_visible(
+        self, note: CommitNote, checkpoint_id: int, committables: Sequence[FileCommittable]
+    ) -> CommitNote:
+        files = [one for one in committables if isinstance(one, PendingFile)]
+        compaction = self._payload.compaction
+        # The end of input has no number of its own: a note of it would stand above all ids that may follow.
+        last_id = note.last_id if checkpoint_id == FINAL_CHECKPOINT else checkpoint_id
+        if compaction is None:
+            for file in files:
+                name_file(self._file_system, self._base_path, file)
+            new = CommitNote(note.scope, last_id)
+        else:
+            new = self._compact(note, checkpoint_id, last_id, compaction, committables)
+        self._write_note(new)
+        self._delete_garbage(new)
+        for folder in {file.folder for file in files}:
+            remove_if_empty(self._file_system, self._place(folder))
+        return new
+
+    def _compact(
+        self,
+        note: CommitNote,
+        checkpoint_id: int,
+        last_id: int,
+        compaction: Compaction,
+        committables: Sequence[FileCommittable],
+    ) -> CommitNote:
+        known = {one.file for one in note.waiting}
+        new = [one for one in committables if isinstance(one, PendingFile) and one not in known]
+        ends = [one for one in committables if isinstance(one, InputEnded)]
+        ended = {*note.ended_subtasks, *(one.subtask_index for one in ends)}
+        is_input_ended = any(len(ended) >= one.parallelism for one in ends)
+        decided = plan_compaction(
+            [*note.waiting, *map(WaitingFile, new)], compaction, is_input_ended=is_input_ended
+        )
+        stem = f"{self._payload.part_prefix}-compacted-{_digest(note.scope)}-{checkpoint_id}"
+        merged = publish_groups(
+            self._file_system,
+            self._base_path,
+            Merger(self._file_system, self._base_path, compaction),
+            decided.groups,
+            stem,
+            self._payload.part_suffix,
+        )
+        garbage = tuple(file.hidden_path for file in merged)
+        return CommitNote(note.scope, last_id, decided.waiting, garbage, tuple(sorted(ended)))
+
+    def _check_committed(
+        self, note: CommitNote, files: Sequence[PendingFile], checkpoint_id: int
+    ) -> None:
+        """Refuse to pass over files that are still to be named under an id that is said to be done."""
+        accounted = {one.file.hidden_path for one in note.waiting} | set(note.garbage)
+        for file in files:
+            place = self._place(file.hidden_path)
+            if file.hidden_path not in accounted and exists(self._file_system, place):
+                raise FileCommitError(
+                    f"checkpoint {checkpoint_id} was committed to {self._payload.base_path} before, yet its file "
+                    f"{place} still waits for its name: was the checkpoint's number used twice?"
+                )
+
+    def _delete_garbage(self, note: CommitNote) -> None:
+        for path in note.garbage:
+            delete_file(self._file_system, self._place(path))
+            remove_if_empty(self._file_system, self._place(path.rpartition("/")[0]))
+
+    def _sweep(self, files: Sequence[PendingFile], note: CommitNote) -> None:
+        """Delete what attempts before those of `files` had prepared, and no checkpoint has.
+
+        Ids commit in order, so whatever of theirs a checkpoint has is among `files`, or was named before.
+        """
+        newest = {folder for file in files if (folder := StagingFolder.parse(file.folder))}
+        unswept = {one for one in newest if one.attempt_number > 0} - self._swept
+        if not unswept:
+            return
+        self._swept |= unswept
+        needed = [*files, *(one.file for one in note.waiting)]
+        keep = frozenset(file.name for file in needed)
+        for folder in staging_folders(self._file_system, self._base_path):
+            if any(folder.is_older_attempt_of(one) for one in unswept):
+                place = self._place(folder.name)
+                delete_files(self._file_system, place, (PENDING, IN_PROGRESS), keep)
+
+    def _place(self, relative_path: str) -> str:
+        return f"{self._base_path}/{relative_path}"
+
+    def _note_path(self, scope: str) -> str:
+        return self._place(f"{HIDDEN_PREFIX}commits-{_digest(scope)}")
+
+    def _read_note(self, scope: str) -> CommitNote:
+        try:
+            with self._file_system.open_input_stream(self._note_path(scope)) as stream:
+                note: Any = msgspec.json.decode(stream.read(), type=CommitNote)
+        except FileNotFoundError:
+            return CommitNote(scope)
+        assert note.scope == scope, f"two scopes have one digest: {note.scope}, {scope}"
+        return note
+
+    def _write_note(self, note: CommitNote) -> None:
+        path = self._note_path(note.scope)
+        self._file_system.create_dir(self._base_path, recursive=True)
+        # Written beside and moved over the old one, so that a crash leaves one of the two.
+        with self._file_system.open_output_stream(f"{path}.new", compression=None) as stream:
+            stream.write(msgspec.json.encode(note))
+        self._file_system.move(f"{path}.new", path)
+
+
+def create_file_committer(context: CommitterContext, payload: bytes) -> FileCommitter:
+    """Make the committer of a file sink: what the entry point `files` stands for."""
+    return FileCommitter(decode_file_payload(payload))
+
+
+def name_file(file_system: Any, base_path: str, file: PendingFile) -> None:
+    """Give a prepared file its name, unless it has it. FileCommitError where it is nowhere."""
+    hidden, final = f"{base_path}/{file.hidden_path}", f"{base_path}/{file.final_path}"
+    file_system.create_dir(final.rpartition("/")[0], recursive=True)
+    with contextlib.suppress(FileNotFoundError):
+        file_system.move(hidden, final)
+        return
+    if not exists(file_system, final):
+        raise FileCommitError(
+            f"the prepared file {hidden} is gone, and there is no {final} either: its records are lost unless "
+            "somebody has moved it"
+        )
+
+
+def publish_groups(
+    file_system: Any,
+    base_path: str,
+    merger: Merger,
+    groups: Sequence[Sequence[PendingFile]],
+    stem: str,
+    suffix: str,
+) -> list[PendingFile]:
+    """Make each group visible, merged where it has several files; returns those that were merged and may go.
+
+    A merged file's name follows from `stem`, so that a second call finds the first one's.
+    """
+    merges: list[tuple[Sequence[PendingFile], str, str]] = []
+    for index, group in enumerate(groups):
+        if len(group) == 1 or merger.keeps_files:
+            for file in group:
+                name_file(file_system, base_path, file)
+            continue
+        folder = f"{base_path}/{group[0].bucket}" if group[0].bucket else base_path
+        final = f"{folder}/{stem}-{index}{suffix}"
+        if not exists(file_system, final):
+            hidden = f"{base_path}/{HIDDEN_PREFIX}merging-{stem}-{index}"
+            merges.append((group, hidden, final))
+    merger.merge_all([(group, hidden) for group, hidden, _ in merges])
+    for _, hidden, final in merges:
+        file_system.create_dir(final.rpartition("/")[0], recursive=True)
+        file_system.move(hidden, final)
+    return [file for group in groups for file in group if len(group) > 1 and not merger.keeps_files]
+
+
+def _digest(scope: str) -> str:
+    return hashlib.blake2b(scope.encode(), digest_size=8).hexdigest()

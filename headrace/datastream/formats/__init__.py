@@ -1,0 +1,1 @@
+"""PyFlink's `datastream.formats`: re-exports, one module per format."""
