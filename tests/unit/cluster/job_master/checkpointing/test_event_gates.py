@@ -37,7 +37,7 @@ def test_a_gate_that_is_closed_for_two_checkpoints_opens_after_the_second() -> N
     )
 )
 def test_every_event_arrives_once_in_order_and_behind_the_barriers_before_it(
-    steps: list[tuple[str, int]],
+    steps: list[tuple[object, ...]],
 ) -> None:
     gates = EventGates()
     arrived: dict[int, list[int]] = {0: [], 1: []}
@@ -56,7 +56,7 @@ def test_every_event_arrives_once_in_order_and_behind_the_barriers_before_it(
 
     for step in steps:
         match step:
-            case ("event", index):
+            case ("event", int(index)):
                 number += 1
                 needs[number] = last_id
                 sent[index].append(number)
@@ -66,10 +66,10 @@ def test_every_event_arrives_once_in_order_and_behind_the_barriers_before_it(
                 if not gates.holds_events:
                     last_id += 1
                     gates.close(last_id, SUBTASKS)
-            case ("ack", index) if acknowledged[index] < last_id:
+            case ("ack", int(index)) if acknowledged[index] < last_id:
                 acknowledged[index] += 1
                 deliver(gates.acknowledged(SUBTASKS[index], acknowledged[index]))
-            case ("end", back) if last_id - back > 0:
+            case ("end", int(back)) if last_id - back > 0:
                 ended.add(last_id - back)
                 deliver(gates.ended(last_id - back))
             case _:

@@ -1,0 +1,133 @@
+"""CommitLedger: which prepared output was published with which checkpoint, and what of it is not committed yet. Pure.
+
+Subtasks hand over everything that they do not know to be decided, so what is new in a checkpoint is what no earlier
+published one had. An earlier one's is carried on in the metadata under its own id, which is part of its key, until it
+is committed: how long a checkpoint is kept does not depend on a slow sink.
+Source: Flink CommittableCollector, CheckpointCommittableManager; see also its CommitterOperator.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from headrace.checkpoint.handles import Committable, OperatorSubtaskState
+from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot, PendingCommit
+from headrace.core.ids import OperatorId
+
+
+@dataclass
+class _Sink:
+    """`pending`: published and not committed, ids in order; `known`: keys that are some published checkpoint's."""
+
+    pending: list[PendingCommit] = field(default_factory=list[PendingCommit])
+    known: set[str] = field(default_factory=set[str])
+
+
+class CommitLedger:
+    """The sinks of one job that commit through the JobMaster."""
+
+    def __init__(self, sinks: Iterable[OperatorId]) -> None:
+        self._sinks = {operator_id: _Sink() for operator_id in sinks}
+
+    @property
+    def sinks(self) -> tuple[OperatorId, ...]:
+        """The operators."""
+        return tuple(self._sinks)
+
+    def complete(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
+        """The metadata to be published: each piece of prepared output is in it once, under the id it belongs to."""
+        operators = tuple(
+            self._only_new(each) if each.operator_id in self._sinks else each
+            for each in metadata.operators
+        )
+        carried = tuple(each for sink in self._sinks.values() for each in sink.pending)
+        return msgspec.structs.replace(metadata, operators=operators, pending_commits=carried)
+
+    def published(self, metadata: CheckpointMetadata, sent: Mapping[OperatorId, set[str]]) -> None:
+        """The checkpoint is durable. `sent`: keys that came with its acknowledgements.
+
+        What a subtask does not send any more it will never send again.
+        """
+        for operator in metadata.operators:
+            sink = self._sinks.get(operator.operator_id)
+            if sink is not None:
+                self._add(sink, metadata.checkpoint_id, operator)
+        for operator_id, sink in self._sinks.items():
+            in_pending = {c.key for each in sink.pending for c in each.committables}
+            sink.known &= sent.get(operator_id, set()) | in_pending
+
+    def restore(self, metadata: CheckpointMetadata | None) -> None:
+        """The job starts from this checkpoint: all of its output that may not be committed is to be."""
+        for sink in self._sinks.values():
+            sink.pending.clear()
+            sink.known.clear()
+        if metadata is None:
+            return
+        for each in sorted(metadata.pending_commits, key=lambda one: one.checkpoint_id):
+            sink = self._sinks.get(each.operator_id)
+            if sink is not None:
+                sink.pending.append(each)
+                sink.known |= {one.key for one in each.committables}
+        for operator in metadata.operators:
+            sink = self._sinks.get(operator.operator_id)
+            if sink is not None:
+                self._add(sink, metadata.checkpoint_id, operator)
+
+    def next_of(self, operator_id: OperatorId) -> PendingCommit | None:
+        """The commit that is to be made first, or None."""
+        pending = self._sinks[operator_id].pending
+        return pending[0] if pending else None
+
+    def committed(self, operator_id: OperatorId, checkpoint_id: int) -> None:
+        """The first one is made."""
+        done = self._sinks[operator_id].pending.pop(0)
+        assert done.checkpoint_id == checkpoint_id
+
+    @property
+    def undecided_ids(self) -> tuple[int, ...]:
+        """Checkpoints whose output is not all committed, in order."""
+        return tuple(
+            sorted({each.checkpoint_id for sink in self._sinks.values() for each in sink.pending})
+        )
+
+    @property
+    def blocking_sinks(self) -> tuple[OperatorId, ...]:
+        """Whose output waits."""
+        return tuple(key for key, sink in self._sinks.items() if sink.pending)
+
+    def _only_new(self, operator: OperatorSnapshot) -> OperatorSnapshot:
+        known = set(self._sinks[operator.operator_id].known)
+        subtasks: dict[int, OperatorSubtaskState] = {}
+        for index, state in sorted(operator.subtasks.items()):
+            new: list[Committable] = []
+            for committable in state.committables:
+                if committable.key not in known:
+                    known.add(committable.key)
+                    new.append(committable)
+            subtasks[index] = msgspec.structs.replace(state, committables=tuple(new))
+        return msgspec.structs.replace(operator, subtasks=subtasks)
+
+    @staticmethod
+    def _add(sink: _Sink, checkpoint_id: int, operator: OperatorSnapshot) -> None:
+        new = tuple(
+            committable
+            for _, state in sorted(operator.subtasks.items())
+            for committable in state.committables
+            if committable.key not in sink.known
+        )
+        if new:
+            sink.known |= {each.key for each in new}
+            sink.pending.append(PendingCommit(checkpoint_id, operator.operator_id, new))
+
+
+def sent_keys(metadata: CheckpointMetadata) -> dict[OperatorId, set[str]]:
+    """The keys of everything that came with the acknowledgements, before `CommitLedger.complete`."""
+    return {
+        operator.operator_id: {
+            committable.key
+            for state in operator.subtasks.values()
+            for committable in state.committables
+        }
+        for operator in metadata.operators
+    }
