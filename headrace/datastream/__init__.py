@@ -3,6 +3,7 @@
 Re-exports of `api`, `functions`, `core` and `connectors`; no code of its own.
 """
 
+from headrace.api.async_data_stream import AsyncDataStream
 from headrace.api.broadcast_streams import BroadcastConnectedStream, BroadcastStream
 from headrace.api.checkpoint_config import (
     CheckpointConfig,
@@ -19,6 +20,7 @@ from headrace.api.keyed_stream import KeyedStream
 from headrace.api.memory_size import MemorySize
 from headrace.api.windowed_stream import AllWindowedStream, WindowedStream
 from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
+from headrace.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from headrace.functions.process import (
     BroadcastProcessFunction,
     CoProcessFunction,
@@ -59,6 +61,7 @@ __all__ = [
     "ConnectedStreams",
     "BroadcastStream",
     "BroadcastConnectedStream",
+    "AsyncDataStream",
     "DataStream",
     "DataStreamSink",
     "StreamExecutionEnvironment",
@@ -74,6 +77,9 @@ __all__ = [
     "CoProcessFunction",
     "KeyedCoProcessFunction",
     "BroadcastProcessFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "KeyedBroadcastProcessFunction",
     "OutputTag",
     "TimeDomain",

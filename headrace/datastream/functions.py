@@ -1,5 +1,6 @@
 """PyFlink's `datastream.functions`: re-exports."""
 
+from headrace.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from headrace.functions.process import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -39,6 +40,9 @@ __all__ = [
     "CoProcessFunction",
     "KeyedCoProcessFunction",
     "BaseBroadcastProcessFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BroadcastProcessFunction",
     "KeyedBroadcastProcessFunction",
     "TimerService",

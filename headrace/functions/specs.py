@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.async_io import AsyncOutputMode, AsyncRetryStrategy
 from headrace.functions.state import MapStateDescriptor
 
 
@@ -192,6 +193,25 @@ class KeyedBroadcastProcessSpec(FunctionSpec):
     descriptors: tuple[MapStateDescriptor, ...]
     kind: ClassVar[str] = "keyed_broadcast_process"
     default_name: ClassVar[str] = "Keyed-Co-Process-Broadcast"
+
+
+@dataclass(frozen=True)
+class AsyncWaitSpec(FunctionSpec):
+    """`AsyncDataStream.ordered_wait` and its relatives: AsyncFunction.
+
+    `capacity` inputs at most are in flight; `timeout_ms` is the time of one with all its repetitions.
+    """
+
+    timeout_ms: int
+    capacity: int
+    mode: AsyncOutputMode
+    retry_strategy: AsyncRetryStrategy[Any]
+    kind: ClassVar[str] = "async_wait"
+    default_name: ClassVar[str] = "async wait operator"
+
+    def user_functions(self) -> tuple[object, ...]:
+        """The function, and the strategy that holds the user's predicates."""
+        return (self.function, self.retry_strategy)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
 from headrace.functions import specs
+from headrace.operators.async_io import AsyncWaitOperator
 from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columnar import (
     FilterExpressionOperator,
@@ -52,6 +53,7 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.KeyedCoProcessSpec.kind: KeyedCoProcessOperator,
     specs.BroadcastProcessSpec.kind: BroadcastProcessOperator,
     specs.KeyedBroadcastProcessSpec.kind: KeyedBroadcastProcessOperator,
+    specs.AsyncWaitSpec.kind: AsyncWaitOperator,
     specs.ReduceSpec.kind: ReduceOperator,
     specs.RollingAggregationSpec.kind: RollingAggregationOperator,
     specs.WindowSpec.kind: WindowOperator,

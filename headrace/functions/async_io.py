@@ -1,0 +1,227 @@
+"""Asynchronous functions: many calls to the outside in flight at once; and when a call that disappointed is repeated.
+
+`AsyncFunction` is what programs write, `AsyncRetryStrategy` and its kinds what they choose. All are shipped by value.
+"""
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from headrace.functions.record import Function
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+ResultPredicate = Callable[[list[Any]], bool]
+ExceptionPredicate = Callable[[Exception], bool]
+
+
+class AsyncOutputMode(enum.Enum):
+    """In which order results are emitted. Source: Flink AsyncDataStream.OutputMode."""
+
+    ORDERED = "ORDERED"
+    UNORDERED = "UNORDERED"
+
+
+class AsyncFunction(Function, Generic[IN, OUT]):
+    """Asks somebody else for each record, without waiting for one answer before the next question.
+
+    Coroutines run on an event loop of their own thread: they must not block it, and share nothing with other
+    functions of the task. `open`, `close` and `timeout` are called on the task's thread.
+
+    Example:
+        >>> class Twice(AsyncFunction[int, int]):
+        ...     async def async_invoke(self, value: int) -> list[int]:
+        ...         return [2 * value]
+        >>> import asyncio
+        >>> asyncio.run(Twice().async_invoke(21))
+        [42]
+    """
+
+    @abstractmethod
+    async def async_invoke(self, value: IN) -> list[OUT]:
+        """Return the results for a record. After a failure of the job it may be called again for the same record."""
+
+    def timeout(self, value: IN) -> list[OUT]:
+        """Return the results for a record whose answer, with all repetitions, took too long; or fail the job."""
+        raise TimeoutError(f"Async function call has timed out for input: {value}")
+
+
+class AsyncRetryPredicate(ABC, Generic[OUT]):
+    """What makes a call worth repeating."""
+
+    @abstractmethod
+    def result_predicate(self) -> ResultPredicate | None:
+        """Asked with the results; None where no results are repeated."""
+
+    @abstractmethod
+    def exception_predicate(self) -> ExceptionPredicate | None:
+        """Asked with the exception; None where no exceptions are repeated."""
+
+
+class AsyncRetryStrategy(ABC, Generic[OUT]):
+    """Whether and when a call is repeated. Attempts count from 1, the first call."""
+
+    @abstractmethod
+    def can_retry(self, current_attempts: int) -> bool:
+        """Whether there may be another call after so many."""
+
+    @abstractmethod
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        """Milliseconds to wait after so many calls."""
+
+    @abstractmethod
+    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
+        """What is worth repeating."""
+
+    @staticmethod
+    def no_restart() -> "AsyncRetryStrategy[Any]":
+        """Repeat nothing."""
+        return NoRetryStrategy()
+
+    @staticmethod
+    def fixed_delay(
+        max_attempts: int,
+        backoff_time_millis: int,
+        result_predicate: ResultPredicate | None,
+        exception_predicate: ExceptionPredicate | None,
+    ) -> "AsyncRetryStrategy[Any]":
+        """Repeat up to `max_attempts` times, always after the same wait."""
+        return FixedDelayRetryStrategy(
+            max_attempts, backoff_time_millis, result_predicate, exception_predicate
+        )
+
+    @staticmethod
+    def exponential_backoff(
+        max_attempts: int,
+        initial_delay: int,
+        max_retry_delay: int,
+        multiplier: float,
+        result_predicate: ResultPredicate | None,
+        exception_predicate: ExceptionPredicate | None,
+    ) -> "AsyncRetryStrategy[Any]":
+        """Repeat up to `max_attempts` times, after waits that grow."""
+        return ExponentialBackoffDelayRetryStrategy(
+            max_attempts,
+            initial_delay,
+            max_retry_delay,
+            multiplier,
+            result_predicate,
+            exception_predicate,
+        )
+
+
+class RetryPredicate(AsyncRetryPredicate[OUT]):
+    """Two predicates, or one, or none."""
+
+    def __init__(
+        self,
+        result_predicate: ResultPredicate | None,
+        exception_predicate: ExceptionPredicate | None,
+    ) -> None:
+        self._result_predicate = result_predicate
+        self._exception_predicate = exception_predicate
+
+    def result_predicate(self) -> ResultPredicate | None:
+        return self._result_predicate
+
+    def exception_predicate(self) -> ExceptionPredicate | None:
+        return self._exception_predicate
+
+
+class NoRetryStrategy(AsyncRetryStrategy[OUT]):
+    """Repeats nothing."""
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return False
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return -1
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
+        return RetryPredicate(None, None)
+
+
+class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT]):
+    """Up to `max_attempts` repetitions, `backoff_time_millis` after each answer."""
+
+    def __init__(
+        self,
+        max_attempts: int,
+        backoff_time_millis: int,
+        result_predicate: ResultPredicate | None,
+        exception_predicate: ExceptionPredicate | None,
+    ) -> None:
+        self._max_attempts = _positive("max_attempts", max_attempts)
+        self._backoff_time_millis = _positive("backoff_time_millis", backoff_time_millis)
+        self._predicate = RetryPredicate[OUT](result_predicate, exception_predicate)
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self._max_attempts
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        return int(self._backoff_time_millis)
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
+        return self._predicate
+
+
+class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
+    """Up to `max_attempts` repetitions; each wait is `multiplier` times the one before, within `max_retry_delay` ms.
+
+    The wait depends on the number of attempts alone, since all records of a subtask share the strategy.
+    """
+
+    def __init__(
+        self,
+        max_attempts: int,
+        initial_delay: int,
+        max_retry_delay: int,
+        multiplier: float,
+        result_predicate: ResultPredicate | None,
+        exception_predicate: ExceptionPredicate | None,
+    ) -> None:
+        self._max_attempts = _positive("max_attempts", max_attempts)
+        self._initial_delay = _positive("initial_delay", initial_delay)
+        self._max_retry_delay = _positive("max_retry_delay", max_retry_delay)
+        self._multiplier = float(_positive("multiplier", multiplier))
+        self._predicate = RetryPredicate[OUT](result_predicate, exception_predicate)
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts <= self._max_attempts
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        if current_attempts <= 1:
+            return int(self._initial_delay)
+        try:
+            delay = self._initial_delay * self._multiplier ** (current_attempts - 1)
+        except OverflowError:
+            delay = self._max_retry_delay
+        return int(min(delay, self._max_retry_delay))
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
+        return self._predicate
+
+
+def empty_result_predicate(result: list[Any] | None) -> bool:
+    """Whether a call gave nothing."""
+    return not result
+
+
+def has_exception_predicate(error: BaseException | None) -> bool:
+    """Whether a call failed."""
+    return error is not None
+
+
+def exception_type_predicate(
+    error: BaseException | None, expected_error_type: type[BaseException]
+) -> bool:
+    """Whether a call failed with that kind of error; bind the second argument with `functools.partial`."""
+    return isinstance(error, expected_error_type)
+
+
+def _positive(name: str, number: float) -> float:
+    if number <= 0:
+        raise ValueError(f"{name} should be greater than zero, not {number}")
+    return number
