@@ -41,6 +41,14 @@ class CheckpointStorageError(CheckpointError):
         return cls(operation, uri, " ".join(reason.split()), _REMEDIES.get(number or 0, _REMEDY))
 
 
+class PublicationUnknownError(CheckpointStorageError):
+    """The storage failed while a snapshot was being published: it may be complete or not. Keep its files."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        remedy = "its files stay, and the next start of the job finds out"
+        super().__init__("say whether it published", uri, reason, remedy)
+
+
 class CheckpointCorruptedError(CheckpointError):
     """A stored file is not what was written: nothing of it was used."""
 

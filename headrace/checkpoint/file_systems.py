@@ -110,6 +110,12 @@ def put_if_absent(uri: str, content: bytes, token: str) -> bool:
         raise CheckpointStorageError.of("publish", uri, error) from error
 
 
+def makes_names_at_once(uri: str) -> bool:
+    """Whether `put_if_absent` is atomic there: after a failure of it the name is there, or never will be."""
+    system, _ = _place_of("look for", uri)
+    return isinstance(system, fs.LocalFileSystem)
+
+
 def read_all(uri: str) -> memoryview:
     """Return a file's content."""
     system, path = _place_of("read", uri)
@@ -245,13 +251,13 @@ def _write_remote(system: Any, path: str, parts: Iterable[bytes | memoryview]) -
 
 
 def _put_local(path: str, temporary: str, content: bytes) -> bool:
-    _write_local(temporary, [content])
     try:
+        _write_local(temporary, [content])
         os.link(temporary, path)
     except FileExistsError:
         return False
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in _NO_LINKS or not os.path.exists(temporary):
             raise
         return _put_by_claim(path, temporary)
     finally:

@@ -43,6 +43,8 @@ class StateTable(enum.Enum):
     """Files of a state backend in its own format; no rows for others to read."""
     OPERATOR = "operator_state"
     SPLITS = "source_splits"
+    ITEMS = "items"
+    """What a connector keeps, in its own encoding: dealt out item by item, as splits are."""
     WATERMARKS = "watermarks"
     CHANNELS = "channel_frames"
 

@@ -1,0 +1,195 @@
+"""Who may take checkpoints of a lineage, and with which ids: a durable record that is only ever added to.
+
+A lineage is one logical job over restarts and savepoints, for as long as state is carried forward. Each start of a
+driver takes the next *epoch*, which shuts out every earlier driver; ids rise strictly over all of them and are never
+used again, because sinks know committed output by them.
+
+    <dir>/lineages/<lineage>/epoch-00000002        made by the driver that took epoch 2
+    <dir>/lineages/<lineage>/id-000000000007       made by the driver that took id 7; says where checkpoint 7 would lie
+
+Both are made only if absent, so that two drivers never have the same.
+"""
+
+from typing import Final, Protocol
+
+import msgspec
+
+from headrace.checkpoint.errors import CheckpointFencedError, CheckpointStorageError
+from headrace.checkpoint.file_systems import (
+    child_uri,
+    files_below,
+    put_if_absent,
+    read_all,
+    remove_file,
+)
+from headrace.checkpoint.metadata_format import METADATA_NAME, abandonment
+from headrace.core.clock import Clock
+from headrace.core.randomness import SeededRandom
+
+_ATTEMPTS_MAX: Final = 64
+_KEPT_MAX: Final = 64
+"""Records of ids that are not known to be decided: older ones are forgotten, as they time out long before."""
+
+
+class Lineage(Protocol):
+    """The right of one driver to take checkpoints. One thread at a time; may block."""
+
+    @property
+    def lineage_id(self) -> str:
+        """Hex digits that stay the same over restarts."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Which start of a driver this is, from 1."""
+        ...
+
+    def take_id(self, folder_uri: str = "") -> int:
+        """Return the next id, which nobody else ever gets. CheckpointFencedError, CheckpointStorageError.
+
+        `folder_uri`: where checkpoints of this job lie, as later drivers must know.
+        """
+        ...
+
+    def decided(self, checkpoint_id: int) -> None:
+        """The checkpoint was published or given up: nobody need look after it any more."""
+        ...
+
+    def validate_epoch(self) -> None:
+        """CheckpointFencedError where a later driver has taken over."""
+        ...
+
+
+class LineageInMemory:
+    """Of a job whose checkpoints do not outlive its driver."""
+
+    def __init__(self, lineage_id: str, floor_id: int = 0) -> None:
+        self.lineage_id: Final = lineage_id
+        self.epoch: Final = 1
+        self._last_id = floor_id
+
+    def take_id(self, folder_uri: str = "") -> int:
+        """See Lineage."""
+        self._last_id += 1
+        return self._last_id
+
+    def decided(self, checkpoint_id: int) -> None:
+        """See Lineage."""
+
+    def validate_epoch(self) -> None:
+        """See Lineage."""
+
+
+class _TakenId(msgspec.Struct):
+    epoch: int
+    folder_uri: str
+
+
+class StoredLineage:
+    """A lineage whose record lies in the checkpoint storage; `take_over` makes one."""
+
+    def __init__(
+        self, folder_uri: str, lineage_id: str, epoch: int, last_id: int, random: SeededRandom
+    ) -> None:
+        self.lineage_id: Final = lineage_id
+        self.epoch: Final = epoch
+        self._folder = folder_uri
+        self._last_id = last_id
+        self._random = random
+        self._undecided: set[int] = set()
+
+    @classmethod
+    def take_over(
+        cls, directory: str, lineage_id: str, floor_id: int, clock: Clock, random: SeededRandom
+    ) -> "StoredLineage":
+        """Take the next epoch and make sure that nothing of earlier ones is published from now on.
+
+        `floor_id`: the restored checkpoint's id, 0 where none was. A lineage that was restored and has no record here
+        goes on from the current time in milliseconds: which ids it has used elsewhere since is not known.
+        CheckpointStorageError.
+        """
+        folder = child_uri(directory, "lineages", lineage_id)
+        last_id = max(floor_id, *_numbers(folder, "id"), 0)
+        if floor_id and not _numbers(folder, "epoch"):
+            last_id = max(floor_id, clock.now_ms())
+        epoch = _take_epoch(folder, random)
+        _shut_out_earlier(folder, epoch, random)
+        return cls(folder, lineage_id, epoch, last_id, random)
+
+    def take_id(self, folder_uri: str = "") -> int:
+        """See Lineage."""
+        content = msgspec.json.encode(_TakenId(self.epoch, folder_uri))
+        for _ in range(_ATTEMPTS_MAX):
+            self.validate_epoch()
+            self._last_id = max(self._last_id, *_numbers(self._folder, "id"), 0) + 1
+            if put_if_absent(_id_uri(self._folder, self._last_id), content, self._token()):
+                self._forget_decided()
+                self._undecided.add(self._last_id)
+                return self._last_id
+        raise CheckpointStorageError(
+            "take an id in", self._folder, "somebody else takes them all", "see who writes there"
+        )
+
+    def decided(self, checkpoint_id: int) -> None:
+        """See Lineage."""
+        self._undecided.discard(checkpoint_id)
+
+    def validate_epoch(self) -> None:
+        """See Lineage."""
+        newest = max(_numbers(self._folder, "epoch"), default=0)
+        if newest > self.epoch:
+            raise CheckpointFencedError(self.lineage_id, self.epoch, newest)
+
+    def _forget_decided(self) -> None:
+        """Delete records of earlier ids. The newest one always stays: it is the counter."""
+        taken = [number for number in _numbers(self._folder, "id") if number != self._last_id]
+        for number in taken:
+            if number not in self._undecided:
+                remove_file(_id_uri(self._folder, number))
+        for number in sorted(self._undecided)[:-_KEPT_MAX]:
+            self._undecided.discard(number)
+
+    def _token(self) -> str:
+        return self._random.randbytes(8).hex()
+
+
+def _take_epoch(folder: str, random: SeededRandom) -> int:
+    for _ in range(_ATTEMPTS_MAX):
+        taken = _numbers(folder, "epoch")
+        epoch = max(taken, default=0) + 1
+        if put_if_absent(_epoch_uri(folder, epoch), b"{}\n", random.randbytes(8).hex()):
+            for older in taken[:-1]:
+                remove_file(_epoch_uri(folder, older))
+            return epoch
+    raise CheckpointStorageError(
+        "take an epoch in", folder, "somebody else takes them all", "see who writes there"
+    )
+
+
+def _shut_out_earlier(folder: str, epoch: int, random: SeededRandom) -> None:
+    """Take the place of metadata that an earlier driver may be about to publish: whoever comes first has it."""
+    for number in _numbers(folder, "id"):
+        try:
+            taken = msgspec.json.decode(bytes(read_all(_id_uri(folder, number))), type=_TakenId)
+        except msgspec.DecodeError:
+            continue  # half a file: its driver never got the id
+        if taken.folder_uri and taken.epoch < epoch:
+            place = child_uri(taken.folder_uri, f"chk-{number}", METADATA_NAME)
+            put_if_absent(place, abandonment(epoch), random.randbytes(8).hex())
+
+
+def _numbers(folder: str, kind: str) -> list[int]:
+    found: list[int] = []
+    for entry in files_below(folder, is_recursive=False):
+        name, _, digits = entry.relative_path.partition("-")
+        if name == kind and digits.isdecimal():
+            found.append(int(digits))
+    return sorted(found)
+
+
+def _id_uri(folder: str, number: int) -> str:
+    return child_uri(folder, f"id-{number:012d}")
+
+
+def _epoch_uri(folder: str, number: int) -> str:
+    return child_uri(folder, f"epoch-{number:08d}")
