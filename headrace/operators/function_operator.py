@@ -6,8 +6,7 @@ from headrace.functions.specs import FunctionSpec
 from headrace.operators.operator import Operator, OperatorContext
 from headrace.operators.runtime_context import OperatorRuntimeContext
 from headrace.operators.user_code import close_function, open_function
-from headrace.state.heap import HeapKeyedStateBackend
-from headrace.state.operator_state import OperatorStateBackend
+from headrace.state.backend import KeyedStateBackend
 
 
 class FunctionOperator(Operator):
@@ -20,13 +19,13 @@ class FunctionOperator(Operator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._operator_state = OperatorStateBackend()
+        self._operator_state = context.state.operator_state
 
     @property
     def _has_keyed_inputs(self) -> bool:
         return all(batch_type.key_type is not None for batch_type in self.context.types.inputs)
 
-    def _open_function(self, backend: HeapKeyedStateBackend | None) -> None:
+    def _open_function(self, backend: KeyedStateBackend | None) -> None:
         """Open the function; without a backend it cannot ask for keyed state."""
         self._is_function_open = True
         runtime_context = OperatorRuntimeContext(self.context, backend, self._operator_state)

@@ -5,10 +5,11 @@ closed. It never blocks and starts no thread. Source: Flink StreamOperator, Abst
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from headrace.checkpoint.handles import Committable
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.elements import MIN_TIMESTAMP
@@ -19,6 +20,7 @@ from headrace.functions.ingest import IngestDoor
 from headrace.functions.processing_time import ProcessingTimeService, ScheduledTimer
 from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
+from headrace.state.operator_states import StatesOfOperator
 
 __all__ = [
     "InputStatus",
@@ -91,6 +93,8 @@ class OperatorContext:
     output: Output
     send_event: Callable[[bytes], None]
     wake: Callable[[], None]
+    state: StatesOfOperator = field(kw_only=True)
+    """What of the operator goes into checkpoints, and what came from one."""
     ingest: IngestDoor | None = None
     attempt_id: ExecutionAttemptId | None = None
     mail: Callable[[Callable[[], None]], object] = _no_mailbox
@@ -156,6 +160,23 @@ class Operator(ABC):
 
     def finish(self, output: Output) -> None:  # noqa: B027
         """Emit what is still held back: all inputs have ended."""
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:  # noqa: B027
+        """Last chance to emit what belongs before the barrier; called head to tail."""
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[Committable]:
+        """Bring what is kept outside of `context.state` into it; called tail to head, after the barrier has gone out.
+
+        `context.state` is frozen right after. Returns the effects that are prepared and not known to be decided:
+        all of them, since a checkpoint that failed is told of late or never.
+        """
+        return ()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
+        """A checkpoint is published. May be lost, late, repeated; nothing may depend on it."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027
+        """A checkpoint came to nothing."""
 
     def close(self) -> None:  # noqa: B027
         """Release resources; also called after a failure. Must not raise for a second call."""

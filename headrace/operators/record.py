@@ -16,8 +16,7 @@ from headrace.operators.emission import EMIT_ROWS_MAX, RowEmitter, keep_rows
 from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output, TwoInputOperator
 from headrace.operators.user_code import method_of, not_iterable, refuse_generator, user_error
-from headrace.state.backend import NO_KEY
-from headrace.state.heap import HeapKeyedStateBackend
+from headrace.state.backend import NO_KEY, KeyedStateBackend
 
 RecordFunction = Callable[[Any], Any]
 
@@ -27,7 +26,7 @@ class RecordFunctionOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._backend = HeapKeyedStateBackend() if self._has_keyed_inputs else None
+        self._backend = context.state.create_keyed_backend() if self._has_keyed_inputs else None
         self._emitter = RowEmitter(context)
         self._open_function(self._backend)
 
@@ -107,7 +106,7 @@ class RecordFunctionOperator(FunctionOperator):
         self._emitter.emit(rows, timestamps, output)
 
 
-def _keyed_rows(batch: RecordBatch, backend: HeapKeyedStateBackend) -> Iterable[Any]:
+def _keyed_rows(batch: RecordBatch, backend: KeyedStateBackend) -> Iterable[Any]:
     scope = backend.key_scope
     for key, value in zip(batch.keys(), batch.rows(), strict=True):
         scope.entry = key

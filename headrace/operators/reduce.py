@@ -18,7 +18,6 @@ from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.user_code import method_of, refuse_generator, user_error
 from headrace.state.backend import NO_KEY
-from headrace.state.heap import HeapKeyedStateBackend
 
 Reduce = Callable[[Any, Any], Any]
 
@@ -32,7 +31,7 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._backend = HeapKeyedStateBackend()
+        self._backend = context.state.create_keyed_backend()
         value_type = context.types.inputs[0].value_type
         descriptor = ReducingStateDescriptor("_reduce_state", self._reduce, value_type)
         self._state: Any = self._backend.get_state(descriptor, self._backend.key_scope)

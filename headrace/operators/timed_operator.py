@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.operators.emission import ResultCollector
@@ -10,7 +10,9 @@ from headrace.operators.operator import Operator, OperatorContext, Output
 from headrace.operators.timers import InternalTimerService
 from headrace.operators.user_code import user_error
 from headrace.state.backend import NO_KEY
-from headrace.state.heap import HeapKeyedStateBackend
+
+TIMERS: Final = "timers"
+"""Name of the operator's timers in snapshots."""
 
 
 class TimedOperator(Operator):
@@ -18,7 +20,7 @@ class TimedOperator(Operator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._backend = HeapKeyedStateBackend()
+        self._backend = context.state.create_keyed_backend()
         self._scope = self._backend.key_scope
         self._collector = ResultCollector(context)
         self._timers = InternalTimerService(
@@ -28,6 +30,7 @@ class TimedOperator(Operator):
             self._on_processing_time,
             self._on_wake_up,
         )
+        self._timers.keep_in(context.state, TIMERS)
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
         try:

@@ -5,15 +5,21 @@ current key. Source: Flink InternalTimerServiceImpl, HeapPriorityQueueSet.
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from headrace.checkpoint.handles import StateChunk
+from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.functions.process import TimeDomain
 from headrace.operators.operator import ProcessingTimeService, ScheduledTimer
+from headrace.operators.timer_chunks import Timer, read_timers, write_timers
 from headrace.state.backend import KeyedStateBackend
+from headrace.state.operator_states import StatesOfOperator
+from headrace.state.restored import KeySpace
+from headrace.state.snapshots import SnapshotWriter
 
 VOID_NAMESPACE: Final = None
 """Namespace of timers of process functions; windows are those of window operators."""
@@ -82,6 +88,10 @@ class TimerQueue:
         if not bucket and self._buckets.get(time_ms) is bucket:
             del self._buckets[time_ms]
 
+    def freeze(self) -> dict[int, dict[tuple[Any, Any], None]]:
+        """Return all timers by time; later changes do not show."""
+        return {time_ms: dict(bucket) for time_ms, bucket in self._buckets.items()}
+
     def _forget_stale_times(self) -> None:
         """Keep the heap within twice the times that have timers, for whoever moves a timer with every record."""
         if len(self._times) > 2 * len(self._buckets) + 64:
@@ -103,6 +113,9 @@ class InternalTimerService:
     `on_event_time` and `on_processing_time` are called for timers that fire, their key being current in `backend`.
     A processing-time timer fires once its millisecond is over, so that no record of that millisecond comes after it.
     """
+
+    _name: str
+    _key_space: KeySpace
 
     def __init__(
         self,
@@ -146,19 +159,38 @@ class InternalTimerService:
 
     def delete(self, domain: TimeDomain, time_ms: int, namespace: Any = VOID_NAMESPACE) -> None:
         """Forget a timer of the current key; no effect where there is none."""
-        queue = self._event_timers if domain is TimeDomain.EVENT_TIME else self._processing_timers
-        queue.delete(time_ms, self._scope.entry, namespace)
+        self._queue(domain).delete(time_ms, self._scope.entry, namespace)
 
     def advance_watermark(self, watermark_ms: int) -> None:
         """Fire every event-time timer that is due."""
         self.current_watermark_ms = watermark_ms
         self._event_timers.fire_until(watermark_ms, self._fire_event)
 
+    def keep_in(self, states: StatesOfOperator, name: str) -> None:
+        """Go on with the timers restored under `name`, and be part of snapshots under it."""
+        self._name, self._key_space = name, states.key_space
+        chunks = states.register(name, self)
+        for domain, timer in read_timers(chunks, states.reader, states.key_space):
+            self._queue(domain).register(*timer)
+        self._schedule_wake_up()
+
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenTimers":
+        """See Snapshotable."""
+        queues = {domain: self._queue(domain).freeze() for domain in TimeDomain}
+        return FrozenTimers(self._name, queues, self._key_space)
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """See Snapshotable. Every snapshot is a full one."""
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """See Snapshotable."""
+
+    def _queue(self, domain: TimeDomain) -> TimerQueue:
+        return self._event_timers if domain is TimeDomain.EVENT_TIME else self._processing_timers
+
     def timer_count(self, domain: TimeDomain) -> int:
         """Number of timers that wait."""
-        return len(
-            self._event_timers if domain is TimeDomain.EVENT_TIME else self._processing_timers
-        )
+        return len(self._queue(domain))
 
     def _with_key(self, callback: TimerCallback) -> TimerCallback:
         def fire(time_ms: int, key: Any, namespace: Any) -> None:
@@ -185,3 +217,32 @@ class InternalTimerService:
         limit_ms = max(self._wake_up_ms, self._clock.now_ms() - 1)
         self._processing_timers.fire_until(limit_ms, self._fire_processing)
         self._schedule_wake_up()
+
+
+class FrozenTimers:
+    """See FrozenState."""
+
+    def __init__(
+        self,
+        name: str,
+        queues: dict[TimeDomain, dict[int, dict[tuple[Any, Any], None]]],
+        key_space: KeySpace,
+    ) -> None:
+        self._name = name
+        self._queues = queues
+        self._key_space = key_space
+
+    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
+        """See FrozenState."""
+        timers = {domain: _timers_of(buckets) for domain, buckets in self._queues.items()}
+        return write_timers(self._name, timers, self._key_space, writer)
+
+    def discard(self) -> None:
+        """See FrozenState."""
+        self._queues = {}
+
+
+def _timers_of(buckets: dict[int, dict[tuple[Any, Any], None]]) -> Iterator[Timer]:
+    for time_ms, bucket in buckets.items():
+        for key, namespace in bucket:
+            yield time_ms, key, namespace

@@ -9,8 +9,13 @@ Source: Flink HeapKeyedStateBackend.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
+from headrace.checkpoint.handles import StateChunk
+from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.types.record_copies import private_copy
+from headrace.core.types.type_info import PickledBytesTypeInfo
 from headrace.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -29,6 +34,11 @@ from headrace.state.heap_handles import (
     HeapState,
     HeapValueState,
 )
+from headrace.state.keyed_chunks import KeyedStateForm, write_keyed_state
+from headrace.state.restored import KeySpace, RestoredKeyedState
+from headrace.state.snapshots import SnapshotWriter
+
+_ALL_KEYS: Final = KeySpace(PickledBytesTypeInfo(), range(128), 128)
 
 _HANDLES: dict[type[StateDescriptor], type[HeapState]] = {
     ValueStateDescriptor: HeapValueState,
@@ -40,9 +50,13 @@ _HANDLES: dict[type[StateDescriptor], type[HeapState]] = {
 
 
 class HeapKeyedStateBackend:
-    """Keyed state in dicts. See `KeyedStateBackend`."""
+    """Keyed state in dicts. See `KeyedStateBackend` and `Snapshotable`."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, key_space: KeySpace = _ALL_KEYS, restored: RestoredKeyedState | None = None
+    ) -> None:
+        self._key_space = key_space
+        self._restored = restored
         self.key_scope = EntryScope()
         self.window_scope = EntryScope()
         self._handles: dict[str, HeapState] = {}
@@ -58,7 +72,11 @@ class HeapKeyedStateBackend:
         handle_class = _handle_class(descriptor)
         handle = self._handles.get(name)
         if handle is None:
-            handle = self._handles[name] = handle_class(descriptor, scope)
+            handle = handle_class(descriptor, scope)
+            if self._restored is not None:
+                for rows in self._restored.claim(self._form(handle)):
+                    handle.load(rows)
+            self._handles[name] = handle
         elif type(handle) is not handle_class:
             raise StateAccessError(
                 f"state '{name}' is already registered as {handle.kind} state: "
@@ -79,6 +97,37 @@ class HeapKeyedStateBackend:
         for source in sources:
             handle.merge_entry((key, target), (key, source))
 
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenHeap":
+        """See Snapshotable."""
+        tables = [
+            _FrozenTable(self._form(handle), handle, _copied(handle.entries))
+            for handle in self._handles.values()
+        ]
+        return FrozenHeap(tables, self._restored, self._key_space.max_parallelism)
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """See Snapshotable. Every snapshot is a full one."""
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """See Snapshotable."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._handles.clear()
+
+    def _form(self, handle: HeapState) -> KeyedStateForm:
+        descriptor = handle.descriptor
+        return KeyedStateForm(
+            name=descriptor.get_name(),
+            kind=handle.kind,
+            scope="window" if handle.scope is self.window_scope else "key",
+            key_type=self._key_space.key_type,
+            value_type=handle.single_value_type(),
+            map_key_type=descriptor.key_type
+            if isinstance(descriptor, MapStateDescriptor)
+            else None,
+        )
+
     def key_count(self, name: str) -> int:
         handle = self._handles.get(name)
         return 0 if handle is None else len(handle.entries)
@@ -86,6 +135,47 @@ class HeapKeyedStateBackend:
     def total_entry_count(self) -> int:
         """Number of entries of all states, to see that nothing is left behind."""
         return sum(len(handle.entries) for handle in self._handles.values())
+
+
+def _copied(entries: dict[Any, Any]) -> dict[Any, Any]:
+    return {entry: private_copy(value) for entry, value in entries.items()}
+
+
+@dataclass(frozen=True)
+class _FrozenTable:
+    form: KeyedStateForm
+    handle: HeapState
+    entries: dict[Any, Any]
+
+
+class FrozenHeap:
+    """See FrozenState: the entries of all states, and what was restored and nobody asked for."""
+
+    def __init__(
+        self,
+        tables: Sequence[_FrozenTable],
+        restored: RestoredKeyedState | None,
+        max_parallelism: int,
+    ) -> None:
+        self._tables = tables
+        self._restored = restored
+        self._unclaimed = {} if restored is None else restored.unclaimed()
+        self._max_parallelism = max_parallelism
+
+    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
+        """See FrozenState."""
+        chunks: list[StateChunk] = []
+        for table in self._tables:
+            chunks += write_keyed_state(
+                table.form, table.entries, table.handle.flatten, self._max_parallelism, writer
+            )
+        if self._restored is not None:
+            chunks += self._restored.write_unclaimed(self._unclaimed, writer)
+        return chunks
+
+    def discard(self) -> None:
+        """See FrozenState."""
+        self._tables = ()
 
 
 def _handle_class(descriptor: StateDescriptor) -> type[HeapState]:

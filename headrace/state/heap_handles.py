@@ -20,6 +20,7 @@ from headrace.functions.state import (
     ValueState,
 )
 from headrace.state.backend import EntryScope, StateAccessError
+from headrace.state.keyed_chunks import KeyedRows
 
 
 def _misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
@@ -27,6 +28,10 @@ def _misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessE
         f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
         f"{error.reason}"
     )
+
+
+def _entries_of(rows: KeyedRows) -> Iterable[Any]:
+    return rows.keys if rows.namespaces is None else zip(rows.keys, rows.namespaces, strict=True)
 
 
 class HeapState(State):
@@ -67,6 +72,20 @@ class HeapState(State):
         raise StateAccessError(
             f"{self.kind} state '{self.descriptor.get_name()}' cannot be merged, as merging windows ask"
         )
+
+    def single_value_type(self) -> TypeInformation:
+        """Type of one row's value in a snapshot."""
+        return self._value_type()
+
+    @staticmethod
+    def flatten(value: Any, rows: KeyedRows) -> int:
+        """Append an entry's value to the columns of a snapshot and return the number of rows."""
+        rows.values.append(value)
+        return 1
+
+    def load(self, rows: KeyedRows) -> None:
+        """Take over rows of a snapshot. Rows of one entry follow each other."""
+        self.entries.update(zip(_entries_of(rows), rows.values, strict=True))
 
 
 class HeapValueState(HeapState, ValueState[Any]):
@@ -122,6 +141,18 @@ class HeapListState(HeapState, ListState[Any]):
         moved = self.entries.pop(source, None)
         if moved is not None:
             self.entries.setdefault(target, []).extend(moved)
+
+    @staticmethod
+    def flatten(value: Any, rows: KeyedRows) -> int:
+        assert rows.list_positions is not None
+        rows.values += value
+        rows.list_positions += range(len(value))
+        return len(value)
+
+    def load(self, rows: KeyedRows) -> None:
+        entries = self.entries
+        for entry, value in zip(_entries_of(rows), rows.values, strict=True):
+            entries.setdefault(entry, []).append(value)
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
         checked = list(values)
@@ -189,6 +220,19 @@ class HeapMapState(HeapState, MapState[Any, Any]):
 
     def is_empty(self) -> bool:
         return not self._held()
+
+    @staticmethod
+    def flatten(value: Any, rows: KeyedRows) -> int:
+        assert rows.map_keys is not None
+        rows.map_keys += value
+        rows.values += value.values()
+        return len(value)
+
+    def load(self, rows: KeyedRows) -> None:
+        assert rows.map_keys is not None
+        entries = self.entries
+        for entry, key, value in zip(_entries_of(rows), rows.map_keys, rows.values, strict=True):
+            entries.setdefault(entry, {})[key] = value
 
     def _check_entry(self, key: Any, value: Any) -> None:
         if type(key) not in self._fitting_keys:

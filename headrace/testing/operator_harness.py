@@ -5,16 +5,21 @@ values or as columns, changes nothing (rows in order, watermarks between them, e
 """
 
 import heapq
+import pickle
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import cloudpickle
 import numpy as np
 
+from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.ids import OperatorId
+from headrace.core.key_groups import key_group_range
 from headrace.core.key_hash import hash_array, hash_keys
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.operator_types import OperatorTypes
@@ -31,7 +36,10 @@ from headrace.operators.operator import (
     TwoInputOperator,
 )
 from headrace.operators.registry import create_operator
+from headrace.state.operator_states import StatesOfOperator
+from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
 
+MAX_PARALLELISM: Final = 128
 PICKLED: Final = Types.PICKLED_BYTE_ARRAY()
 
 
@@ -93,6 +101,10 @@ class ManualTimers:
                 self._clock.advance_ms(max(0, due_ms - self._clock.now_ms()))
                 timer.callback(due_ms)
         self._clock.advance_ms(max(0, time_ms - self._clock.now_ms()))
+
+    def forget_all(self) -> None:
+        """Cancel every timer, as the end of a task does."""
+        self._timers.clear()
 
     @property
     def pending_count(self) -> int:
@@ -193,8 +205,14 @@ class OperatorHarness:
         subtask_index: int = 0,
         start_ms: int = 0,
         operator_name: str = "operator under test",
+        create: Callable[[Any], Operator] = create_operator,
+        background: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`keys`: one key function per input of a keyed operator, None for an input without; empty without any."""
+        """`keys`: one key function per input of a keyed operator, None for an input without; empty without any.
+
+        `background` does a piece of what happens beside the task, and says whether there was one: it is called after
+        each step until it says no.
+        """
         self._keys = keys or [None] * len(input_types)
         inputs = tuple(
             BatchType(value_type, None if get_key is None else key_type)
@@ -207,17 +225,49 @@ class OperatorHarness:
         self.metrics = MetricGroup(self.clock)
         self.output = RecordedOutput()
         self.events: list[bytes] = []
-        self.operator: Operator = create_operator(spec)
+        self._spec = spec
+        self._settings = Settings(settings)
+        self._operator_name = operator_name
+        self._checkpoint_id = 0
+        self.watermark_ms = MIN_TIMESTAMP
+        self.mails: deque[Callable[[], None]] = deque()
+        self.back_pressured_ms = 0.0
+        self._create = create
+        self._background = background
+        self.start(spec, parallelism, subtask_index, None)
+
+    def start(
+        self,
+        spec: OperatorSpec,
+        parallelism: int,
+        subtask_index: int,
+        restored: OperatorSubtaskState | None,
+    ) -> None:
+        """Make and open an operator, beginning with what was restored."""
+        self.states = StatesOfOperator(
+            operator_name=self._operator_name,
+            key_groups=key_group_range(subtask_index, parallelism, MAX_PARALLELISM),
+            max_parallelism=MAX_PARALLELISM,
+            types=self.types,
+            settings=self._settings,
+            clock=self.clock,
+            metrics=self.metrics,
+            restored=restored,
+            restored_checkpoint_id=None if restored is None else self._checkpoint_id,
+            reader=MemorySnapshots(),
+        )
+        self.mails.clear()
+        self.operator: Operator = self._create(spec)
         self.context = OperatorContext(
             operator_id=OperatorId(bytes(16)),
-            operator_name=operator_name,
+            operator_name=self._operator_name,
             task_name="task under test",
             subtask_index=subtask_index,
             parallelism=parallelism,
-            max_parallelism=128,
+            max_parallelism=MAX_PARALLELISM,
             attempt_number=0,
             types=self.types,
-            settings=Settings(settings),
+            settings=self._settings,
             job_parameters={},
             clock=self.clock,
             timers=self.timers,
@@ -225,8 +275,32 @@ class OperatorHarness:
             output=self.output,
             send_event=self.events.append,
             wake=lambda: None,
+            mail=self.mails.append,
+            back_pressured_ms=lambda: self.back_pressured_ms,
+            state=self.states,
         )
         self.operator.open(self.context)
+
+    def snapshot(self) -> OperatorSubtaskState:
+        """Take a snapshot, as a task does at a barrier; what the operator emits before it goes to the output."""
+        self._checkpoint_id += 1
+        self.operator.prepare_snapshot_pre_barrier(self._checkpoint_id, self.output)
+        committables = tuple(self.operator.snapshot_state(self._checkpoint_id))
+        return snapshot(self.states, self._checkpoint_id, committables=committables)
+
+    def restart(
+        self, restored: OperatorSubtaskState, parallelism: int = 1, subtask_index: int = 0
+    ) -> None:
+        """Put a new operator, that begins with `restored`, in the place of this one, as after a failure.
+
+        Its functions are unpickled copies: what they keep outside of state is lost. Event time goes on.
+        """
+        self.operator.close()
+        self.timers.forget_all()
+        spec: OperatorSpec = pickle.loads(cloudpickle.dumps(self._spec))
+        self.start(spec, parallelism, subtask_index, restored)
+        if self.watermark_ms > MIN_TIMESTAMP:
+            self.operator.process_watermark(self.watermark_ms, self.output)
 
     def batch(self, step: Rows) -> RecordBatch:
         """Return the rows of a step as a batch, keyed where the operator's input is."""
@@ -253,6 +327,7 @@ class OperatorHarness:
         else:
             assert isinstance(operator, OneInputOperator)
             operator.process_batch(batch, self.output)
+        self.settle()
 
     def perform(self, step: HarnessStep) -> None:
         """Carry out one step, its rows as one batch."""
@@ -260,17 +335,27 @@ class OperatorHarness:
             case Rows():
                 self.process(self.batch(step), step.input_number)
             case WatermarkAt(timestamp_ms):
+                self.watermark_ms = timestamp_ms
                 self.operator.process_watermark(timestamp_ms, self.output)
             case TimeAt(time_ms):
                 self.timers.advance_to(time_ms)
             case Idle(is_idle):
                 self.operator.process_status(is_idle, self.output)
+        self.settle()
+
+    def settle(self) -> None:
+        """Run mail, and what happens in the background, until there is nothing more."""
+        while self.mails or self._background():
+            while self.mails:
+                self.mails.popleft()()
 
     def finish(self) -> None:
         """End all inputs: the last watermark, `end_input`, `finish` and `close`."""
         self.operator.process_watermark(MAX_WATERMARK, self.output)
         for input_number in range(len(self.types.inputs)):
             self.operator.end_input(input_number, self.output)
+        self.settle()
+        assert self.operator.is_drained, "the operator waits for what nobody does"
         self.operator.finish(self.output)
         self.operator.close()
 

@@ -51,12 +51,14 @@ from headrace.core.types.type_info import (
 __all__ = [
     "ROW_KIND_COLUMN",
     "VALUE_COLUMN",
+    "array_to_values",
     "arrow_type_of",
     "columns_to_rows",
     "data_schema",
     "rows_to_columns",
     "type_info_from_schema",
     "type_info_of_arrow",
+    "values_to_array",
 ]
 
 ROW_KIND_COLUMN: Final = "$row_kind"
@@ -110,6 +112,27 @@ def columns_to_rows(batch: pa.RecordBatch, type_info: TypeInformation) -> list[A
     if kind_index >= 0 and isinstance(type_info, RowTypeInfo):
         set_row_kinds(rows, batch.column(kind_index))
     return rows
+
+
+def values_to_array(values: Sequence[Any], type_info: TypeInformation) -> pa.Array:
+    """Return any values, None among them, as one array of `arrow_type_of(type_info)`; kinds of rows are not kept.
+
+    RecordTypeError shows the first value that does not fit.
+    """
+    codec = _codec_of(type_info)
+    try:
+        return codec.encode(values)
+    except Exception as error:
+        misfit = _misfit(values, type_info, codec)
+        if misfit is None:
+            raise
+        raise misfit from error
+
+
+def array_to_values(array: pa.Array, type_info: TypeInformation) -> list[Any]:
+    """Return the Python values of what `values_to_array` made."""
+    codec = _codec_of(type_info)
+    return codec.decode(_cast(array, codec.arrow_type))
 
 
 def _cast(column: pa.Array, arrow_type: pa.DataType) -> pa.Array:

@@ -1,0 +1,98 @@
+"""Timers as files: Parquet with one row per timer, ordered by key group.
+
+Columns: `service`, `domain` ("event" or "processing"), `ts` (epoch ms), `key_group`, `key`, `namespace`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.functions.process import TimeDomain
+from headrace.state import columns as state_columns
+from headrace.state.columns import KEY, KEY_GROUP, NAMESPACE
+from headrace.state.keyed_chunks import ChunkFiles, read_tables
+from headrace.state.restored import KeySpace
+from headrace.state.snapshots import SnapshotReader, SnapshotWriter
+
+_SERVICE: Final = "service"
+_DOMAIN: Final = "domain"
+_TIME: Final = "ts"
+_DOMAINS: Final = {TimeDomain.EVENT_TIME: "event", TimeDomain.PROCESSING_TIME: "processing"}
+_PIECE_ROWS: Final = 65_536
+
+Timer = tuple[int, Any, Any]
+"""(time, key, namespace)"""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    domain: str
+    times: list[int]
+    keys: list[Any]
+    namespaces: list[Any]
+
+
+def write_timers(
+    name: str,
+    timers: dict[TimeDomain, Iterator[Timer]],
+    key_space: KeySpace,
+    writer: SnapshotWriter,
+) -> list[StateChunk]:
+    """Write the timers of a service; no chunk where there is none."""
+    tables: list[pa.Table] = []
+    for domain, found in timers.items():
+        while piece := list(islice(found, _PIECE_ROWS)):
+            times, keys, namespaces = zip(*piece, strict=True)
+            rows = _Rows(_DOMAINS[domain], list(times), list(keys), list(namespaces))
+            tables.append(_table(name, rows, key_space))
+    if not tables:
+        return []
+    # One time window and one pickled namespace make two schemas, hence two files.
+    files = ChunkFiles(StateTable.TIMERS, name, {}, writer)
+    by_schema: dict[str, list[pa.Table]] = {}
+    for table in tables:
+        by_schema.setdefault(str(table.schema), []).append(table)
+    for alike in by_schema.values():
+        table = pa.concat_tables(alike)
+        order = np.argsort(table.column(KEY_GROUP).to_numpy(), kind="stable")
+        ordered = table.take(pa.array(order)).combine_chunks()
+        for offset in range(0, ordered.num_rows, _PIECE_ROWS):
+            files.add(ordered.slice(offset, _PIECE_ROWS))
+        files.flush()
+    return files.finish()
+
+
+def _table(name: str, rows: _Rows, key_space: KeySpace) -> pa.Table:
+    count = len(rows.times)
+    groups = state_columns.key_groups(rows.keys, key_space.key_type, key_space.max_parallelism)
+    columns: dict[str, pa.Array] = {
+        _SERVICE: pa.array([name] * count),
+        _DOMAIN: pa.array([rows.domain] * count),
+        _TIME: pa.array(rows.times, type=pa.int64()),
+        KEY_GROUP: pa.array(groups),
+        KEY: state_columns.encode(rows.keys, key_space.key_type),
+    }
+    if any(namespace is not None for namespace in rows.namespaces):
+        columns[NAMESPACE], _ = state_columns.encode_namespaces(rows.namespaces)
+    return pa.table(columns)
+
+
+def read_timers(
+    chunks: Sequence[StateChunk], reader: SnapshotReader, key_space: KeySpace
+) -> Iterator[tuple[TimeDomain, Timer]]:
+    """Yield the timers of chunks that belong to the own key groups."""
+    domains = {text: domain for domain, text in _DOMAINS.items()}
+    for table in read_tables(chunks, reader, key_space.key_groups):
+        keys = state_columns.decode(table.column(KEY).combine_chunks(), key_space.key_type)
+        namespaces: list[Any] = [None] * len(keys)
+        if NAMESPACE in table.column_names:
+            namespaces = state_columns.decode_namespaces(table.column(NAMESPACE).combine_chunks())
+        times: list[int] = table.column(_TIME).to_pylist()
+        texts: list[str] = table.column(_DOMAIN).to_pylist()
+        for text, time_ms, key, namespace in zip(texts, times, keys, namespaces, strict=True):
+            yield domains[text], (time_ms, key, namespace)

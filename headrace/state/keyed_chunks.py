@@ -1,0 +1,323 @@
+"""Keyed state as files: Parquet with one row per value, element or map entry, ordered by key group.
+
+Columns: `key_group`, `key`, `namespace` (states of windows), `list_pos` (lists), `map_key` (maps), `value`,
+`value_row_kind` (where rows are no plain inserts) and `last_access` (states with a time to live, epoch ms). Whoever
+wants only some key groups skips the row groups of others.
+"""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.core.types.type_info import TypeInformation
+from headrace.state import columns as state_columns
+from headrace.state.columns import (
+    KEY,
+    KEY_GROUP,
+    LAST_ACCESS,
+    LIST_POS,
+    MAP_KEY,
+    NAMESPACE,
+    VALUE,
+    VALUE_ROW_KIND,
+    KeyGroups,
+    is_opaque,
+)
+from headrace.state.snapshots import SnapshotReader, SnapshotWriter
+
+KIND: Final = "kind"
+SCOPE: Final = "scope"
+OPAQUE: Final = "opaque"
+
+_HASH_ROWS: Final = 65_536
+_FIRST_PIECE_ENTRIES: Final = 1_024
+_PIECE_BYTES: Final = 4 << 20
+_PIECE_ENTRIES_MAX: Final = 65_536
+_FILE_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True)
+class KeyedStateForm:
+    """What must be known of a state to store it: its kind, where its entries stand, and its types.
+
+    `scope`: "key" where entries are found by key, "window" by (key, namespace). `value_type` is that of a single value:
+    of a list's elements, of a map's values.
+    """
+
+    name: str
+    kind: str
+    scope: str
+    key_type: TypeInformation
+    value_type: TypeInformation
+    map_key_type: TypeInformation | None = None
+    has_ttl: bool = False
+
+    @property
+    def is_list(self) -> bool:
+        """Whether entries are lists."""
+        return self.kind == "list"
+
+    @property
+    def is_map(self) -> bool:
+        """Whether entries are dicts."""
+        return self.kind == "map"
+
+    def attributes(self) -> dict[str, str]:
+        """What a chunk says of its state."""
+        opaque = [KEY] if is_opaque(self.key_type) else []
+        if self.map_key_type is not None and is_opaque(self.map_key_type):
+            opaque.append(MAP_KEY)
+        if is_opaque(self.value_type):
+            opaque.append(VALUE)
+        attributes = {KIND: self.kind, SCOPE: self.scope}
+        return attributes | ({OPAQUE: ",".join(opaque)} if opaque else {})
+
+
+class EntriesView(Protocol):
+    """Entries of a state as they were when it was frozen; read from another thread while the state goes on."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Every entry: keys, or pairs of key and namespace."""
+        ...
+
+    def __getitem__(self, entry: Any, /) -> Any:
+        """The value, list or dict of an entry; with a time to live see `KeyedRows`."""
+        ...
+
+
+@dataclass
+class KeyedRows:
+    """Rows on their way to a chunk or back, one list per column; all of one length."""
+
+    keys: list[Any]
+    namespaces: list[Any] | None
+    map_keys: list[Any] | None
+    list_positions: list[int] | None
+    values: list[Any]
+    last_accesses: list[int] | None
+
+    @classmethod
+    def for_form(cls, form: KeyedStateForm) -> "KeyedRows":
+        """No rows yet."""
+        return cls(
+            [],
+            [] if form.scope == "window" else None,
+            [] if form.is_map else None,
+            [] if form.is_list else None,
+            [],
+            [] if form.has_ttl else None,
+        )
+
+
+def write_keyed_state(
+    form: KeyedStateForm,
+    entries: EntriesView,
+    flatten: "Flatten",
+    max_parallelism: int,
+    writer: SnapshotWriter,
+) -> list[StateChunk]:
+    """Write every entry of a state; no chunk where there is none."""
+    ordered, groups = _by_key_group(form, entries, max_parallelism)
+    chunks = ChunkFiles(StateTable.KEYED, form.name, form.attributes(), writer)
+    begin, count = 0, _FIRST_PIECE_ENTRIES
+    while begin < len(ordered):
+        piece = ordered[begin : begin + count]
+        table = _piece_table(form, entries, flatten, piece, groups[begin : begin + count])
+        chunks.add(table)
+        begin += len(piece)
+        # Pieces of one size in bytes, whatever entries hold; no column may outgrow 32-bit offsets.
+        per_entry = max(1, table.nbytes // len(piece))
+        count = max(1, min(_PIECE_ENTRIES_MAX, 2 * count, _PIECE_BYTES // per_entry))
+    return chunks.finish()
+
+
+class Flatten(Protocol):
+    """How an entry's value becomes rows: appended to all columns but keys and namespaces; the count is returned."""
+
+    def __call__(self, value: Any, rows: KeyedRows) -> int: ...
+
+
+def _by_key_group(
+    form: KeyedStateForm, entries: EntriesView, max_parallelism: int
+) -> tuple[list[Any], KeyGroups]:
+    """All entries and their key groups, in order of these. In small steps, as other threads want the interpreter."""
+    found: list[Any] = []
+    parts: list[KeyGroups] = []
+    remaining = iter(entries)
+    while piece := list(islice(remaining, _HASH_ROWS)):
+        keys = [entry[0] for entry in piece] if form.scope == "window" else piece
+        parts.append(state_columns.key_groups(keys, form.key_type, max_parallelism))
+        found += piece
+    if not found:
+        return [], np.zeros(0, dtype=np.int32)
+    groups = np.concatenate(parts)
+    order = np.argsort(groups, kind="stable")
+    return [found[index] for index in order.tolist()], groups[order]
+
+
+def _piece_table(
+    form: KeyedStateForm,
+    entries: EntriesView,
+    flatten: Flatten,
+    piece: Sequence[Any],
+    groups: KeyGroups,
+) -> pa.Table:
+    rows = KeyedRows.for_form(form)
+    counts: list[int] = []
+    for entry in piece:
+        count = flatten(entries[entry], rows)
+        counts.append(count)
+        key = entry
+        if rows.namespaces is not None:
+            key, namespace = entry
+            rows.namespaces += (namespace,) * count
+        rows.keys += (key,) * count
+    return rows_to_table(form, rows, np.repeat(groups, counts))
+
+
+def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> pa.Table:
+    """Return rows in columns. RecordTypeError where a value does not fit the declared type."""
+    columns: dict[str, pa.Array] = {
+        KEY_GROUP: pa.array(groups),
+        KEY: state_columns.encode(rows.keys, form.key_type),
+    }
+    if rows.namespaces is not None:
+        columns[NAMESPACE], _ = state_columns.encode_namespaces(rows.namespaces)
+    if rows.list_positions is not None:
+        columns[LIST_POS] = pa.array(rows.list_positions, type=pa.int32())
+    if rows.map_keys is not None:
+        assert form.map_key_type is not None
+        columns[MAP_KEY] = state_columns.encode(rows.map_keys, form.map_key_type)
+    columns[VALUE] = state_columns.encode(rows.values, form.value_type)
+    kinds = state_columns.encode_row_kinds(rows.values, form.value_type)
+    if kinds is not None:
+        columns[VALUE_ROW_KIND] = kinds
+    if rows.last_accesses is not None:
+        columns[LAST_ACCESS] = pa.array(rows.last_accesses, type=pa.int64())
+    return pa.table(columns)
+
+
+class ChunkFiles:
+    """Writes tables with a column `key_group`, ascending over all of them, as chunks of bounded size."""
+
+    def __init__(
+        self, table: StateTable, name: str, attributes: dict[str, str], writer: SnapshotWriter
+    ) -> None:
+        self._table = table
+        self._name = name
+        self._attributes = attributes
+        self._writer = writer
+        self._chunks: list[StateChunk] = []
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Take rows, which become a row group."""
+        if self._waiting and self._waiting[0].schema != table.schema:
+            self.flush()
+        self._waiting.append(table)
+        self._waiting_bytes += table.nbytes
+        if self._waiting_bytes >= _FILE_BYTES:
+            self.flush()
+
+    def finish(self) -> list[StateChunk]:
+        """Write what waits and return all chunks."""
+        self.flush()
+        return self._chunks
+
+    def flush(self) -> None:
+        """End the file: what comes next may begin at a lower key group."""
+        tables, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if not tables:
+            return
+        content = parquet_of(tables)
+        file = self._writer.write(f"{self._table.value}-{self._name}", content)
+        first = tables[0].column(KEY_GROUP)[0].as_py()
+        last_column = tables[-1].column(KEY_GROUP)
+        last = last_column[len(last_column) - 1].as_py()
+        row_count = sum(table.num_rows for table in tables)
+        self._chunks.append(
+            StateChunk(self._table, self._name, row_count, file, (first, last), self._attributes)
+        )
+
+
+def parquet_of(tables: Sequence[pa.Table]) -> memoryview:
+    """Return a Parquet file with one row group per table; all have one schema and at least one row."""
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, tables[0].schema, compression="zstd") as parquet:
+        for table in tables:
+            parquet.write_table(table, row_group_size=max(1, table.num_rows))
+    return sink.getbuffer()
+
+
+def read_tables(
+    chunks: Iterable[StateChunk], reader: SnapshotReader, key_groups: range
+) -> Iterator[pa.Table]:
+    """Yield the rows of chunks whose key group is in `key_groups`, row group by row group."""
+    for chunk in chunks:
+        if chunk.key_groups is not None and not _overlap(*chunk.key_groups, key_groups):
+            continue
+        parquet = pq.ParquetFile(pa.BufferReader(reader.read(chunk.file)))
+        group_column = parquet.schema_arrow.get_field_index(KEY_GROUP)
+        for index in range(parquet.num_row_groups):
+            statistics = _group_statistics(parquet, index)
+            if statistics is not None and not _overlap(*statistics, key_groups):
+                continue
+            table = parquet.read_row_group(index)
+            groups = table.column(group_column).to_numpy()
+            is_own = (groups >= key_groups.start) & (groups < key_groups.stop)
+            own = table if is_own.all() else table.filter(pa.array(is_own))
+            if own.num_rows:
+                yield own.combine_chunks()
+
+
+def _group_statistics(parquet: pq.ParquetFile, index: int) -> tuple[int, int] | None:
+    metadata = parquet.metadata.row_group(index)
+    for column in range(metadata.num_columns):
+        column_metadata = metadata.column(column)
+        if column_metadata.path_in_schema == KEY_GROUP:
+            statistics = column_metadata.statistics
+            if statistics is None or not statistics.has_min_max:
+                return None
+            return statistics.min, statistics.max
+    return None
+
+
+def _overlap(first: int, last: int, key_groups: range) -> bool:
+    return first < key_groups.stop and last >= key_groups.start
+
+
+def table_to_rows(form: KeyedStateForm, table: pa.Table) -> KeyedRows:
+    """Return the rows of a chunk's table as Python values of the state's types."""
+
+    def column(name: str) -> pa.Array | None:
+        index = table.schema.get_field_index(name)
+        return None if index < 0 else table.column(index).combine_chunks()
+
+    def decoded(name: str, type_info: TypeInformation) -> list[Any]:
+        array = column(name)
+        assert array is not None, f"state '{form.name}' has no column {name}"
+        return state_columns.decode(array, type_info)
+
+    values = decoded(VALUE, form.value_type)
+    kinds = column(VALUE_ROW_KIND)
+    if kinds is not None:
+        state_columns.decode_row_kinds(values, kinds)
+    namespaces = column(NAMESPACE)
+    positions = column(LIST_POS)
+    accesses = column(LAST_ACCESS)
+    return KeyedRows(
+        decoded(KEY, form.key_type),
+        None if namespaces is None else state_columns.decode_namespaces(namespaces),
+        None if form.map_key_type is None else decoded(MAP_KEY, form.map_key_type),
+        None if positions is None else positions.to_pylist(),
+        values,
+        None if accesses is None else accesses.to_pylist(),
+    )

@@ -1,0 +1,124 @@
+"""Operator state as files: one chunk per state, a row per item of a list or per entry of a broadcast map.
+
+Columns: `map_key` (broadcast) and `value`. The coordinator deals out items by the attributes alone.
+"""
+
+import base64
+import pickle
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.checkpoint.handles import ITEM_COUNT, StateChunk, StateTable
+from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.types.pickles import pickle_value
+from headrace.core.types.type_info import ListTypeInfo, MapTypeInfo, TypeInformation
+from headrace.state import columns as state_columns
+from headrace.state.columns import MAP_KEY, VALUE, VALUE_ROW_KIND
+from headrace.state.item_state import item_slice
+from headrace.state.keyed_chunks import parquet_of
+from headrace.state.operator_state import (
+    FrozenOperatorState,
+    OperatorStateBackend,
+    OperatorStateMode,
+)
+from headrace.state.snapshots import SnapshotReader, SnapshotWriter
+
+MODE: Final = "mode"
+_TYPE: Final = "type"
+
+
+class OperatorStateSnapshots:
+    """Takes snapshots of an OperatorStateBackend. See Snapshotable."""
+
+    def __init__(self, backend: OperatorStateBackend) -> None:
+        self._backend = backend
+
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenOperatorStates":
+        """See Snapshotable. Items are copied here: they are few, and no version is kept of each."""
+        return FrozenOperatorStates(self._backend.freeze())
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """See Snapshotable."""
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """See Snapshotable."""
+
+
+class FrozenOperatorStates:
+    """See FrozenState."""
+
+    def __init__(self, states: Sequence[FrozenOperatorState]) -> None:
+        self._states = states
+
+    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
+        """See FrozenState."""
+        return [_write(state, writer) for state in self._states if state.items]
+
+    def discard(self) -> None:
+        """See FrozenState."""
+
+
+def restore_operator_state(
+    backend: OperatorStateBackend, chunks: Sequence[StateChunk], reader: SnapshotReader
+) -> None:
+    """Let the backend begin with what OPERATOR chunks hold of this subtask's own."""
+    states: dict[str, FrozenOperatorState] = {}
+    for chunk in chunks:
+        if chunk.table is not StateTable.OPERATOR:
+            continue
+        part = _read(chunk, reader)
+        known = states.get(chunk.name)
+        items = part.items if known is None else known.items + part.items
+        states[chunk.name] = FrozenOperatorState(part.name, part.mode, items, part.type_info)
+    if states:
+        backend.restore(list(states.values()))
+
+
+def _write(state: FrozenOperatorState, writer: SnapshotWriter) -> StateChunk:
+    key_type, value_type = _types(state.type_info)
+    columns: dict[str, pa.Array] = {}
+    values = state.items
+    if key_type is not None:
+        columns[MAP_KEY] = state_columns.encode([item[0] for item in state.items], key_type)
+        values = [item[1] for item in state.items]
+    columns[VALUE] = state_columns.encode(values, value_type)
+    kinds = state_columns.encode_row_kinds(values, value_type)
+    if kinds is not None:
+        columns[VALUE_ROW_KIND] = kinds
+    file = writer.write(f"operator-state-{state.name}", parquet_of([pa.table(columns)]))
+    count = len(state.items)
+    attributes = {
+        ITEM_COUNT: str(count),
+        MODE: state.mode.name,
+        _TYPE: base64.b64encode(pickle_value(state.type_info)).decode(),
+    }
+    return StateChunk(StateTable.OPERATOR, state.name, count, file, None, attributes)
+
+
+def _read(chunk: StateChunk, reader: SnapshotReader) -> FrozenOperatorState:
+    # Unpickled inside the task that owns the state; the coordinator looks at the other attributes only.
+    type_info: TypeInformation = pickle.loads(base64.b64decode(chunk.attributes[_TYPE]))
+    key_type, value_type = _types(type_info)
+    table = pq.read_table(pa.BufferReader(reader.read(chunk.file))).combine_chunks()
+    items = state_columns.decode(_column(table, VALUE), value_type)
+    if VALUE_ROW_KIND in table.column_names:
+        state_columns.decode_row_kinds(items, _column(table, VALUE_ROW_KIND))
+    if key_type is not None:
+        keys = state_columns.decode(_column(table, MAP_KEY), key_type)
+        items = list(zip(keys, items, strict=True))
+    mode = OperatorStateMode[chunk.attributes[MODE]]
+    return FrozenOperatorState(chunk.name, mode, tuple(items[item_slice(chunk)]), type_info)
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    return table.column(name).combine_chunks()
+
+
+def _types(type_info: TypeInformation) -> tuple[TypeInformation | None, TypeInformation]:
+    if isinstance(type_info, MapTypeInfo):
+        return type_info.key_type, type_info.value_type
+    assert isinstance(type_info, ListTypeInfo)
+    return None, type_info.element_type

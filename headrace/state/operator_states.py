@@ -1,0 +1,135 @@
+"""StatesOfOperator: everything that one operator on one subtask keeps, as checkpoints see it.
+
+Operators ask it for a keyed backend, for operator state, and register whatever else they keep; the task freezes all of
+it at a checkpoint's barrier and writes it on another thread. Source: Flink StreamOperatorStateHandler,
+StreamTaskStateInitializer.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from headrace.checkpoint.handles import (
+    OperatorSubtaskState,
+    StateChunk,
+    StateFile,
+    StateTable,
+)
+from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.config import Settings
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.types.type_info import PickledBytesTypeInfo
+from headrace.metrics.groups import MetricGroup
+from headrace.state.heap import HeapKeyedStateBackend
+from headrace.state.operator_state import OperatorStateBackend
+from headrace.state.operator_state_chunks import OperatorStateSnapshots, restore_operator_state
+from headrace.state.restored import KeySpace, RestoredKeyedState
+from headrace.state.snapshots import FrozenState, Snapshotable, SnapshotReader
+
+_OF_BACKENDS: Final = frozenset({StateTable.KEYED, StateTable.NATIVE, StateTable.OPERATOR})
+
+
+class NothingToRead:
+    """The SnapshotReader of states that begin empty."""
+
+    def read(self, file: StateFile) -> memoryview:
+        """See SnapshotReader."""
+        raise AssertionError("nothing was restored, so there is nothing to read")
+
+    def fetch(self, file: StateFile, path: str) -> None:
+        """See SnapshotReader."""
+        raise AssertionError("nothing was restored, so there is nothing to fetch")
+
+
+class StatesOfOperator:
+    """The states of one operator on one subtask. Mailbox thread only.
+
+    `key_groups`: the subtask's own; `restored`: what it starts from, or None for a fresh start. `scratch`: a directory
+    where backends may keep files while the operator lives (empty: nowhere).
+    """
+
+    def __init__(
+        self,
+        *,
+        key_groups: range,
+        max_parallelism: int,
+        types: OperatorTypes,
+        settings: Settings,
+        operator_name: str = "operator",
+        restored: OperatorSubtaskState | None = None,
+        restored_checkpoint_id: int | None = None,
+        reader: SnapshotReader | None = None,
+        clock: Clock | None = None,
+        scratch: str = "",
+        metrics: MetricGroup | None = None,
+    ) -> None:
+        key_types = {one.key_type for one in types.inputs if one.key_type is not None}
+        key_type = key_types.pop() if len(key_types) == 1 else PickledBytesTypeInfo()
+        self.key_space = KeySpace(key_type, key_groups, max_parallelism)
+        self.restored_checkpoint_id = restored_checkpoint_id
+        self.reader: SnapshotReader = reader or NothingToRead()
+        self._settings = settings
+        self._operator_name = operator_name
+        self._chunks: Sequence[StateChunk] = () if restored is None else restored.chunks
+        self._clock = clock or SystemClock()
+        self._scratch = scratch
+        self._metrics = metrics
+        self._snapshotables: dict[str, Snapshotable] = {}
+        self._restored_keyed = RestoredKeyedState(self._chunks, self.reader, key_groups)
+        self._keyed_backend: HeapKeyedStateBackend | None = None
+        self._operator_state: OperatorStateBackend | None = None
+
+    def create_keyed_backend(self) -> HeapKeyedStateBackend:
+        """Return the operator's backend of keyed state; called once, in `open`."""
+        assert self._keyed_backend is None, "an operator has one keyed backend"
+        self._keyed_backend = HeapKeyedStateBackend(self.key_space, self._restored_keyed)
+        return self._keyed_backend
+
+    @property
+    def operator_state(self) -> OperatorStateBackend:
+        """The states that belong to the subtask."""
+        if self._operator_state is None:
+            self._operator_state = OperatorStateBackend()
+            restore_operator_state(self._operator_state, self._chunks, self.reader)
+        return self._operator_state
+
+    def register(self, name: str, snapshotable: Snapshotable) -> Sequence[StateChunk]:
+        """Let `snapshotable` take part in snapshots; return what was restored under `name`, which its chunks bear.
+
+        Restored chunks may hold key groups of other subtasks: take those in `key_space.key_groups`.
+        """
+        assert name not in self._snapshotables, f"'{name}' is registered already"
+        self._snapshotables[name] = snapshotable
+        return [
+            chunk
+            for chunk in self._chunks
+            if chunk.name == name and chunk.table not in _OF_BACKENDS
+        ]
+
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> list[FrozenState]:
+        """Return everything as it is now, to be written on another thread."""
+        return [part.freeze(checkpoint_id, options) for part in self._parts()]
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """A checkpoint is published."""
+        for part in self._parts():
+            part.checkpoint_completed(checkpoint_id)
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """A checkpoint came to nothing."""
+        for part in self._parts():
+            part.checkpoint_aborted(checkpoint_id)
+
+    def close(self) -> None:
+        """Let go of all resources; idempotent."""
+        if self._keyed_backend is not None:
+            self._keyed_backend.close()
+
+    def _parts(self) -> list[Snapshotable]:
+        parts: list[Snapshotable] = []
+        if self._keyed_backend is not None:
+            parts.append(self._keyed_backend)
+        has_operator_state = any(chunk.table is StateTable.OPERATOR for chunk in self._chunks)
+        if self._operator_state is not None or has_operator_state:
+            parts.append(OperatorStateSnapshots(self.operator_state))
+        return [*parts, *self._snapshotables.values()]

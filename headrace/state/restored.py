@@ -1,0 +1,99 @@
+"""Keyed state of a restored checkpoint that waits until somebody asks for it by name.
+
+States are asked for late, some only at the first record; what nobody asks for goes into the next snapshots as it is,
+so that a job that leaves a state out for a while does not lose it. Source: Flink HeapRestoreOperation.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.types.type_info import TypeInformation
+from headrace.state.keyed_chunks import (
+    KIND,
+    SCOPE,
+    ChunkFiles,
+    KeyedRows,
+    KeyedStateForm,
+    read_tables,
+    table_to_rows,
+)
+from headrace.state.snapshots import SnapshotReader, SnapshotWriter
+
+
+class StateIncompatibleError(HeadraceError):
+    """What was stored under a state's name is not what the program asks for now."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+
+@dataclass(frozen=True)
+class KeySpace:
+    """The keys of one operator on one subtask: their type, and the key groups that are its own."""
+
+    key_type: TypeInformation
+    key_groups: range
+    max_parallelism: int
+
+
+class RestoredKeyedState:
+    """KEYED chunks by state. Mailbox thread; `write_unclaimed` on another."""
+
+    def __init__(
+        self, chunks: Sequence[StateChunk], reader: SnapshotReader, key_groups: range
+    ) -> None:
+        self._reader = reader
+        self._key_groups = key_groups
+        self._waiting: dict[str, list[StateChunk]] = {}
+        # Set by the writing thread: the files may go as soon as a later checkpoint is complete.
+        self._held: dict[str, list[pa.Table]] = {}
+        for chunk in chunks:
+            if chunk.table is StateTable.KEYED:
+                self._waiting.setdefault(chunk.name, []).append(chunk)
+
+    def claim(self, form: KeyedStateForm) -> Iterator[KeyedRows]:
+        """Yield the rows of a state, which are the caller's from now on. StateIncompatibleError."""
+        chunks = self._waiting.pop(form.name, [])
+        for chunk in chunks:
+            _check_form(form, chunk)
+        for table in self._tables(form.name, chunks):
+            yield table_to_rows(form, table)
+        self._held.pop(form.name, None)
+
+    def unclaimed(self) -> dict[str, list[StateChunk]]:
+        """States that nobody has asked for, for `write_unclaimed`."""
+        return dict(self._waiting)
+
+    def write_unclaimed(
+        self, unclaimed: dict[str, list[StateChunk]], writer: SnapshotWriter
+    ) -> list[StateChunk]:
+        """Write states again as they were; any thread."""
+        written: list[StateChunk] = []
+        for name, chunks in unclaimed.items():
+            tables = list(self._tables(name, chunks))
+            self._held[name] = tables
+            # All subtasks wrote one state alike; what differs in the schema becomes another file.
+            files = ChunkFiles(StateTable.KEYED, name, chunks[0].attributes, writer)
+            for table in tables:
+                files.add(table)
+            written += files.finish()
+        return written
+
+    def _tables(self, name: str, chunks: Sequence[StateChunk]) -> Iterator[pa.Table]:
+        held = self._held.get(name)
+        if held is not None:
+            return iter(held)
+        return read_tables(chunks, self._reader, self._key_groups)
+
+
+def _check_form(form: KeyedStateForm, chunk: StateChunk) -> None:
+    for attribute, wanted, what in ((KIND, form.kind, "kind"), (SCOPE, form.scope, "scope")):
+        found = chunk.attributes.get(attribute)
+        if found != wanted:
+            raise StateIncompatibleError(
+                f"state '{form.name}' was stored as {found} state and is asked for as {wanted} state ({what}): "
+                "give the new state another name"
+            )

@@ -1,0 +1,237 @@
+"""Snapshots of an operator's states: what is read back, by whom, at which parallelism."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.checkpoint.handles import OperatorSubtaskState, StateTable
+from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.key_groups import key_group_range, key_groups_of
+from headrace.core.key_hash import hash_keys
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.record_batch import BatchType
+from headrace.core.types.rows import Row, RowKind
+from headrace.core.types.type_info import TypeInformation, Types
+from headrace.functions.state import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from headrace.functions.windows import GlobalWindow, TimeWindow
+from headrace.state.operator_states import StatesOfOperator
+from headrace.state.restored import StateIncompatibleError
+from headrace.testing.memory_snapshots import MemorySnapshots, snapshot, write_frozen
+
+PICKLED = Types.PICKLED_BYTE_ARRAY()
+MAX_PARALLELISM = 128
+
+VALUE = ValueStateDescriptor("value", Types.LONG())
+LIST = ListStateDescriptor("list", Types.STRING())
+MAP = MapStateDescriptor("map", Types.STRING(), PICKLED)
+
+
+def states_of(
+    restored: OperatorSubtaskState | None = None,
+    *,
+    key_type: TypeInformation = PICKLED,
+    parallelism: int = 1,
+    subtask_index: int = 0,
+) -> StatesOfOperator:
+    return StatesOfOperator(
+        key_groups=key_group_range(subtask_index, parallelism, MAX_PARALLELISM),
+        max_parallelism=MAX_PARALLELISM,
+        types=OperatorTypes((BatchType(PICKLED, key_type),), BatchType(PICKLED)),
+        settings=Settings(),
+        clock=ManualClock(),
+        restored=restored,
+        restored_checkpoint_id=None if restored is None else 1,
+        reader=MemorySnapshots(),
+    )
+
+
+def merged(parts: Sequence[OperatorSubtaskState]) -> OperatorSubtaskState:
+    return OperatorSubtaskState(tuple(chunk for part in parts for chunk in part.chunks))
+
+
+def test_every_kind_of_state_is_read_back() -> None:
+    states = states_of()
+    backend = states.create_keyed_backend()
+    scope = backend.key_scope
+    handles: list[Any] = [backend.get_state(one, scope) for one in (VALUE, LIST, MAP)]
+    total: Any = backend.get_state(
+        ReducingStateDescriptor("sum", lambda a, b: a + b, Types.LONG()), scope
+    )
+    for key in ("a", "b"):
+        backend.set_current_key(key)
+        handles[0].update(len(key))
+        handles[1].add_all([key, "x"])
+        handles[2].put_all({"p": 1, "q": None})
+        total.add(3)
+        total.add(4)
+
+    restored = states_of(snapshot(states)).create_keyed_backend()
+    scope = restored.key_scope
+    again: list[Any] = [restored.get_state(one, scope) for one in (VALUE, LIST, MAP)]
+    total = restored.get_state(
+        ReducingStateDescriptor("sum", lambda a, b: a + b, Types.LONG()), scope
+    )
+    for key in ("a", "b"):
+        restored.set_current_key(key)
+        assert again[0].value() == 1
+        assert list(again[1].get()) == [key, "x"]
+        assert dict(again[2].items()) == {"p": 1, "q": None}
+        assert total.get() == 7
+    assert restored.total_entry_count() == 8
+
+
+def test_later_changes_do_not_show_in_a_frozen_state() -> None:
+    states = states_of()
+    backend = states.create_keyed_backend()
+    state: Any = backend.get_state(MAP, backend.key_scope)
+    backend.set_current_key("a")
+    inside = ["old"]
+    state.put("p", inside)
+    frozen = states.freeze(1, CheckpointOptions())
+    inside.append("new")
+    state.put("q", 1)
+    backend.set_current_key("b")
+    state.put("p", 2)
+    restored = states_of(write_frozen(frozen)).create_keyed_backend()
+    again: Any = restored.get_state(MAP, restored.key_scope)
+    restored.set_current_key("a")
+    assert dict(again.items()) == {"p": ["old"]}
+    assert restored.key_count("map") == 1
+
+
+@pytest.mark.parametrize("window", [TimeWindow(0, 10), GlobalWindow.get()])
+def test_windows_are_namespaces(window: Any) -> None:
+    states = states_of()
+    backend = states.create_keyed_backend()
+    state: Any = backend.get_state(VALUE, backend.window_scope)
+    backend.set_current_key("a")
+    backend.set_current_namespace(window)
+    state.update(5)
+    restored = states_of(snapshot(states)).create_keyed_backend()
+    again: Any = restored.get_state(VALUE, restored.window_scope)
+    restored.set_current_key("a")
+    restored.set_current_namespace(window)
+    assert again.value() == 5
+
+
+def test_each_new_subtask_takes_the_keys_that_the_exchange_sends_to_it() -> None:
+    keys = [f"user-{number}" for number in range(200)]
+    groups = key_groups_of(hash_keys(keys), MAX_PARALLELISM).tolist()
+    states = states_of()
+    backend = states.create_keyed_backend()
+    state: Any = backend.get_state(VALUE, backend.key_scope)
+    for number, key in enumerate(keys):
+        backend.set_current_key(key)
+        state.update(number)
+    taken = snapshot(states)
+    parts: list[OperatorSubtaskState] = []
+    for index in range(3):
+        own = states_of(taken, parallelism=3, subtask_index=index)
+        restored = own.create_keyed_backend()
+        again: Any = restored.get_state(VALUE, restored.key_scope)
+        key_groups = key_group_range(index, 3, MAX_PARALLELISM)
+        held = 0
+        for number, (key, group) in enumerate(zip(keys, groups, strict=True)):
+            restored.set_current_key(key)
+            assert again.value() == (number if group in key_groups else None)
+            held += group in key_groups
+        assert restored.key_count("value") == held
+        parts.append(snapshot(own))
+    back = states_of(merged(parts)).create_keyed_backend()
+    back.get_state(VALUE, back.key_scope)
+    assert back.key_count("value") == len(keys)
+
+
+def test_a_snapshot_is_parquet_ordered_by_key_group_with_typed_columns() -> None:
+    states = states_of(key_type=Types.STRING())
+    backend = states.create_keyed_backend()
+    state: Any = backend.get_state(LIST, backend.key_scope)
+    for key in "abcdefgh":
+        backend.set_current_key(key)
+        state.add_all([key, key * 2])
+    (chunk,) = snapshot(states).chunks
+    table = pq.read_table(pa.BufferReader(chunk.file.content))
+    assert table.schema.types == [pa.int32(), pa.string(), pa.int32(), pa.string()]
+    assert table.column_names == ["key_group", "key", "list_pos", "value"]
+    groups = table.column("key_group").to_pylist()
+    assert groups == sorted(groups)
+    assert chunk.key_groups == (groups[0], groups[-1])
+    assert (chunk.table, chunk.row_count, chunk.attributes["kind"]) == (
+        StateTable.KEYED,
+        16,
+        "list",
+    )
+
+
+def test_undeclared_columns_are_flagged() -> None:
+    states = states_of()
+    backend = states.create_keyed_backend()
+    state: Any = backend.get_state(MAP, backend.key_scope)
+    backend.set_current_key(1)
+    state.put("a", object)
+    (chunk,) = snapshot(states).chunks
+    assert chunk.attributes["opaque"] == "key,value"
+
+
+def test_what_nobody_asks_for_stays_in_later_snapshots() -> None:
+    states = states_of()
+    backend = states.create_keyed_backend()
+    state: Any = backend.get_state(LIST, backend.key_scope)
+    backend.set_current_key("a")
+    state.add("x")
+    idle = states_of(snapshot(states))
+    idle.create_keyed_backend()
+    first, second = snapshot(idle), snapshot(idle)
+    assert first == second
+    restored = states_of(second).create_keyed_backend()
+    again: Any = restored.get_state(LIST, restored.key_scope)
+    restored.set_current_key("a")
+    assert list(again.get()) == ["x"]
+
+
+def test_another_kind_of_state_under_the_same_name_is_refused() -> None:
+    states = states_of()
+    backend = states.create_keyed_backend()
+    state: Any = backend.get_state(VALUE, backend.key_scope)
+    backend.set_current_key("a")
+    state.update(1)
+    restored = states_of(snapshot(states)).create_keyed_backend()
+    with pytest.raises(StateIncompatibleError, match="'value' was stored as value state"):
+        restored.get_state(ListStateDescriptor("value", Types.LONG()), restored.key_scope)
+
+
+def test_kinds_of_rows_are_kept() -> None:
+    row_type = Types.ROW_NAMED(["n"], [Types.INT()])
+    descriptor = ListStateDescriptor("changes", row_type)
+    states = states_of()
+    backend = states.create_keyed_backend()
+    state: Any = backend.get_state(descriptor, backend.key_scope)
+    backend.set_current_key("a")
+    deleted = Row(n=1)
+    deleted.set_row_kind(RowKind.DELETE)
+    state.add_all([Row(n=2), deleted])
+    restored = states_of(snapshot(states)).create_keyed_backend()
+    again: Any = restored.get_state(descriptor, restored.key_scope)
+    restored.set_current_key("a")
+    assert [row.get_row_kind() for row in again.get()] == [RowKind.INSERT, RowKind.DELETE]
+
+
+def test_operator_state_is_read_back_by_mode() -> None:
+    states = states_of()
+    items = ListStateDescriptor("items", Types.LONG())
+    rules = MapStateDescriptor("rules", Types.STRING(), PICKLED)
+    states.operator_state.get_list_state(items).add_all([1, 2])
+    states.operator_state.get_broadcast_state(rules).put("a", {"x"})
+    restored = states_of(snapshot(states))
+    assert list(restored.operator_state.get_list_state(items).get()) == [1, 2]
+    assert restored.operator_state.get_broadcast_state(rules).get("a") == {"x"}
