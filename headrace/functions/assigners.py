@@ -12,7 +12,13 @@ from headrace.core.types.type_info import Types
 from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.serialization import TypeSerializer
 from headrace.functions.state import ValueStateDescriptor
-from headrace.functions.triggers import CountTrigger, NeverTrigger, PurgingTrigger, Trigger
+from headrace.functions.triggers import (
+    CountTrigger,
+    EndOfStreamTrigger,
+    NeverTrigger,
+    PurgingTrigger,
+    Trigger,
+)
 from headrace.functions.windows import (
     CountWindow,
     CountWindowSerializer,
@@ -86,11 +92,18 @@ def require_timestamp(timestamp: int) -> int:
 
 
 class GlobalWindows(WindowAssigner[T, GlobalWindow]):
-    """Everything of a key in one window, which never fires by itself."""
+    """Everything of a key in one window, which never fires by itself unless it was made to at the end of input."""
+
+    def __init__(self, default_trigger: Trigger[Any, GlobalWindow] | None = None) -> None:
+        self.default_trigger = default_trigger
 
     @staticmethod
     def create() -> "GlobalWindows[Any]":
         return GlobalWindows()
+
+    @staticmethod
+    def create_with_end_of_stream_trigger() -> "GlobalWindows[Any]":
+        return GlobalWindows(EndOfStreamTrigger())
 
     def assign_windows(
         self, element: T, timestamp: int, context: WindowAssignerContext
@@ -98,13 +111,17 @@ class GlobalWindows(WindowAssigner[T, GlobalWindow]):
         return [GlobalWindow.get()]
 
     def get_default_trigger(self, env: Any) -> Trigger[T, GlobalWindow]:
-        return NeverTrigger()
+        return NeverTrigger() if self.default_trigger is None else self.default_trigger
 
     def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:
         return GlobalWindowSerializer()
 
     def is_event_time(self) -> bool:
         return False
+
+    def __repr__(self) -> str:
+        trigger = "" if self.default_trigger is None else f"trigger={self.default_trigger!r}"
+        return f"GlobalWindows({trigger})"
 
 
 class CountWindowAssigner(WindowAssigner[T, CountWindow]):

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from headrace.core.elements import MAX_WATERMARK
 from headrace.core.types.time_values import Duration, Time, to_millis
 from headrace.core.types.type_info import Types
 from headrace.functions.state import ReducingState, ReducingStateDescriptor
@@ -109,7 +110,9 @@ class ContinuousEventTimeTrigger(ContinuousTrigger[T]):
             return TriggerResult.FIRE
         if not self._take_due(time, ctx):
             return TriggerResult.CONTINUE
-        self.register_next_fire_timestamp(time, window, ctx, self._fire_state(ctx))
+        # At the end of input a window without an end would fire for all the intervals of eternity, with nothing new.
+        if ctx.get_current_watermark() < MAX_WATERMARK or window.max_timestamp() < MAX_WATERMARK:
+            self.register_next_fire_timestamp(time, window, ctx, self._fire_state(ctx))
         return TriggerResult.FIRE
 
     def clear(self, window: TimeWindow, ctx: TriggerContext) -> None:

@@ -1,9 +1,11 @@
 """Assigners of time windows of fixed size: tumbling and sliding, by event time or by the clock."""
 
+import enum
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from headrace.core.randomness import SeededRandom
 from headrace.core.types.time_values import Duration, Time, to_millis
 from headrace.functions.assigners import (
     WindowAssigner,
@@ -19,6 +21,30 @@ T = TypeVar("T")
 Amount = Time | Duration | timedelta
 
 
+class WindowStagger(enum.Enum):
+    """Whether the windows of all subtasks end at once, or spread over time so that not all fire together."""
+
+    ALIGNED = "aligned"
+    """At once."""
+    RANDOM = "random"
+    """Each subtask's are shifted by a random part of the size; the same again after a restart."""
+    NATURAL = "natural"
+    """Each subtask's are shifted by where the clock stood in its window when the first record came."""
+
+    def get_stagger_offset(self, size: int, context: WindowAssignerContext) -> int:
+        """Return the shift for windows of `size` ms: in ms, from 0, less than `size`."""
+        match self:
+            case WindowStagger.ALIGNED:
+                return 0
+            case WindowStagger.RANDOM:
+                # Drawn from what names the subtask, so that windows which a restart finds open go on.
+                subtask = context.get_runtime_context()
+                seed = f"{subtask.get_task_name()} {subtask.get_index_of_this_subtask()}"
+                return SeededRandom(seed).randrange(size)
+            case WindowStagger.NATURAL:
+                return context.get_current_processing_time() % size
+
+
 class TimeWindowAssigner(WindowAssigner[T, TimeWindow]):
     """What assigners of time windows share."""
 
@@ -30,34 +56,48 @@ class TimeWindowAssigner(WindowAssigner[T, TimeWindow]):
 
 
 class TumblingWindows(TimeWindowAssigner[T]):
-    """Windows of `size` ms side by side, the one at the epoch shifted by `offset` ms."""
+    """Windows of `size` ms side by side, the one at the epoch shifted by `offset` ms and, per subtask, by `stagger`."""
 
-    def __init__(self, size: int, offset: int) -> None:
+    def __init__(
+        self, size: int, offset: int, stagger: WindowStagger = WindowStagger.ALIGNED
+    ) -> None:
         if abs(offset) >= size:
             raise ValueError(f"{type(self).__name__} parameters must satisfy abs(offset) < size")
         self.size = size
         self.offset = offset
+        self.stagger = stagger
+        # Known with a subtask's first record, unless there is nothing to know.
+        self._shift: int | None = offset if stagger is WindowStagger.ALIGNED else None
 
-    def window_of(self, timestamp: int) -> TimeWindow:
+    def window_of(self, timestamp: int, context: WindowAssignerContext) -> TimeWindow:
         """Return the window that holds `timestamp`."""
-        start = TimeWindow.get_window_start_with_offset(timestamp, self.offset, self.size)
+        shift = self._shift
+        if shift is None:
+            shift = self.offset + self.stagger.get_stagger_offset(self.size, context)
+            self._shift = shift
+        start = TimeWindow.get_window_start_with_offset(timestamp, shift, self.size)
         return TimeWindow(start, start + self.size)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.size}, {self.offset})"
+        stagger = "" if self.stagger is WindowStagger.ALIGNED else f", {self.stagger.name}"
+        return f"{type(self).__name__}({self.size}, {self.offset}{stagger})"
 
 
 class TumblingEventTimeWindows(TumblingWindows[T]):
     """Windows side by side in event time."""
 
     @staticmethod
-    def of(size: Amount, offset: Amount | None = None) -> "TumblingEventTimeWindows[Any]":
-        return TumblingEventTimeWindows(to_millis(size), _millis_or_zero(offset))
+    def of(
+        size: Amount,
+        offset: Amount | None = None,
+        stagger: WindowStagger = WindowStagger.ALIGNED,
+    ) -> "TumblingEventTimeWindows[Any]":
+        return TumblingEventTimeWindows(to_millis(size), _millis_or_zero(offset), stagger)
 
     def assign_windows(
         self, element: T, timestamp: int, context: WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        return [self.window_of(require_timestamp(timestamp))]
+        return [self.window_of(require_timestamp(timestamp), context)]
 
     def is_event_time(self) -> bool:
         return True
@@ -67,13 +107,17 @@ class TumblingProcessingTimeWindows(TumblingWindows[T]):
     """Windows side by side on the clock."""
 
     @staticmethod
-    def of(size: Amount, offset: Amount | None = None) -> "TumblingProcessingTimeWindows[Any]":
-        return TumblingProcessingTimeWindows(to_millis(size), _millis_or_zero(offset))
+    def of(
+        size: Amount,
+        offset: Amount | None = None,
+        stagger: WindowStagger = WindowStagger.ALIGNED,
+    ) -> "TumblingProcessingTimeWindows[Any]":
+        return TumblingProcessingTimeWindows(to_millis(size), _millis_or_zero(offset), stagger)
 
     def assign_windows(
         self, element: T, timestamp: int, context: WindowAssignerContext
     ) -> Collection[TimeWindow]:
-        return [self.window_of(context.get_current_processing_time())]
+        return [self.window_of(context.get_current_processing_time(), context)]
 
     def is_event_time(self) -> bool:
         return False

@@ -272,3 +272,24 @@ class NeverTrigger(Trigger[T, GlobalWindow]):
 
     def clear(self, window: GlobalWindow, ctx: TriggerContext) -> None:
         pass
+
+
+class EndOfStreamTrigger(Trigger[T, GlobalWindow]):
+    """Fires once, when all input has ended."""
+
+    def on_element(
+        self, element: T, timestamp: int, window: GlobalWindow, ctx: TriggerContext
+    ) -> TriggerResult:
+        ctx.register_event_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(
+        self, time: int, window: GlobalWindow, ctx: TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: GlobalWindow, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
+
+    def clear(self, window: GlobalWindow, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())

@@ -13,6 +13,8 @@ from headrace.operators.columnar import (
     ProjectOperator,
     SelectExpressionsOperator,
 )
+from headrace.operators.joins.interval_join import IntervalJoinOperator
+from headrace.operators.joins.window_join import CoGroupOperator, WindowJoinOperator
 from headrace.operators.keys import KeyByOperator, KeyedValuesOperator
 from headrace.operators.operator import Operator
 from headrace.operators.process import (
@@ -59,6 +61,9 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.WindowSpec.kind: WindowOperator,
     specs.WindowAggregateSpec.kind: WindowAggregateOperator,
     specs.SourceSpec.kind: SourceReaderOperator,
+    specs.CoGroupSpec.kind: CoGroupOperator,
+    specs.WindowJoinSpec.kind: WindowJoinOperator,
+    specs.IntervalJoinSpec.kind: IntervalJoinOperator,
     specs.SinkSpec.kind: SinkWriterOperator,
     specs.PrintSinkSpec.kind: PrintOperator,
     specs.CollectSinkSpec.kind: CollectOperator,

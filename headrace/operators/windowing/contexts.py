@@ -1,9 +1,10 @@
-"""Contexts of window operators: what assigners, triggers and window functions may ask and keep."""
+"""Contexts of window operators: what assigners, triggers, evictors and window functions may ask and keep."""
 
 from collections.abc import Collection
 from typing import Any
 
 from headrace.functions.assigners import WindowAssignerContext
+from headrace.functions.evictors import EvictorContext
 from headrace.functions.process import TimeDomain
 from headrace.functions.runtime_context import KeyedStateStore, RuntimeContext, UserMetricGroup
 from headrace.functions.state import StateDescriptor
@@ -27,6 +28,23 @@ class AssignerContext(WindowAssignerContext):
 
     def get_runtime_context(self) -> RuntimeContext:
         return self._runtime_context
+
+
+class WindowEvictorContext(EvictorContext):
+    """For evictors: clocks and metrics."""
+
+    def __init__(self, timers: InternalTimerService, metrics: UserMetricGroup) -> None:
+        self._timers = timers
+        self._metrics = metrics
+
+    def get_current_processing_time(self) -> int:
+        return self._timers.current_processing_time_ms()
+
+    def get_metric_group(self) -> UserMetricGroup:
+        return self._metrics
+
+    def get_current_watermark(self) -> int:
+        return self._timers.current_watermark_ms
 
 
 class WindowTriggerContext(OnMergeContext):

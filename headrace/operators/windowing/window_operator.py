@@ -1,9 +1,10 @@
-"""WindowOperator: any assigner, trigger and window function, one record at a time.
+"""WindowOperator: any assigner, trigger, evictor and window function, one record at a time.
 
-Source: Flink WindowOperator; the order of steps is its, for records, timers and merges.
+Source: Flink WindowOperator, EvictingWindowOperator; the order of steps is theirs, for records, timers and merges.
 """
 
-from collections.abc import Collection, Sequence
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from headrace.core.elements import MAX_WATERMARK
@@ -12,20 +13,27 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import PickledBytesTypeInfo
 from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.process import TimeDomain
-from headrace.functions.specs import WindowSpec
+from headrace.functions.specs import TwoStreamWindowSpec, WindowSpec
 from headrace.functions.state import MapStateDescriptor
 from headrace.functions.triggers import Trigger, TriggerResult
 from headrace.functions.window_functions import ProcessAllWindowFunction, ProcessWindowFunction
 from headrace.functions.windows import Window
-from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
 from headrace.operators.emission import timestamps_of
+from headrace.operators.late_records import LateRecords
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.runtime_context import OperatorRuntimeContext
 from headrace.operators.timed_operator import TimedOperator
 from headrace.operators.user_code import close_function, open_function, user_error
-from headrace.operators.windowing.contents import contents_descriptor, window_call
+from headrace.operators.windowing.contents import (
+    EvictedContents,
+    StreamedContents,
+    WindowCall,
+    WindowContents,
+    window_call,
+)
 from headrace.operators.windowing.contexts import (
     AssignerContext,
+    WindowEvictorContext,
     WindowFunctionContext,
     WindowTriggerContext,
 )
@@ -36,8 +44,8 @@ _WHOLE_STREAM = 0
 """The key of windows over a stream without keys."""
 
 
-class WindowOperator(TimedOperator, OneInputOperator):
-    """Groups records by key and window, and hands groups to the function when the trigger says so.
+class WindowingOperator(TimedOperator):
+    """Base: groups records by key and window, and hands groups to the function when the trigger says so.
 
     Contents, trigger state and the function's state are kept per (key, window) until the window's cleanup time.
     """
@@ -45,26 +53,28 @@ class WindowOperator(TimedOperator, OneInputOperator):
     _merging: MergingWindows | None = None
     _is_function_open = False
 
-    def __init__(self, spec: WindowSpec) -> None:
-        self._spec = spec
+    def __init__(
+        self, spec: WindowSpec | TwoStreamWindowSpec, incremental: Any, call: WindowCall
+    ) -> None:
+        """`incremental` folds records as they come (None: they are kept); `call` makes results of what is held."""
+        self._functions = spec.user_functions()
         self._assigner: WindowAssigner[Any, Any] = spec.assigner
         self._trigger: Trigger[Any, Any] = spec.trigger or spec.assigner.get_default_trigger(None)
+        self._evictor: Any = spec.evictor
         self._is_event_time = self._assigner.is_event_time()
         self._lateness_ms = spec.allowed_lateness_ms
-        self._late_tag_id = spec.late_tag_id
-        self._call = window_call(spec)
-        self._clears = isinstance(
-            spec.window_function, ProcessWindowFunction | ProcessAllWindowFunction
-        )
+        self._incremental = incremental
+        self._call = call
+        self._clearing = [
+            one
+            for one in self._functions
+            if isinstance(one, ProcessWindowFunction | ProcessAllWindowFunction)
+        ]
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         backend = self._backend
-        self._late_count = context.metrics.counter(
-            NUM_LATE_RECORDS_DROPPED if self._late_tag_id is None else NUM_LATE_RECORDS_DIVERTED
-        )
-        self._contents_descriptor = contents_descriptor(self._spec)
-        self._contents: Any = backend.get_state(self._contents_descriptor, backend.window_scope)
+        self._contents = self._create_contents()
         assigner = self._assigner
         is_merging = isinstance(assigner, MergingWindowAssigner)
         if isinstance(assigner, MergingWindowAssigner):
@@ -77,21 +87,32 @@ class WindowOperator(TimedOperator, OneInputOperator):
         self._trigger_context = WindowTriggerContext(backend, self._timers, context.metrics)
         self._function_context = WindowFunctionContext(backend, self._timers, is_merging)
         self._is_function_open = True
-        for function in self._spec.user_functions():
+        for function in self._functions:
             open_function(function, runtime_context, context.operator_name)
+
+    def _create_contents(self) -> WindowContents:
+        if self._evictor is None:
+            return StreamedContents(self._incremental, self._backend)
+        context = WindowEvictorContext(self._timers, self.context.metrics)
+        return EvictedContents(self._incremental, self._backend, self._evictor, context)
 
     def close(self) -> None:
         if self._is_function_open:
             self._is_function_open = False
-            for function in self._spec.user_functions():
+            for function in self._functions:
                 close_function(function, self.context.operator_name)
 
-    def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        keys = batch.keys() if self._spec.is_keyed else [_WHOLE_STREAM] * batch.num_rows
+    @abstractmethod
+    def _take_late(self, value: Any, timestamp: int) -> None:
+        """A record came too late for every window of its own."""
+
+    def _process_rows(
+        self, keys: Iterable[Any], values: Iterable[Any], timestamps: Iterable[int], output: Output
+    ) -> None:
         process = self._process_record if self._merging is None else self._process_merging
         scope = self._scope
         try:
-            for key, value, timestamp in zip(keys, batch.rows(), timestamps_of(batch), strict=True):
+            for key, value, timestamp in zip(keys, values, timestamps, strict=True):
                 scope.entry = key
                 process(value, timestamp)
         except USER_EXCEPTIONS as error:
@@ -125,7 +146,7 @@ class WindowOperator(TimedOperator, OneInputOperator):
 
     def _add(self, value: Any, timestamp: int, window: Window, state_window: Window) -> None:
         self._backend.set_current_namespace(state_window)
-        self._contents.add(value)
+        self._contents.add(value, timestamp)
         trigger_context = self._trigger_context
         trigger_context.window = window
         result = self._trigger.on_element(value, timestamp, window, trigger_context)
@@ -140,9 +161,7 @@ class WindowOperator(TimedOperator, OneInputOperator):
             or timestamp + self._lateness_ms > self._timers.current_watermark_ms
         ):
             return
-        self._late_count.inc()
-        if self._late_tag_id is not None:
-            self._collector.add_side(self._late_tag_id, value, timestamp)
+        self._take_late(value, timestamp)
 
     def _on_merge(
         self,
@@ -161,7 +180,7 @@ class WindowOperator(TimedOperator, OneInputOperator):
             context.window = old
             self._trigger.clear(old, context)
             self._delete_cleanup(old)
-        self._backend.merge_namespaces(self._contents_descriptor, state_window, sources)
+        self._backend.merge_namespaces(self._contents.descriptor, state_window, sources)
 
     def _on_event_time(self, time_ms: int, key: Any, namespace: Any) -> None:
         self._on_timer(time_ms, namespace, is_event_time=True)
@@ -187,15 +206,12 @@ class WindowOperator(TimedOperator, OneInputOperator):
     def _obey(self, result: TriggerResult, window: Window, state_window: Window) -> None:
         self._backend.set_current_namespace(state_window)
         if result.is_fire():
-            contents = self._contents.get()
-            if contents is not None:
-                self._emit(window, contents)
+            self._contents.fire(window, state_window, self._emit)
         if result.is_purge():
             self._backend.set_current_namespace(state_window)
             self._contents.clear()
 
-    def _emit(self, window: Window, contents: Any) -> None:
-        elements = contents if self._spec.incremental is None else [contents]
+    def _emit(self, window: Window, elements: Sequence[Any]) -> None:
         self._function_context.current_window = window
         self._backend.set_current_namespace(window)
         results = self._call(self._scope.entry, window, elements, self._function_context)
@@ -208,10 +224,10 @@ class WindowOperator(TimedOperator, OneInputOperator):
         self._backend.set_current_namespace(state_window)
         self._contents.clear()
         self._trigger.clear(window, self._trigger_context)
-        if self._clears:
+        for function in self._clearing:
             self._function_context.current_window = window
             self._backend.set_current_namespace(window)
-            self._spec.window_function.clear(self._function_context)
+            function.clear(self._function_context)
         if self._merging is not None:
             self._merging.retire(window)
 
@@ -236,3 +252,23 @@ class WindowOperator(TimedOperator, OneInputOperator):
     @property
     def _time_domain(self) -> TimeDomain:
         return TimeDomain.EVENT_TIME if self._is_event_time else TimeDomain.PROCESSING_TIME
+
+
+class WindowOperator(WindowingOperator, OneInputOperator):
+    """Windows over one stream, keyed or as a whole."""
+
+    def __init__(self, spec: WindowSpec) -> None:
+        super().__init__(spec, spec.incremental, window_call(spec))
+        self._is_keyed = spec.is_keyed
+        self._late_tag_id = spec.late_tag_id
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._late_records = LateRecords(context, self._collector, self._late_tag_id)
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        keys = batch.keys() if self._is_keyed else [_WHOLE_STREAM] * batch.num_rows
+        self._process_rows(keys, batch.rows(), timestamps_of(batch), output)
+
+    def _take_late(self, value: Any, timestamp: int) -> None:
+        self._late_records.take(value, timestamp)

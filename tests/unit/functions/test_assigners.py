@@ -87,7 +87,7 @@ def test_sliding_windows_are_exactly_those_that_hold_the_time(
 
 def test_an_offset_moves_windows() -> None:
     assigner = TumblingEventTimeWindows.of(Time.days(1), Time.hours(-8))
-    window = assigner.window_of(0)
+    window = assigner.window_of(0, AssignerSurroundings())
     assert window == TimeWindow(-8 * 3_600_000, 16 * 3_600_000)
 
 

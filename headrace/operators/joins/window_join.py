@@ -1,0 +1,89 @@
+"""Windows over two streams: co-group, and the join that is its cross product.
+
+Records of both streams are kept in one window, tagged with where they came from, and told apart when it fires.
+Source: Flink CoGroupedStreams, JoinedStreams.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from headrace.core.record_batch import RecordBatch
+from headrace.functions.joins import FlatJoinFunction, TaggedUnion
+from headrace.functions.specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
+from headrace.operators.emission import timestamps_of
+from headrace.operators.late_records import LateRecords
+from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
+from headrace.operators.user_code import method_of, not_iterable
+from headrace.operators.windowing.contents import WindowCall
+from headrace.operators.windowing.window_operator import WindowingOperator
+
+
+class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
+    """Base: windows that take the records of two inputs."""
+
+    def __init__(self, spec: TwoStreamWindowSpec, call: WindowCall) -> None:
+        super().__init__(spec, None, call)
+        self._late_tag_ids = spec.late_tag_ids
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        one, two = self._late_tag_ids
+        self._late_ones = LateRecords(context, self._collector, one)
+        self._late_twos = LateRecords(context, self._collector, two)
+
+    def process_batch1(self, batch: RecordBatch, output: Output) -> None:
+        values = map(TaggedUnion.one, batch.rows())
+        self._process_rows(batch.keys(), values, timestamps_of(batch), output)
+
+    def process_batch2(self, batch: RecordBatch, output: Output) -> None:
+        values = map(TaggedUnion.two, batch.rows())
+        self._process_rows(batch.keys(), values, timestamps_of(batch), output)
+
+    def _take_late(self, value: TaggedUnion, timestamp: int) -> None:
+        if value.is_one():
+            self._late_ones.take(value.get_one(), timestamp)
+        else:
+            self._late_twos.take(value.get_two(), timestamp)
+
+
+class CoGroupOperator(TwoStreamWindowOperator):
+    """CoGroupFunction: both sides of a window at once, each in order of arrival; one of them may be empty."""
+
+    def __init__(self, spec: CoGroupSpec) -> None:
+        co_group = method_of(spec.function, "co_group")
+        super().__init__(spec, lambda key, window, elements, context: co_group(*_sides(elements)))
+
+
+class WindowJoinOperator(TwoStreamWindowOperator):
+    """JoinFunction or FlatJoinFunction: each pair of a window, in order of the first, then of the second stream."""
+
+    def __init__(self, spec: WindowJoinSpec) -> None:
+        join = method_of(spec.function, "join")
+        is_flat = isinstance(spec.function, FlatJoinFunction)
+
+        def pairs(key: Any, window: Any, elements: Iterable[TaggedUnion], context: Any) -> Any:
+            first, second = _sides(elements)
+            results = (join(one, two) for one in first for two in second)
+            return _flattened(results) if is_flat else results
+
+        super().__init__(spec, pairs)
+
+
+def _sides(elements: Iterable[TaggedUnion]) -> tuple[list[Any], list[Any]]:
+    first: list[Any] = []
+    second: list[Any] = []
+    for element in elements:
+        if element.is_one():
+            first.append(element.get_one())
+        else:
+            second.append(element.get_two())
+    return first, second
+
+
+def _flattened(results: Iterable[Any]) -> Iterator[Any]:
+    for several in results:
+        if several is None:
+            continue
+        if not isinstance(several, Iterable):
+            raise not_iterable(several, "join")
+        yield from several

@@ -1,0 +1,305 @@
+"""Every assigner, trigger, evictor and lateness against the record-at-a-time reference, however batches are cut."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.elements import MAX_WATERMARK
+from headrace.functions.assigners import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    GlobalWindows,
+    WindowAssigner,
+)
+from headrace.functions.continuous_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+)
+from headrace.functions.deltas import DeltaTrigger
+from headrace.functions.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from headrace.functions.process import TimeDomain
+from headrace.functions.session_assigners import (
+    DynamicEventTimeSessionWindows,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    SessionWindowTimeGapExtractor,
+)
+from headrace.functions.time_assigners import (
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from headrace.functions.timeout_trigger import ProcessingTimeoutTrigger
+from headrace.functions.triggers import (
+    CountTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
+from headrace.functions.window_functions import ProcessWindowFunction
+from headrace.functions.windows import CountWindow, TimeWindow
+from headrace.testing.operator_harness import (
+    PICKLED,
+    HarnessStep,
+    OperatorHarness,
+    Rows,
+    TimeAt,
+    WatermarkAt,
+    run_all_ways,
+)
+from tests.unit.operators.test_windows import window_spec
+from tests.unit.operators.window_reference import (
+    AfterCount,
+    Again,
+    Assigner,
+    AtTheEnd,
+    Counted,
+    Everything,
+    Eviction,
+    Fixed,
+    Never,
+    OrTimeout,
+    Purging,
+    ReferenceTrigger,
+    Sessions,
+    TooFar,
+    WindowReference,
+    distance,
+    keep_close,
+    keep_last,
+    keep_recent,
+)
+
+KEYS = [lambda value: value[0]]
+START_MS = 100
+FAR_MS = 400
+
+
+class ShownContents(ProcessWindowFunction[Any, Any, Any, Any]):
+    """(key, window, values in order), as the reference has it."""
+
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        window = context.window()
+        match window:
+            case TimeWindow():
+                label: tuple[Any, ...] = ("time", window.start, window.end)
+            case CountWindow():
+                label = ("count", window.id)
+            case _:
+                label = ("global",)
+        yield key, label, tuple(elements)
+
+
+class OwnGap(SessionWindowTimeGapExtractor):
+    def extract(self, element: Any) -> int:
+        return element[1] + 1
+
+
+@dataclass(frozen=True)
+class Windows:
+    """An assigner, what the reference has for it, and its own trigger there."""
+
+    real: WindowAssigner[Any, Any]
+    reference: Assigner
+    default_trigger: ReferenceTrigger
+
+
+EVENT, CLOCK = AtTheEnd("event"), AtTheEnd("clock")
+ASSIGNERS = {
+    "tumbling": Windows(TumblingEventTimeWindows(7, 2), Fixed(7, 7, 2), EVENT),
+    "sliding": Windows(SlidingEventTimeWindows(9, 4, -1), Fixed(9, 4, -1), EVENT),
+    "sliding with gaps": Windows(SlidingEventTimeWindows(2, 5, 0), Fixed(2, 5), EVENT),
+    "sessions": Windows(EventTimeSessionWindows(4), Sessions(lambda value: 4), EVENT),
+    "dynamic sessions": Windows(
+        DynamicEventTimeSessionWindows(OwnGap()), Sessions(lambda value: value[1] + 1), EVENT
+    ),
+    "tumbling on the clock": Windows(
+        TumblingProcessingTimeWindows(7, 2), Fixed(7, 7, 2, is_event_time=False), CLOCK
+    ),
+    "sliding on the clock": Windows(
+        SlidingProcessingTimeWindows(9, 4, 0), Fixed(9, 4, is_event_time=False), CLOCK
+    ),
+    "sessions on the clock": Windows(
+        ProcessingTimeSessionWindows(4), Sessions(lambda value: 4, is_event_time=False), CLOCK
+    ),
+    "counted": Windows(CountTumblingWindowAssigner(3), Counted(3, 3), Purging(AfterCount(3))),
+    "counted, sliding": Windows(
+        CountSlidingWindowAssigner(4, 3), Counted(4, 3), Purging(AfterCount(4))
+    ),
+    "global": Windows(GlobalWindows(), Everything(), Never()),
+    "global to the end": Windows(
+        GlobalWindows.create_with_end_of_stream_trigger(), Everything(), EVENT
+    ),
+}
+TRIGGERS: dict[str, tuple[Trigger[Any, Any], ReferenceTrigger]] = {
+    "event time": (EventTimeTrigger(), EVENT),
+    "clock": (ProcessingTimeTrigger(), CLOCK),
+    "count": (CountTrigger(3), AfterCount(3)),
+    "purging event time": (PurgingTrigger(EventTimeTrigger()), Purging(EVENT)),
+    "purging count": (PurgingTrigger(CountTrigger(2)), Purging(AfterCount(2))),
+    "continuous event time": (ContinuousEventTimeTrigger(3), Again("event", 3)),
+    "continuous clock": (ContinuousProcessingTimeTrigger(3), Again("clock", 3)),
+    "purging continuous event time": (
+        PurgingTrigger(ContinuousEventTimeTrigger(2)),
+        Purging(Again("event", 2)),
+    ),
+    "delta": (DeltaTrigger(2, distance), TooFar(2)),
+    "count or timeout": (
+        ProcessingTimeoutTrigger(CountTrigger(3), 5),
+        OrTimeout(AfterCount(3), 5, resets=False, clears=True),
+    ),
+    "purging count or reset timeout": (
+        ProcessingTimeoutTrigger(PurgingTrigger(CountTrigger(3)), 5, True, False),
+        OrTimeout(Purging(AfterCount(3)), 5, resets=True, clears=False),
+    ),
+    "purging event time or timeout": (
+        ProcessingTimeoutTrigger(PurgingTrigger(EventTimeTrigger()), 4, False, False),
+        OrTimeout(Purging(EVENT), 4, resets=False, clears=False),
+    ),
+    "never": (NeverTrigger(), Never()),
+    "end of stream": (EndOfStreamTrigger(), EVENT),
+}
+EVICTORS: dict[str, tuple[Evictor[Any, Any], Eviction] | None] = {
+    "none": None,
+    "count": (CountEvictor.of(2), Eviction(keep_last(2))),
+    "count after": (CountEvictor.of(1, True), Eviction(keep_last(1), is_after=True)),
+    "none left": (CountEvictor.of(0), Eviction(keep_last(0))),
+    "time": (TimeEvictor(3), Eviction(keep_recent(3))),
+    "time after": (TimeEvictor(3, True), Eviction(keep_recent(3), is_after=True)),
+    "delta": (DeltaEvictor(3, distance), Eviction(keep_close(3))),
+    "delta after": (DeltaEvictor(2, distance, True), Eviction(keep_close(2), is_after=True)),
+}
+# Fires only where it is asked; as the trigger of a window with an end, a global window's trigger has no meaning.
+GLOBAL_ONLY = {"end of stream"}
+
+RECORDS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 6), st.integers(-12, 40)),
+    min_size=1,
+    max_size=7,
+)
+STEPS = st.lists(
+    st.one_of(
+        RECORDS.map(lambda rows: ("rows", rows)),
+        st.integers(1, 12).map(lambda ms: ("watermark", ms)),
+        st.integers(0, 9).map(lambda ms: ("clock", ms)),
+    ),
+    max_size=12,
+)
+
+
+def triggers_for(assigner: str) -> list[str]:
+    windows = ASSIGNERS[assigner]
+    usable = [
+        name
+        for name, (trigger, _) in TRIGGERS.items()
+        if (trigger.can_merge() or not windows.reference.merges)
+        and (name not in GLOBAL_ONLY or isinstance(windows.reference, Everything))
+    ]
+    return ["default", *usable]
+
+
+def as_harness_steps(steps: list[Any]) -> list[HarnessStep]:
+    watermark, now = 0, START_MS
+    found: list[HarnessStep] = []
+    for kind, what in steps:
+        match kind:
+            case "rows":
+                values = [(key, value) for key, value, _ in what]
+                found.append(Rows(values, [timestamp for _, _, timestamp in what]))
+            case "watermark":
+                watermark += what
+                found.append(WatermarkAt(watermark))
+            case _:
+                now += what
+                found.append(TimeAt(now))
+    return found
+
+
+def expected(reference: WindowReference, steps: list[HarnessStep]) -> list[list[Any]]:
+    """What the reference fires in each step, whatever the order: among timers of one time it is open."""
+    found: list[list[Any]] = []
+    for step in steps:
+        match step:
+            case Rows(values, timestamps):
+                assert timestamps is not None
+                fired = [
+                    firing
+                    for value, timestamp in zip(values, timestamps, strict=True)
+                    for firing in reference.record(value[0], value, timestamp)
+                ]
+            case WatermarkAt(watermark):
+                fired = reference.advance(watermark)
+            case TimeAt(now):
+                fired = reference.clock(now)
+            case _:
+                raise AssertionError(step)
+        found.append(sorted(fired))
+    return found
+
+
+def emitted(harness: OperatorHarness, steps: list[HarnessStep]) -> list[list[Any]]:
+    found: list[list[Any]] = []
+    for step in steps:
+        count = len(harness.output.timed_rows)
+        harness.perform(step)
+        rows = harness.output.timed_rows[count:]
+        for (_, label, _), timestamp in rows:
+            assert timestamp == (label[2] - 1 if label[0] == "time" else MAX_WATERMARK)
+        found.append(sorted(row for row, _ in rows))
+    return found
+
+
+def assert_nothing_is_left(harness: OperatorHarness) -> None:
+    operator: Any = harness.operator
+    assert operator._backend.total_entry_count() == 0
+    for domain in TimeDomain:
+        assert operator._timers.timer_count(domain) == 0
+
+
+@pytest.mark.parametrize("assigner", ASSIGNERS)
+@given(st.data())
+def test_windows_are_those_of_the_reference(assigner: str, data: st.DataObject) -> None:
+    windows = ASSIGNERS[assigner]
+    trigger_name = data.draw(st.sampled_from(triggers_for(assigner)), "trigger")
+    evictor_name = data.draw(st.sampled_from(list(EVICTORS)), "evictor")
+    lateness = data.draw(st.sampled_from([0, 0, 6]), "lateness")
+    steps = as_harness_steps(data.draw(STEPS, "steps"))
+    trigger, reference_trigger = TRIGGERS.get(trigger_name, (None, windows.default_trigger))
+    evictor, eviction = EVICTORS[evictor_name] or (None, None)
+    reference = WindowReference(windows.reference, reference_trigger, lateness, eviction)
+    reference.clock(START_MS)
+
+    def create() -> OperatorHarness:
+        spec = window_spec(
+            windows.real,
+            trigger=trigger,
+            allowed_lateness_ms=lateness,
+            late_tag_id="late",
+            window_function=ShownContents(),
+            evictor=evictor,
+        )
+        return OperatorHarness(spec, keys=KEYS, side_types={"late": PICKLED}, start_ms=START_MS)
+
+    # The last watermark, then a time by which no timer can wait; processing time goes on while the task still runs.
+    closing: list[HarnessStep] = [WatermarkAt(MAX_WATERMARK), TimeAt(FAR_MS)]
+    harness = create()
+    assert emitted(harness, [*steps, *closing]) == expected(reference, [*steps, *closing])
+    assert harness.output.side_rows("late") == reference.late
+    counts = harness.metrics.snapshot()
+    assert counts["numLateRecordsDiverted"] == len(reference.late)
+    record_count = sum(len(step.values) for step in steps if isinstance(step, Rows))
+    assert (
+        record_count == reference.accepted_count + len(reference.late) + reference.windowless_count
+    )
+    if isinstance(windows.reference, Fixed | Sessions):
+        assert not reference.panes
+        assert_nothing_is_left(harness)
+    run_all_ways(create, [*steps, *closing])
