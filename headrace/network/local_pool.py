@@ -150,6 +150,16 @@ class LocalBufferPool:
             self._network_pool.take_pages(count * self.pages)
         return SegmentLease(self, count, references)
 
+    def borrow(self, size_bytes: int, references: int = 1) -> SegmentLease:
+        """Take the segments for a batch as `lease`, but for nothing where it would wait or raise.
+
+        For what may not wait, and is bounded by other means. CancelTaskException once the pool is destroyed.
+        """
+        lease = self.try_lease(size_bytes, references)
+        if lease is None and self.is_destroyed:
+            raise CancelTaskException("the task's output was closed")
+        return lease or SegmentLease(self, 0, references)
+
     def release(self, leases: Iterable[SegmentLease]) -> None:
         """Take one holder away from each lease (all of this pool); the last one frees the segments. Any thread."""
         freed = 0

@@ -4,13 +4,15 @@ Kinds differ in when consumers may start, whether they may read twice, and where
 the manager and the connections see only this. Source: Flink ResultPartition.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
+from headrace.network.output_capture import OutputCapture
 from headrace.network.subpartition import SubpartitionView
 
 
@@ -63,6 +65,19 @@ class ResultPartition(Protocol):
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
         """Give an event to every subpartition; see subpartition.QueuedEvent."""
+        ...
+
+    def emit_barrier(
+        self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
+    ) -> OutputCapture:
+        """Give a barrier to every subpartition as its options say; return what it overtakes.
+
+        `unsealed`: by subpartition, what the writer has and will only emit behind it.
+        """
+        ...
+
+    def time_out_barrier(self, checkpoint_id: int) -> None:
+        """Have an aligned barrier that may time out, as far as it still waits, overtake now."""
         ...
 
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:

@@ -90,15 +90,20 @@ class PendingRows:
         for each in placed:
             add_marker(self._markers, PlacedMarker(self.row_count + each.row_offset, each.marker))
 
-    def seal(self) -> SealedBatch:
-        """Return everything as one batch and begin anew."""
+    def peek(self) -> SealedBatch:
+        """Return everything as one batch, and keep it."""
         markers = tuple(self._markers)
-        self._markers.clear()
         if not self._slices:
             return SealedBatch(None, markers)
-        arrow = self._slices[0] if len(self._slices) == 1 else pa.concat_batches(self._slices)
-        if self._has_dictionaries:
-            arrow = decode_dictionaries(arrow)
+        if len(self._slices) > 1:
+            self._slices = [pa.concat_batches(self._slices)]
+        arrow = self._slices[0]
+        return SealedBatch(decode_dictionaries(arrow) if self._has_dictionaries else arrow, markers)
+
+    def seal(self) -> SealedBatch:
+        """Return everything as one batch and begin anew."""
+        sealed = self.peek()
+        self._markers.clear()
         self._slices.clear()
         self.row_count, self.size_estimate = 0, 0.0
-        return SealedBatch(arrow, markers)
+        return sealed

@@ -4,14 +4,16 @@ Released when all its consumers and the task itself have let go of it. Source: F
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import EndOfPartition, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
+from headrace.network.output_capture import OutputCapture
 from headrace.network.partition import ResultPartition, describe_cause
 from headrace.network.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.subpartition import SubpartitionView
@@ -99,6 +101,20 @@ class PipelinedResultPartition:
         """See ResultPartition."""
         for subpartition in self.subpartitions:
             subpartition.add_event(event, is_priority=is_priority, blocks_upstream=blocks_upstream)
+
+    def emit_barrier(
+        self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
+    ) -> OutputCapture:
+        """See ResultPartition."""
+        capture = OutputCapture(self.subpartition_count)
+        for subpartition in self.subpartitions:
+            subpartition.add_barrier(barrier, capture, unsealed.get(subpartition.index))
+        return capture
+
+    def time_out_barrier(self, checkpoint_id: int) -> None:
+        """See ResultPartition."""
+        for subpartition in self.subpartitions:
+            subpartition.time_out_barrier(checkpoint_id)
 
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:
         """See ResultPartition."""

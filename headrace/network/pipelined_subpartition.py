@@ -1,35 +1,31 @@
 """PipelinedSubpartition: the queue between one producer and one consumer, and the consumer's view of it.
 
 A sealed batch is finished by definition, so that the backlog is exact and a flush is nothing but sealing. Once a
-consumer is gone, what is added is dropped. Source: Flink PipelinedSubpartition and its view.
+consumer is gone, what is added is dropped. Source: Flink PipelinedSubpartition.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Final
 
+import msgspec
+
+from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import StreamEvent
 from headrace.network.batches import SealedBatch
 from headrace.network.errors import NetworkError, PartitionError, ProducerFailedError
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
+from headrace.network.output_capture import OutputCapture
+from headrace.network.pipelined_view import AttachedView, PipelinedSubpartitionView
 from headrace.network.subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
     Element,
     QueuedEvent,
     Stalled,
-    SubpartitionView,
 )
-
-
-class AttachedView(SubpartitionView, Protocol):
-    """A view that can be told that there is something."""
-
-    @property
-    def listener(self) -> Callable[[], None]:
-        """To be called when data comes to an empty queue."""
-        ...
 
 
 class PipelinedSubpartition:
@@ -59,6 +55,8 @@ class PipelinedSubpartition:
         self._backlog = 0
         self._priority_count = 0  # of the elements at the head of the queue
         self._is_blocked = False
+        # The barrier in the queue that may still overtake, and who is to hear what becomes of it: at most one.
+        self._timeoutable: tuple[CheckpointBarrier, OutputCapture] | None = None
         self._in_flight_bytes: int | None = None
         self._data_bytes = 0
         # Of a consumer that lacks credit: what it was told of. It is told again once much more waits.
@@ -125,13 +123,59 @@ class PipelinedSubpartition:
             if self._is_released or self._failure is not None:
                 return
             if is_priority:
-                # Also where data waits: its reader may be blocked, or without credit.
-                calls = [self._view.listener] if self._view and not self._priority_count else []
-                self._queue.insert(self._priority_count, element)
-                self._priority_count += 1
+                calls = self._insert_with_priority(element)
             else:
                 calls = self._listener_if_empty()
                 self._queue.append(element)
+        for call in calls:
+            call()
+
+    def add_barrier(
+        self, barrier: CheckpointBarrier, capture: OutputCapture, unsealed: SealedBatch | None
+    ) -> None:
+        """Add a barrier as its options say, and have `capture` answered; `unsealed` is to be added behind it only.
+
+        One that had not overtaken yet is of a checkpoint that is over.
+        """
+        options = barrier.options
+        overtaken: Sequence[SealedBatch] | None = ()
+        calls: list[Callable[[], None]] = []
+        with self._lock:
+            older, self._timeoutable = self._timeoutable, None
+            if self._is_released or self._failure is not None:
+                pass
+            elif options.is_unaligned:
+                overtaken = self._data_before(len(self._queue))
+                overtaken += [unsealed] if unsealed is not None else []
+                calls = self._insert_with_priority(QueuedEvent(barrier, is_priority=True))
+            else:
+                calls = self._listener_if_empty()
+                blocks = options.is_exactly_once
+                self._queue.append(QueuedEvent(barrier, blocks_upstream=blocks))
+                if options.is_timeoutable:
+                    self._timeoutable, overtaken = (barrier, capture), None
+        if older is not None:
+            older[1].abandon()
+        if overtaken is not None:
+            capture.answer(self.index, overtaken)
+        for call in calls:
+            call()
+
+    def time_out_barrier(self, checkpoint_id: int) -> None:
+        """Have the barrier of this checkpoint overtake what still waits before it; no effect if it is gone."""
+        with self._lock:
+            if self._timeoutable is None or self._timeoutable[0].checkpoint_id != checkpoint_id:
+                return
+            (barrier, capture), self._timeoutable = self._timeoutable, None
+            position = next(
+                place
+                for place, element in enumerate(self._queue)
+                if isinstance(element, QueuedEvent) and element.event is barrier
+            )
+            overtaken = self._data_before(position)
+            del self._queue[position]
+            calls = self._insert_with_priority(QueuedEvent(_unaligned(barrier), is_priority=True))
+        capture.answer(self.index, overtaken)
         for call in calls:
             call()
 
@@ -188,10 +232,13 @@ class PipelinedSubpartition:
             if self._is_released or self._failure is not None:
                 return
             self._failure = ProducerFailedError(self._partition_text, cause_text)
+            timeoutable, self._timeoutable = self._timeoutable, None
             leases = self._drop_queue()
             calls = self._fullness_changes()
             if self._view is not None:
                 calls.append(self._view.listener)
+        if timeoutable is not None:
+            timeoutable[1].abandon()
         self._pool.release(leases)
         for call in calls:
             call()
@@ -202,8 +249,12 @@ class PipelinedSubpartition:
             if self._is_released:
                 return
             self._is_released = True
+            timeoutable, self._timeoutable = self._timeoutable, None
             leases = self._drop_queue()
             calls = self._fullness_changes()
+        if timeoutable is not None:
+            # Nobody will read what it would have overtaken.
+            timeoutable[1].answer(self.index, ())
         self._pool.release(leases)
         for call in calls:
             call()
@@ -212,6 +263,7 @@ class PipelinedSubpartition:
     def poll(self, credit: int) -> Element | Stalled | None:
         """See subpartition.SubpartitionView."""
         calls: list[Callable[[], None]] = []
+        capture: OutputCapture | None = None
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -232,7 +284,11 @@ class PipelinedSubpartition:
             else:
                 self._priority_count -= head.is_priority
                 self._is_blocked |= head.blocks_upstream
+                if self._timeoutable is not None and head.event is self._timeoutable[0]:
+                    capture, self._timeoutable = self._timeoutable[1], None
             self._queue.popleft()
+        if capture is not None:
+            capture.answer(self.index, ())
         for call in calls:
             call()
         return head
@@ -248,6 +304,19 @@ class PipelinedSubpartition:
         if self._queue or self._failure is not None:
             calls.append(view.listener)
         return calls
+
+    def _insert_with_priority(self, element: QueuedEvent) -> list[Callable[[], None]]:
+        """Queue an event behind those with priority, before all else; whom to call. Lock held."""
+        # Also where data waits: its reader may be blocked, or without credit.
+        calls = [self._view.listener] if self._view and not self._priority_count else []
+        self._queue.insert(self._priority_count, element)
+        self._priority_count += 1
+        return calls
+
+    def _data_before(self, position: int) -> list[SealedBatch]:
+        """Batches among the first `position` elements. Lock held."""
+        ahead = islice(self._queue, position)
+        return [element.sealed for element in ahead if isinstance(element, DataElement)]
 
     def _listener_if_empty(self) -> list[Callable[[], None]]:
         return [self._view.listener] if self._view is not None and not self._queue else []
@@ -305,40 +374,8 @@ class PipelinedSubpartition:
         return leases
 
 
-class PipelinedSubpartitionView:
-    """A SubpartitionView of the queue: what it returns is gone."""
-
-    def __init__(self, subpartition: PipelinedSubpartition, listener: Callable[[], None]) -> None:
-        self._subpartition = subpartition
-        self.listener: Final = listener
-        self.poll: Final = subpartition.poll
-        self.resume: Final = subpartition.resume
-        self.acknowledge_all_data: Final = subpartition.acknowledge_all_data
-        self.notify_in_flight_bytes: Final = subpartition.notify_in_flight_bytes
-
-    @property
-    def queued_count(self) -> int:
-        """See SubpartitionView."""
-        return self._subpartition.queued_count
-
-    @property
-    def queued_bytes(self) -> int:
-        """See SubpartitionView."""
-        return self._subpartition.queued_bytes
-
-    @property
-    def has_priority_event(self) -> bool:
-        """See SubpartitionView."""
-        return self._subpartition.has_priority_event
-
-    @property
-    def backlog(self) -> int:
-        """See SubpartitionView."""
-        return self._subpartition.backlog
-
-    def notify_required_segment(self, segment_id: int) -> None:
-        """See SubpartitionView."""
-
-    def release(self) -> None:
-        """See SubpartitionView. The subpartition drops what it holds and whatever is added."""
-        self._subpartition.release()
+def _unaligned(barrier: CheckpointBarrier) -> CheckpointBarrier:
+    """The barrier from the moment at which its time is over."""
+    options = barrier.options
+    elapsed_ms = max(barrier.elapsed_ms, options.aligned_timeout_ms)
+    return msgspec.structs.replace(barrier, options=options.with_unaligned(), elapsed_ms=elapsed_ms)

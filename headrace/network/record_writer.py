@@ -6,16 +6,19 @@ has a channel of its own, as on a keyed edge, they wait unsplit before, until sp
 Source: Flink RecordWriter, ChannelSelectorRecordWriter, BroadcastRecordWriter.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import pyarrow as pa
 
+from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.elements import StreamEvent, StreamMarker
 from headrace.core.record_batch import RecordBatch
+from headrace.network.batches import SealedBatch
 from headrace.network.local_pool import SegmentLease
+from headrace.network.output_capture import OutputCapture
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import ChannelSelector
 from headrace.network.pending_rows import PendingRows, WireRows
@@ -33,6 +36,9 @@ SEAL_ROWS: Final = ConfigOption(
 SEAL_BYTES_MIN: Final = 4096
 """Below this the envelope of a batch, some 300 bytes, would weigh too much."""
 FLUSH_ALWAYS: Final = 0
+
+Lend = Callable[[int, int], SegmentLease | None]
+"""Takes segments for a batch of so many bytes and references."""
 
 
 class RecordWriter:
@@ -110,6 +116,27 @@ class RecordWriter:
         self.flush_all()
         self.partition.emit_event(event, blocks_upstream=blocks_upstream)
 
+    def emit_barrier(self, barrier: CheckpointBarrier) -> OutputCapture:
+        """Send a barrier to every channel, as its options say; return what it overtakes. Never waits.
+
+        One that overtakes leaves rows that are not sealed yet behind it; they count as overtaken.
+        """
+        # What is sealed here is in memory anyway: the barrier need not wait until a consumer makes room.
+        if self._unsplit is not None and not self._unsplit.is_empty:
+            self._split(self._unsplit, self._pool.borrow)
+        if barrier.options.is_unaligned:
+            return self.partition.emit_barrier(barrier, self._unsealed())
+        for channel, pending in enumerate(self._pending):
+            if not pending.is_empty:
+                self._seal(channel, self._pool.borrow)
+        return self.partition.emit_barrier(barrier, {})
+
+    def restore(self, channel: int, batches: Iterable[SealedBatch]) -> None:
+        """Hand over what a checkpoint caught on its way to `channel`, before anything is emitted. Never waits."""
+        for sealed in batches:
+            for piece in sealed.cut(self._pool.segment_size):
+                self.partition.emit(channel, piece, self._pool.borrow(piece.size_bytes))
+
     def flush_all(self) -> None:
         """Hand over everything that waits."""
         if self._unsplit is not None and not self._unsplit.is_empty:
@@ -134,23 +161,23 @@ class RecordWriter:
         else:
             self.partition.fail(None)
 
-    def _split(self, unsplit: UnsplitRows) -> None:
+    def _split(self, unsplit: UnsplitRows, lend: Lend | None = None) -> None:
         for share in unsplit.split():
             pending = self._pending[share.channel]
             if share.rows is not None:
-                self._make_acceptable(share.channel, share.rows.schema)
+                self._make_acceptable(share.channel, share.rows.schema, lend)
             pending.append_markers(share.markers)
             if share.rows is not None:
-                self._append(share.channel, share.rows)
+                self._append(share.channel, share.rows, lend)
             elif pending.is_crowded:
-                self._seal(share.channel)
+                self._seal(share.channel, lend)
 
-    def _make_acceptable(self, channel: int, schema: pa.Schema) -> None:
+    def _make_acceptable(self, channel: int, schema: pa.Schema, lend: Lend | None = None) -> None:
         if not self._pending[channel].accepts(schema):
-            self._seal(channel)
+            self._seal(channel, lend)
             self._pending[channel].accepts(schema)
 
-    def _append(self, channel: int, rows: WireRows) -> None:
+    def _append(self, channel: int, rows: WireRows, lend: Lend | None = None) -> None:
         pending = self._pending[channel]
         pending.append(rows)
         if (
@@ -159,7 +186,7 @@ class RecordWriter:
             or pending.is_crowded
             or self.buffer_timeout_ms == FLUSH_ALWAYS
         ):
-            self._seal(channel)
+            self._seal(channel, lend)
 
     def _seal_target(self, channel: int) -> float:
         """Bytes that are enough for a batch: fewer where a slow consumer wants less in flight than a full one."""
@@ -172,12 +199,18 @@ class RecordWriter:
             else min(self._seal_bytes, max(SEAL_BYTES_MIN, wanted / 4))
         )
 
-    def _seal(self, channel: int) -> None:
+    def _unsealed(self) -> dict[int, SealedBatch]:
+        """What waits for each channel, where something does."""
+        count = self.partition.subpartition_count
+        pending = self._pending * count if self._selector.is_broadcast else self._pending
+        return {channel: one.peek() for channel, one in enumerate(pending) if not one.is_empty}
+
+    def _seal(self, channel: int, lend: Lend | None = None) -> None:
         assert not self.partition.is_finished, f"{self.partition.partition_id} has ended"
         is_broadcast = self._selector.is_broadcast
         references = self.partition.subpartition_count if is_broadcast else 1
         for piece in self._pending[channel].seal().cut(self._pool.segment_size):
-            lease = self._pool.try_lease(piece.size_bytes, references)
+            lease = (lend or self._pool.try_lease)(piece.size_bytes, references)
             if lease is None:
                 lease = self._wait_for_lease(piece.size_bytes, references)
             self.bytes_out += piece.size_bytes

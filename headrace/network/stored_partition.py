@@ -9,16 +9,18 @@ Source: Flink ResultPartition, BoundedBlockingResultPartition, SortMergeResultPa
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import EndOfPartition, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
 from headrace.network.errors import NetworkError, PartitionNotFoundError, ProducerFailedError
 from headrace.network.io_pool import IoExecutor
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
+from headrace.network.output_capture import OutputCapture
 from headrace.network.partition import ResultPartition, describe_cause
 from headrace.network.read_loop import ReadLoop
 from headrace.network.spill_files import SpillDirectories
@@ -108,6 +110,15 @@ class StoredPartition(ABC):
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
         """See ResultPartition. What nobody reads yet neither overtakes nor blocks."""
+
+    def emit_barrier(
+        self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
+    ) -> OutputCapture:
+        """See ResultPartition. Jobs with stored results take no checkpoints."""
+        raise AssertionError(f"{barrier} for a stored result")
+
+    def time_out_barrier(self, checkpoint_id: int) -> None:  # noqa: B027  (what all kinds do: nothing)
+        """See ResultPartition. No barrier waits here."""
 
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:
         """See ResultPartition: its task need not wait for consumers."""

@@ -6,13 +6,15 @@ Source: Flink Remote Shuffle's RemoteShuffleResultPartition.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import CancelTaskException, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
 from headrace.network.errors import PartitionNotFoundError
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
+from headrace.network.output_capture import OutputCapture
 from headrace.network.push_wire import ALL_SUBPARTITIONS
 from headrace.network.subpartition import SubpartitionView
 from headrace.shuffle_service.push_sender import PushSender
@@ -75,6 +77,15 @@ class RemoteResultPartition:
     ) -> None:
         """See ResultPartition. What nobody reads yet neither overtakes nor blocks. NetworkError."""
         self._push().send_event(event)
+
+    def emit_barrier(
+        self, barrier: CheckpointBarrier, unsealed: Mapping[int, SealedBatch]
+    ) -> OutputCapture:
+        """See ResultPartition. Jobs with stored results take no checkpoints."""
+        raise AssertionError(f"{barrier} for a stored result")
+
+    def time_out_barrier(self, checkpoint_id: int) -> None:
+        """See ResultPartition. No barrier waits here."""
 
     def on_all_data_processed(self, callback: Callable[[], None]) -> None:
         """See ResultPartition: its task need not wait for consumers."""
