@@ -1,6 +1,6 @@
-"""Operators at the end of a pipeline: print, collect, and sinks through their writers.
+"""Operators at the end of a pipeline: print and collect. Sinks have `sink_writer`.
 
-Source: Flink PrintSinkOutputWriter, CollectSinkFunction, SinkWriterOperator.
+Source: Flink PrintSinkOutputWriter, CollectSinkFunction.
 """
 
 import sys
@@ -11,10 +11,9 @@ from headrace.core.collect_events import END, PIECE_SIZE_MAX, cut
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.java_text import text_function
-from headrace.functions.sink import SinkWriter
-from headrace.functions.specs import CollectSinkSpec, PrintSinkSpec, SinkSpec
+from headrace.functions.specs import CollectSinkSpec, PrintSinkSpec
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.user_code import connector_error, user_error
+from headrace.operators.user_code import user_error
 
 
 class PrintOperator(OneInputOperator):
@@ -77,48 +76,3 @@ def _ipc_stream(columns: pa.RecordBatch) -> bytes:
     with pa.ipc.new_stream(sink, columns.schema) as writer:
         writer.write_batch(columns)
     return sink.getvalue().to_pybytes()
-
-
-class SinkWriterOperator(OneInputOperator):
-    """Hands batches to the writer that the user's sink made for this subtask; flushes it at the end of input."""
-
-    _writer: SinkWriter | None = None
-
-    def __init__(self, spec: SinkSpec) -> None:
-        self._sink = spec.sink
-
-    def open(self, context: OperatorContext) -> None:
-        super().open(context)
-        try:
-            self._writer = self._sink.create_writer(context)
-        except USER_EXCEPTIONS as error:
-            raise connector_error(error, context.operator_name) from error
-
-    def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        assert self._writer is not None
-        try:
-            self._writer.write_batch(batch)
-        except USER_EXCEPTIONS as error:
-            raise connector_error(error, self.context.operator_name) from error
-
-    def handle_event(self, payload: bytes) -> None:
-        assert self._writer is not None
-        try:
-            self._writer.handle_event(payload)
-        except USER_EXCEPTIONS as error:
-            raise connector_error(error, self.context.operator_name) from error
-
-    def finish(self, output: Output) -> None:
-        assert self._writer is not None
-        try:
-            self._writer.flush(end_of_input=True)
-        except USER_EXCEPTIONS as error:
-            raise connector_error(error, self.context.operator_name) from error
-
-    def close(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            try:
-                writer.close()
-            except USER_EXCEPTIONS as error:
-                raise connector_error(error, self.context.operator_name) from error

@@ -3,12 +3,15 @@
 Source: Flink SourceOperator, ProgressiveTimestampsAndWatermarks, TimestampsAndWatermarksOperator.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from headrace.checkpoint.handles import Committable, StateTable
+from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.core.elements import MAX_WATERMARK
-from headrace.core.errors import USER_EXCEPTIONS, short_repr
+from headrace.core.errors import USER_EXCEPTIONS, ProgramError, short_repr
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.functions.source import InputStatus, SourceReader
 from headrace.functions.specs import SourceSpec, TimestampsAndWatermarksSpec
@@ -23,6 +26,7 @@ from headrace.operators.operator import (
 )
 from headrace.operators.user_code import connector_error, user_error
 from headrace.operators.watermarks import SplitWatermarks
+from headrace.state.item_state import ItemState, read_items
 
 WHOLE_SOURCE: Final = ""
 """The split of readers that tell no splits apart."""
@@ -147,9 +151,14 @@ class SourceReaderOperator(SourceOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._event_time = EventTimeOutput(self._strategy, context, context.output)
+        self._splits = ItemState(StateTable.SPLITS, "splits")
+        restored = context.state.register("splits", self._splits)
         try:
             reader: SourceReader = self._source.create_reader(context)
             self._reader = reader
+            refuse_unrepeatable(reader, context)
+            if context.state.restored_checkpoint_id is not None:
+                reader.restore_splits(read_items(restored, context.state.reader))
             reader.start()
         except USER_EXCEPTIONS as error:
             raise connector_error(error, context.operator_name) from error
@@ -167,6 +176,21 @@ class SourceReaderOperator(SourceOperator):
             self._event_time.emit_watermark()
         return status
 
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[Committable]:
+        assert self._reader is not None
+        try:
+            self._splits.items = self._reader.snapshot_state(checkpoint_id)
+        except USER_EXCEPTIONS as error:
+            raise connector_error(error, self.context.operator_name) from error
+        return ()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        assert self._reader is not None
+        try:
+            self._reader.notify_checkpoint_complete(checkpoint_id)
+        except USER_EXCEPTIONS as error:
+            raise connector_error(error, self.context.operator_name) from error
+
     def handle_event(self, payload: bytes) -> None:
         assert self._reader is not None
         try:
@@ -181,6 +205,16 @@ class SourceReaderOperator(SourceOperator):
                 reader.close()
             except USER_EXCEPTIONS as error:
                 raise connector_error(error, self.context.operator_name) from error
+
+
+def refuse_unrepeatable(reader: SourceReader, context: OperatorContext) -> None:
+    """ProgramError where a job takes checkpoints and its source could not go on from one."""
+    takes_checkpoints = context.settings.duration_ms(CHECKPOINTING_INTERVAL) > 0
+    if takes_checkpoints and type(reader).snapshot_state is SourceReader.snapshot_state:
+        raise ProgramError(
+            f"{type(reader).__name__} cannot be read again from a position, which checkpoints need: "
+            f"implement snapshot_state and restore_splits, or unset {CHECKPOINTING_INTERVAL.key}"
+        )
 
 
 class TimestampsAndWatermarksOperator(OneInputOperator):

@@ -5,21 +5,28 @@ Nothing here was unpickled: what only user code can tell (types, partitioners, f
 Built by `cluster/task_executor/deployment`, the one place that knows both planes. Source: Flink Environment.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Final, NoReturn, Protocol
 
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, SubtaskRestore, TaskStateSnapshot
+from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import InputGateDescriptor
+from headrace.core.threads import start_thread
 from headrace.functions.ingest import IngestDoor
 from headrace.graph.job_graph import JobEdge, JobVertex
 from headrace.metrics.groups import MetricGroup
 from headrace.network.partition import ResultPartition
 from headrace.network.producer_check import AnswerVerdict
 from headrace.network.single_input_gate import SingleInputGate
+from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 
 
 class TaskListener(Protocol):
@@ -37,6 +44,30 @@ class TaskListener(Protocol):
         """An operator speaks to its coordinator. Order per operator is kept."""
         ...
 
+    def checkpoint_acknowledged(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        snapshot: TaskStateSnapshot,
+        metrics: CheckpointMetrics,
+    ) -> None:
+        """The task's part of a checkpoint is stored. Told after every operator event that came before it."""
+        ...
+
+    def checkpoint_declined(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        reason: CheckpointFailureReason,
+        text: str,
+    ) -> None:
+        """The task does not take its part of a checkpoint."""
+        ...
+
+    def data_ended(self, attempt_id: ExecutionAttemptId) -> None:
+        """All operators of the task have finished; it stays for the final checkpoint."""
+        ...
+
     def check_producer(
         self,
         attempt_id: ExecutionAttemptId,
@@ -44,6 +75,26 @@ class TaskListener(Protocol):
         answer: AnswerVerdict,
     ) -> None:
         """The task cannot find a partition: ask the scheduler what its producer does. Answered on any thread."""
+        ...
+
+
+class SnapshotStorage(Protocol):
+    """Where the files of checkpoints go and come from."""
+
+    def writer(self, options: CheckpointOptions, name_prefix: str) -> SnapshotWriter:
+        """A writer for one subtask's part of one checkpoint; file names begin with `name_prefix`."""
+        ...
+
+    def reader(self) -> SnapshotReader:
+        """A reader of whatever a restored checkpoint refers to."""
+        ...
+
+
+class BlockingStarter(Protocol):
+    """Runs what may block beside the task's thread: `start_thread`, or at once in a simulation."""
+
+    def __call__(self, name: str, body: Callable[[], None], /) -> object:
+        """Begin to run `body`; `name` is for people."""
         ...
 
 
@@ -64,9 +115,25 @@ class PartitionOutput:
     consumer_max_parallelism: int
 
 
+class _NoSnapshots:
+    """For tasks that are never asked for a checkpoint."""
+
+    def writer(self, options: CheckpointOptions, name_prefix: str) -> NoReturn:
+        raise AssertionError("this task has no checkpoint storage")
+
+    def reader(self) -> NoReturn:
+        raise AssertionError("this task has no checkpoint storage")
+
+
+NO_SNAPSHOTS: Final[SnapshotStorage] = _NoSnapshots()
+
+
 @dataclass(frozen=True)
 class TaskEnvironment:
-    """Surroundings of one attempt of one subtask. `ingest` is the TaskManager's door for pushed DataFrames."""
+    """Surroundings of one attempt of one subtask. `ingest` is the TaskManager's door for pushed DataFrames.
+
+    `restore`: what the attempt starts from. `scratch`: a directory of this process for local files of state, or None.
+    """
 
     attempt_id: ExecutionAttemptId
     job_name: str
@@ -79,3 +146,7 @@ class TaskEnvironment:
     metrics: MetricGroup
     listener: TaskListener
     ingest: IngestDoor | None = None
+    restore: SubtaskRestore | None = None
+    snapshots: SnapshotStorage = NO_SNAPSHOTS
+    run_blocking: BlockingStarter = start_thread
+    scratch: Path | None = None

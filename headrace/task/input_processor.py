@@ -6,10 +6,13 @@ Source: Flink StreamOneInputProcessor, AbstractStreamTaskNetworkInput.
 from collections.abc import Callable
 from typing import Protocol
 
-from headrace.core.elements import EndOfData, EndOfPartition, Watermark, WatermarkStatus
+from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
+from headrace.core.elements import EndOfData, EndOfPartition, StopMode, Watermark, WatermarkStatus
 from headrace.core.record_batch import RecordBatch
 from headrace.network.gate import BatchElement, EventElement, InputGate
 from headrace.task.watermark_valve import EmitWatermark, ValveAction, WatermarkValve
+
+CheckpointEvent = CheckpointBarrier | CancelCheckpointMarker | EndOfPartition
 
 
 class InputHandler(Protocol):
@@ -27,6 +30,10 @@ class InputHandler(Protocol):
         """The input's idleness changed."""
         ...
 
+    def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
+        """Something that checkpoints depend on happened on a channel."""
+        ...
+
 
 class LogicalInput:
     """One input of the head operator, and one valve over all channels of its gate."""
@@ -36,6 +43,17 @@ class LogicalInput:
         self._handler = handler
         self._valve = WatermarkValve(gate.number_of_channels)
         self._open_data_count = gate.number_of_channels
+        self.stop_mode = StopMode.DRAIN
+        """How the data of the channels ended so far."""
+
+    @property
+    def gate(self) -> InputGate:
+        """What it reads."""
+        return self._gate
+
+    def restore_watermark(self, timestamp_ms: int) -> None:
+        """Never go back behind where event time was when the restored checkpoint was taken."""
+        self._valve.restore(timestamp_ms)
 
     @property
     def has_ended(self) -> bool:
@@ -65,11 +83,13 @@ class LogicalInput:
             self._dispatch_batch(element.channel_index, element)
             return
         match element.event:
-            case EndOfData():
+            case EndOfData(mode):
+                if mode is StopMode.NO_DRAIN:
+                    self.stop_mode = mode
                 self._open_data_count -= 1
                 self._gate.acknowledge_all_data(element.channel_index)
-            case EndOfPartition():
-                pass
+            case EndOfPartition() | CheckpointBarrier() | CancelCheckpointMarker() as event:
+                self._handler.checkpoint_event(element.channel_index, event)
 
     def _dispatch_batch(self, channel_index: int, element: BatchElement) -> None:
         batch = element.batch

@@ -89,6 +89,12 @@ class TaskTimes:
         current_ns = since_ns if self._occupation is Occupation.IDLE else 0
         return (self._totals_ns[Occupation.IDLE] + current_ns) / _NS_PER_MS
 
+    def back_pressured_ms(self) -> float:
+        """Return how long the task could not go on because its outputs were full, in all."""
+        since_ns = self._clock.monotonic_ns() - self._since_ns
+        current_ns = since_ns if self.is_back_pressured else 0
+        return (self._totals_ns[Occupation.BACK_PRESSURED] + current_ns) / _NS_PER_MS
+
     def snapshot(self) -> dict[str, float]:
         """Return accumulated milliseconds and the shares of the time since the last snapshot, in ms per second."""
         now_ns = self._clock.monotonic_ns()

@@ -1,11 +1,23 @@
 """OperatorChain: the operators of one task, wired together and to the network. Source: Flink OperatorChain."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from headrace.checkpoint.handles import (
+    NO_FILE,
+    OUTPUT_WATERMARK,
+    WATERMARK,
+    Committable,
+    StateChunk,
+    StateTable,
+)
+from headrace.checkpoint.options import RESTORE_WATERMARKS
+from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import RecordTypeError, UserCodeError
 from headrace.core.ids import OperatorId
+from headrace.core.key_groups import key_group_range
 from headrace.core.operator_types import OperatorTypes
 from headrace.graph.job_graph import ChainedOperator
 from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters
@@ -13,11 +25,23 @@ from headrace.network.record_writer import RecordWriter
 from headrace.operators.operator import OneInputOperator, Operator, OperatorContext
 from headrace.operators.registry import create_operator
 from headrace.operators.user_code import user_error
+from headrace.state.operator_states import StatesOfOperator
+from headrace.state.snapshots import FrozenState
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import TaskCounters
-from headrace.task.outputs import ChainedTarget, NetworkTarget, OperatorOutput, finish_in_order
+from headrace.task.outputs import ChainedTarget, Finishing, NetworkTarget, OperatorOutput
 from headrace.task.user_payloads import UNKNOWN_LOCATION
+
+
+@dataclass(frozen=True)
+class FrozenOperator:
+    """One operator's states as they were, and what it has prepared."""
+
+    operator_id: OperatorId
+    states: Sequence[FrozenState]
+    watermarks: StateChunk
+    committables: Sequence[Committable]
 
 
 class OperatorChain:
@@ -36,11 +60,13 @@ class OperatorChain:
         timers: MailboxTimers,
         counters: TaskCounters,
         mailbox: Mailbox,
+        back_pressured_ms: Callable[[], float],
     ) -> None:
         self._environment = environment
         self._timers = timers
         self._counters = counters
         self._mailbox = mailbox
+        self._back_pressured_ms = back_pressured_ms
         vertex = environment.vertex
         self._described = {operator.operator_id: operator for operator in vertex.operators}
         ids = [operator.operator_id for operator in vertex.operators]
@@ -59,7 +85,14 @@ class OperatorChain:
             operator.operator_id: environment.metrics.add_group(operator.name)
             for operator in vertex.operators
         }
+        self._states: dict[OperatorId, StatesOfOperator] = {}
+        restore = environment.restore
+        self.is_finished = restore is not None and restore.is_finished
+        """Whether the operators had finished when the restored checkpoint was taken: none of them is opened again."""
         self.head_id = vertex.operators[0].operator_id
+        self._finishing = Finishing(
+            [(operator, self._outputs[key]) for key, operator in self._operators.items()]
+        )
         self._wire(writers)
 
     @property
@@ -73,23 +106,86 @@ class OperatorChain:
         return self._outputs[self.head_id]
 
     def open(self) -> None:
-        """Open from tail to head, so that nobody emits into an operator that is not open."""
+        """Open from tail to head, so that nobody emits into an operator that is not open; then go on in event time."""
+        if self.is_finished:
+            return
         for described in reversed(self._environment.vertex.operators):
             operator = self._operators[described.operator_id]
             operator.open(self._context(described))
+        self._restore_watermarks()
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
+        """Let every operator emit what belongs before the barrier, head to tail."""
+        for operator_id, operator in self._operators.items():
+            operator.prepare_snapshot_pre_barrier(checkpoint_id, self._outputs[operator_id])
+
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> list[FrozenOperator]:
+        """Take the synchronous part of a checkpoint, tail to head."""
+        frozen: list[FrozenOperator] = []
+        for described in reversed(self._environment.vertex.operators):
+            operator_id = described.operator_id
+            operator = self._operators[operator_id]
+            committables = operator.snapshot_state(checkpoint_id)
+            states = self._states[operator_id].freeze(checkpoint_id, options)
+            frozen.append(
+                FrozenOperator(operator_id, states, self._watermarks_of(operator_id), committables)
+            )
+        return frozen
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """A checkpoint is published."""
+        for operator_id, states in self._states.items():
+            states.checkpoint_completed(checkpoint_id)
+            self._operators[operator_id].notify_checkpoint_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """A checkpoint came to nothing."""
+        for operator_id, states in self._states.items():
+            states.checkpoint_aborted(checkpoint_id)
+            self._operators[operator_id].notify_checkpoint_aborted(checkpoint_id)
+
+    def _watermarks_of(self, operator_id: OperatorId) -> StateChunk:
+        attributes = {
+            WATERMARK: str(self._operators[operator_id].current_watermark),
+            OUTPUT_WATERMARK: str(self._outputs[operator_id].watermark),
+        }
+        return StateChunk(StateTable.WATERMARKS, "", 0, NO_FILE, None, attributes)
+
+    def _restore_watermarks(self) -> None:
+        """Bring operators and outputs to the event time of the checkpoint, so that lateness is judged as it was.
+
+        Head to tail: what a head passes on reaches those behind it, and what they had sent themselves follows. No timer
+        is due by it: those had fired before the checkpoint.
+        """
+        restore = self._environment.restore
+        if restore is None or not self._environment.settings.get_option(RESTORE_WATERMARKS):
+            return
+        for operator_id, operator in self._operators.items():
+            for chunk in restore.state_of(operator_id).chunks:
+                if chunk.table is StateTable.WATERMARKS:
+                    output = self._outputs[operator_id]
+                    watermark = int(chunk.attributes[WATERMARK])
+                    if operator.current_watermark < watermark < MAX_WATERMARK:
+                        operator.process_watermark(watermark, output)
+                    sent = int(chunk.attributes[OUTPUT_WATERMARK])
+                    if sent < MAX_WATERMARK:
+                        output.emit_watermark(sent)
 
     def end_head_input(self, input_number: int) -> None:
         """Tell the head that one of its inputs has ended."""
         self.head.end_input(input_number, self.head_output)
 
-    def finish(self) -> None:
-        """Let every operator emit what it still holds; MAX_WATERMARK went through before."""
-        finish_in_order(
-            [
-                (self._operators[operator.operator_id], self._outputs[operator.operator_id])
-                for operator in self._environment.vertex.operators
-            ]
-        )
+    @property
+    def can_take_input(self) -> bool:
+        """Whether no operator asks to be spared for a while."""
+        return all(operator.can_take_input for operator in self._operators.values())
+
+    def finish(self) -> bool:
+        """Let every operator emit what it still holds; MAX_WATERMARK went through before.
+
+        False where one is still waiting for results: to be called again when the task was woken.
+        """
+        return self._finishing.proceed()
 
     def emit_end_of_time(self) -> None:
         """Send the last watermark from the head (sources; others receive it)."""
@@ -98,9 +194,9 @@ class OperatorChain:
     def close(self) -> None:
         """Close every operator, whatever the others do; the first error is raised at the end."""
         first_error: BaseException | None = None
-        for operator in self._operators.values():
+        for closed in (*self._operators.values(), *self._states.values()):
             try:
-                operator.close()
+                closed.close()
             except Exception as error:
                 first_error = first_error or error
         if first_error is not None:
@@ -157,7 +253,9 @@ class OperatorChain:
         def send_event(payload: bytes) -> None:
             environment.listener.operator_event(environment.attempt_id, operator_id, payload)
 
+        states = self._states[operator_id] = self._states_of(described)
         return OperatorContext(
+            state=states,
             operator_id=operator_id,
             operator_name=described.name,
             task_name=environment.vertex.name,
@@ -176,6 +274,26 @@ class OperatorChain:
             wake=self._mailbox.wake,
             ingest=environment.ingest,
             attempt_id=environment.attempt_id,
+            mail=self._mailbox.put,
+            back_pressured_ms=self._back_pressured_ms,
+        )
+
+    def _states_of(self, described: ChainedOperator) -> StatesOfOperator:
+        environment, operator_id = self._environment, described.operator_id
+        vertex, restore = environment.vertex, environment.restore
+        subtask_index = environment.attempt_id.subtask_index
+        return StatesOfOperator(
+            operator_name=described.name,
+            key_groups=key_group_range(subtask_index, vertex.parallelism, vertex.max_parallelism),
+            max_parallelism=vertex.max_parallelism,
+            types=self._types[operator_id],
+            settings=environment.settings,
+            clock=environment.clock,
+            metrics=self._metrics[operator_id],
+            restored=None if restore is None else restore.state_of(operator_id),
+            restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
+            reader=None if restore is None else environment.snapshots.reader(),
+            scratch=str(environment.scratch or ""),
         )
 
     @staticmethod

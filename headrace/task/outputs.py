@@ -64,7 +64,8 @@ class OperatorOutput:
         self._main: list[Target] = []
         self._sides: dict[str, list[Target]] = {}
         self._all: list[Target] = []
-        self._watermark = MIN_TIMESTAMP
+        self.watermark = MIN_TIMESTAMP
+        """The last one that was sent."""
         self._is_idle = False
         self.records_out = 0
 
@@ -97,14 +98,14 @@ class OperatorOutput:
 
     def emit_watermark(self, timestamp_ms: int) -> None:
         """See Output."""
-        if timestamp_ms <= self._watermark:
+        if timestamp_ms <= self.watermark:
             return
         if self._is_idle:
             if timestamp_ms != MAX_WATERMARK:
                 return
             # The end of event time must not be swallowed by an idle output.
             self.emit_status(False)
-        self._watermark = timestamp_ms
+        self.watermark = timestamp_ms
         for target in self._all:
             target.receive_watermark(timestamp_ms)
 
@@ -209,9 +210,24 @@ def with_private_rows(batch: RecordBatch) -> RecordBatch:
     return batch if are_unchanging(rows) else batch.with_rows(list(map(private_copy, rows)))
 
 
-def finish_in_order(operators: Sequence[tuple[Operator, Output]]) -> None:
-    """End the chain from head to tail: each operator's last rows pass through those behind it."""
-    for index, (operator, output) in enumerate(operators):
-        if index > 0:
-            operator.end_input(0, output)
-        operator.finish(output)
+class Finishing:
+    """Ends a chain from head to tail: each operator's last rows pass through those behind it."""
+
+    def __init__(self, operators: Sequence[tuple[Operator, Output]]) -> None:
+        self._operators = operators
+        self._index = 0
+        self._is_input_ended = True  # the head's, by the task
+
+    def proceed(self) -> bool:
+        """Go on until an operator is not drained yet (False) or all have finished (True)."""
+        while self._index < len(self._operators):
+            operator, output = self._operators[self._index]
+            if not self._is_input_ended:
+                operator.end_input(0, output)
+                self._is_input_ended = True
+            if not operator.is_drained:
+                return False
+            operator.finish(output)
+            self._index += 1
+            self._is_input_ended = False
+        return True

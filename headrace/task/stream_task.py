@@ -6,35 +6,30 @@ Source: Flink StreamTask, SourceOperatorStreamTask, OneInputStreamTask, TwoInput
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Final
 
-from headrace.core.elements import EndOfData
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
+from headrace.core.checkpoints import CheckpointBarrier, SnapshotKind
+from headrace.core.elements import MAX_WATERMARK, EndOfData, StopMode, Watermark
 from headrace.core.ids import OperatorId
-from headrace.core.record_batch import RecordBatch
-from headrace.graph.job_graph import VertexKind
 from headrace.graph.payloads import VertexPayloads
 from headrace.metrics import names
-from headrace.network.gate import InputGate
 from headrace.network.metrics import DETAILED_METRICS, register_task_metrics
 from headrace.network.record_writer import RecordWriter
-from headrace.network.union_gate import UnionInputGate
 from headrace.operators.operator import (
     InputStatus,
-    OneInputOperator,
-    Output,
     SourceOperator,
-    TwoInputOperator,
 )
 from headrace.task.debloating import GateDebloating, register_debloating_metrics
+from headrace.task.end_of_task import EndOfTask
 from headrace.task.environment import TaskEnvironment
-from headrace.task.input_processor import LogicalInput
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import EdgeTimes, Occupation, TaskCounters, TaskTimes
 from headrace.task.operator_chain import OperatorChain
 from headrace.task.stall_watch import StallWatch
+from headrace.task.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
 from headrace.task.user_payloads import create_writers, load_specs, load_types
-from headrace.task.watermark_valve import CombinedWatermark, EmitWatermark, ValveAction
 
 
 class Progress(enum.Enum):
@@ -66,6 +61,8 @@ class StreamTask(ABC):
         self._timers: Final = timers
         self._hard_back_pressured_ns = 0
         self._has_ended = False
+        self._stop_mode: StopMode | None = None
+        self._stop_barrier: CheckpointBarrier | None = None
         types = load_types(environment.vertex, payloads)
         gates = [gate_input.gate for gate_input in environment.inputs]
         for gate_input in environment.inputs:
@@ -92,12 +89,28 @@ class StreamTask(ABC):
             timers,
         )
         self.chain = OperatorChain(
-            environment, types, specs, self._writers, timers, self.counters, mailbox
+            environment,
+            types,
+            specs,
+            self._writers,
+            timers,
+            self.counters,
+            mailbox,
+            self.times.back_pressured_ms,
+        )
+        self.checkpoints: Final = SubtaskCheckpoints(environment, self.chain, self._writers)
+        takes_checkpoints = environment.settings.duration_ms(CHECKPOINTING_INTERVAL) > 0
+        self._ending: Final = EndOfTask(
+            self._writers, mailbox.wake, takes_checkpoints=takes_checkpoints
         )
 
     def open(self) -> None:
-        """Open the operators."""
+        """Open the operators; where they had finished before, only say so again."""
         self.chain.open()
+        if self.chain.is_finished:
+            for writer in self._writers:
+                writer.emit_marker(Watermark(MAX_WATERMARK))
+            self._end(StopMode.DRAIN)
         self._debloating.start()
         self._stall_watch.start()
 
@@ -109,18 +122,32 @@ class StreamTask(ABC):
                 self.times.occupy(Occupation.BACK_PRESSURED)
                 self._edge_times.blame(index)
                 return Progress.NO_OUTPUT
-        self.times.occupy(Occupation.BUSY)
         self._edge_times.blame(None)
-        if self._has_ended:
-            progress = self._await_inputs()
-        else:
-            progress = self._process_one()
-            if progress is Progress.FINISHED:
-                self._end()
-                progress = self._await_inputs()
+        if not self.chain.can_take_input:
+            self.times.occupy(Occupation.BACK_PRESSURED)
+            return Progress.NO_OUTPUT
+        self.times.occupy(Occupation.BUSY)
+        progress = self._proceed()
         self._account_for_blocking()
         if progress is Progress.NO_INPUT:
             self.times.occupy(Occupation.IDLE)
+        return progress
+
+    def _proceed(self) -> Progress:
+        if self._stop_mode is None:
+            progress = self._process_one()
+            if progress is not Progress.FINISHED:
+                return progress
+            self._stop_mode = self._stop_mode or self._mode_of_inputs()
+        if not self._has_ended:
+            if self._stop_mode is StopMode.DRAIN and not self.chain.finish():
+                return Progress.NO_INPUT
+            self._end(self._stop_mode)
+        progress = self._await_inputs()
+        if not self._ending.may_leave:
+            return Progress.NO_INPUT
+        for writer in self._writers:
+            writer.finish()
         return progress
 
     def _register_metrics(self) -> None:
@@ -143,13 +170,58 @@ class StreamTask(ABC):
         """After the end of data: wait until the inputs are finished too."""
         return Progress.FINISHED
 
-    def _end(self) -> None:
+    def _mode_of_inputs(self) -> StopMode:
+        """How the data ended: DRAIN unless somebody upstream was stopped without."""
+        return StopMode.DRAIN
+
+    def _end(self, mode: StopMode) -> None:
+        """All rows were emitted. Where a checkpoint is to come, stay for it."""
+        self._stop_mode = mode
         self._has_ended = True
         self._timers.quiesce()
-        self.chain.finish()
         for writer in self._writers:
-            writer.emit_event(EndOfData())
-            writer.finish()
+            writer.emit_event(EndOfData(mode))
+        self.checkpoints.operators_have_finished = mode is StopMode.DRAIN
+        self._ending.begin(waits=self._stop_barrier is not None)
+        if not self._ending.may_leave:
+            self.environment.listener.data_ended(self.environment.attempt_id)
+        if self._stop_barrier is not None:
+            self.take_checkpoint(self._stop_barrier, BarrierTimes())
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """The coordinator starts a checkpoint here."""
+        now_ms = self.environment.clock.now_ms()
+        times = BarrierTimes(start_delay_ms=max(0, now_ms - barrier.timestamp_ms))
+        self.take_checkpoint(barrier, times)
+
+    def take_checkpoint(self, barrier: CheckpointBarrier, times: BarrierTimes) -> None:
+        """Take part: all that came before the barrier has been processed."""
+        if self.checkpoints.take(barrier, times):
+            self._ending.checkpoint_taken(barrier.checkpoint_id)
+            if barrier.options.kind.is_synchronous:
+                self._ending.wait_for(barrier.checkpoint_id)
+
+    def decline_checkpoint(
+        self, checkpoint_id: int, reason: CheckpointFailureReason, text: str
+    ) -> None:
+        """See input_barriers.CheckpointTaker."""
+        self.checkpoints.decline(checkpoint_id, reason, text)
+
+    def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
+        """See input_barriers.CheckpointTaker."""
+        self.checkpoints.give_up(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """A checkpoint is published."""
+        self.checkpoints.notify_complete(checkpoint_id)
+        self._ending.checkpoint_completed(self.checkpoints.latest_completed_id)
+        self._mailbox.wake()
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
+        """A checkpoint came to nothing."""
+        self.checkpoints.notify_aborted(checkpoint_id, latest_completed_id)
+        self._ending.checkpoint_completed(self.checkpoints.latest_completed_id)
+        self._mailbox.wake()
 
     def _account_for_blocking(self) -> None:
         total_ns = sum(writer.hard_back_pressured_ns for writer in self._writers)
@@ -165,11 +237,25 @@ class StreamTask(ABC):
     def close(self) -> None:
         """Close operators; gates and writers are closed by the task."""
         self._timers.quiesce()
+        self.checkpoints.close()
         self.chain.close()
 
 
 class SourceStreamTask(StreamTask):
     """Polls the source at the head of the chain."""
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
+        """See StreamTask. Before a savepoint with which the job stops, the data ends."""
+        kind = barrier.options.kind
+        if not kind.is_synchronous or self._stop_mode is not None:
+            super().trigger_checkpoint(barrier)
+            return
+        self._stop_barrier = barrier
+        self._stop_mode = StopMode.NO_DRAIN
+        if kind is SnapshotKind.SAVEPOINT_TERMINATE:
+            self._stop_mode = StopMode.DRAIN
+            self.chain.emit_end_of_time()
+        self._mailbox.wake()
 
     def _process_one(self) -> Progress:
         source = self.chain.head
@@ -187,154 +273,3 @@ class SourceStreamTask(StreamTask):
             case InputStatus.END_OF_INPUT:
                 self.chain.emit_end_of_time()
                 return Progress.FINISHED
-
-
-class OneInputStreamTask(StreamTask):
-    """Reads the gates of one logical input."""
-
-    def __init__(
-        self,
-        environment: TaskEnvironment,
-        payloads: VertexPayloads,
-        mailbox: Mailbox,
-        timers: MailboxTimers,
-    ) -> None:
-        super().__init__(environment, payloads, mailbox, timers)
-        self._input = LogicalInput(_gate_of(environment, 0), self)
-
-    def batch(self, batch: RecordBatch) -> None:
-        """See InputHandler."""
-        self.counters.records_in += batch.num_rows
-        head = self.chain.head
-        assert isinstance(head, OneInputOperator)
-        head.process_batch(batch, self.chain.head_output)
-
-    def watermark(self, timestamp_ms: int) -> None:
-        """See InputHandler."""
-        self.counters.input_watermark = timestamp_ms
-        self.chain.head.process_watermark(timestamp_ms, self.chain.head_output)
-
-    def status(self, is_idle: bool) -> None:
-        """See InputHandler."""
-        self.chain.head.process_status(is_idle, self.chain.head_output)
-
-    def _process_one(self) -> Progress:
-        if not self._input.process_next():
-            self._input.on_available(self._mailbox.wake)
-            return Progress.NO_INPUT
-        if not self._input.has_ended:
-            return Progress.MORE
-        self.chain.end_head_input(0)
-        return Progress.FINISHED
-
-    def _await_inputs(self) -> Progress:
-        return _drain([self._input], self._mailbox.wake)
-
-
-class _InputSide:
-    """Handler of one of the two inputs: counts, and calls its side of the head operator."""
-
-    def __init__(
-        self,
-        task: "TwoInputStreamTask",
-        input_number: int,
-        process_batch: Callable[[RecordBatch, Output], None],
-    ) -> None:
-        self._task = task
-        self._input_number = input_number
-        self._process_batch = process_batch
-
-    def batch(self, batch: RecordBatch) -> None:
-        self._task.counters.records_in += batch.num_rows
-        self._process_batch(batch, self._task.chain.head_output)
-
-    def watermark(self, timestamp_ms: int) -> None:
-        self._task.perform(self._task.combined.watermark_received(self._input_number, timestamp_ms))
-
-    def status(self, is_idle: bool) -> None:
-        self._task.perform(self._task.combined.status_received(self._input_number, is_idle))
-
-
-class TwoInputStreamTask(StreamTask):
-    """Reads two logical inputs in turn; event time is the smaller of the two."""
-
-    def __init__(
-        self,
-        environment: TaskEnvironment,
-        payloads: VertexPayloads,
-        mailbox: Mailbox,
-        timers: MailboxTimers,
-    ) -> None:
-        super().__init__(environment, payloads, mailbox, timers)
-        head = self.chain.head
-        assert isinstance(head, TwoInputOperator)
-        self.combined = CombinedWatermark(2)
-        sides = (_InputSide(self, 0, head.process_batch1), _InputSide(self, 1, head.process_batch2))
-        self._inputs = [LogicalInput(_gate_of(environment, n), sides[n]) for n in (0, 1)]
-        self._ended = [False, False]
-        self._next = 0
-
-    def perform(self, actions: list[ValveAction]) -> None:
-        """Carry out what the combined watermark decided."""
-        for action in actions:
-            if isinstance(action, EmitWatermark):
-                self.counters.input_watermark = action.timestamp_ms
-                self.chain.head.process_watermark(action.timestamp_ms, self.chain.head_output)
-            else:
-                self.chain.head.process_status(action.is_idle, self.chain.head_output)
-
-    def _process_one(self) -> Progress:
-        for number in (self._next, 1 - self._next):
-            current = self._inputs[number]
-            if not self._ended[number] and current.process_next():
-                self._next = 1 - number
-                if current.has_ended:
-                    self._ended[number] = True
-                    self.chain.end_head_input(number)
-                return Progress.FINISHED if all(self._ended) else Progress.MORE
-        for number, current in enumerate(self._inputs):
-            if not self._ended[number]:
-                current.on_available(self._mailbox.wake)
-        return Progress.NO_INPUT
-
-    def _await_inputs(self) -> Progress:
-        return _drain(self._inputs, self._mailbox.wake)
-
-
-def _gate_of(environment: TaskEnvironment, input_number: int) -> InputGate:
-    """Return what one input of the head operator reads: where streams were united, several gates as one."""
-    gates = [
-        gate_input.gate
-        for gate_input in environment.inputs
-        if gate_input.descriptor.input_number == input_number
-    ]
-    return gates[0] if len(gates) == 1 else UnionInputGate(gates)
-
-
-def _drain(inputs: list[LogicalInput], wake: Callable[[], None]) -> Progress:
-    """Take the ends of partition that follow the ends of data."""
-    progress = Progress.FINISHED
-    for logical_input in inputs:
-        while not logical_input.is_finished:
-            if not logical_input.process_next():
-                logical_input.on_available(wake)
-                progress = Progress.NO_INPUT
-                break
-    return progress
-
-
-_KINDS: Final = {
-    VertexKind.SOURCE: SourceStreamTask,
-    VertexKind.ONE_INPUT: OneInputStreamTask,
-    VertexKind.TWO_INPUT: TwoInputStreamTask,
-}
-
-
-def create_stream_task(
-    environment: TaskEnvironment,
-    payloads: VertexPayloads,
-    mailbox: Mailbox,
-    timers: MailboxTimers,
-) -> StreamTask:
-    """Make the task for the environment's vertex: unpickles user code."""
-    return _KINDS[environment.vertex.kind](environment, payloads, mailbox, timers)

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import CancelTaskException
 from headrace.core.errors import UserCodeError
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
@@ -17,9 +19,10 @@ from headrace.graph.payloads import VertexPayloads
 from headrace.metrics import names
 from headrace.network.producer_check import AnswerVerdict, ProducerVerdict
 from headrace.task.environment import TaskEnvironment
+from headrace.task.input_stream_tasks import create_stream_task
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.runner import Step, TaskRunner
-from headrace.task.stream_task import Progress, StreamTask, create_stream_task
+from headrace.task.stream_task import Progress, StreamTask
 
 
 class Task:
@@ -95,6 +98,44 @@ class Task:
                 self._stream_task.deliver_event(operator_id, payload)
 
         self.mailbox.put(deliver)
+
+    def trigger_checkpoint(
+        self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions
+    ) -> None:
+        """Begin a checkpoint here; declined where the task does not run yet. Any thread."""
+
+        def trigger() -> None:
+            if self._stream_task is None or self._state is not ExecutionState.RUNNING:
+                self._environment.listener.checkpoint_declined(
+                    self.attempt_id,
+                    checkpoint_id,
+                    CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY,
+                    f"the task is {self._state.name}",
+                )
+            else:
+                self._stream_task.trigger_checkpoint(
+                    CheckpointBarrier(checkpoint_id, timestamp_ms, options)
+                )
+
+        self.mailbox.put(trigger)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int, last_subsumed_id: int) -> None:
+        """A checkpoint is published. Any thread."""
+
+        def notify() -> None:
+            if self._stream_task is not None:
+                self._stream_task.notify_checkpoint_complete(checkpoint_id)
+
+        self.mailbox.put(notify)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
+        """A checkpoint came to nothing. Any thread."""
+
+        def notify() -> None:
+            if self._stream_task is not None:
+                self._stream_task.notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
+
+        self.mailbox.put(notify)
 
     def deliver_payloads(self, payloads: VertexPayloads) -> None:
         """Hand over what did not come with the description of the task. Any thread."""

@@ -47,6 +47,10 @@ class WatermarkValve:
         self.last_watermark = MIN_TIMESTAMP
         self.is_idle = False
 
+    def restore(self, timestamp_ms: int) -> None:
+        """Begin where event time was when a checkpoint was taken: nothing smaller is emitted."""
+        self.last_watermark = max(self.last_watermark, timestamp_ms)
+
     def watermark_received(self, channel_index: int, timestamp_ms: int) -> list[ValveAction]:
         """A watermark arrived on a channel."""
         channel = self._channels[channel_index]
@@ -110,6 +114,10 @@ class CombinedWatermark:
         self._idle = [False] * input_count
         self.watermark = MIN_TIMESTAMP
         self.is_idle = False
+
+    def restore(self, timestamp_ms: int) -> None:
+        """Begin where event time was when a checkpoint was taken: nothing smaller is emitted."""
+        self.watermark = max(self.watermark, timestamp_ms)
 
     def watermark_received(self, input_number: int, timestamp_ms: int) -> list[ValveAction]:
         """Input `input_number` advanced."""

@@ -117,6 +117,7 @@ class SimulatedTaskManager:
             clock=clock,
             random=random,
             metrics=MetricGroup(clock),
+            run_blocking=lambda _, body: body(),
         )
         setup = TaskExecutorSetup(
             resource_id=worker_id,

@@ -5,8 +5,10 @@ constructor.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from headrace.cluster.task_executor.snapshot_storage import CheckpointFiles
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -14,12 +16,19 @@ from headrace.core.ids import ExecutionAttemptId, OperatorId, ResourceId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.core.threads import start_thread
 from headrace.functions.ingest import IngestDoor
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.payloads import VertexPayloads
 from headrace.metrics.groups import MetricGroup
 from headrace.network.shuffle_environment import ShuffleEnvironment
-from headrace.task.environment import GateInput, PartitionOutput, TaskEnvironment, TaskListener
+from headrace.task.environment import (
+    BlockingStarter,
+    GateInput,
+    PartitionOutput,
+    TaskEnvironment,
+    TaskListener,
+)
 from headrace.task.runner import TaskRunner
 from headrace.task.task import Task
 
@@ -100,6 +109,8 @@ class StreamTaskFactory:
     random: SeededRandom
     metrics: MetricGroup
     ingest: IngestDoor | None = None
+    run_blocking: BlockingStarter = start_thread
+    scratch: Path | None = None
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> Task:
         """See TaskFactory. Partitions come first: they have room reserved, or the task cannot run at all."""
@@ -120,11 +131,12 @@ class StreamTaskFactory:
             for gate_input in inputs:
                 gate_input.gate.close()
             raise
+        settings = self.settings.with_values(descriptor.settings)
         environment = TaskEnvironment(
             attempt_id=descriptor.attempt_id,
             job_name=descriptor.job_name,
             vertex=descriptor.vertex,
-            settings=self.settings.with_values(descriptor.settings),
+            settings=settings,
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             clock=self.clock,
@@ -133,6 +145,9 @@ class StreamTaskFactory:
             listener=listener,
             ingest=self.ingest,
             restore=descriptor.restore,
+            snapshots=CheckpointFiles(settings),
+            run_blocking=self.run_blocking,
+            scratch=self.scratch,
         )
         return Task(environment, self.runner, inline_payloads(descriptor))
 

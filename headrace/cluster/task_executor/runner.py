@@ -161,6 +161,7 @@ class LocalTaskManager:
             random=self._random,
             metrics=self.metrics,
             ingest=self._shuffle.ingest,
+            scratch=configuration.scratch_directory,
         )
         setup = TaskExecutorSetup(
             resource_id=configuration.resource_id,

@@ -6,6 +6,8 @@ TaskExecutor.updateTaskExecutionState.
 
 from typing import Final, Protocol
 
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
 from headrace.cluster.task_executor.task_reports import (
@@ -15,8 +17,6 @@ from headrace.cluster.task_executor.task_reports import (
     DataEnded,
 )
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
-from headrace.checkpoint.failure_reasons import CheckpointFailureReason
-from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
