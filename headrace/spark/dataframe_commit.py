@@ -1,4 +1,7 @@
-"""Commits a DataFrame sink: the staged files of all subtasks become one Spark write, once the job has finished."""
+"""Commits a DataFrame sink of a job without checkpoints: all staged files become one Spark write at its end.
+
+With checkpoints, `dataframe_committer` writes with each of them.
+"""
 
 import asyncio
 import contextlib
@@ -14,6 +17,7 @@ from headrace.cluster.job_master.operator_coordinator import (
     OperatorCoordinator,
 )
 from headrace.connectors.dataframe.messages import FilesStaged, SinkPayload
+from headrace.connectors.dataframe.staging import has_checkpoints
 from headrace.connectors.files.paths import file_system_of
 from headrace.core.errors import HostError
 from headrace.core.ids import ExecutionAttemptId
@@ -73,10 +77,13 @@ class SinkCoordinator:
         self._staged = StagedFiles(context.parallelism)
         self._commit_end: asyncio.Future[None] | None = None
         self._is_closed = False
+        # Then everything goes through checkpoints and the Committer: staged files are theirs.
+        self._has_checkpoints = has_checkpoints(context.settings)
 
     def start(self) -> None:
         """Staged files of an earlier run of the same sink object are no part of this one."""
-        self._remove_staging()
+        if not self._has_checkpoints:
+            self._remove_staging()
 
     def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
         """Writers need nothing from here."""
@@ -91,6 +98,8 @@ class SinkCoordinator:
 
     async def job_finishing(self) -> None:
         """Write the result through Spark; SinkCommitError makes the job FAILED."""
+        if self._has_checkpoints:
+            return
         if self._staged.missing:
             raise SinkCommitError(
                 self._context.operator_name,
@@ -103,7 +112,7 @@ class SinkCoordinator:
 
     async def close(self) -> None:
         """Leave no staged files; a commit that is running reads them, so it is let finish first."""
-        if self._is_closed:
+        if self._is_closed or self._has_checkpoints:
             return
         self._is_closed = True
         if self._commit_end is not None:

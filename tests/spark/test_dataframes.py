@@ -64,7 +64,7 @@ class ReaderContext:
     operator_id: OperatorId = OPERATOR
     operator_name: str = "rows"
     attempt_number: int = 0
-    settings: Any = None
+    settings: Settings = field(default_factory=Settings)
     clock: Any = None
     wake: Callable[[], None] = lambda: None
     send_event: Callable[[bytes], None] = lambda payload: None

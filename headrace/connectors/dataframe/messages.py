@@ -4,6 +4,7 @@ import msgspec
 
 SOURCE_COORDINATOR = "dataframe-source"
 SINK_COORDINATOR = "dataframe-sink"
+SINK_COMMITTER = "dataframe"
 
 
 class SourcePayload(msgspec.Struct, frozen=True):
@@ -35,3 +36,26 @@ class FilesStaged(msgspec.Struct, frozen=True):
     attempt_number: int
     paths: tuple[str, ...]
     row_count: int
+
+
+class StagedPart(msgspec.Struct, frozen=True):
+    """Writer → committer: a complete Parquet file. `path`: as the writer was given it, so a URI stays one."""
+
+    path: str
+    row_count: int
+    subtask_index: int
+    attempt_number: int
+
+
+class CommitPayload(msgspec.Struct, frozen=True):
+    """What the committer is made from: a target as in DataFrameSink, or the name of a function in the driver.
+
+    `is_at_least_once`: the program has said that it bears rows that are written twice.
+    """
+
+    path: str = ""
+    format: str = ""
+    mode: str = ""
+    options: dict[str, str] = {}
+    is_at_least_once: bool = False
+    function_id: str = ""

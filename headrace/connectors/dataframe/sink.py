@@ -1,7 +1,7 @@
-"""DataFrameSink: results written by any Spark writer, once, when the whole job has finished.
+"""Sinks that Spark writes: each subtask stages Parquet files, and the driver reads them as a DataFrame and writes that.
 
-Each subtask stages Parquet files beside the target; the coordinator in the driver reads the complete ones as a
-DataFrame and writes that to the target. A job that fails leaves neither output nor staged files.
+With checkpoints that happens with each of them. Without, once, when the whole job has finished; a job that fails then
+leaves neither output nor staged files.
 """
 
 import os
@@ -11,19 +11,26 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
-from headrace.connectors.dataframe.messages import SINK_COORDINATOR, FilesStaged, SinkPayload
-from headrace.connectors.files.formats import ROW_GROUP_ROW_COUNT
-from headrace.connectors.files.paths import file_system_of
+from headrace.checkpoint.options import INTERVAL
+from headrace.connectors.dataframe.batch_functions import BatchFunction, register_batch_function
+from headrace.connectors.dataframe.messages import (
+    SINK_COMMITTER,
+    SINK_COORDINATOR,
+    CommitPayload,
+    SinkPayload,
+)
+from headrace.connectors.dataframe.staging import (
+    PartStagingWriter,
+    StagingWriter,
+    has_checkpoints,
+)
+from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
-from headrace.core.record_batch import RecordBatch
-from headrace.core.types.arrow_types import data_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
-from headrace.functions.sink import Sink, SinkWriter
+from headrace.functions.sink import DeliveryGuarantee, Sink, SinkWriter
 from headrace.functions.subtask_context import SubtaskContext
 
 MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
@@ -34,7 +41,10 @@ _MODES_FOR_NEW_PATHS: Final = ("error", "errorifexists")
 class DataFrameSink(Sink):
     """Writes records to `path` in one of Spark's formats, as `df.write.format(…).mode(…).options(…).save(path)`.
 
-    Records must have columns: rows, tuples, dataclasses or basic types, not undeclared objects.
+    Records must have columns: rows, tuples, dataclasses or basic types, not undeclared objects. A job with checkpoints
+    writes with each of them, and `mode` holds for the first time only. Each row is written once into folders of files
+    (parquet, csv, json, orc, text, avro, xml) and into Delta tables; what else Spark writes to cannot say what it was
+    given, so a crash at the wrong moment writes rows twice: `guarantee` must then be AT_LEAST_ONCE.
 
     Example:
         >>> sink = DataFrameSink("out/hours", mode="overwrite", options={"compression": "zstd"})
@@ -46,6 +56,7 @@ class DataFrameSink(Sink):
     format: str = "parquet"
     mode: str = "errorifexists"
     options: Mapping[str, str] = field(default_factory=dict[str, str])
+    guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
     staging_name: str = field(default_factory=lambda: f"{system_random().getrandbits(64):016x}")
 
     def __post_init__(self) -> None:
@@ -70,11 +81,7 @@ class DataFrameSink(Sink):
 
     def check_input(self, value_type: TypeInformation) -> None:
         """See Sink."""
-        if isinstance(value_type, PickledBytesTypeInfo):
-            raise ProgramError(
-                "DataFrameSink needs records with columns, and this stream's records have no declared type: give it "
-                "one, for example map(f, output_type=Types.ROW_NAMED([...], [...]))"
-            )
+        _check_columns("DataFrameSink", value_type)
 
     def check_target(self) -> None:
         """See Sink. Spark looks again when it writes."""
@@ -89,6 +96,8 @@ class DataFrameSink(Sink):
             _check_writable(Path(place).parent, self.target)
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
+        if has_checkpoints(context.settings):
+            return PartStagingWriter(self.staging_directory, context)
         return StagingWriter(self.staging_directory, context)
 
     def coordinator(self) -> tuple[str, bytes]:
@@ -101,65 +110,68 @@ class DataFrameSink(Sink):
         )
         return SINK_COORDINATOR, msgspec.msgpack.encode(payload)
 
-
-class StagingWriter(SinkWriter):
-    """Writes one Parquet file per subtask and attempt; tells the coordinator of it when it is complete."""
-
-    def __init__(self, staging_directory: str, context: SubtaskContext) -> None:
-        self._context = context
-        self._schema = data_schema(context.types.inputs[0].value_type)
-        self._filesystem, directory = file_system_of(staging_directory)
-        self._filesystem.create_dir(directory, recursive=True)
-        name = f"part-{context.subtask_index:05d}-{context.attempt_number}.parquet"
-        self._path = f"{directory}/{name}"
-        self._reported_path = f"{staging_directory}/{name}"
-        self._writer: Any = None
-        self._held: list[pa.RecordBatch] = []
-        self._held_row_count = 0
-        self._row_count = 0
-
-    def write_batch(self, batch: RecordBatch) -> None:
-        self._held.append(batch.columns())
-        self._held_row_count += batch.num_rows
-        if self._held_row_count >= ROW_GROUP_ROW_COUNT:
-            self._write_held()
-
-    def flush(self, end_of_input: bool) -> None:
-        if not end_of_input:
-            return
-        # A subtask without rows writes an empty file: somebody has to tell Spark the schema.
-        self._write_held()
-        self._close_file()
-        staged = FilesStaged(
-            self._context.subtask_index,
-            self._context.attempt_number,
-            (self._reported_path,),
-            self._row_count,
+    def committer(self) -> tuple[str, bytes]:
+        """See Sink."""
+        payload = CommitPayload(
+            self.target,
+            self.format,
+            self.mode,
+            {key: str(value) for key, value in self.options.items()},
+            self.guarantee is not DeliveryGuarantee.EXACTLY_ONCE,
         )
-        self._context.send_event(msgspec.msgpack.encode(staged))
+        return SINK_COMMITTER, msgspec.msgpack.encode(payload)
 
-    def close(self) -> None:
-        self._held.clear()
-        self._close_file()
 
-    def _write_held(self) -> None:
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._path, self._schema, filesystem=self._filesystem, compression="zstd"
+@dataclass(frozen=True)
+class IdempotentForeachBatchSink(Sink):
+    """Calls `function(df, checkpoint_id)` in the driver with the rows of each checkpoint, as Spark's foreachBatch does.
+
+    After a failure the function may be called again with the same id and the same rows: results are exactly once
+    where a second call changes nothing, which is the function's business. Ids grow, with gaps. Needs checkpoints.
+    `staging_path`: a folder that driver and TaskManagers share, where rows wait.
+
+    Example:
+        >>> sink = IdempotentForeachBatchSink(lambda df, checkpoint_id: df.show(), "staging")
+        >>> sink.staging_path
+        'staging'
+    """
+
+    function: BatchFunction = field(repr=False)
+    staging_path: str
+
+    def __post_init__(self) -> None:
+        # The function stays in the driver, which calls it; only its name travels.
+        object.__setattr__(self, "function_id", register_batch_function(self.function))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"staging_path": fixed_place(self.staging_path)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        object.__setattr__(self, "staging_path", state["staging_path"])
+
+    def check_input(self, value_type: TypeInformation) -> None:
+        """See Sink."""
+        _check_columns("IdempotentForeachBatchSink", value_type)
+
+    def create_writer(self, context: SubtaskContext) -> SinkWriter:
+        if not has_checkpoints(context.settings):
+            raise ProgramError(
+                f"IdempotentForeachBatchSink calls its function with each checkpoint: set {INTERVAL.key}"
             )
-        table = pa.Table.from_batches(
-            [batch.select(self._schema.names).cast(self._schema) for batch in self._held],
-            schema=self._schema,
-        )
-        self._writer.write_table(table)
-        self._row_count += self._held_row_count
-        self._held.clear()
-        self._held_row_count = 0
+        return PartStagingWriter(self.staging_path, context)
 
-    def _close_file(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.close()
+    def committer(self) -> tuple[str, bytes]:
+        """See Sink."""
+        function_id: str = getattr(self, "function_id", "")
+        return SINK_COMMITTER, msgspec.msgpack.encode(CommitPayload(function_id=function_id))
+
+
+def _check_columns(sink_name: str, value_type: TypeInformation) -> None:
+    if isinstance(value_type, PickledBytesTypeInfo):
+        raise ProgramError(
+            f"{sink_name} needs records with columns, and this stream's records have no declared type: give it "
+            "one, for example map(f, output_type=Types.ROW_NAMED([...], [...]))"
+        )
 
 
 def _check_writable(folder: Path, target: str) -> None:

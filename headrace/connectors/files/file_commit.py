@@ -7,7 +7,6 @@ Source: Flink FileCommitter, CompactorOperator.
 """
 
 import contextlib
-import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from headrace.connectors.files.committables import (
     decode_file_payload,
 )
 from headrace.connectors.files.compaction import Merger, WaitingFile, plan_compaction
+from headrace.connectors.files.notes import NoteFile, digest_of_scope
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import (
     HIDDEN_PREFIX,
@@ -68,7 +68,8 @@ class FileCommitter:
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
         """See Committer. FileCommitError where a file is neither where it was prepared nor where it belongs."""
-        note = self._read_note(scope_of(key))
+        scope = scope_of(key)
+        note = self._note_file(scope).read() or CommitNote(scope)
         self._delete_garbage(note)
         decoded = [decode_committable(content) for content in committables]
         files = [one for one in decoded if isinstance(one, PendingFile)]
@@ -102,7 +103,7 @@ class FileCommitter:
             new = CommitNote(note.scope, last_id)
         else:
             new = self._compact(note, checkpoint_id, last_id, compaction, committables)
-        self._write_note(new)
+        self._note_file(note.scope).write(new)
         self._delete_garbage(new)
         for folder in {file.folder for file in files}:
             remove_if_empty(self._file_system, self._place(folder))
@@ -124,7 +125,9 @@ class FileCommitter:
         decided = plan_compaction(
             [*note.waiting, *map(WaitingFile, new)], compaction, is_input_ended=is_input_ended
         )
-        stem = f"{self._payload.part_prefix}-compacted-{_digest(note.scope)}-{checkpoint_id}"
+        stem = (
+            f"{self._payload.part_prefix}-compacted-{digest_of_scope(note.scope)}-{checkpoint_id}"
+        )
         merged = publish_groups(
             self._file_system,
             self._base_path,
@@ -174,25 +177,9 @@ class FileCommitter:
     def _place(self, relative_path: str) -> str:
         return f"{self._base_path}/{relative_path}"
 
-    def _note_path(self, scope: str) -> str:
-        return self._place(f"{HIDDEN_PREFIX}commits-{_digest(scope)}")
-
-    def _read_note(self, scope: str) -> CommitNote:
-        try:
-            with self._file_system.open_input_stream(self._note_path(scope)) as stream:
-                note: Any = msgspec.json.decode(stream.read(), type=CommitNote)
-        except FileNotFoundError:
-            return CommitNote(scope)
-        assert note.scope == scope, f"two scopes have one digest: {note.scope}, {scope}"
-        return note
-
-    def _write_note(self, note: CommitNote) -> None:
-        path = self._note_path(note.scope)
-        self._file_system.create_dir(self._base_path, recursive=True)
-        # Written beside and moved over the old one, so that a crash leaves one of the two.
-        with self._file_system.open_output_stream(f"{path}.new", compression=None) as stream:
-            stream.write(msgspec.json.encode(note))
-        self._file_system.move(f"{path}.new", path)
+    def _note_file(self, scope: str) -> NoteFile[CommitNote]:
+        path = self._place(f"{HIDDEN_PREFIX}commits-{digest_of_scope(scope)}")
+        return NoteFile(self._file_system, path, CommitNote)
 
 
 def create_file_committer(context: CommitterContext, payload: bytes) -> FileCommitter:
@@ -242,7 +229,3 @@ def publish_groups(
         file_system.create_dir(final.rpartition("/")[0], recursive=True)
         file_system.move(hidden, final)
     return [file for group in groups for file in group if len(group) > 1 and not merger.keeps_files]
-
-
-def _digest(scope: str) -> str:
-    return hashlib.blake2b(scope.encode(), digest_size=8).hexdigest()

@@ -160,7 +160,7 @@ class SinkWorld:
 class FailingFileSystem:
     """Passes everything on until the n-th call that changes something, which it does not carry out."""
 
-    CHANGING = ("move", "delete_file", "create_dir", "open_output_stream")
+    CHANGING = ("move", "delete_file", "delete_dir", "create_dir", "open_output_stream")
 
     def __init__(self, file_system: Any, calls_left: int) -> None:
         self._file_system = file_system

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.connectors.dataframe.messages import FilesStaged
 from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch
@@ -29,7 +30,7 @@ class Context:
     subtask_index: int = 1
     attempt_number: int = 0
     operator_name: str = "results"
-    settings: Any = None
+    settings: Settings = field(default_factory=Settings)
 
 
 def context_of(events: list[bytes], value_type: Any = ROWS) -> Any:

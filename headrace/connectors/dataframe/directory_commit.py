@@ -1,0 +1,149 @@
+"""DirectoryCommit: files that some writer makes in a folder of their own join a folder of results, once for each id.
+
+    nothing ──► written apart ──► NOTED: these files belong to id n ──► moved ──► noted as done
+                    └── a crash: written again              └── a crash: the rest is moved
+
+The note lies in the folder of results. It is the point from which id n counts; before it, nothing was seen of n.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from pyarrow import fs
+
+from headrace.connectors.files.notes import NoteFile, digest_of_scope
+from headrace.connectors.files.paths import file_system_of
+from headrace.connectors.files.staging import HIDDEN_PREFIX, delete_file, exists
+from headrace.core.errors import ErrorDomain, HeadraceError
+
+ERROR_MODES: Final = ("error", "errorifexists")
+
+
+class TargetExistsError(HeadraceError):
+    """There are results already where the first ones were to be written."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+
+class ResultFileLostError(HeadraceError):
+    """A file of a checkpoint is neither where it was written nor among the results."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+
+class DirectoryNote(msgspec.Struct, frozen=True):
+    """What a folder was given in a scope. While `moving_id` is set, `arriving` files come and `leaving` ones go.
+
+    `is_ignored`: there were results already, and mode `ignore` keeps them as they are.
+    """
+
+    scope: str
+    last_id: int = 0
+    moving_id: int = 0
+    arriving: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()
+    is_ignored: bool = False
+
+
+class DirectoryCommit:
+    """Commits to the folder `path` (a path or URI), in one of Spark's save modes: it holds for the first commit.
+
+    Later commits of the same scope append.
+    """
+
+    def __init__(self, path: str, mode: str) -> None:
+        self._path: Final = path.rstrip("/")
+        self._mode: Final = mode
+        self._file_system, self._place = file_system_of(self._path)
+
+    def commit(self, scope: str, checkpoint_id: int, write: Callable[[str], None]) -> None:
+        """Have `write(folder)` make the files of an id, unless it did, and take them over.
+
+        `write` may be called again after a crash, and finds no folder there.
+        """
+        notes = self._notes(scope)
+        note = notes.read() or self._first_note(scope)
+        if note.is_ignored:
+            notes.write(note)
+        if note.is_ignored or checkpoint_id <= note.last_id:
+            return
+        if note.moving_id != checkpoint_id:
+            note = self._written(note, checkpoint_id, write)
+            notes.write(note)
+        self._move(note)
+        notes.write(DirectoryNote(scope, last_id=checkpoint_id))
+        self._delete_folder(self._apart(note.scope, checkpoint_id))
+
+    def has_committed(self, scope: str) -> bool:
+        """Whether anything was committed in the scope."""
+        return self._notes(scope).read() is not None
+
+    def _first_note(self, scope: str) -> DirectoryNote:
+        """What holds before the first commit of a scope; TargetExistsError where the mode forbids it."""
+        present = self._data_files(self._place)
+        if present and self._mode in ERROR_MODES:
+            raise TargetExistsError(
+                f"{self._path} holds results already: remove them, or say mode='overwrite', 'append' or 'ignore'"
+            )
+        if present and self._mode == "ignore":
+            return DirectoryNote(scope, is_ignored=True)
+        leaving = tuple(present) if self._mode == "overwrite" else ()
+        return DirectoryNote(scope, leaving=leaving)
+
+    def _written(
+        self, note: DirectoryNote, checkpoint_id: int, write: Callable[[str], None]
+    ) -> DirectoryNote:
+        folder = self._apart(note.scope, checkpoint_id)
+        self._delete_folder(folder)
+        # The writer is given a place of the same kind as the target's: a URI where that is one.
+        write(f"{self._path.rpartition('/')[0]}/{folder.rpartition('/')[2]}")
+        return DirectoryNote(
+            note.scope,
+            last_id=note.last_id,
+            moving_id=checkpoint_id,
+            arriving=tuple(self._data_files(folder)),
+            leaving=note.leaving,
+        )
+
+    def _move(self, note: DirectoryNote) -> None:
+        for name in note.leaving:
+            delete_file(self._file_system, f"{self._place}/{name}")
+        folder = self._apart(note.scope, note.moving_id)
+        for name in note.arriving:
+            source, target = f"{folder}/{name}", f"{self._place}/{name}"
+            if exists(self._file_system, source):
+                self._file_system.create_dir(target.rpartition("/")[0], recursive=True)
+                self._file_system.move(source, target)
+            elif not exists(self._file_system, target):
+                raise ResultFileLostError(
+                    f"{source}, a file of checkpoint {note.moving_id}, is gone, and there is no {target} either"
+                )
+
+    def _data_files(self, folder: str) -> Sequence[str]:
+        """Files below a folder, relative to it, but for those whose names Spark's readers pass over."""
+        selector = fs.FileSelector(folder, recursive=True, allow_not_found=True)
+        names = [
+            info.path[len(folder) :].lstrip("/")
+            for info in self._file_system.get_file_info(selector)
+            if info.type is fs.FileType.File
+        ]
+        return sorted(
+            name
+            for name in names
+            if not any(part.startswith((".", "_")) for part in name.split("/"))
+        )
+
+    def _apart(self, scope: str, checkpoint_id: int) -> str:
+        """The folder beside the target in which an id's files are made."""
+        parent, _, name = self._place.rpartition("/")
+        return f"{parent}/.{name}.commit-{digest_of_scope(scope)}-{checkpoint_id}"
+
+    def _delete_folder(self, folder: str) -> None:
+        if exists(self._file_system, folder):
+            self._file_system.delete_dir(folder)
+
+    def _notes(self, scope: str) -> NoteFile[DirectoryNote]:
+        name = f"{HIDDEN_PREFIX}commits-{digest_of_scope(scope)}"
+        path: Any = f"{self._place}/{name}"
+        return NoteFile(self._file_system, path, DirectoryNote)

@@ -1,0 +1,187 @@
+"""The writers of DataFrame sinks: Parquet files in a staging folder, for Spark to read in the driver.
+
+Without checkpoints a subtask stages one file and says so at the end; with checkpoints it hands one over with each.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.checkpoint.options import INTERVAL
+from headrace.connectors.dataframe.messages import FilesStaged, StagedPart
+from headrace.connectors.files.formats import ROW_GROUP_ROW_COUNT
+from headrace.connectors.files.paths import file_system_of
+from headrace.connectors.files.staging import delete_file, remove_if_empty
+from headrace.core.config import Settings
+from headrace.core.errors import ProgramError
+from headrace.core.randomness import system_random
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.arrow_types import data_schema
+from headrace.functions.sink import FINAL_CHECKPOINT, SinkWriter
+from headrace.functions.subtask_context import SubtaskContext
+
+
+def has_checkpoints(settings: Settings) -> bool:
+    """Whether a job takes checkpoints by itself, so that what is prepared is committed with them."""
+    return settings.duration_ms(INTERVAL) > 0
+
+
+class ParquetStage:
+    """Writes one Parquet file; nothing lies there before the first rows are worth a row group."""
+
+    def __init__(self, file_system: Any, path: str, schema: pa.Schema) -> None:
+        self._file_system = file_system
+        self.path = path
+        self._schema = schema
+        self._writer: Any = None
+        self._held: list[pa.RecordBatch] = []
+        self._held_row_count = 0
+        self.row_count = 0
+
+    def write(self, batch: RecordBatch) -> None:
+        """Append the rows."""
+        self._held.append(batch.columns())
+        self._held_row_count += batch.num_rows
+        self.row_count += batch.num_rows
+        if self._held_row_count >= ROW_GROUP_ROW_COUNT:
+            self._write_held()
+
+    def finish(self) -> None:
+        """Complete the file; without rows it is an empty one with the schema."""
+        self._write_held()
+        self.close()
+
+    def close(self) -> None:
+        """Stop writing. Idempotent."""
+        self._held.clear()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _write_held(self) -> None:
+        if self._writer is None:
+            self._file_system.create_dir(self.path.rpartition("/")[0], recursive=True)
+            self._writer = pq.ParquetWriter(
+                self.path, self._schema, filesystem=self._file_system, compression="zstd"
+            )
+        names, schema = self._schema.names, self._schema
+        batches = [batch.select(names).cast(schema) for batch in self._held]
+        self._writer.write_table(pa.Table.from_batches(batches, schema=schema))
+        self._held.clear()
+        self._held_row_count = 0
+
+
+class StagingWriter(SinkWriter):
+    """Without checkpoints: one file per subtask and attempt, reported to the coordinator when it is complete."""
+
+    def __init__(self, staging_directory: str, context: SubtaskContext) -> None:
+        self._context = context
+        schema = data_schema(context.types.inputs[0].value_type)
+        file_system, directory = file_system_of(staging_directory)
+        name = f"part-{context.subtask_index:05d}-{context.attempt_number}.parquet"
+        self._stage = ParquetStage(file_system, f"{directory}/{name}", schema)
+        self._reported_path = f"{staging_directory}/{name}"
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        self._stage.write(batch)
+
+    def flush(self, end_of_input: bool) -> None:
+        if not end_of_input:
+            return
+        # A subtask without rows writes an empty file: somebody has to tell Spark the schema.
+        self._stage.finish()
+        staged = FilesStaged(
+            self._context.subtask_index,
+            self._context.attempt_number,
+            (self._reported_path,),
+            self._stage.row_count,
+        )
+        self._context.send_event(msgspec.msgpack.encode(staged))
+
+    def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
+        """Refuse savepoints: the rows before one and those after it would become two results."""
+        if checkpoint_id != FINAL_CHECKPOINT:
+            raise ProgramError(
+                "a DataFrame sink takes part in savepoints only where the job takes checkpoints: set "
+                f"{INTERVAL.key}"
+            )
+        return ()
+
+    def close(self) -> None:
+        self._stage.close()
+
+
+class PartStagingWriter(SinkWriter):
+    """With checkpoints: one file per subtask and checkpoint that has rows."""
+
+    def __init__(self, staging_directory: str, context: SubtaskContext) -> None:
+        self._context = context
+        self._schema = data_schema(context.types.inputs[0].value_type)
+        self._file_system, self._directory = file_system_of(staging_directory)
+        self._staging_directory = staging_directory
+        # Drawn anew, so that no attempt ever writes to another one's file.
+        self._token = system_random().randbytes(8).hex()
+        self._stage: ParquetStage | None = None
+        self._part_count = 0
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        if self._stage is None:
+            self._stage = self._new_stage()
+        self._stage.write(batch)
+
+    def flush(self, end_of_input: bool) -> None:
+        """Rows are complete with `prepare_commit`."""
+
+    def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
+        """Complete the file of this checkpoint, if there are rows."""
+        if self._stage is None and checkpoint_id == FINAL_CHECKPOINT and self._is_first:
+            # Where nobody has written a row, somebody has to tell Spark the schema.
+            self._stage = self._new_stage()
+        if self._stage is None:
+            return ()
+        self._stage.finish()
+        part = StagedPart(
+            f"{self._staging_directory}/{self._stage.path.rpartition('/')[2]}",
+            self._stage.row_count,
+            self._context.subtask_index,
+            self._context.attempt_number,
+        )
+        self._stage = None
+        return (msgspec.msgpack.encode(part),)
+
+    def close(self) -> None:
+        """Remove what was not handed over."""
+        stage, self._stage = self._stage, None
+        if stage is not None:
+            stage.close()
+            delete_file(self._file_system, stage.path)
+            remove_if_empty(self._file_system, self._directory)
+
+    @property
+    def _is_first(self) -> bool:
+        return self._context.subtask_index == 0
+
+    def _new_stage(self) -> ParquetStage:
+        context = self._context
+        name = (
+            f"part-{context.subtask_index:05d}-{context.attempt_number}-{self._token}-"
+            f"{self._part_count}.parquet"
+        )
+        self._part_count += 1
+        return ParquetStage(self._file_system, f"{self._directory}/{name}", self._schema)
+
+
+def is_left_by_older_attempt(name: str, part: StagedPart) -> bool:
+    """Whether a file in the staging folder is of an attempt of the same subtask before the one that staged `part`."""
+    pieces = name.split("-")
+    return (
+        len(pieces) == 5
+        and pieces[0] == "part"
+        and int(pieces[1]) == part.subtask_index
+        and int(pieces[2]) < part.attempt_number
+    )

@@ -1,0 +1,37 @@
+"""NoteFile: what a target says it was given, in a small hidden file that is replaced as a whole."""
+
+import hashlib
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+N = TypeVar("N", bound=msgspec.Struct)
+
+
+class NoteFile(Generic[N]):
+    """A note of type `note_type` at `path`. A crash leaves the old one or the new one."""
+
+    def __init__(self, file_system: Any, path: str, note_type: type[N]) -> None:
+        self._file_system = file_system
+        self._path = path
+        self._type = note_type
+
+    def read(self) -> N | None:
+        """Return the note, or None where there is none."""
+        try:
+            with self._file_system.open_input_stream(self._path) as stream:
+                return msgspec.json.decode(stream.read(), type=self._type)
+        except FileNotFoundError:
+            return None
+
+    def write(self, note: N) -> None:
+        """Replace the note."""
+        self._file_system.create_dir(self._path.rpartition("/")[0], recursive=True)
+        with self._file_system.open_output_stream(f"{self._path}.new", compression=None) as stream:
+            stream.write(msgspec.json.encode(note))
+        self._file_system.move(f"{self._path}.new", self._path)
+
+
+def digest_of_scope(scope: str) -> str:
+    """Return a short name for a scope of commits, as scopes may hold what no file name can."""
+    return hashlib.blake2b(scope.encode(), digest_size=8).hexdigest()
