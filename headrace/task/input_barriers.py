@@ -19,6 +19,7 @@ from headrace.checkpoint.options import (
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.config import Settings
 from headrace.core.elements import EndOfPartition
+from headrace.core.failpoints import Failpoint, reach
 from headrace.network.gate import InputGate
 from headrace.task.barriers import (
     AlignmentTimedOut,
@@ -117,10 +118,12 @@ class InputBarriers:
                     gate, index = self._places[channel]
                     gate.resume(index)
             case BeginAlignment(barrier):
+                reach(Failpoint.FIRST_BARRIER)
                 self._first_barrier_ns = self._clock.monotonic_ns()
                 own_delay_ms = self._clock.now_ms() - barrier.timestamp_ms
                 self._start_delay_ms = max(0, own_delay_ms, barrier.elapsed_ms)
             case TriggerSnapshot(barrier, options):
+                reach(Failpoint.LAST_BARRIER)
                 aligned_ns = self._clock.monotonic_ns() - self._first_barrier_ns
                 times = BarrierTimes(self._start_delay_ms, aligned_ns // 1_000_000)
                 taken = msgspec.structs.replace(barrier, options=options)

@@ -16,6 +16,7 @@ from headrace.checkpoint.options import RESTORE_WATERMARKS
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import RecordTypeError, UserCodeError
+from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
 from headrace.core.key_groups import key_group_range
 from headrace.core.operator_types import OperatorTypes
@@ -112,6 +113,8 @@ class OperatorChain:
         for described in reversed(self._environment.vertex.operators):
             operator = self._operators[described.operator_id]
             operator.open(self._context(described))
+            if self._environment.restore is not None:
+                reach(Failpoint.RESTORE_HALF)
         self._restore_watermarks()
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:

@@ -12,6 +12,7 @@ from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.core.checkpoints import CheckpointBarrier, SnapshotKind
 from headrace.core.elements import MAX_WATERMARK, EndOfData, StopMode, Watermark
+from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
 from headrace.graph.payloads import VertexPayloads
 from headrace.metrics import names
@@ -250,6 +251,7 @@ class SourceStreamTask(StreamTask):
         if not kind.is_synchronous or self._stop_mode is not None:
             super().trigger_checkpoint(barrier)
             return
+        reach(Failpoint.STOPPING)
         self._stop_barrier = barrier
         self._stop_mode = StopMode.NO_DRAIN
         if kind is SnapshotKind.SAVEPOINT_TERMINATE:

@@ -22,6 +22,7 @@ from headrace.checkpoint.handles import (
     TaskStateSnapshot,
 )
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier, CheckpointOptions
+from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
 from headrace.network.record_writer import RecordWriter
 from headrace.state.snapshots import FrozenState, SnapshotWriter
@@ -202,6 +203,7 @@ class AsynchronousPart:
             async_ms=(environment.clock.monotonic_ns() - started_ns) // 1_000_000,
             written_bytes=sum(state.size_bytes for state in operators.values()),
         )
+        reach(Failpoint.UPLOAD_DONE)
         snapshot = TaskStateSnapshot(operators, self._is_finished)
         environment.listener.checkpoint_acknowledged(
             environment.attempt_id, self._checkpoint_id, snapshot, metrics
@@ -219,6 +221,7 @@ class AsynchronousPart:
                 if writer is None:
                     writer = self._environment.snapshots.writer(self._options, self._name())
                 chunks += state.write(writer)
+                reach(Failpoint.UPLOAD_HALF)
             operators[frozen.operator_id] = OperatorSubtaskState(
                 tuple(chunks), tuple(frozen.committables)
             )

@@ -12,6 +12,7 @@ from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import CancelTaskException
 from headrace.core.errors import UserCodeError
+from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import ExecutionAttemptId, OperatorId, ResultPartitionId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
@@ -77,6 +78,7 @@ class Task:
                 return
             self._state = ExecutionState.CANCELING
         self._environment.listener.state_changed(self.attempt_id, ExecutionState.CANCELING, None)
+        reach(Failpoint.CANCELLING)
         self._interrupt(CancelTaskException("the task was cancelled"))
 
     def fail_externally(self, error: BaseException) -> None:
@@ -123,6 +125,7 @@ class Task:
         """A checkpoint is published. Any thread."""
 
         def notify() -> None:
+            reach(Failpoint.NOTIFIED)
             if self._stream_task is not None:
                 self._stream_task.notify_checkpoint_complete(checkpoint_id)
 
@@ -197,6 +200,8 @@ class Task:
         del payloads
         self._reach(ExecutionState.INITIALIZING)
         self._stream_task.open()
+        if self._environment.restore is not None:
+            reach(Failpoint.RESTORE_DONE)
         for gate_input in self._environment.inputs:
             gate_input.gate.request_partitions()
         self._reach(ExecutionState.RUNNING)

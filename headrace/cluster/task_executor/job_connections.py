@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from headrace.cluster.registration_answers import interpret
 from headrace.core.errors import HeadraceError
+from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import AllocationId, JobId, JobMasterId, ResourceId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import StaleLeaderError
@@ -229,6 +230,7 @@ class JobConnections:
             accepted: tuple[AllocationId, ...] = ()
             try:
                 accepted = await connection.gateway.offer_slots(self._resource_id, offers)
+                reach(Failpoint.SLOT_OFFERED)
             except (AskTimeoutError, MailboxFullError):
                 continue
             except HeadraceError as error:

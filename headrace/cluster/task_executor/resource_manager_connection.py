@@ -12,6 +12,7 @@ from headrace.cluster.resource_manager_link import ResourceManagerLink
 from headrace.cluster.task_executor.options import REGISTRATION_TIMEOUT
 from headrace.core.clock import Cancellable
 from headrace.core.errors import HeadraceError
+from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import AllocationId, InstanceId, ResourceId, ResourceManagerId, SlotId
 from headrace.gateways.messages import SlotReport
 from headrace.gateways.resource_manager import (
@@ -84,6 +85,7 @@ class TaskExecutorToResourceManagerConnection:
     ) -> None:
         assert isinstance(response, TaskExecutorRegistered)
         self._instance_id = response.instance_id
+        reach(Failpoint.TASK_MANAGER_REGISTERED)
         self._endpoint.spawn(self._report(gateway, response.instance_id), "first slot report")
 
     async def _report(self, gateway: ResourceManagerGateway, instance_id: InstanceId) -> None:

@@ -18,6 +18,7 @@ from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.versions import software_versions
+from headrace.core import failpoints
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.event_loop_thread import EventLoopThread
@@ -79,6 +80,7 @@ def run_task_manager(
     A task that cannot be stopped ends the process on the spot with FATAL_EXIT_CODE, unless `exit_process` says
     otherwise.
     """
+    failpoints.arm(Settings(configuration.settings))
     control = EventLoopThread("headrace-control")
     try:
         with LocalTaskManager(configuration) as task_manager:

@@ -9,7 +9,10 @@ from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 
 
 class CheckpointFiles:
-    """Implements SnapshotStorage. Files at the URIs that each checkpoint names. `settings` are the job's over the TaskManager's."""
+    """Implements SnapshotStorage, with files at the URIs that each checkpoint names.
+
+    `settings` are the job's over the TaskManager's.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings: Final = settings

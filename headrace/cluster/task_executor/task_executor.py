@@ -26,6 +26,7 @@ from headrace.cluster.task_executor.task_slots import TaskSlots
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.errors import HeadraceError
+from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
@@ -199,6 +200,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self, descriptor: TaskDeploymentDescriptor, job_master_id: JobMasterId
     ) -> Acknowledge:
         """See TaskExecutorGateway. What goes wrong while the task is built is raised as it is."""
+        reach(Failpoint.TASK_RECEIVED)
         attempt_id = descriptor.attempt_id
         connection = self._jobs.find(attempt_id.job_id)
         if connection is None or not connection.leads(job_master_id):

@@ -14,6 +14,7 @@ from typing import Final
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.core.elements import CancelTaskException
+from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.errors import CoordinatorBusyError
@@ -196,6 +197,8 @@ class TaskOutbox:
         self._entries = deque(reports)
 
     def _told(self, entry: OutboxEntry) -> None:
+        if isinstance(entry, CheckpointAcknowledged):
+            reach(Failpoint.ACKNOWLEDGED)
         # `close` may have emptied the queue while the answer was on its way.
         if self._entries and self._entries[0] is entry:
             self._entries.popleft()

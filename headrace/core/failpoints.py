@@ -1,0 +1,146 @@
+"""Failpoints: named moments at which tests make a process die, freeze or fail. Off unless an option names them.
+
+    headrace.testing.failpoints: barrier.last#2=kill!/tmp/run/token; upload.done=raise
+
+reads: the second time this process has all barriers of a checkpoint it kills itself, if it is the first to make the
+file /tmp/run/token; each time it has written its part of a checkpoint that fails.
+"""
+
+import enum
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ConfigurationError
+
+FAILPOINTS: Final = ConfigOption(
+    "headrace.testing.failpoints", str, "",
+    "For tests: moments at which a process kills itself (`kill`), stops (`stop`), ends (`exit`), crashes (`crash`), is "
+    "slow (`slow`) or fails (`raise`), as `name[#time]=action[!token file]`, separated by semicolons.",
+)  # fmt: skip
+
+
+class Failpoint(enum.Enum):
+    """The moments, in the order of a TaskManager's life; those of the commit are the driver's."""
+
+    TASK_MANAGER_REGISTERED = "task-manager.registered"
+    SLOT_OFFERED = "slot.offered"
+    TASK_RECEIVED = "task.received"
+    RESTORE_HALF = "restore.half"
+    RESTORE_DONE = "restore.done"
+    FIRST_FRAME_SENT = "frame.first"
+    FIRST_BARRIER = "barrier.first"
+    LAST_BARRIER = "barrier.last"
+    UPLOAD_HALF = "upload.half"
+    UPLOAD_DONE = "upload.done"
+    ACKNOWLEDGED = "checkpoint.acknowledged"
+    NOTIFIED = "checkpoint.notified"
+    COMMIT_BEGUN = "commit.begun"
+    COMMIT_HALF = "commit.half"
+    COMMIT_DONE = "commit.done"
+    CANCELLING = "task.cancelling"
+    STOPPING = "task.stopping"
+
+
+class FailpointError(Exception):
+    """What `raise` raises."""
+
+
+@dataclass
+class _Armed:
+    act: Callable[[], None]
+    time: int
+    token: Path | None
+    reached_count: int = 0
+
+
+_armed: dict[Failpoint, _Armed] = {}
+_SLOW_S: Final = 2.0
+
+
+def reach(point: Failpoint) -> None:
+    """Say that the process is at `point`; costs a look at an empty dict."""
+    if _armed:
+        _reach(point)
+
+
+def arm(settings: Settings) -> None:
+    """Arm what the option asks for, in place of what was armed. ConfigurationError."""
+    text = settings.get_option(FAILPOINTS)
+    armed = [_parse(part.strip()) for part in text.split(";") if part.strip()]
+    _armed.clear()
+    _armed.update(armed)
+
+
+def arm_with(point: Failpoint, act: Callable[[], None], *, time: int = 1) -> None:
+    """Have `act` called at the `time`-th time that this process is at `point`."""
+    _armed[point] = _Armed(act, time, None)
+
+
+def disarm() -> None:
+    """Make all failpoints harmless."""
+    _armed.clear()
+
+
+def _reach(point: Failpoint) -> None:
+    armed = _armed.get(point)
+    if armed is None:
+        return
+    armed.reached_count += 1
+    if armed.time and armed.reached_count != armed.time:
+        return
+    if armed.token is not None and not _take(armed.token):
+        return
+    armed.act()
+
+
+def _take(token: Path) -> bool:
+    """Whether this process is the first of all."""
+    try:
+        os.close(os.open(token, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _parse(text: str) -> tuple[Failpoint, _Armed]:
+    name, equals, rest = text.partition("=")
+    name, _, time_text = name.strip().partition("#")
+    action, _, token = rest.strip().partition("!")
+    points = {point.value: point for point in Failpoint}
+    if (
+        not equals
+        or name not in points
+        or action not in _ACTIONS
+        or not (time_text or "1").isdigit()
+    ):
+        raise ConfigurationError(
+            FAILPOINTS.key,
+            text,
+            f"write name[#time]=action[!token file]; names: {', '.join(points)}; actions: {', '.join(_ACTIONS)}",
+        )
+    armed = _Armed(_ACTIONS[action], int(time_text or "0"), Path(token) if token else None)
+    return points[name], armed
+
+
+def _signal(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def _fail() -> None:
+    raise FailpointError("a failpoint says so")
+
+
+_ACTIONS: Final[dict[str, Callable[[], None]]] = {
+    "kill": _signal(signal.SIGKILL),
+    "stop": _signal(signal.SIGSTOP),
+    "crash": _signal(signal.SIGSEGV),
+    "exit": lambda: os._exit(3),
+    "raise": _fail,
+    "slow": lambda: time.sleep(_SLOW_S),
+}
