@@ -4,8 +4,7 @@ from typing import Any
 
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_co_function, resolve_type
-from headrace.api.keyed_stream import KeyedStream
-from headrace.core.errors import ProgramError
+from headrace.api.keyed_stream import KeyedStream, require_keys_of_one_type
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
@@ -63,11 +62,7 @@ class ConnectedStreams:
         environment = self.stream1.get_execution_environment()
         inputs = (self.stream1, self.stream2)
         if isinstance(self.stream1, KeyedStream) and isinstance(self.stream2, KeyedStream):
-            types = self.stream1.get_key_type(), self.stream2.get_key_type()
-            if types[0] != types[1]:
-                raise ProgramError(
-                    f"connected streams need keys of one type, but these are {types[0]} and {types[1]}"
-                )
+            require_keys_of_one_type(self.stream1, self.stream2)
         else:
             # Keys of one side alone cannot be used, so that side is an ordinary stream again.
             inputs = (self.stream1.without_keys(), self.stream2.without_keys())

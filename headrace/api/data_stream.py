@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from headrace.api.environment import StreamExecutionEnvironment
     from headrace.api.execution_config import ExecutionConfig
     from headrace.api.keyed_stream import KeyedStream
+    from headrace.api.joined_streams import CoGroupedStreams, JoinedStreams
     from headrace.api.windowed_stream import AllWindowedStream
 
 TypeLike = TypeInformation | Sequence[TypeInformation] | None
@@ -249,6 +250,18 @@ class DataStream(StreamProperties):
     def window_all(self, window_assigner: Any) -> "AllWindowedStream":
         """Put all records into windows of one non-parallel operator."""
         from headrace.api.windowed_stream import AllWindowedStream
+
+    def join(self, other_stream: "DataStream") -> "JoinedStreams":
+        """Pair records of two streams that have one key and lie in one window."""
+        from headrace.api.joined_streams import JoinedStreams
+
+        return JoinedStreams(self, other_stream)
+
+    def co_group(self, other_stream: "DataStream") -> "CoGroupedStreams":
+        """Bring together all records of two streams that have one key and lie in one window."""
+        from headrace.api.joined_streams import CoGroupedStreams
+
+        return CoGroupedStreams(self, other_stream)
 
         return AllWindowedStream(self.without_keys(), window_assigner)
 

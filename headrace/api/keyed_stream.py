@@ -40,6 +40,7 @@ from headrace.graph.stream_graph import Partitioning
 
 if TYPE_CHECKING:
     from headrace.api.data_stream_sink import DataStreamSink
+    from headrace.api.interval_join import IntervalJoin
     from headrace.api.windowed_stream import WindowedStream
 
 
@@ -167,6 +168,12 @@ class KeyedStream(DataStream):
             return WindowedStream(self, CountTumblingWindowAssigner(size))
         return WindowedStream(self, CountSlidingWindowAssigner(size, slide))
 
+    def interval_join(self, other_stream: "KeyedStream") -> "IntervalJoin":
+        """Pair each record with those of `other_stream` that have its key and are close to it in event time."""
+        from headrace.api.interval_join import IntervalJoin
+
+        return IntervalJoin(self, other_stream)
+
     def key_by(self, key_selector: Any, *columns: Any, **options: Any) -> "KeyedStream":
         """Partition the values by another key."""
         return self._origin.key_by(key_selector, *columns, **options)
@@ -221,6 +228,15 @@ class KeyedStream(DataStream):
             self.get_type(),
             is_function=True,
             name=aggregation.capitalize().replace("_", " "),
+        )
+
+
+def require_keys_of_one_type(stream1: KeyedStream, stream2: KeyedStream) -> None:
+    """Raise ProgramError where equal keys of the two streams would not meet in one subtask."""
+    types = stream1.get_key_type(), stream2.get_key_type()
+    if types[0] != types[1]:
+        raise ProgramError(
+            f"connected streams need keys of one type, but these are {types[0]} and {types[1]}"
         )
 
 

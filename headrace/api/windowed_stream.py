@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any, Self
 from headrace.api.aggregates import Aggregate, aggregated_type
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_function, class_name_of, resolve_type
+from headrace.api.window_settings import WindowSettings, check_tag
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
-from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.process import OutputTag
 from headrace.functions.record import AggregateFunction, ReduceFunction
 from headrace.functions.specs import WindowAggregateSpec, WindowSpec
-from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
-from headrace.functions.triggers import Trigger
+from headrace.functions.time_assigners import (
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowStagger,
+)
 from headrace.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -23,7 +26,6 @@ from headrace.functions.window_functions import (
 )
 
 if TYPE_CHECKING:
-    from headrace.api.environment import StreamExecutionEnvironment
     from headrace.api.keyed_stream import KeyedStream
 
 
@@ -33,62 +35,29 @@ AnyProcessWindowFunction = ProcessWindowFunction[Any, Any, Any, Any]
 AnyProcessAllWindowFunction = ProcessAllWindowFunction[Any, Any, Any]
 
 
-class WindowSettings:
-    """What keyed and other windows have in common: assigner, trigger, lateness, late records."""
+class OneStreamWindows(WindowSettings):
+    """What keyed and other windows over one stream have in common."""
 
     _is_keyed: bool
 
     def __init__(self, stream: DataStream, window_assigner: Any) -> None:
-        if not isinstance(window_assigner, WindowAssigner):
-            raise TypeError(f"a WindowAssigner is needed, not {window_assigner!r}")
+        super().__init__(stream.get_execution_environment(), window_assigner)
         self._stream = stream
-        self._assigner = window_assigner
-        self._trigger: Trigger[Any, Any] | None = None
-        self._allowed_lateness_ms = 0
         self._late_tag: OutputTag | None = None
-
-    def get_execution_environment(self) -> "StreamExecutionEnvironment":
-        return self._stream.get_execution_environment()
 
     def get_input_type(self) -> TypeInformation:
         """Type of the records that are put into windows."""
         return self._stream.get_type()
 
-    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """Replace the assigner's own trigger."""
-        if not isinstance(trigger, Trigger):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a Trigger is needed, not {trigger!r}")
-        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
-            raise TypeError(
-                "A merging window assigner cannot be used with a trigger that does not support merging: "
-                f"{self._assigner!r} with {type(trigger).__name__}"
-            )
-        self._trigger = trigger
-        return self
-
-    def allowed_lateness(self, time_ms: int) -> Self:
-        """Keep a window so many milliseconds after its end; late records inside that time fire it again."""
-        if time_ms < 0:
-            raise ValueError(f"The allowed lateness cannot be negative, but is {time_ms}")
-        self._allowed_lateness_ms = time_ms
-        return self
-
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
         """Send records that come later than that to a side output, instead of dropping and counting them."""
-        if not isinstance(output_tag, OutputTag):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"an OutputTag is needed, not {output_tag!r}")
-        self._late_tag = output_tag
+        self._late_tag = check_tag(output_tag)
         return self
 
     def _windowed(
         self, incremental: Any, window_function: Any, output_type: TypeInformation
     ) -> DataStream:
-        trigger = self._trigger or self._assigner.get_default_trigger(
-            self.get_execution_environment()
-        )
-        functions = ", ".join(
-            class_name_of(f) for f in (incremental, window_function) if f is not None
-        )
+        functions = [class_name_of(f) for f in (incremental, window_function) if f is not None]
         operator = self.get_execution_environment().add_operator(
             WindowSpec(
                 assigner=self._assigner,
@@ -98,11 +67,12 @@ class WindowSettings:
                 incremental=incremental,
                 window_function=window_function,
                 is_keyed=self._is_keyed,
+                evictor=self._evictor,
             ),
             (self._stream.transformation,),
             BatchType(output_type),
             name=type(self._assigner).__name__,
-            description=f"Window({self._assigner!r}, {type(trigger).__name__}, {functions})",
+            description=f"Window({self._described(*functions)})",
             is_function=True,
             is_parallel=self._is_keyed,
         )
@@ -115,7 +85,7 @@ class WindowSettings:
             operator.declare_side_output(self._late_tag.tag_id, BatchType(self._late_tag.type_info))
 
 
-class WindowedStream(WindowSettings):
+class WindowedStream(OneStreamWindows):
     """A keyed stream cut into windows."""
 
     _is_keyed = True
@@ -186,6 +156,16 @@ class WindowedStream(WindowSettings):
             raise ProgramError(
                 "built-in aggregates fire when a window ends: they take no other trigger"
             )
+        if self._evictor is not None:
+            raise ProgramError(
+                "built-in aggregates keep no records that an evictor could remove: "
+                "pass an AggregateFunction"
+            )
+        if getattr(self._assigner, "stagger", WindowStagger.ALIGNED) is not WindowStagger.ALIGNED:
+            raise ProgramError(
+                "built-in aggregates need aligned windows, not staggered ones: "
+                "pass an AggregateFunction for those"
+            )
         key_columns = self._keyed_stream.key_columns
         if not key_columns:
             raise ProgramError(
@@ -211,7 +191,7 @@ class WindowedStream(WindowSettings):
         return DataStream(self.get_execution_environment(), operator)
 
 
-class AllWindowedStream(WindowSettings):
+class AllWindowedStream(OneStreamWindows):
     """A stream cut into windows as a whole, by one non-parallel operator."""
 
     _is_keyed = False

@@ -21,6 +21,12 @@ from headrace.api.memory_size import MemorySize
 from headrace.api.windowed_stream import AllWindowedStream, WindowedStream
 from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from headrace.functions.joins import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessJoinFunction,
+)
 from headrace.functions.process import (
     BroadcastProcessFunction,
     CoProcessFunction,
@@ -81,6 +87,10 @@ __all__ = [
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
     "KeyedBroadcastProcessFunction",
+    "JoinFunction",
+    "FlatJoinFunction",
+    "CoGroupFunction",
+    "ProcessJoinFunction",
     "OutputTag",
     "TimeDomain",
     "TimerService",

@@ -5,6 +5,8 @@ from headrace.api.collected_records import CloseableIterator
 from headrace.api.connected_streams import ConnectedStreams
 from headrace.api.data_stream import DataStream
 from headrace.api.data_stream_sink import DataStreamSink
+from headrace.api.interval_join import IntervalJoin
+from headrace.api.joined_streams import CoGroupedStreams, JoinedStreams
 from headrace.api.keyed_stream import KeyedStream
 from headrace.api.windowed_stream import AllWindowedStream, WindowedStream
 
@@ -16,6 +18,9 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
+    "JoinedStreams",
+    "CoGroupedStreams",
+    "IntervalJoin",
     "WindowedStream",
     "AllWindowedStream",
 ]

@@ -1,6 +1,13 @@
 """PyFlink's `datastream.functions`: re-exports."""
 
 from headrace.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from headrace.functions.joins import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessJoinFunction,
+    TaggedUnion,
+)
 from headrace.functions.process import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -46,6 +53,11 @@ __all__ = [
     "BroadcastProcessFunction",
     "KeyedBroadcastProcessFunction",
     "TimerService",
+    "JoinFunction",
+    "FlatJoinFunction",
+    "CoGroupFunction",
+    "ProcessJoinFunction",
+    "TaggedUnion",
     "Function",
     "MapFunction",
     "CoMapFunction",

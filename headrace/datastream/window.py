@@ -11,6 +11,14 @@ from headrace.functions.continuous_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
 )
+from headrace.functions.deltas import DeltaFunction, DeltaTrigger
+from headrace.functions.evictors import (
+    CountEvictor,
+    DeltaEvictor,
+    Evictor,
+    TimeEvictor,
+    TimestampedValue,
+)
 from headrace.functions.session_assigners import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
@@ -23,9 +31,12 @@ from headrace.functions.time_assigners import (
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowStagger,
 )
+from headrace.functions.timeout_trigger import ProcessingTimeoutTrigger
 from headrace.functions.triggers import (
     CountTrigger,
+    EndOfStreamTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
@@ -51,6 +62,15 @@ __all__ = [
     "CountSlidingWindowAssigner",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
+    "DeltaFunction",
+    "DeltaTrigger",
+    "ProcessingTimeoutTrigger",
+    "Evictor",
+    "TimestampedValue",
+    "CountEvictor",
+    "TimeEvictor",
+    "DeltaEvictor",
+    "WindowStagger",
     "SessionWindowTimeGapExtractor",
     "EventTimeSessionWindows",
     "ProcessingTimeSessionWindows",
@@ -67,6 +87,7 @@ __all__ = [
     "CountTrigger",
     "PurgingTrigger",
     "NeverTrigger",
+    "EndOfStreamTrigger",
     "Window",
     "TimeWindow",
     "CountWindow",

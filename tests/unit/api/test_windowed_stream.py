@@ -13,11 +13,13 @@ from headrace.datastream.functions import (
     WindowFunction,
 )
 from headrace.datastream.window import (
+    CountEvictor,
     CountTrigger,
     EventTimeSessionWindows,
     GlobalWindows,
     NeverTrigger,
     TumblingEventTimeWindows,
+    WindowStagger,
 )
 from headrace.functions.specs import ColumnAggregate
 from tests.unit.api.recording import RecordingExecutor, plan_nodes, spec_of, types_of
@@ -95,6 +97,25 @@ def test_plans_show_the_window_with_assigner_trigger_and_functions(
     assert node["contents"] == (
         "Window(TumblingEventTimeWindows(3600000, 0), EventTimeTrigger, Average, Described)"
     )
+
+
+def test_an_evictor_is_part_of_the_window_and_of_its_plan(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    keyed(env).window(HOUR).evictor(CountEvictor.of(3)).reduce(lambda a, b: a).print()
+    node = next(one for one in plan_nodes(env.get_execution_plan()) if "Tumbling" in one["type"])
+    assert "EventTimeTrigger, CountEvictor(3), " in node["contents"]
+    env.execute_async()
+    spec = spec_of(executor.last, "TumblingEventTimeWindows")
+    assert repr(spec.evictor) == "CountEvictor(3)"
+
+
+def test_lateness_is_milliseconds_or_an_amount_of_time(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
+    keyed(env).window(HOUR).allowed_lateness(Time.seconds(2)).apply(Contents()).print()
+    env.execute_async()
+    assert spec_of(executor.last, "TumblingEventTimeWindows").allowed_lateness_ms == 2000
 
 
 def test_window_all_is_not_parallel(
@@ -184,6 +205,11 @@ def test_built_in_aggregates_say_what_they_need(env: StreamExecutionEnvironment)
         by_function.window(HOUR).aggregate(agg.count())
     with pytest.raises(ProgramError, match="take no other trigger"):
         keyed(env).window(HOUR).trigger(CountTrigger.of(1)).aggregate(agg.count())
+    with pytest.raises(ProgramError, match="keep no records that an evictor could remove"):
+        keyed(env).window(HOUR).evictor(CountEvictor.of(1)).aggregate(agg.count())
+    with pytest.raises(ProgramError, match="need aligned windows"):
+        staggered = TumblingEventTimeWindows.of(Time.hours(1), None, WindowStagger.NATURAL)
+        keyed(env).window(staggered).aggregate(agg.count())
     with pytest.raises(TypeError, match="aggregate takes built-in aggregates"):
         windowed.aggregate(agg.count(), Average())
     with pytest.raises(ValueError, match="a quantile lies within 0 and 1"):
