@@ -107,6 +107,19 @@ class MetadataAuthenticationError(MetadataError):
         self.uri = uri
 
 
+class SnapshotDrainedError(MetadataError):
+    """A savepoint was taken when event time had ended: nothing can go on from it."""
+
+    domain = ErrorDomain.USER
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(
+            f"the savepoint {uri} was drained: its job had been told that no more data would come, and windows and "
+            "timers have fired for good; restore one that was taken without --drain"
+        )
+        self.uri = uri
+
+
 class CheckpointExistsError(CheckpointError):
     """Somebody else has published, or given up, this very checkpoint: it is not ours to publish."""
 

@@ -100,17 +100,24 @@ class StoredLineage:
 
     @classmethod
     def take_over(
-        cls, directory: str, lineage_id: str, floor_id: int, clock: Clock, random: SeededRandom
+        cls,
+        directory: str,
+        lineage_id: str,
+        floor_id: int,
+        clock: Clock,
+        random: SeededRandom,
+        *,
+        is_new: bool = False,
     ) -> "StoredLineage":
         """Take the next epoch and make sure that nothing of earlier ones is published from now on.
 
-        `floor_id`: the restored checkpoint's id, 0 where none was. A lineage that was restored and has no record here
+        `floor_id`: the restored checkpoint's id, 0 where none was. A lineage that is not new and has no record here
         goes on from the current time in milliseconds: which ids it has used elsewhere since is not known.
         CheckpointStorageError.
         """
         folder = child_uri(directory, "lineages", lineage_id)
         last_id = max(floor_id, *_numbers(folder, "id"), 0)
-        if floor_id and not _numbers(folder, "epoch"):
+        if floor_id and not is_new and not _numbers(folder, "epoch"):
             last_id = max(floor_id, clock.now_ms())
         epoch = _take_epoch(folder, random)
         _shut_out_earlier(folder, epoch, random)

@@ -170,7 +170,7 @@ WRITE_BUFFER_SIZE: Final = ConfigOption(
 )  # fmt: skip
 PARALLEL_CLEANER: Final = ConfigOption(
     _P + "cleaner.parallel-mode", bool, True,
-    "Whether several files of a checkpoint are deleted at the same time.",
+    "Whether files of several checkpoints are deleted at the same time.",
 )  # fmt: skip
 
 RECOVERY_PATH: Final = ConfigOption(
@@ -189,6 +189,11 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     "Whether state of operators that the job does not have is left behind instead of refused.",
     deprecated_keys=("execution.savepoint.ignore-unclaimed-state",),
     unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+FORK: Final = ConfigOption(
+    "headrace.state-recovery.fork", bool, False,
+    "The job that made the snapshot goes on by itself: this one becomes another job with the same state, and leaves to "
+    "the other what was prepared for sinks and not yet committed.",
 )  # fmt: skip
 RESTORE_WATERMARKS: Final = ConfigOption(
     "headrace.checkpoint.restore-watermarks", bool, True,

@@ -1,0 +1,133 @@
+"""Which completed checkpoints are kept, which are given up for a newer one, and what outlives a job. Pure.
+
+Source: Flink DefaultCompletedCheckpointStore, CheckpointSubsumeHelper, CheckpointRetentionPolicy.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.options import ExternalizedCheckpointRetention
+from headrace.checkpoint.shared_files import SharedFiles
+from headrace.core.lifecycle import JobStatus
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """What goes with one checkpoint: its folder (empty: none), then files that no other one refers to."""
+
+    checkpoint_id: int
+    folder_uri: str
+    file_uris: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.folder_uri or self.file_uris)
+
+
+class CompletedCheckpoints:
+    """The completed checkpoints of one job, oldest first, and the files that they share.
+
+    A restored snapshot counts as one of them; where it is not claimed nothing of it is ever deleted.
+    """
+
+    def __init__(self, retained_count: int) -> None:
+        assert retained_count >= 1
+        self._retained_count: Final = retained_count
+        self._checkpoints: list[CompletedCheckpoint] = []
+        self._not_owned: set[int] = set()
+        self.shared = SharedFiles()
+
+    @property
+    def all(self) -> tuple[CompletedCheckpoint, ...]:
+        """Oldest first."""
+        return tuple(self._checkpoints)
+
+    @property
+    def latest(self) -> CompletedCheckpoint | None:
+        """The newest one."""
+        return self._checkpoints[-1] if self._checkpoints else None
+
+    @property
+    def has_own(self) -> bool:
+        """Whether one of the job's own is complete, so that nothing else is needed any more."""
+        return any(one.checkpoint_id not in self._not_owned for one in self._checkpoints)
+
+    def restore(self, checkpoint: CompletedCheckpoint, *, is_claimed: bool) -> None:
+        """Begin with a snapshot that the job did not make itself, or is taking over."""
+        if not is_claimed:
+            self._not_owned.add(checkpoint.checkpoint_id)
+        self.shared.restored(checkpoint.checkpoint_id, is_claimed=is_claimed)
+        self._put(checkpoint)
+
+    def add(self, checkpoint: CompletedCheckpoint) -> list[Deletion]:
+        """Keep a checkpoint that is published; return what is given up for it, oldest first."""
+        self._put(checkpoint)
+        given_up = self._subsumed()
+        lowest = self._checkpoints[0].checkpoint_id
+        unused = tuple(self.shared.unused_below(lowest))
+        deletions = [Deletion(one.checkpoint_id, self._folder_of(one)) for one in given_up]
+        if unused:
+            # Files of checkpoints that came to nothing go with the newest that is given up, or by themselves.
+            last = deletions.pop() if deletions else Deletion(lowest - 1, "")
+            deletions.append(Deletion(last.checkpoint_id, last.folder_uri, unused))
+        return deletions
+
+    def end(
+        self,
+        status: JobStatus,
+        retention: ExternalizedCheckpointRetention,
+        *,
+        keeps_latest: bool = False,
+    ) -> list[Deletion]:
+        """The job has reached a status that it does not leave here: return what does not outlive it."""
+        if is_kept(status, retention):
+            # Files that no kept checkpoint refers to stay too: one may be complete whose publication is in doubt.
+            return []
+        gone, self._checkpoints = self._checkpoints, []
+        if keeps_latest and gone:
+            self._checkpoints = [gone.pop()]
+            unused = self.shared.unused_below(self._checkpoints[0].checkpoint_id)
+        else:
+            unused = self.shared.forget_all()
+        deletions = [Deletion(one.checkpoint_id, self._folder_of(one)) for one in gone]
+        return [*deletions, Deletion(0, "", tuple(unused))]
+
+    def _put(self, checkpoint: CompletedCheckpoint) -> None:
+        latest = self.latest
+        assert latest is None or latest.checkpoint_id < checkpoint.checkpoint_id, "ids must rise"
+        self._checkpoints.append(checkpoint)
+        self.shared.register(checkpoint.checkpoint_id, checkpoint.metadata.files())
+
+    def _subsumed(self) -> list[CompletedCheckpoint]:
+        newest = self._checkpoints[-1]
+        newest_checkpoint = next(
+            (one for one in reversed(self._checkpoints) if not one.metadata.kind.is_savepoint), None
+        )
+        given_up: list[CompletedCheckpoint] = []
+        for one in self._checkpoints[:-1]:
+            if len(self._checkpoints) - len(given_up) <= self._retained_count:
+                break
+            # The newest that is no savepoint is what increments build on, unless the job stops with a savepoint.
+            if one is newest_checkpoint and not newest.metadata.kind.is_synchronous:
+                continue
+            given_up.append(one)
+        self._checkpoints = [one for one in self._checkpoints if one not in given_up]
+        return given_up
+
+    def _folder_of(self, checkpoint: CompletedCheckpoint) -> str:
+        return "" if checkpoint.checkpoint_id in self._not_owned else checkpoint.uri
+
+
+def is_kept(status: JobStatus, retention: ExternalizedCheckpointRetention) -> bool:
+    """Whether the checkpoints of a job that ends so stay. A job that is only suspended goes on elsewhere."""
+    match retention:
+        case _ if not status.is_globally_terminal_state():
+            return True
+        case ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS:
+            return False
+        case ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION:
+            return status is JobStatus.FAILED
+        case ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
+            return status is not JobStatus.FINISHED
