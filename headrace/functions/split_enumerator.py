@@ -19,7 +19,7 @@ from headrace.functions.source import Source
 
 T = TypeVar("T")
 
-SOURCE_COORDINATOR: Final = "source"
+SPLIT_COORDINATOR: Final = "source"
 """Name of the coordinator that runs enumerators in the JobMaster."""
 
 SPLIT_ENUMERATORS: Final = "headrace.split_enumerators"
@@ -149,7 +149,7 @@ class SplitSource(Source):
         """Name of the enumerator's factory among the entry points of SPLIT_ENUMERATORS, and its payload."""
 
     def coordinator(self) -> tuple[str, bytes]:
-        return SOURCE_COORDINATOR, msgspec.msgpack.encode(EnumeratorPayload(*self.enumerator()))
+        return SPLIT_COORDINATOR, msgspec.msgpack.encode(EnumeratorPayload(*self.enumerator()))
 
 
 class AddSplits(msgspec.Struct, frozen=True, array_like=True, tag="add"):
@@ -183,7 +183,7 @@ _TO_READER: Final = msgspec.msgpack.Decoder[Any](EventToReader)
 _TO_COORDINATOR: Final = msgspec.msgpack.Decoder[Any](EventToCoordinator)
 
 
-def encode_event(event: EventToReader | EventToCoordinator) -> bytes:
+def event_bytes(event: EventToReader | EventToCoordinator) -> bytes:
     """Return the event's bytes."""
     return msgspec.msgpack.encode(event)
 

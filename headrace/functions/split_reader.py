@@ -12,7 +12,7 @@ from headrace.functions.split_enumerator import (
     RequestSplit,
     SourceSplit,
     decode_split,
-    encode_event,
+    event_bytes,
     event_to_reader,
 )
 from headrace.functions.subtask_context import SubtaskContext
@@ -32,7 +32,7 @@ class SplitReader(SourceReader):
 
     def start(self) -> None:
         """Tell the enumerator that there is a reader; whoever overrides this calls it first."""
-        self.context.send_event(encode_event(RegisterReader()))
+        self.context.send_event(event_bytes(RegisterReader()))
 
     @abstractmethod
     def add_splits(self, splits: Sequence[SourceSplit]) -> None:
@@ -44,11 +44,11 @@ class SplitReader(SourceReader):
 
     def request_split(self) -> None:
         """Ask for another split; each answer is one AddSplits or one NoMoreSplits, sooner or later."""
-        self.context.send_event(encode_event(RequestSplit()))
+        self.context.send_event(event_bytes(RequestSplit()))
 
     def send_source_event(self, payload: bytes) -> None:
         """Say something of the connector's own to the enumerator."""
-        self.context.send_event(encode_event(ConnectorEvent(payload)))
+        self.context.send_event(event_bytes(ConnectorEvent(payload)))
 
     def handle_event(self, payload: bytes) -> None:
         match event_to_reader(payload):

@@ -22,13 +22,13 @@ from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.functions.split_enumerator import SOURCE_COORDINATOR
+from headrace.functions.split_enumerator import SPLIT_COORDINATOR
 from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
 
 SendEvent = Callable[[ExecutionVertexId, OperatorId, bytes], None]
 BUILT_IN_COORDINATORS: Final[CoordinatorFactories] = {
     "collect": CollectCoordinator,
-    SOURCE_COORDINATOR: create_source_coordinator,
+    SPLIT_COORDINATOR: create_source_coordinator,
 }
 
 

@@ -29,7 +29,7 @@ from headrace.functions.split_enumerator import (
     RequestSplit,
     SourceSplit,
     SplitEnumerator,
-    encode_event,
+    event_bytes,
     event_to_coordinator,
 )
 
@@ -134,12 +134,12 @@ class SourceCoordinator:
         """For the enumerator: hand splits over, and remember it."""
         assert subtask_index in self._readers, f"reader {subtask_index} is not registered"
         self._tracker.assigned(subtask_index, splits)
-        self._context.send_event(subtask_index, encode_event(AddSplits(tuple(splits))))
+        self._context.send_event(subtask_index, event_bytes(AddSplits(tuple(splits))))
 
     def tell(self, subtask_index: int, event: EventToReader) -> None:
         """For the enumerator: say something to a registered reader."""
         assert subtask_index in self._readers, f"reader {subtask_index} is not registered"
-        self._context.send_event(subtask_index, encode_event(event))
+        self._context.send_event(subtask_index, event_bytes(event))
 
     @property
     def registered_readers(self) -> Sequence[int]:

@@ -1,8 +1,10 @@
 """Paths and URIs of files: which file system holds them, and which files a path stands for."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyarrow import fs
 
@@ -19,25 +21,50 @@ def file_system_of(path: str) -> tuple[Any, str]:
     return fs.LocalFileSystem(), str(Path(path).absolute())
 
 
-def list_files(paths: Sequence[str]) -> list[tuple[Any, str]]:
-    """Return (file system, file) of every file in the given files and folders, ordered by name.
+@dataclass(frozen=True)
+class FoundFile:
+    """A file, by the path or URI that it was looked for under and its name on that file system."""
+
+    root: str
+    name: str
+    size: int
+    modified_ns: int
+
+    @property
+    def identity(self) -> str:
+        """The same for a file that is found twice, different for files of equal names on two stores."""
+        place = urlsplit(self.root) if _is_uri(self.root) else None
+        return (
+            f"{place.scheme}://{place.netloc}/{self.name}" if place and place.netloc else self.name
+        )
+
+
+def list_files(paths: Sequence[str]) -> list[FoundFile]:
+    """Return every file in the given files and folders, for each of them ordered by name.
 
     Folders are searched through; names that begin with `.` or `_` are hidden, as unfinished output is.
     FileNotFoundError for a path that does not exist.
     """
-    found: list[tuple[Any, str]] = []
+    found: list[FoundFile] = []
     for path in paths:
         file_system, place = file_system_of(path)
         info = file_system.get_file_info(place)
         if info.type == fs.FileType.NotFound:
             raise FileNotFoundError(f"the file source's path '{path}' does not exist")
         if info.type == fs.FileType.File:
-            found.append((file_system, place))
+            found.append(_found(path, info))
             continue
         listed = file_system.get_file_info(fs.FileSelector(place, recursive=True))
-        names = sorted(one.path for one in listed if one.type == fs.FileType.File)
-        found += [(file_system, name) for name in names if not _is_hidden(name[len(place) :])]
+        files = [one for one in listed if one.type == fs.FileType.File]
+        for one in sorted(files, key=lambda file: file.path):
+            if not _is_hidden(one.path[len(place) :]):
+                found.append(_found(path, one))
     return found
+
+
+def _found(root: str, info: Any) -> FoundFile:
+    # Some stores do not say when a file was written.
+    return FoundFile(root, info.path, info.size, info.mtime_ns or 0)
 
 
 def _is_uri(path: str) -> bool:

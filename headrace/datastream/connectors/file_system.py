@@ -3,7 +3,8 @@
 from headrace.connectors.files.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
 from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
 from headrace.connectors.files.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
-from headrace.connectors.files.source import FileSource, FileSourceBuilder, StreamFormat
+from headrace.connectors.files.source import FileSource, FileSourceBuilder
+from headrace.connectors.files.text_lines import StreamFormat
 
 __all__ = [
     "BucketAssigner",

@@ -1,27 +1,43 @@
 import gzip
+import itertools
+import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.connectors.files import source as file_source
-from headrace.connectors.files.source import FileSource, StreamFormat, TextLines
+from headrace.connectors.files import line_blocks, text_lines
+from headrace.connectors.files.columnar_formats import (
+    CsvReaderFormat,
+    JsonLinesFormat,
+    ParquetColumnarRowInputFormat,
+)
+from headrace.connectors.files.reader_format import FileReaderFormat
+from headrace.connectors.files.source import FileSource
+from headrace.connectors.files.splits import FileChangedError, FileSplit, splits_of_file
+from headrace.connectors.files.text_lines import StreamFormat, TextLines
+from headrace.core.errors import ProgramError
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import Types
-from headrace.functions.source import Boundedness, InputStatus
-from tests.unit.connectors.connector_contexts import ConnectorContext, Rows, read_all
+from headrace.functions.source import Boundedness
+from tests.unit.connectors.replays import Life, SourceJob, lives, rows_of
+
+
+def run(source: FileSource, parallelism: int = 1) -> list[list[Any]]:
+    job = SourceJob(source, parallelism, source.produced_type)
+    job.run_to_end()
+    return [output.values for output in job.outputs]
 
 
 def lines_of(*paths: Any, parallelism: int = 1, charset: str = "UTF-8") -> list[list[str]]:
     text = StreamFormat.text_line_format(charset)
-    source = FileSource.for_record_stream_format(text, *map(str, paths)).build()
-    contexts = [
-        ConnectorContext(Types.STRING(), subtask_index=index, parallelism=parallelism)
-        for index in range(parallelism)
-    ]
-    return [read_all(source.create_reader(context)) for context in contexts]
+    return run(FileSource.for_record_stream_format(text, *map(str, paths)).build(), parallelism)
 
 
 def test_lines_come_without_their_ends(tmp_path: Path) -> None:
@@ -41,7 +57,8 @@ def test_subtasks_share_files_out(tmp_path: Path) -> None:
     for name in "abcde":
         (tmp_path / name).write_text(name, encoding="utf-8")
     shares = lines_of(tmp_path, parallelism=2)
-    assert shares == [["a", "c", "e"], ["b", "d"]]
+    assert sorted(line for share in shares for line in share) == list("abcde")
+    assert all(share for share in shares)
 
 
 def test_compressed_files_and_uris_are_read(tmp_path: Path) -> None:
@@ -77,20 +94,16 @@ def test_a_watching_source_finds_new_files_and_has_no_end(tmp_path: Path) -> Non
     builder = FileSource.for_record_stream_format(text, str(tmp_path))
     source = builder.monitor_continuously(Duration.of_seconds(1)).build()
     assert source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    context = ConnectorContext(Types.STRING())
-    reader, output = source.create_reader(context), Rows()
-    reader.start()
-    while reader.poll_next(output) is InputStatus.MORE_AVAILABLE:
-        pass
-    assert output.values == ["first"]
+    job = SourceJob(source, 1, Types.STRING())
+    job.poll(10)
+    assert job.rows == ["first"]
     (tmp_path / "b").write_text("second", encoding="utf-8")
-    assert reader.poll_next(output) is InputStatus.NOTHING_AVAILABLE
-    context.clock.advance_ms(1000)
-    context.timers.fire_due()
-    assert context.wake_count == 1
-    while reader.poll_next(output) is InputStatus.MORE_AVAILABLE:
-        pass
-    assert output.values == ["first", "second"]
+    job.poll(10)
+    assert job.rows == ["first"]
+    job.advance(1000)
+    job.poll(10)
+    assert job.rows == ["first", "second"]
+    assert job.has_ended == [False]
 
 
 class Chunks:
@@ -120,7 +133,7 @@ def test_lines_do_not_depend_on_where_chunks_end(lines: list[str], size: int) ->
 def test_large_files_come_in_several_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_source, "CHUNK_SIZE_BYTES", 16)
+    monkeypatch.setattr(line_blocks, "CHUNK_SIZE_BYTES", 16)
     file = tmp_path / "a.txt"
     expected = [f"line {number}" for number in range(20)]
     file.write_text("\n".join(expected), encoding="utf-8")
@@ -134,4 +147,204 @@ def test_a_relative_path_means_the_program_s_folder_also_on_a_worker(
     monkeypatch.chdir(tmp_path)
     source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "a.txt").build()
     monkeypatch.chdir("/")
-    assert read_all(source.create_reader(ConnectorContext(Types.STRING()))) == ["one"]
+    assert run(source) == [["one"]]
+
+
+def test_a_watching_source_goes_on_without_the_files_that_it_knows(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    text = StreamFormat.text_line_format()
+    builder = FileSource.for_record_stream_format(text, str(tmp_path))
+    source = builder.monitor_continuously(Duration.of_seconds(1)).build()
+    job = SourceJob(source, 1, Types.STRING())
+    job.poll(4)
+    rows, snapshot = job.rows, job.checkpoint(1)
+    assert rows == ["a"]
+    (tmp_path / "c").write_text("c", encoding="utf-8")
+    after = SourceJob(source, 2, Types.STRING(), snapshot)
+    after.poll(10)
+    assert sorted(rows + after.rows) == ["a", "b", "c"]
+
+
+def test_a_later_listing_that_fails_is_made_up_for(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    text = StreamFormat.text_line_format()
+    builder = FileSource.for_record_stream_format(text, str(folder))
+    job = SourceJob(builder.monitor_continuously(Duration.of_seconds(1)).build(), 1, Types.STRING())
+    folder.rmdir()
+    job.advance(1000)
+    folder.mkdir()
+    (folder / "a").write_text("late", encoding="utf-8")
+    job.advance(1000)
+    job.poll(10)
+    assert job.rows == ["late"]
+
+
+def write_text(folder: str, name: str, content: bytes) -> str:
+    path = os.path.join(folder, name)
+    Path(path).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+@given(
+    lines=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=9)),
+    ends_with_newline=st.booleans(),
+    split_size=st.integers(1, 40),
+    chunk_size=st.integers(1, 20),
+    charset=st.sampled_from(["UTF-8", "UTF-16"]),
+    suffix=st.sampled_from([".txt", ".gz"]),
+    attempts=lives(),
+)
+def test_each_line_comes_once_however_files_are_cut_and_jobs_fail(
+    lines: list[str],
+    ends_with_newline: bool,
+    split_size: int,
+    chunk_size: int,
+    charset: str,
+    suffix: str,
+    attempts: list[Life],
+) -> None:
+    text = "\n".join(lines) + ("\n" if ends_with_newline and lines else "")
+    expected = text.split("\n")
+    if expected[-1] == "":
+        expected.pop()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_blocks, "CHUNK_SIZE_BYTES", chunk_size)
+        patch.setattr(text_lines, "CHUNK_SIZE_BYTES", chunk_size)
+        path = write_text(folder, "a" + suffix, text.encode(charset))
+        builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(charset), path)
+        source = builder.with_split_size(split_size).build()
+        assert sorted(rows_of(source, attempts, Types.STRING())) == sorted(expected)
+
+
+ROW = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
+
+
+def write_rows(folder: str, kind: str, count: int) -> tuple[FileReaderFormat, str]:
+    """A file of `count` rows with one column more than is read, and in another order."""
+    rows = [{"name": f"n{index}", "extra": index / 2, "id": index} for index in range(count)]
+    if kind == "parquet":
+        path = os.path.join(folder, "a.parquet")
+        schema = pa.schema([("name", pa.string()), ("extra", pa.float64()), ("id", pa.int32())])
+        pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=5)
+        return ParquetColumnarRowInputFormat(ROW, batch_size=3), path
+    if kind.startswith("csv"):
+        lines = ["name,extra,id", *(f"{row['name']},{row['extra']},{row['id']}" for row in rows)]
+        content = "\r\n".join(lines) + "\r\n"
+        return CsvReaderFormat(ROW), write_text(folder, "a" + kind[3:], content.encode())
+    content = "".join(json.dumps(row) + "\n" for row in rows)
+    return JsonLinesFormat(ROW), write_text(folder, "a.jsonl", content.encode())
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "csv.gz", "json"])
+def test_each_row_of_a_columnar_format_comes_once_however_jobs_fail(kind: str) -> None:
+    @given(count=st.integers(0, 40), split_size=st.integers(40, 400), attempts=lives())
+    def check(count: int, split_size: int, attempts: list[Life]) -> None:
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(line_blocks, "CHUNK_SIZE_BYTES", 37)
+            file_format, path = write_rows(folder, kind, count)
+            builder = FileSource.for_bulk_file_format(file_format, path)
+            rows = rows_of(builder.with_split_size(split_size).build(), attempts, ROW)
+        assert sorted(tuple(row) for row in rows) == [(n, f"n{n}") for n in range(count)]
+
+    check()
+
+
+def test_the_row_groups_of_a_parquet_file_are_shared_out(tmp_path: Path) -> None:
+    file_format, path = write_rows(str(tmp_path), "parquet", 500)
+    size = os.path.getsize(path)
+    source = FileSource.for_bulk_file_format(file_format, path).with_split_size(size // 4).build()
+    shares = [len(share) for share in run(source, parallelism=2)]
+    assert sum(shares) == 500
+    assert min(shares) > 100
+
+
+def test_all_columns_of_a_parquet_file_can_be_taken_with_their_types(tmp_path: Path) -> None:
+    _, path = write_rows(str(tmp_path), "parquet", 2)
+    source = FileSource.for_bulk_file_format(
+        ParquetColumnarRowInputFormat.of_file(path), path
+    ).build()
+    assert [row.as_dict() for row in run(source)[0]] == [
+        {"name": "n0", "extra": 0.0, "id": 0},
+        {"name": "n1", "extra": 0.5, "id": 1},
+    ]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_a_column_that_a_file_lacks_is_named(kind: str, tmp_path: Path) -> None:
+    _, path = write_rows(str(tmp_path), kind, 2)
+    row = Types.ROW_NAMED(["id", "price"], [Types.LONG(), Types.DOUBLE()])
+    made = ParquetColumnarRowInputFormat(row) if kind == "parquet" else CsvReaderFormat(row)
+    with pytest.raises(ValueError, match=r"no column 'price'; .*name, extra, id"):
+        run(FileSource.for_bulk_file_format(made, path).build())
+
+
+def test_a_line_that_is_no_row_is_blamed_on_its_file(tmp_path: Path) -> None:
+    path = write_text(str(tmp_path), "a.csv", b"id,name\n1,one\ntwo,two\n")
+    with pytest.raises(ValueError, match=r"a\.csv', from byte .*two"):
+        run(FileSource.for_bulk_file_format(CsvReaderFormat(ROW), path).build())
+
+
+def test_columns_without_a_header_are_taken_in_their_order(tmp_path: Path) -> None:
+    path = write_text(str(tmp_path), "a.csv", b"1;one\n2;two\n")
+    file_format = CsvReaderFormat(ROW, delimiter=";", has_header=False)
+    source = FileSource.for_bulk_file_format(file_format, path).build()
+    assert [tuple(row) for row in run(source)[0]] == [(1, "one"), (2, "two")]
+
+
+def test_columnar_formats_want_rows_with_names() -> None:
+    with pytest.raises(ProgramError, match="JsonLinesFormat reads rows with named columns"):
+        JsonLinesFormat(Types.LONG())
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [(b"longer than it was", ""), (b"x", "has become shorter"), (None, "has gone")],
+)
+def test_a_file_may_grow_but_not_change_after_it_was_found(
+    change: bytes | None, reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"1\n2\n")
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(path)).build()
+    job = SourceJob(source, 1, Types.STRING())
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(b"1\n2\n" + change if not reason else change)
+    if reason:
+        with pytest.raises(FileChangedError, match=reason):
+            job.run_to_end()
+    else:
+        job.run_to_end()
+        assert job.rows == ["1", "2"]
+
+
+def test_a_file_of_the_same_size_that_was_written_again_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"1\n")
+    os.utime(path, ns=(1, 1))
+    source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(path)).build()
+    job = SourceJob(source, 1, Types.STRING())
+    os.utime(path, ns=(2, 2))
+    with pytest.raises(FileChangedError, match="was written again"):
+        job.run_to_end()
+
+
+@given(st.integers(0, 2000), st.integers(1, 300))
+def test_the_ranges_of_a_file_tile_it(size: int, split_size: int) -> None:
+    whole = FileSplit("/", "/a", 0, size, size, 0)
+    parts = splits_of_file(whole, split_size)
+    assert parts[0].offset == 0
+    assert parts[-1].end == size
+    assert all(one.end == other.offset for one, other in itertools.pairwise(parts))
+    assert len({one.split_id for one in parts}) == len(parts)
+    assert all(one.length <= split_size * 3 // 2 for one in parts)
+
+
+def test_only_charsets_whose_lines_are_bytes_let_files_be_cut() -> None:
+    cut = ["utf-8", "latin-1", "ascii", "cp1252", "iso-8859-15", "koi8-r"]
+    whole = ["utf-16", "utf-32-le", "utf-8-sig", "utf-7", "shift_jis"]
+    assert all(StreamFormat.text_line_format(name).is_splittable for name in cut)
+    assert not any(StreamFormat.text_line_format(name).is_splittable for name in whole)

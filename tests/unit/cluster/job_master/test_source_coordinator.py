@@ -38,8 +38,8 @@ from headrace.functions.split_enumerator import (
     SplitEnumerator,
     SplitEnumeratorContext,
     decode_split,
-    encode_event,
     encode_split,
+    event_bytes,
     event_to_reader,
 )
 
@@ -146,7 +146,7 @@ class World:
         )
 
     def tell(self, index: int, event: Any) -> None:
-        self.coordinator.handle_event(self.attempt(index), encode_event(event))
+        self.coordinator.handle_event(self.attempt(index), event_bytes(event))
 
     def run_reader(self, index: int, *, asks: bool = True) -> None:
         self.tell(index, RegisterReader())

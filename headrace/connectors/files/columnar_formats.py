@@ -1,0 +1,230 @@
+"""Parquet, CSV and JSON lines as rows with columns, read by Arrow; only columns of the declared row type are.
+
+Source: Flink ParquetColumnarRowInputFormat, CsvReaderFormat.
+"""
+
+import csv
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from headrace.connectors.files.line_blocks import LineBlocks, header_line, open_line_blocks
+from headrace.connectors.files.paths import file_system_of, fixed_place
+from headrace.connectors.files.reader_format import FileReaderFormat, FileRecords
+from headrace.connectors.files.splits import FileSplit
+from headrace.core.errors import ProgramError
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.types.arrow_types import data_schema, type_info_from_schema
+from headrace.core.types.type_info import RowTypeInfo, TypeInformation
+
+BATCH_ROWS: Final = 8192
+
+
+class ColumnarFormat(FileReaderFormat):
+    """Base of formats with columns. `row_type` names the columns that are read, in the order of the stream's."""
+
+    row_type: TypeInformation
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.row_type, RowTypeInfo):
+            raise ProgramError(
+                f"{type(self).__name__} reads rows with named columns, Types.ROW_NAMED([...], [...]), "
+                f"not {self.row_type}"
+            )
+
+    @property
+    def is_splittable(self) -> bool:
+        return True
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self.row_type
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The stream's columns."""
+        return data_schema(self.row_type)
+
+
+@dataclass(frozen=True)
+class ParquetColumnarRowInputFormat(ColumnarFormat):
+    """Parquet files. A file is split by its row groups.
+
+    Example:
+        >>> from headrace.core.types.type_info import Types
+        >>> format = ParquetColumnarRowInputFormat(Types.ROW_NAMED(["id"], [Types.LONG()]))
+        >>> format.produced_type.get_field_names()
+        ['id']
+    """
+
+    row_type: TypeInformation
+    batch_size: int = BATCH_ROWS
+
+    @staticmethod
+    def of_file(path: str) -> "ParquetColumnarRowInputFormat":
+        """Take all columns, with the types that they have in the file at this path or URI, which is read now."""
+        file_system, name = file_system_of(fixed_place(str(path)))
+        schema = pq.read_schema(name, filesystem=file_system)
+        return ParquetColumnarRowInputFormat(type_info_from_schema(schema))
+
+    def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:
+        return ParquetRows(split, self.schema, self.batch_size, batch_type)
+
+
+class ParquetRows:
+    """Rows of the row groups whose middle lies in the split; the position is their number. Implements FileRecords."""
+
+    def __init__(
+        self, split: FileSplit, schema: pa.Schema, batch_size: int, batch_type: BatchType
+    ) -> None:
+        self._schema = schema
+        self._batch_type = batch_type
+        self._stream = split.open_file_system().open_input_file(split.name)
+        file: Any = pq.ParquetFile(self._stream)
+        missing = [name for name in schema.names if name not in file.schema_arrow.names]
+        if missing:
+            raise ValueError(
+                f"the file '{split.name}' has no column '{missing[0]}'; it has: {', '.join(file.schema_arrow.names)}"
+            )
+        self.position = split.position or 0
+        groups, self._to_skip = _groups_from(file.metadata, split, self.position)
+        self._batches = file.iter_batches(batch_size, row_groups=groups, columns=schema.names)
+
+    def next_batch(self) -> RecordBatch | None:
+        batch = next(self._batches, None)
+        if batch is None:
+            return None
+        skipped = min(self._to_skip, batch.num_rows)
+        self._to_skip -= skipped
+        new = batch.slice(skipped)
+        self.position += new.num_rows
+        return RecordBatch.of_columns(self._batch_type, _conform(new, self._schema))
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _groups_from(metadata: Any, split: FileSplit, position: int) -> tuple[list[int], int]:
+    """Return the split's row groups that are not behind `position`, and how many rows of the first are."""
+    groups: list[int] = []
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        columns = [group.column(number) for number in range(group.num_columns)]
+        begins = [column.data_page_offset for column in columns]
+        begins += [
+            column.dictionary_page_offset for column in columns if column.has_dictionary_page
+        ]
+        middle = min(begins, default=0) + sum(one.total_compressed_size for one in columns) // 2
+        if not split.offset <= middle < split.end:
+            continue
+        if not groups and position >= group.num_rows:
+            position -= group.num_rows
+            continue
+        groups.append(index)
+    return groups, position
+
+
+@dataclass(frozen=True)
+class CsvReaderFormat(ColumnarFormat):
+    """CSV files. Columns are found by the names in the header or, without one, by their place.
+
+    A quoted value cannot hold a line's end, so that files can be read in ranges.
+    """
+
+    row_type: TypeInformation
+    delimiter: str = ","
+    has_header: bool = True
+
+    def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:
+        names: list[str] = self.schema.names
+        if self.has_header:
+            names = self._header(header_line(split))
+        missing = [name for name in self.schema.names if name not in names]
+        if missing:
+            raise ValueError(
+                f"the header of '{split.name}' has no column '{missing[0]}'; it has: {', '.join(names)}"
+            )
+        blocks = open_line_blocks(split, skips_header=self.has_header)
+        return ParsedLines(blocks, lambda block: self._parse(block, names), split, batch_type)
+
+    def _header(self, line: bytes) -> list[str]:
+        names = next(csv.reader([line.decode().strip()], delimiter=self.delimiter), [])
+        return names or self.schema.names
+
+    def _parse(self, block: bytes, names: list[str]) -> pa.Table:
+        return pa_csv.read_csv(
+            pa.BufferReader(block),
+            read_options=pa_csv.ReadOptions(column_names=names, use_threads=False),
+            parse_options=pa_csv.ParseOptions(delimiter=self.delimiter),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=self.schema,
+                include_columns=self.schema.names,
+                strings_can_be_null=True,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class JsonLinesFormat(ColumnarFormat):
+    """Files with a JSON object per line. Fields that are absent are null, those that are not declared are left out."""
+
+    row_type: TypeInformation
+
+    def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:
+        return ParsedLines(open_line_blocks(split), self._parse, split, batch_type)
+
+    def _parse(self, block: bytes) -> pa.Table:
+        return pa_json.read_json(
+            pa.BufferReader(block),
+            read_options=pa_json.ReadOptions(use_threads=False, block_size=max(1, len(block))),
+            parse_options=pa_json.ParseOptions(
+                explicit_schema=self.schema, unexpected_field_behavior="ignore"
+            ),
+        )
+
+
+class ParsedLines:
+    """Blocks of lines, each parsed into columns; the position is a byte. Implements FileRecords."""
+
+    def __init__(
+        self, blocks: LineBlocks, parse: Any, split: FileSplit, batch_type: BatchType
+    ) -> None:
+        self._blocks = blocks
+        self._parse = parse
+        self._name = split.name
+        self._batch_type = batch_type
+        self._schema = data_schema(batch_type.value_type)
+        self.position: int | None = None
+
+    def next_batch(self) -> RecordBatch | None:
+        begin = self._blocks.position
+        block = self._blocks.next_block()
+        self.position = self._blocks.position
+        if block is None:
+            return None
+        if not block.strip():
+            return RecordBatch.of_columns(self._batch_type, _empty(self._schema))
+        try:
+            table = self._parse(block)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"the file '{self._name}', from byte {begin} on: {error}") from error
+        batches = table.combine_chunks().to_batches()
+        columns = batches[0] if batches else _empty(table.schema)
+        return RecordBatch.of_columns(self._batch_type, _conform(columns, self._schema))
+
+    def close(self) -> None:
+        self._blocks.close()
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in schema], schema=schema)
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return exactly the columns of `schema`, by name, cast where the file has another type."""
+    columns = [batch.column(field.name).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
