@@ -2,6 +2,7 @@
 
     headrace.testing.failpoints: barrier.last#2=kill!/tmp/run/token; upload.done=raise
 
+or `@file`, which says the same and is looked at again and again, so that it may change while processes live. The first
 reads: the second time this process has all barriers of a checkpoint it kills itself, if it is the first to make the
 file /tmp/run/token; each time it has written its part of a checkpoint that fails.
 """
@@ -59,22 +60,40 @@ class _Armed:
     reached_count: int = 0
 
 
+class _File:
+    """A file that says what is armed. A missing one arms nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._text: str | None = None
+
+    def look(self) -> None:
+        """Arm what it says, anew where it says something else than before."""
+        text = self._path.read_text() if self._path.exists() else ""
+        if text != self._text:
+            self._text = text
+            _arm(text)
+
+
 _armed: dict[Failpoint, _Armed] = {}
+_files: list[_File] = []
 _SLOW_S: Final = 2.0
 
 
 def reach(point: Failpoint) -> None:
     """Say that the process is at `point`; costs a look at an empty dict."""
-    if _armed:
+    if _armed or _files:
         _reach(point)
 
 
 def arm(settings: Settings) -> None:
     """Arm what the option asks for, in place of what was armed. ConfigurationError."""
+    disarm()
     text = settings.get_option(FAILPOINTS)
-    armed = [_parse(part.strip()) for part in text.split(";") if part.strip()]
-    _armed.clear()
-    _armed.update(armed)
+    if text.startswith("@"):
+        _files.append(_File(Path(text[1:])))
+    else:
+        _arm(text)
 
 
 def arm_with(point: Failpoint, act: Callable[[], None], *, time: int = 1) -> None:
@@ -85,9 +104,18 @@ def arm_with(point: Failpoint, act: Callable[[], None], *, time: int = 1) -> Non
 def disarm() -> None:
     """Make all failpoints harmless."""
     _armed.clear()
+    _files.clear()
+
+
+def _arm(text: str) -> None:
+    armed = [_parse(part.strip()) for part in text.split(";") if part.strip()]
+    _armed.clear()
+    _armed.update(armed)
 
 
 def _reach(point: Failpoint) -> None:
+    for file in _files:
+        file.look()
     armed = _armed.get(point)
     if armed is None:
         return

@@ -36,6 +36,7 @@ from headrace.connectors.files.staging import (
     staging_folders,
 )
 from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.failpoints import Failpoint, reach
 from headrace.functions.sink import FINAL_CHECKPOINT, CommitterContext, scope_of
 
 
@@ -100,9 +101,11 @@ class FileCommitter:
         if compaction is None:
             for file in files:
                 name_file(self._file_system, self._base_path, file)
+                reach(Failpoint.COMMIT_HALF)
             new = CommitNote(note.scope, last_id)
         else:
             new = self._compact(note, checkpoint_id, last_id, compaction, committables)
+        reach(Failpoint.COMMIT_DONE)
         self._note_file(note.scope).write(new)
         self._delete_garbage(new)
         for folder in {file.folder for file in files}:

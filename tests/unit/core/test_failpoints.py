@@ -59,3 +59,14 @@ def test_of_all_who_share_a_token_only_the_first_acts(tmp_path: Path) -> None:
 def test_what_cannot_be_read_names_the_points_and_the_actions(text: str) -> None:
     with pytest.raises(ConfigurationError, match="names: task-manager.registered"):
         arm(text)
+
+
+def test_a_file_may_arm_other_failpoints_while_the_process_lives(tmp_path: Path) -> None:
+    file = tmp_path / "failpoints"
+    arm(f"@{file}")
+    reach(Failpoint.UPLOAD_DONE)
+    file.write_text("upload.done=raise")
+    with pytest.raises(FailpointError):
+        reach(Failpoint.UPLOAD_DONE)
+    file.write_text("")
+    reach(Failpoint.UPLOAD_DONE)

@@ -1,0 +1,145 @@
+"""The digest job: numbers are dealt to keys, and every number leaves a row that depends on all before it of its key.
+
+    source (paced numbers) -> keyBy -> digest (value state, map state, timers) -> windowed counts -> files, exactly once
+
+A row that is lost, repeated, reordered within its key, or computed from state that was, shows in every later row of its
+key. The answer is computed by plain Python in one loop, `expected_rows`, which shares nothing with the engine.
+"""
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.api.environment import StreamExecutionEnvironment
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.connectors.files.buckets import BucketAssigner, RollingPolicy
+from headrace.connectors.files.sink import FileSink
+from headrace.core.types.type_info import Types
+from headrace.functions.process import KeyedProcessFunction
+from headrace.functions.runtime_context import RuntimeContext
+from headrace.functions.serialization import Encoder
+from headrace.functions.state import MapStateDescriptor, ValueStateDescriptor
+from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
+
+TIMER_SPAN_MS: Final = 500
+"""Event time between two timers of a key; one number is one millisecond."""
+LAST_DIGITS: Final = 10
+ROW_TYPE: Final = Types.STRING()
+
+
+@dataclass(frozen=True)
+class DigestJob:
+    """What runs: `count` numbers at `rows_per_second`, over `key_count` keys.
+
+    `key_count` is a multiple of `parallelism`, so that one reader makes all numbers of a key, in order.
+    """
+
+    count: int = 20_000
+    rows_per_second: float = 4_000
+    key_count: int = 96
+    parallelism: int = 2
+
+
+class EventTime(TimestampAssigner):
+    """A number is its own time."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """See TimestampAssigner."""
+        return int(value)
+
+
+class Digest(KeyedProcessFunction):
+    """Chains a checksum over the numbers of a key, counts their last digits, and reports those when a timer fires."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Get the states."""
+        pair = Types.TUPLE([Types.LONG(), Types.LONG()])
+        self._chain: Any = runtime_context.get_state(ValueStateDescriptor("chain", pair))
+        self._digits: Any = runtime_context.get_map_state(
+            MapStateDescriptor("digits", Types.LONG(), Types.LONG())
+        )
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[str]:
+        """One row per number."""
+        count, checksum = self._chain.value() or (0, 0)
+        count, checksum = count + 1, next_checksum(checksum, value)
+        self._chain.update((count, checksum))
+        digit = timer_of(value) * LAST_DIGITS + value % LAST_DIGITS
+        self._digits.put(digit, (self._digits.get(digit) or 0) + 1)
+        ctx.timer_service().register_event_time_timer(timer_of(value))
+        yield number_row(ctx.get_current_key(), count, checksum)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[str]:
+        """One row per key and span of time."""
+        digits = sorted(
+            (key, count) for key, count in self._digits.items() if key // LAST_DIGITS == timestamp
+        )
+        for key, _ in digits:
+            self._digits.remove(key)
+        yield timer_row(ctx.get_current_key(), timestamp, digits)
+
+
+def build(env: StreamExecutionEnvironment, job: DigestJob, output: Path) -> None:
+    """Add the job to an environment."""
+    key_count = job.key_count
+    env.set_parallelism(job.parallelism)
+    source = DataGeneratorSource(
+        lambda index: index, job.count, Types.LONG(), rows_per_second=job.rows_per_second
+    )
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(EventTime())
+    rows = (
+        env.from_source(source, strategy, "numbers", Types.LONG())
+        .key_by(lambda number: number % key_count, key_type=Types.LONG())
+        .process(Digest(), output_type=ROW_TYPE)
+        .uid("digest")
+    )
+    sink = (
+        FileSink.for_row_format(str(output), Encoder.simple_string_encoder())
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+        .build()
+    )
+    rows.rebalance().sink_to(sink).name("files").uid("files")
+
+
+def expected_rows(job: DigestJob) -> list[str]:
+    """The answer: every row once, in any order. Numbers of a key come in order, since one reader deals them."""
+    rows: list[str] = []
+    chains: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    digits: dict[int, dict[int, dict[int, int]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(int))
+    )
+    for number in range(job.count):
+        key = number % job.key_count
+        count, checksum = chains[key]
+        chains[key] = (count + 1, next_checksum(checksum, number))
+        rows.append(number_row(key, *chains[key]))
+        time = timer_of(number)
+        digits[key][time][time * LAST_DIGITS + number % LAST_DIGITS] += 1
+    for key, timers in digits.items():
+        rows += [timer_row(key, time, sorted(found.items())) for time, found in timers.items()]
+    return rows
+
+
+def next_checksum(checksum: int, number: int) -> int:
+    """The next link of a key's chain."""
+    return zlib.crc32(int(number).to_bytes(8, "big"), checksum)
+
+
+def timer_of(number: int) -> int:
+    """When the timer fires that a number sets."""
+    return number - number % TIMER_SPAN_MS + TIMER_SPAN_MS - 1
+
+
+def number_row(key: int, count: int, checksum: int) -> str:
+    """The row that a number leaves."""
+    return f"n {key} {count} {checksum}"
+
+
+def timer_row(key: int, time_ms: int, digits: list[tuple[int, int]]) -> str:
+    """The row that a timer leaves."""
+    counts = ",".join(f"{digit}:{count}" for digit, count in digits)
+    return f"t {key} {time_ms} {counts}"

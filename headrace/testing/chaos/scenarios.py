@@ -1,0 +1,49 @@
+"""The moments at which a TaskManager is killed, each with how it is brought about."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.core.failpoints import Failpoint
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`failpoints`: text of the option, `{token}` standing for a file of this run's own.
+
+    `needs_failure_first`: the moment comes only in a restart, so that another kill must come before.
+    `stops_with_savepoint`: the job is stopped with a savepoint in its middle and resumed from it.
+    """
+
+    name: str
+    failpoints: tuple[str, ...]
+    stops_with_savepoint: bool = False
+
+
+def _kill(point: Failpoint, time: int = 1) -> str:
+    return f"{point.value}#{time}=kill!{{token}}"
+
+
+_RESTART_FIRST: Final = f"{Failpoint.ACKNOWLEDGED.value}#3=kill!{{token}}-first"
+
+KILLS: Final = (
+    Scenario("after register", (_kill(Failpoint.TASK_MANAGER_REGISTERED),)),
+    Scenario("slot offered", (_kill(Failpoint.SLOT_OFFERED),)),
+    Scenario("deploy received", (_kill(Failpoint.TASK_RECEIVED),)),
+    Scenario("mid restore", (_RESTART_FIRST, _kill(Failpoint.RESTORE_HALF))),
+    Scenario("restored before running", (_RESTART_FIRST, _kill(Failpoint.RESTORE_DONE))),
+    Scenario("first frame sent", (_kill(Failpoint.FIRST_FRAME_SENT),)),
+    Scenario("first barrier on one channel", (_kill(Failpoint.FIRST_BARRIER, 4),)),
+    Scenario("all barriers before the snapshot", (_kill(Failpoint.LAST_BARRIER, 4),)),
+    Scenario("upload at half", (_kill(Failpoint.UPLOAD_HALF, 5),)),
+    Scenario("upload done before ack", (_kill(Failpoint.UPLOAD_DONE, 5),)),
+    Scenario("ack sent", (_kill(Failpoint.ACKNOWLEDGED, 6),)),
+    Scenario("notified before commit", (_kill(Failpoint.NOTIFIED, 6),)),
+    Scenario("inside commit", ("driver:" + Failpoint.COMMIT_HALF.value + "#2",)),
+    Scenario("committed before marker removed", ("driver:" + Failpoint.COMMIT_DONE.value + "#2",)),
+    Scenario("in cancel", (_RESTART_FIRST, _kill(Failpoint.CANCELLING))),
+    Scenario("in stop-with-savepoint", (_kill(Failpoint.STOPPING),), stops_with_savepoint=True),
+)
+
+SMOKE: Final = frozenset(
+    {"first barrier on one channel", "upload done before ack", "inside commit", "mid restore"}
+)
