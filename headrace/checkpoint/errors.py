@@ -1,6 +1,7 @@
 """Errors of checkpoints: storage that fails, snapshots that cannot be used, publications that come too late."""
 
 import errno
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.core.errors import ErrorDomain, HeadraceError
@@ -118,6 +119,51 @@ class SnapshotDrainedError(MetadataError):
             "timers have fired for good; restore one that was taken without --drain"
         )
         self.uri = uri
+
+
+class UnclaimedStateError(CheckpointError):
+    """A snapshot has state of operators that the job does not have."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, checkpoint_id: int, unclaimed: Sequence[str], known: Sequence[str]) -> None:
+        super().__init__(
+            f"snapshot {checkpoint_id} has state that no operator of this job claims: {', '.join(unclaimed)}; give the "
+            "operators the uids they had, or leave that state behind with --allow-non-restored-state "
+            f"(the job has {', '.join(known)})"
+        )
+        self.unclaimed = tuple(unclaimed)
+
+
+class MaxParallelismError(CheckpointError):
+    """Keyed state was written for another number of key groups."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(
+        self, operator: str, restored: int, parallelism: int, max_parallelism: int
+    ) -> None:
+        remedy = (
+            f"it cannot run with parallelism {parallelism}: take at most {restored}"
+            if parallelism > restored
+            else f"it cannot have {max_parallelism}: set its max parallelism to {restored}, or leave it unset"
+        )
+        super().__init__(
+            f"the state of operator {operator} lies in {restored} key groups (its max parallelism), so {remedy}"
+        )
+        self.restored = restored
+
+
+class FinishedOperatorsError(CheckpointError):
+    """Operators that had finished are chained to others that are new or had not."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, finished: Sequence[str], others: Sequence[str]) -> None:
+        super().__init__(
+            f"{', '.join(finished)} had finished and will do nothing more, but {', '.join(others)} in the same task "
+            "still wait for their output: take these out, or start without the snapshot"
+        )
 
 
 class CheckpointExistsError(CheckpointError):

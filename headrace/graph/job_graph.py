@@ -96,8 +96,9 @@ class VertexKind(enum.Enum):
 class JobVertex(msgspec.Struct, frozen=True):
     """A chain of operators that runs as one task per subtask. `operators[0]` is the head.
 
-    Where `payloads` is set, the payloads of the operators and of the outgoing edges' partitioners lie in that blob,
-    and are empty here (`headrace.graph.payloads`).
+    `has_derived_max_parallelism`: nobody has stated it, so that a restored job takes over what it had. Where `payloads`
+    is set, the payloads of the operators and of the outgoing edges' partitioners lie in that blob, and are empty here
+    (`headrace.graph.payloads`).
     """
 
     vertex_id: JobVertexId
@@ -109,6 +110,7 @@ class JobVertex(msgspec.Struct, frozen=True):
     operators: tuple[ChainedOperator, ...]
     chain_edges: tuple[ChainEdge, ...]
     payloads: BlobKey | None = None
+    has_derived_max_parallelism: bool = False
 
 
 class JobGraph(msgspec.Struct, frozen=True):

@@ -190,6 +190,7 @@ def _vertex(graph: StreamGraph, chain: Chain, ids: dict[int, OperatorId]) -> Job
         kind=kinds[input_count],
         parallelism=head.parallelism,
         max_parallelism=_max_parallelism(chain),
+        has_derived_max_parallelism=all(node.max_parallelism is None for node in chain.nodes),
         slot_sharing_group=head.slot_sharing_group,
         operators=tuple(_chained_operator(node, ids) for node in chain.nodes),
         chain_edges=tuple(
