@@ -22,6 +22,7 @@ from headrace.api.transformations import (
     batch_type_of,
     operator_behind,
 )
+from headrace.core.entry_points import load_entry_point
 from headrace.core.errors import ProgramError, RecordTypeError
 from headrace.core.ids import JobId
 from headrace.core.operator_spec import OperatorSpec
@@ -44,6 +45,9 @@ from headrace.graph.pipeline_options import (
 )
 from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole, StreamGraph
+
+SOURCES: Final = "headrace.sources"
+"""Entry points of connectors for which the environment has a method."""
 
 _FORGOTTEN: Final = (
     "No job was started. The environment has forgotten the sinks made so far, as after every execute(): "
@@ -109,6 +113,19 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return self._add_source(
             source, watermark_strategy, check_name(source_name, "a source name"), produced
         )
+
+    def socket_text_stream(
+        self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0
+    ) -> DataStream:
+        """Make an endless stream of the lines that a server sends; for trying things out.
+
+        **At most once**: what came before a failure and had not gone through the whole job is lost with it, and so is
+        what is sent while the job restarts; checkpoints do not change that. `max_retry`: how many times to connect
+        again when there is no connection; 0 ends the stream when the server closes, below 0 never gives up.
+        """
+        source: Source = load_entry_point(SOURCES, "socket")(hostname, port, delimiter, max_retry)
+        lines = resolve_type(None, default=source.produced_type)
+        return self._add_source(source, None, "Socket Stream", lines, is_parallel=False)
 
     def from_dataframe(
         self,

@@ -11,6 +11,7 @@ from headrace.common import Configuration
 from headrace.core.errors import ConfigurationError, ProgramError, RecordTypeError
 from headrace.datastream import CheckpointingMode, RuntimeExecutionMode
 from headrace.datastream.connectors import Source
+from headrace.graph.stream_graph import NodeRole
 from tests.unit.api.recording import RecordingExecutor, plan_nodes, recording, types_of
 
 
@@ -308,3 +309,15 @@ def test_values_of_the_wrong_kind_are_refused_in_words(env: StreamExecutionEnvir
         env.set_runtime_mode("BATCH")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="union needs DataStreams, not 5"):
         env.from_collection([1]).union(5)  # type: ignore[arg-type]
+
+
+def test_a_socket_stream_is_made_of_lines_and_not_parallel() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(3)
+    lines = env.socket_text_stream("localhost", 9999)
+    assert lines.get_type() == Types.STRING()
+    assert lines.get_name() == "Socket Stream"
+    lines.print()
+    nodes = env.get_stream_graph("sockets").nodes
+    (source,) = [node for node in nodes if node.role is NodeRole.SOURCE]
+    assert source.parallelism == 1
