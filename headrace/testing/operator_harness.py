@@ -1,8 +1,4 @@
-"""Runs one operator without a task: steps in, emitted elements out; and the same steps under several cuts.
-
-`run_all_ways` is the law that every operator obeys: how rows are cut into batches, and whether they come as Python
-values or as columns, changes nothing (rows in order, watermarks between them, each side output by itself).
-"""
+"""Runs one operator without a task: steps in, emitted elements out; snapshots and restarts in between."""
 
 import heapq
 import pickle
@@ -23,7 +19,6 @@ from headrace.core.key_groups import key_group_range
 from headrace.core.key_hash import hash_array, hash_keys
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.operator_types import OperatorTypes
-from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import BatchType, RecordBatch, key_values_to_array
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.functions.source import InputStatus
@@ -289,7 +284,7 @@ class OperatorHarness:
         return snapshot(self.states, self._checkpoint_id, committables=committables)
 
     def restart(
-        self, restored: OperatorSubtaskState, parallelism: int = 1, subtask_index: int = 0
+        self, restored: OperatorSubtaskState | None, parallelism: int = 1, subtask_index: int = 0
     ) -> None:
         """Put a new operator, that begins with `restored`, in the place of this one, as after a failure.
 
@@ -301,6 +296,11 @@ class OperatorHarness:
         self.start(spec, parallelism, subtask_index, restored)
         if self.watermark_ms > MIN_TIMESTAMP:
             self.operator.process_watermark(self.watermark_ms, self.output)
+
+    @property
+    def has_keyed_inputs(self) -> bool:
+        """Whether every input has keys, so that several subtasks can share the work."""
+        return bool(self.types.inputs) and all(one.key_type for one in self.types.inputs)
 
     def batch(self, step: Rows) -> RecordBatch:
         """Return the rows of a step as a batch, keyed where the operator's input is."""
@@ -364,78 +364,3 @@ class OperatorHarness:
         assert isinstance(self.operator, SourceOperator)
         while self.operator.poll(self.output) is not InputStatus.END_OF_INPUT:
             pass
-
-
-Cutter = Callable[[RecordBatch], Iterable[RecordBatch]]
-
-
-def _whole(batch: RecordBatch) -> Iterable[RecordBatch]:
-    return (batch,)
-
-
-def _row_by_row(batch: RecordBatch) -> Iterable[RecordBatch]:
-    return (batch.slice(index, 1) for index in range(batch.num_rows))
-
-
-def _as_columns(batch: RecordBatch) -> Iterable[RecordBatch]:
-    return (RecordBatch.from_arrow(batch.batch_type, batch.to_arrow()),)
-
-
-def _random_cuts(seed: int) -> Cutter:
-    random = SeededRandom(seed)
-
-    def cut(batch: RecordBatch) -> Iterable[RecordBatch]:
-        offset = 0
-        while offset < batch.num_rows:
-            length = random.randint(1, batch.num_rows - offset)
-            part = batch.slice(offset, length)
-            yield part if random.random() < 0.5 else next(iter(_as_columns(part)))
-            offset += length
-
-    return cut
-
-
-WAYS: dict[str, Cutter] = {
-    "in one batch": _whole,
-    "row by row": _row_by_row,
-    "in columns": _as_columns,
-    "cut at random (1)": _random_cuts(1),
-    "cut at random (2)": _random_cuts(2),
-}
-
-
-def run_all_ways(
-    create: Callable[[], OperatorHarness],
-    steps: Sequence[HarnessStep],
-    *,
-    finishes: bool = True,
-    canonical: Callable[[list[tuple[Any, ...]]], object] = lambda elements: elements,
-) -> OperatorHarness:
-    """Carry out `steps` on fresh harnesses, cut in every way; AssertionError where outputs differ.
-
-    `canonical` brings an output into the form that is compared, for operators that leave an order open. The harness
-    that was fed whole batches is returned.
-    """
-    first: OperatorHarness | None = None
-    for way, cut in WAYS.items():
-        harness = create()
-        for step in steps:
-            if isinstance(step, Rows):
-                for part in cut(harness.batch(step)):
-                    harness.process(part, step.input_number)
-            else:
-                harness.perform(step)
-        if finishes:
-            harness.finish()
-        if first is None:
-            first = harness
-            continue
-        wanted, got = first.output, harness.output
-        assert canonical(got.main) == canonical(wanted.main), (
-            f"{way}: {got.main} is not {wanted.main}"
-        )
-        assert got.sides.keys() == wanted.sides.keys(), way
-        for tag, elements in got.sides.items():
-            assert canonical(elements) == canonical(wanted.sides[tag]), f"{way}, side output {tag}"
-    assert first is not None
-    return first

@@ -4,7 +4,7 @@ Rows are folded into their slots in row order (`ufunc.at` is unbuffered), so tha
 rows were cut into batches. Nulls are not seen: the caller leaves them out and counts values per slot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,10 @@ from headrace.operators.windowing.slots import SlotIndexes, WindowStarts
 
 Values = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
+
+
+FrozenAccumulator = Callable[[WindowStarts, SlotIndexes], pa.Array]
+"""(starts, slots) -> what the slots held when it was frozen, shape (slots,); any thread."""
 
 
 class Accumulator(Protocol):
@@ -41,6 +45,14 @@ class Accumulator(Protocol):
         """
         ...
 
+    def freeze(self, arrow_type: pa.DataType) -> FrozenAccumulator:
+        """Return the contents of all slots, to be stored; `arrow_type`: of the column that is aggregated."""
+        ...
+
+    def restore(self, starts: WindowStarts, slots: SlotIndexes, stored: pa.Array) -> None:
+        """Fill slots that hold nothing, all of shape (slots,)."""
+        ...
+
 
 class ColumnAccumulator:
     """Base: one array that begins with `initial`."""
@@ -60,6 +72,20 @@ class ColumnAccumulator:
 
     def result(self, starts: Sequence[int], slots: SlotIndexes, counts: Counts) -> Values:
         return self._held[slots]
+
+    def freeze(self, arrow_type: pa.DataType) -> FrozenAccumulator:
+        held: Values = self._held.copy()
+        if held.dtype.kind == "O":
+            return lambda starts, slots: pa.array(held[slots].tolist(), type=arrow_type)
+        return lambda starts, slots: pa.array(held[slots])
+
+    def restore(self, starts: WindowStarts, slots: SlotIndexes, stored: pa.Array) -> None:
+        if self._held.dtype.kind == "O":
+            values = np.empty(len(stored), dtype=object)
+            values[:] = stored.to_pylist()
+            self._held[slots] = values
+        else:
+            self._held[slots] = stored.to_numpy()
 
 
 class FoldAccumulator(ColumnAccumulator):
@@ -171,6 +197,37 @@ class QuantileAccumulator:
         between = (higher - positions) * low + (positions - lower) * high
         results[filled] = np.where((lower == higher) | (low == high), low, between)
         return results
+
+    def freeze(self, arrow_type: pa.DataType) -> FrozenAccumulator:
+        # Chunks are never changed, only their lists are.
+        frozen = [chunk for chunks in self._chunks.values() for chunk in chunks]
+
+        def stored(starts: WindowStarts, slots: SlotIndexes) -> pa.Array:
+            all_slots = np.concatenate([np.zeros(0, np.int64), *(chunk[0] for chunk in frozen)])
+            all_values = np.concatenate([np.zeros(0, np.float64), *(chunk[1] for chunk in frozen)])
+            return _lists_by_slot(slots, all_slots, all_values)
+
+        return stored
+
+    def restore(self, starts: WindowStarts, slots: SlotIndexes, stored: pa.Array) -> None:
+        lengths = np.diff(stored.offsets.to_numpy())
+        values = stored.flatten().to_numpy()
+        if len(values) == 0:
+            return
+        self.update(np.repeat(starts, lengths), np.repeat(slots, lengths), values, lengths)
+
+
+def _lists_by_slot(slots: SlotIndexes, all_slots: SlotIndexes, all_values: Values) -> pa.ListArray:
+    """Return for each of `slots` (distinct) the values that stand beside it in `all_slots`, in their order."""
+    order = np.argsort(all_slots, kind="stable")
+    ordered = all_slots[order]
+    begins = np.searchsorted(ordered, slots, side="left")
+    lengths = np.searchsorted(ordered, slots, side="right") - begins
+    offsets = np.zeros(len(slots) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    positions = np.repeat(begins - offsets[:-1], lengths) + np.arange(offsets[-1])
+    values = pa.array(all_values[order][positions])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), values)
 
 
 def create_accumulator(

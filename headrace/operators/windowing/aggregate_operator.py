@@ -24,6 +24,7 @@ from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_D
 from headrace.operators.emission import RowEmitter
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.user_code import user_error
+from headrace.operators.windowing.aggregate_snapshots import AggregateSnapshots, KeyColumns
 from headrace.operators.windowing.aggregates import WindowAggregates
 from headrace.operators.windowing.slots import SlotTable
 
@@ -69,6 +70,9 @@ class WindowAggregateOperator(OneInputOperator):
         targets = self._output_schema.types[len(spec.key_columns) + 2 :]
         self._aggregates = WindowAggregates(spec.aggregates, types, targets)
         self._slots = SlotTable()
+        fields = (input_schema.field(name) for name in spec.key_columns)
+        keys = KeyColumns(tuple(map(_plain_field, fields)), context.state.key_space)
+        AggregateSnapshots(self._slots, self._aggregates, keys).restore(context.state)
         self._late_count = context.metrics.counter(
             NUM_LATE_RECORDS_DROPPED if spec.late_tag_id is None else NUM_LATE_RECORDS_DIVERTED
         )
@@ -213,6 +217,12 @@ def _encode_keys(
             parts.append(column_values[index])
         keys.append(tuple(reversed(parts)))
     return distinct.indices.to_numpy().astype(np.int64), keys
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    if pa.types.is_dictionary(field.type):
+        return pa.field(field.name, field.type.value_type)
+    return pa.field(field.name, field.type)
 
 
 def _dictionary(column: pa.Array) -> pa.DictionaryArray:

@@ -1,6 +1,7 @@
 """WindowAggregates: all aggregates of one operator, fed by columns, answered as columns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from headrace.functions.specs import ColumnAggregate
 from headrace.operators.windowing.accumulators import (
     Accumulator,
     Counts,
+    FrozenAccumulator,
     Values,
     arrow_values,
     create_accumulator,
@@ -132,6 +134,34 @@ class WindowAggregates:
             results.append(arrow_values(values, counts == 0, source, target))
         return results
 
+    def freeze(self) -> "FrozenAggregates":
+        """Return what all slots hold; later changes do not show."""
+        return FrozenAggregates(
+            self._row_counts.copy(),
+            {name: column.counts.copy() for name, column in self._columns.items()},
+            {
+                self._stored_name(index): accumulator.freeze(column.arrow_type)
+                for column in self._columns.values()
+                for index, accumulator in column.accumulators.items()
+            },
+        )
+
+    def restore(
+        self, starts: WindowStarts, slots: SlotIndexes, stored: Callable[[str], pa.Array]
+    ) -> None:
+        """Fill slots, reset before, with what `FrozenAggregates.stored` gave; `stored` finds a column by name."""
+        self._row_counts[slots] = stored(_ROWS).to_numpy()
+        for name, column in self._columns.items():
+            column.counts[slots] = stored(_count_name(name)).to_numpy()
+            for index, accumulator in column.accumulators.items():
+                accumulator.restore(starts, slots, stored(self._stored_name(index)))
+
+    def _stored_name(self, index: int) -> str:
+        """By what it computes, not by where it stands: a reordered or renamed aggregate finds its column."""
+        aggregate = self._aggregates[index]
+        parameter = "" if aggregate.parameter is None else f"_{aggregate.parameter}"
+        return f"{aggregate.function}{parameter}_{aggregate.column}"
+
     def reset(self, starts: Sequence[int], slots: SlotIndexes) -> None:
         """Forget windows and their slots."""
         self._row_counts[slots] = 0
@@ -139,6 +169,31 @@ class WindowAggregates:
             column.counts[slots] = 0
             for accumulator in column.accumulators.values():
                 accumulator.reset(slots, starts)
+
+
+_ROWS: Final = "rows"
+
+
+def _count_name(column: str) -> str:
+    return f"count_{column}"
+
+
+@dataclass(frozen=True)
+class FrozenAggregates:
+    """All accumulators as they were, by slot."""
+
+    row_counts: Counts
+    counts: dict[str, Counts]
+    accumulators: dict[str, FrozenAccumulator]
+
+    def stored(self, starts: WindowStarts, slots: SlotIndexes) -> dict[str, pa.Array]:
+        """Return what `slots`, those of the windows at `starts`, hold: one array of shape (slots,) per column."""
+        columns: dict[str, pa.Array] = {_ROWS: pa.array(self.row_counts[slots])}
+        for name, counts in self.counts.items():
+            columns[_count_name(name)] = pa.array(counts[slots])
+        for name, accumulator in self.accumulators.items():
+            columns[name] = accumulator(starts, slots)
+        return columns
 
 
 _KEEPING_TYPE: Final = frozenset({"min", "max", "first", "last"})

@@ -1,7 +1,8 @@
 """Slots: where the accumulators of each (window, key) stand in the aggregate operator's columns."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,15 @@ import pyarrow as pa
 
 SlotIndexes = npt.NDArray[np.int64]
 WindowStarts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FrozenWindow:
+    """A window as it was: the slot of each key, and the keys for which it has fired."""
+
+    start: int
+    slots: dict[Any, int]
+    fired: Collection[Any]
 
 
 class SlotTable:
@@ -23,6 +33,9 @@ class SlotTable:
         self._free: list[int] = []
         self._unfired: list[int] = []
         self._live: list[int] = []
+        # Windows that wait to fire for some keys and have fired for others: those restored from several subtasks
+        # whose event times differed.
+        self._fired_keys: dict[int, set[Any]] = {}
         self.capacity = 0
 
     def slots_of(
@@ -41,6 +54,8 @@ class SlotTable:
             start_code, key_code = divmod(pair, len(keys))
             window = self._window(start_list[start_code])
             key = keys[key_code]
+            if self._fired_keys:
+                self._fired_keys.get(start_list[start_code], set[Any]()).discard(key)
             slot = window.get(key)
             if slot is None:
                 slot = window[key] = self._allocate()
@@ -53,7 +68,8 @@ class SlotTable:
         while self._unfired and self._unfired[0] <= last_start:
             start = heapq.heappop(self._unfired)
             window = self._windows[start]
-            keys = sorted(window)
+            fired = self._fired_keys.pop(start, set[Any]())
+            keys = sorted(window.keys() - fired if fired else window)
             due.append((start, keys, [window[key] for key in keys]))
         return due
 
@@ -72,6 +88,37 @@ class SlotTable:
             slots.extend(self._windows.pop(start).values())
         self._free.extend(slots)
         return starts, slots
+
+    def freeze(self) -> list[FrozenWindow]:
+        """Return all windows; later changes do not show."""
+        waiting = set(self._unfired)
+        frozen: list[FrozenWindow] = []
+        for start, window in self._windows.items():
+            slots = dict(window)
+            fired = frozenset(self._fired_keys.get(start, ())) if start in waiting else slots.keys()
+            frozen.append(FrozenWindow(start, slots, fired))
+        return frozen
+
+    def restore(
+        self, starts: Sequence[int], keys: Sequence[Any], fired: Sequence[bool]
+    ) -> SlotIndexes:
+        """Begin with these pairs of window and key, none of which is there yet; return their slots."""
+        slots: list[int] = []
+        unfired = set(self._unfired)
+        for start, key, has_fired in zip(starts, keys, fired, strict=True):
+            known = self._windows.get(start)
+            if known is None:
+                known = self._windows[start] = {}
+                heapq.heappush(self._live, start)
+            if not has_fired and start not in unfired:
+                unfired.add(start)
+                heapq.heappush(self._unfired, start)
+                self._fired_keys[start] = set(known)
+            elif has_fired and start in unfired:
+                self._fired_keys.setdefault(start, set()).add(key)
+            slot = known[key] = self._allocate()
+            slots.append(slot)
+        return np.array(slots, dtype=np.int64)
 
     @property
     def live_slot_count(self) -> int:

@@ -31,8 +31,8 @@ from headrace.testing.operator_harness import (
     Rows,
     TimeAt,
     WatermarkAt,
-    run_all_ways,
 )
+from headrace.testing.operator_ways import run_all_ways
 
 ORDERED, UNORDERED = AsyncOutputMode
 NO_RETRY = AsyncRetryStrategy.no_restart()

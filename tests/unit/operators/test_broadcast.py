@@ -25,8 +25,8 @@ from headrace.testing.operator_harness import (
     Rows,
     TimeAt,
     WatermarkAt,
-    run_all_ways,
 )
+from headrace.testing.operator_ways import run_all_ways
 
 LIMITS = MapStateDescriptor("limits", Types.STRING(), Types.LONG())
 SUM = ValueStateDescriptor("sum", Types.LONG())
@@ -108,7 +108,9 @@ class _Write(_Limit):
 )
 def test_the_data_side_cannot_write(write: Any) -> None:
     harness = _plain(_Write(write))
-    with pytest.raises(UserCodeError, match=r"'limits' can only be read here.*write it in process_"):
+    with pytest.raises(
+        UserCodeError, match=r"'limits' can only be read here.*write it in process_"
+    ):
         harness.perform(Rows([1]))
 
 

@@ -15,7 +15,11 @@ from headrace.functions.specs import (
     ProjectSpec,
     SelectExpressionsSpec,
 )
-from headrace.testing.operator_harness import OperatorHarness, Rows, run_all_ways
+from headrace.testing.operator_harness import (
+    OperatorHarness,
+    Rows,
+)
+from headrace.testing.operator_ways import run_all_ways
 
 ROW = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
 ROWS = Rows([Row(a=1, b="x"), Row(a=None, b="y"), Row(a=3, b=None)], [1, 2, 3])

@@ -34,8 +34,8 @@ from headrace.testing.operator_harness import (
     Rows,
     TimeAt,
     WatermarkAt,
-    run_all_ways,
 )
+from headrace.testing.operator_ways import run_all_ways
 from tests.unit.operators.test_windows import window_spec
 
 FIRST = [lambda value: value[0]]

@@ -10,7 +10,12 @@ from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.record import KeySelector
 from headrace.functions.specs import KeyBySpec, KeyedValuesSpec
-from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows, run_all_ways
+from headrace.testing.operator_harness import (
+    PICKLED,
+    OperatorHarness,
+    Rows,
+)
+from headrace.testing.operator_ways import run_all_ways
 
 ROW = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.INT()])
 FLIGHTS = [Row(origin="JFK", delay=3), Row(origin="EWR", delay=5), Row(origin="JFK", delay=-1)]

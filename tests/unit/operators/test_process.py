@@ -33,8 +33,8 @@ from headrace.testing.operator_harness import (
     Rows,
     TimeAt,
     WatermarkAt,
-    run_all_ways,
 )
+from headrace.testing.operator_ways import run_all_ways
 
 LATE = OutputTag("late", Types.INT())
 UNREAD = OutputTag("unread")

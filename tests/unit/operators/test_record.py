@@ -12,7 +12,12 @@ from headrace.functions.record import FilterFunction, FlatMapFunction, MapFuncti
 from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.specs import FilterSpec, FlatMapSpec, MapSpec
 from headrace.functions.state import ValueStateDescriptor
-from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt, run_all_ways
+from headrace.testing.operator_harness import (
+    OperatorHarness,
+    Rows,
+    WatermarkAt,
+)
+from headrace.testing.operator_ways import run_all_ways
 
 
 def test_map_gives_one_result_per_record_and_keeps_its_time() -> None:

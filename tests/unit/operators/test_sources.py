@@ -28,8 +28,8 @@ from headrace.testing.operator_harness import (
     Rows,
     TimeAt,
     WatermarkAt,
-    run_all_ways,
 )
+from headrace.testing.operator_ways import run_all_ways
 
 ASCENDING = WatermarkStrategy.for_monotonous_timestamps()
 BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(5))

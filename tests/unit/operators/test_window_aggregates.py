@@ -21,8 +21,8 @@ from headrace.testing.operator_harness import (
     OperatorHarness,
     Rows,
     WatermarkAt,
-    run_all_ways,
 )
+from headrace.testing.operator_ways import run_all_ways
 from tests.unit.operators.window_model import FixedWindowModel, sliding
 
 INPUT = Types.ROW_NAMED(["key", "n", "x"], [Types.STRING(), Types.INT(), Types.DOUBLE()])

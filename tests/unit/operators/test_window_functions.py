@@ -47,8 +47,8 @@ from headrace.testing.operator_harness import (
     Rows,
     TimeAt,
     WatermarkAt,
-    run_all_ways,
 )
+from headrace.testing.operator_ways import run_all_ways
 from tests.unit.operators.test_windows import window_spec
 
 KEYS = [lambda value: value[0]]

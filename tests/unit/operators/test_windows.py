@@ -19,8 +19,8 @@ from headrace.testing.operator_harness import (
     OperatorHarness,
     Rows,
     WatermarkAt,
-    run_all_ways,
 )
+from headrace.testing.operator_ways import run_all_ways
 from tests.unit.operators.window_model import FixedWindowModel, SessionModel, sliding, tumbling
 
 KEYS = [lambda value: value[0]]

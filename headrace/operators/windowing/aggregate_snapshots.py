@@ -1,0 +1,152 @@
+"""The state of the aggregate operator as files: one row per window and key, accumulators in columns.
+
+Columns: `key_group`, `key` (a struct of the key columns), `window_start` (epoch ms), `has_fired`, `rows`, then for each
+input column its count of values and one column per accumulator. Nothing on the way is a Python object but the keys.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.key_groups import key_groups_of
+from headrace.core.key_hash import hash_array, hash_keys
+from headrace.core.types.arrow_mapping import VALUE_COLUMN, arrow_type_of, data_schema
+from headrace.operators.windowing.aggregates import FrozenAggregates, WindowAggregates
+from headrace.operators.windowing.slots import FrozenWindow, SlotTable
+from headrace.state.columns import KEY, KEY_GROUP, is_opaque
+from headrace.state.keyed_chunks import ChunkFiles, read_tables
+from headrace.state.operator_states import StatesOfOperator
+from headrace.state.restored import KeySpace, StateIncompatibleError
+from headrace.state.snapshots import SnapshotWriter
+
+NAME: Final = "window-aggregates"
+_WINDOW_START: Final = "window_start"
+_HAS_FIRED: Final = "has_fired"
+_PIECE_ROWS: Final = 65_536
+
+
+@dataclass(frozen=True)
+class KeyColumns:
+    """The columns that make the key, and how they are hashed where the stream is keyed."""
+
+    fields: tuple[pa.Field, ...]
+    key_space: KeySpace
+
+    def struct_of(self, keys: Sequence[tuple[Any, ...]]) -> pa.StructArray:
+        """Return keys as one struct column."""
+        values = zip(*keys, strict=True) if keys else [()] * len(self.fields)
+        arrays = [
+            pa.array(column, type=field.type)
+            for column, field in zip(values, self.fields, strict=True)
+        ]
+        return pa.StructArray.from_arrays(arrays, fields=list(self.fields))
+
+    def key_groups(self, keys: pa.StructArray) -> npt.NDArray[np.int32]:
+        """Return the key group of each key: by the hash that the exchange uses."""
+        key_type = self.key_space.key_type
+        names = data_schema(key_type).names
+        array: pa.Array = keys.field(0)
+        if len(self.fields) > 1 or names != [VALUE_COLUMN]:
+            array = pa.StructArray.from_arrays(keys.flatten(), names=names)
+        if is_opaque(key_type):
+            hashes = hash_keys(array.to_pylist())
+        else:
+            hashes = hash_array(array.cast(arrow_type_of(key_type)))
+        return key_groups_of(hashes, self.key_space.max_parallelism)
+
+
+class AggregateSnapshots:
+    """Takes snapshots of slots and accumulators. See Snapshotable."""
+
+    def __init__(self, slots: SlotTable, aggregates: WindowAggregates, keys: KeyColumns) -> None:
+        self._slots = slots
+        self._aggregates = aggregates
+        self._keys = keys
+
+    def restore(self, states: StatesOfOperator) -> None:
+        """Go on with what was restored, and be part of snapshots."""
+        chunks = states.register(NAME, self)
+        for table in read_tables(chunks, states.reader, states.key_space.key_groups):
+            self._load(table)
+
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenWindowAggregates":
+        """See Snapshotable. Copies arrays of numbers, and per window the pairs of key and slot."""
+        return FrozenWindowAggregates(self._slots.freeze(), self._aggregates.freeze(), self._keys)
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """See Snapshotable."""
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """See Snapshotable."""
+
+    def _load(self, table: pa.Table) -> None:
+        key_structs = table.column(KEY).combine_chunks()
+        names = [field.name for field in self._keys.fields]
+        if key_structs.type != pa.struct(self._keys.fields):
+            raise StateIncompatibleError(
+                f"window aggregates were stored with the key {key_structs.type}, now it is made of {names}: "
+                "a key cannot change"
+            )
+        keys = list(zip(*(one.to_pylist() for one in key_structs.flatten()), strict=True))
+        starts = table.column(_WINDOW_START).to_numpy()
+        slots = self._slots.restore(starts.tolist(), keys, table.column(_HAS_FIRED).to_pylist())
+        self._aggregates.grow(self._slots.capacity)
+        self._aggregates.restore(starts, slots, self._column_reader(table))
+
+    @staticmethod
+    def _column_reader(table: pa.Table) -> Callable[[str], pa.Array]:
+        def column(name: str) -> pa.Array:
+            if name not in table.column_names:
+                raise StateIncompatibleError(
+                    f"window aggregates were stored without '{name}': an aggregate cannot be added to windows that "
+                    "are open; give the operator another uid to begin anew"
+                )
+            return table.column(name).combine_chunks()
+
+        return column
+
+
+class FrozenWindowAggregates:
+    """See FrozenState."""
+
+    def __init__(
+        self, windows: Sequence[FrozenWindow], aggregates: FrozenAggregates, keys: KeyColumns
+    ) -> None:
+        self._windows = windows
+        self._aggregates: FrozenAggregates | None = aggregates
+        self._keys = keys
+
+    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
+        """See FrozenState."""
+        assert self._aggregates is not None
+        if not self._windows:
+            return ()
+        keys = self._keys.struct_of([key for window in self._windows for key in window.slots])
+        slots = np.array([slot for one in self._windows for slot in one.slots.values()], np.int64)
+        counts = [len(window.slots) for window in self._windows]
+        starts = np.repeat(np.array([one.start for one in self._windows], np.int64), counts)
+        fired = [key in one.fired for one in self._windows for key in one.slots]
+        groups = self._keys.key_groups(keys)
+        order = np.argsort(groups, kind="stable")
+        columns: dict[str, pa.Array] = {
+            KEY_GROUP: pa.array(groups),
+            KEY: keys,
+            _WINDOW_START: pa.array(starts),
+            _HAS_FIRED: pa.array(fired),
+        }
+        columns |= self._aggregates.stored(starts, slots)
+        ordered = pa.table(columns).take(pa.array(order)).combine_chunks()
+        files = ChunkFiles(StateTable.COLUMNAR, NAME, {}, writer)
+        for offset in range(0, ordered.num_rows, _PIECE_ROWS):
+            files.add(ordered.slice(offset, _PIECE_ROWS))
+        return files.finish()
+
+    def discard(self) -> None:
+        """See FrozenState."""
+        self._windows, self._aggregates = (), None
