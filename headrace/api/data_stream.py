@@ -32,6 +32,7 @@ from headrace.api.transformations import (
     Transformation,
     UnionTransformation,
     batch_type_of,
+    is_bounded,
     operator_behind,
 )
 from headrace.core.errors import ProgramError
@@ -160,9 +161,12 @@ class DataStream(StreamProperties):
         """Put event time on the records and make watermarks of it."""
         if not isinstance(watermark_strategy, WatermarkStrategy):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a WatermarkStrategy is needed, not {watermark_strategy!r}")
-        return self._then(
-            TimestampsAndWatermarksSpec(watermark_strategy), self.get_type(), is_function=True
-        )
+        if watermark_strategy.alignment is not None:
+            raise ProgramError(
+                "watermark alignment holds sources back: give a strategy with alignment to from_source"
+            )
+        spec = TimestampsAndWatermarksSpec(watermark_strategy, is_bounded(self.transformation))
+        return self._then(spec, self.get_type(), is_function=True)
 
     def map_batches(
         self,

@@ -139,6 +139,20 @@ def batch_type_of(transformation: Transformation) -> BatchType:
             return batch_type_of(transformation.inputs[0])
 
 
+def is_bounded(transformation: Transformation) -> bool:
+    """Whether every source behind the stream has an end."""
+    pending, seen = [transformation], set[int]()
+    while pending:
+        for upstream in upstreams_of(pending.pop()):
+            operator = upstream.operator
+            if not operator.is_bounded:
+                return False
+            if operator.transformation_id not in seen:
+                seen.add(operator.transformation_id)
+                pending += operator.inputs
+    return True
+
+
 def operator_behind(transformation: Transformation) -> OperatorTransformation | None:
     """Return the operator that made the stream, or None for a union, which several made."""
     match transformation:

@@ -71,6 +71,14 @@ class SourceReader(ABC):
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
         """A checkpoint is published: what it read will not be asked for again. May be lost."""
 
+    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
+        """Read nothing more of some splits for a while, and go on with others; ids are those of `output.emit`.
+
+        Asked by watermark alignment of readers that have several splits. A reader whose splits are all paused answers
+        NOTHING_AVAILABLE.
+        """
+        raise NotImplementedError
+
     def handle_event(self, payload: bytes) -> None:
         """Take an event from the source's coordinator."""
         raise AssertionError(f"{type(self).__name__} has no coordinator")

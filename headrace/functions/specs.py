@@ -7,6 +7,11 @@ wherever a function class is (`MapFunction` or `Callable`): the operator adapts.
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from headrace.core.alignment_events import (
+    ALIGNED_COORDINATOR,
+    AlignedSource,
+    encode_aligned_source,
+)
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.async_io import AsyncOutputMode, AsyncRetryStrategy
@@ -115,9 +120,10 @@ class KeyedValuesSpec(OperatorSpec):
 
 @dataclass(frozen=True)
 class TimestampsAndWatermarksSpec(OperatorSpec):
-    """`assign_timestamps_and_watermarks`: a WatermarkStrategy."""
+    """`assign_timestamps_and_watermarks`: a WatermarkStrategy. `is_bounded`: all sources behind it have an end."""
 
     strategy: Any
+    is_bounded: bool = False
     kind: ClassVar[str] = "timestamps_and_watermarks"
     default_name: ClassVar[str] = "Timestamps/Watermarks"
 
@@ -353,8 +359,13 @@ class SourceSpec(OperatorSpec):
         return (self.source,) if self.strategy is None else (self.source, self.strategy)
 
     def coordinator(self) -> tuple[str, bytes] | None:
-        """What the source asks for."""
-        return self.source.coordinator()
+        """What the source asks for; inside of the one that aligns it, where its strategy wants that."""
+        own = self.source.coordinator()
+        alignment = None if self.strategy is None else self.strategy.alignment
+        if alignment is None:
+            return own
+        aligned = AlignedSource(alignment.group, alignment.max_drift_ms, own)
+        return ALIGNED_COORDINATOR, encode_aligned_source(aligned)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,20 @@
-"""WatermarkStrategy, which programs write, and the pure generators and idleness detector that operators drive.
-
-Generators and detector know no clock: event timestamps and readings come in, watermarks go out.
-"""
+"""WatermarkStrategy, which programs write: how records get their event time, and how watermarks are made of it."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.time_values import Duration
+from headrace.functions.watermark_generators import (
+    BoundedOutOfOrderness,
+    IdlenessDetector,
+    NoWatermarks,
+    TimestampGenerator,
+    WatermarkGeneratorSupplier,
+)
+
+NEVER_IDLE: Final = 0
+"""`idle_timeout_ms` of a strategy that waits for silent inputs however long that takes."""
 
 
 class TimestampAssigner(ABC):
@@ -19,95 +25,9 @@ class TimestampAssigner(ABC):
         """Return epoch ms; `record_timestamp` is what the record had, or the smallest 64-bit number."""
 
 
-class WatermarkGenerator(Protocol):
-    """Turns event timestamps into watermarks; asked after the events went downstream, never before."""
-
-    def on_event(self, timestamp_ms: int) -> None:
-        """Take one event's timestamp."""
-        ...
-
-    def on_batch(self, max_timestamp_ms: int) -> None:
-        """Take the largest timestamp of a batch: the same as all its events one by one."""
-        ...
-
-    def on_periodic_emit(self) -> int | None:
-        """Return the watermark, or None where it has not grown since the last answer."""
-        ...
-
-
-class BoundedOutOfOrderness:
-    """Watermark = largest timestamp so far - bound - 1. A bound of 0 is for ascending timestamps.
-
-    Source: Flink BoundedOutOfOrdernessWatermarks.
-    """
-
-    def __init__(self, bound_ms: int) -> None:
-        self._bound_ms: Final = bound_ms
-        # The first watermark that subtraction can give is the smallest one, without underflow.
-        self._max_timestamp_ms = MIN_TIMESTAMP + bound_ms + 1
-        self._last_emitted_ms = MIN_TIMESTAMP
-
-    def on_event(self, timestamp_ms: int) -> None:
-        if timestamp_ms > self._max_timestamp_ms:
-            self._max_timestamp_ms = timestamp_ms
-
-    def on_batch(self, max_timestamp_ms: int) -> None:
-        self.on_event(max_timestamp_ms)
-
-    def on_periodic_emit(self) -> int | None:
-        watermark_ms = self._max_timestamp_ms - self._bound_ms - 1
-        if watermark_ms <= self._last_emitted_ms:
-            return None
-        self._last_emitted_ms = watermark_ms
-        return watermark_ms
-
-
-class NoWatermarks:
-    """Event time stands still until the input ends."""
-
-    def on_event(self, timestamp_ms: int) -> None:
-        pass
-
-    def on_batch(self, max_timestamp_ms: int) -> None:
-        pass
-
-    def on_periodic_emit(self) -> int | None:
-        return None
-
-
-class IdlenessDetector:
-    """Decides whether an input has been silent for too long.
-
-    A check that saw events since the last one starts over; the first silent check starts the wait; a later check
-    finds the input idle once more than `timeout_ms` have passed since then. The clock that `now_ms` is read from
-    should stand still while the task is back-pressured: an input that may not speak is not idle.
-    Source: Flink WatermarksWithIdleness.IdlenessTimer; FLINK-35886.
-    """
-
-    def __init__(self, timeout_ms: int) -> None:
-        self._timeout_ms: Final = timeout_ms
-        self._is_active_since_check = False
-        self._silent_since_ms: int | None = None
-
-    def on_activity(self) -> None:
-        """Take note that an event came."""
-        self._is_active_since_check = True
-
-    def check(self, now_ms: int) -> bool:
-        """Return whether the input is idle at `now_ms`, a reading that never goes back."""
-        if self._is_active_since_check:
-            self._is_active_since_check = False
-            self._silent_since_ms = None
-            return False
-        if self._silent_since_ms is None:
-            self._silent_since_ms = now_ms
-            return False
-        return now_ms - self._silent_since_ms > self._timeout_ms
-
-
 @dataclass(frozen=True)
-class WatermarkAlignment:
-    """Sources of one group stay within `max_drift_ms` of each other."""
+class WatermarkAlignmentParams:
+    """Sources of one group stay within `max_drift_ms` of the slowest of them; readers report every interval."""
 
     group: str
     max_drift_ms: int
@@ -118,8 +38,9 @@ class WatermarkAlignment:
 class WatermarkStrategy:
     """How timestamps and watermarks are made. Immutable: the `with_` methods return a new strategy.
 
-    `bound_ms` is the out-of-orderness, None for no watermarks at all. Without a timestamp assigner the timestamps
-    of the source are used.
+    `bound_ms` is the out-of-orderness, None for no watermarks at all or for a generator of one's own. Without a
+    timestamp assigner the timestamps of the source are used. `idle_timeout_ms` None takes the job's
+    (`headrace.watermarks.idle-timeout`).
 
     Example:
         >>> WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)).bound_ms
@@ -129,7 +50,8 @@ class WatermarkStrategy:
     bound_ms: int | None
     timestamp_assigner: TimestampAssigner | None = None
     idle_timeout_ms: int | None = None
-    alignment: WatermarkAlignment | None = None
+    alignment: WatermarkAlignmentParams | None = None
+    generator_supplier: WatermarkGeneratorSupplier | None = None
 
     @staticmethod
     def for_monotonous_timestamps() -> "WatermarkStrategy":
@@ -145,6 +67,30 @@ class WatermarkStrategy:
     def no_watermarks() -> "WatermarkStrategy":
         """None at all."""
         return WatermarkStrategy(None)
+
+    @staticmethod
+    def for_generator(generator_supplier: WatermarkGeneratorSupplier) -> "WatermarkStrategy":
+        """Watermarks are what generators say that `generator_supplier` makes, such as the class of one.
+
+        A generator looks at every record, which costs a call each. TypeError for a generator itself: every subtask
+        and every split needs one of its own.
+
+        Example:
+            >>> from headrace.functions.watermark_generators import WatermarkGenerator
+            >>> class EndOfDay(WatermarkGenerator):
+            ...     def on_event(self, event, event_timestamp, output):
+            ...         if event == "end of day":
+            ...             output.emit_watermark(event_timestamp)
+            ...     def on_periodic_emit(self, output):
+            ...         pass
+            >>> WatermarkStrategy.for_generator(EndOfDay).generator_supplier.__name__
+            'EndOfDay'
+        """
+        if not callable(generator_supplier):
+            raise TypeError(
+                f"for_generator takes what makes a WatermarkGenerator, such as its class, not {generator_supplier!r}"
+            )
+        return WatermarkStrategy(None, generator_supplier=generator_supplier)
 
     def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> "WatermarkStrategy":
         """Take timestamps from the records. TypeError for a bare function: PyFlink takes none either."""
@@ -162,23 +108,41 @@ class WatermarkStrategy:
             raise ValueError(f"the idle timeout must be above zero, not {idle_timeout}")
         return replace(self, idle_timeout_ms=idle_timeout_ms)
 
+    def without_idleness(self) -> "WatermarkStrategy":
+        """Wait for silent inputs however long that takes, whatever the job's idle timeout is."""
+        return replace(self, idle_timeout_ms=NEVER_IDLE)
+
     def with_watermark_alignment(
         self,
         watermark_group: str,
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> "WatermarkStrategy":
-        """Keep the sources of a group within a drift."""
+        """Let sources of a group read at most so far ahead of the slowest one, and so the splits of one reader.
+
+        Only for strategies that are given to a source.
+        """
         interval_ms = 1000 if update_interval is None else update_interval.to_millis()
-        alignment = WatermarkAlignment(
-            watermark_group, max_allowed_watermark_drift.to_millis(), interval_ms
-        )
+        drift_ms = max_allowed_watermark_drift.to_millis()
+        if drift_ms <= 0 or interval_ms <= 0:
+            raise ValueError(
+                f"drift and update interval must be above zero, not {max_allowed_watermark_drift} and {update_interval}"
+            )
+        alignment = WatermarkAlignmentParams(watermark_group, drift_ms, interval_ms)
         return replace(self, alignment=alignment)
 
-    def create_generator(self) -> WatermarkGenerator:
-        """Return a fresh generator: one per subtask, or per split."""
+    def create_generator(self) -> TimestampGenerator:
+        """Return a fresh built-in generator: one per subtask, or per split."""
         return NoWatermarks() if self.bound_ms is None else BoundedOutOfOrderness(self.bound_ms)
 
-    def create_idleness_detector(self) -> IdlenessDetector | None:
-        """Return a fresh detector, or None where silence is no matter."""
-        return None if self.idle_timeout_ms is None else IdlenessDetector(self.idle_timeout_ms)
+    def create_idleness_detector(self, default_timeout_ms: int = 0) -> IdlenessDetector | None:
+        """Return a fresh detector, or None where silence is no matter.
+
+        `default_timeout_ms` is the job's, 0 for none. A strategy without watermarks is idle only where it says so: who
+        never promises anything must not stop holding others back by being silent.
+        """
+        timeout_ms = self.idle_timeout_ms
+        if timeout_ms is None:
+            makes_watermarks = self.bound_ms is not None or self.generator_supplier is not None
+            timeout_ms = default_timeout_ms if makes_watermarks else 0
+        return IdlenessDetector(timeout_ms) if timeout_ms > 0 else None

@@ -37,6 +37,20 @@ AUTO_WATERMARK_INTERVAL: Final = ConfigOption(
     default=timedelta(milliseconds=200),
     doc="Time between two periodic watermarks; 0 switches them off.",
 )
+WATERMARK_IDLE_TIMEOUT: Final = ConfigOption(
+    "headrace.watermarks.idle-timeout",
+    timedelta,
+    default=timedelta(minutes=1),
+    doc="How long an input without end may be silent before event time goes on without it, where its watermark "
+    "strategy says nothing; 0 waits for ever. Back pressure does not count; bounded inputs are waited for.",
+)
+ALLOW_UNALIGNED_SOURCE_SPLITS: Final = ConfigOption(
+    "pipeline.watermark-alignment.allow-unaligned-source-splits",
+    bool,
+    default=False,
+    doc="Whether a reader of several splits that cannot pause some of them may be aligned as a whole; otherwise "
+    "watermark alignment fails the job.",
+)
 OBJECT_REUSE: Final = ConfigOption(
     "pipeline.object-reuse",
     bool,

@@ -1,148 +1,36 @@
 """Event time enters here: the operator around a source's reader, and timestamps and watermarks in mid-stream.
 
-Source: Flink SourceOperator, ProgressiveTimestampsAndWatermarks, TimestampsAndWatermarksOperator.
+Source: Flink SourceOperator, TimestampsAndWatermarksOperator.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
-
-import numpy as np
+from dataclasses import replace
+from typing import Any
 
 from headrace.checkpoint.handles import Committable, StateTable
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import USER_EXCEPTIONS, ProgramError, short_repr
-from headrace.core.record_batch import RecordBatch, Timestamps
-from headrace.functions.source import InputStatus, SourceReader
+from headrace.core.record_batch import RecordBatch
+from headrace.functions.source import Boundedness, InputStatus, SourceReader
 from headrace.functions.specs import SourceSpec, TimestampsAndWatermarksSpec
-from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
-from headrace.graph.pipeline_options import AUTO_WATERMARK_INTERVAL
-from headrace.operators.emission import timestamps_of
+from headrace.operators.event_time import WHOLE_SOURCE, EventTimeOutput
 from headrace.operators.operator import (
     OneInputOperator,
     OperatorContext,
     Output,
     SourceOperator,
 )
-from headrace.operators.user_code import connector_error, user_error
-from headrace.operators.watermarks import SplitWatermarks
+from headrace.operators.source_alignment import SourceAlignment
+from headrace.operators.user_code import connector_error
 from headrace.state.item_state import ItemState, read_items
-
-WHOLE_SOURCE: Final = ""
-"""The split of readers that tell no splits apart."""
-
-_NS_PER_MS: Final = 1_000_000
-
-
-class EventTimeOutput:
-    """Gives rows their timestamps on the way out, and sends watermarks behind them every interval.
-
-    Idleness is measured on a clock that stands still while the source could not speak: `has_polled` tells whether it
-    was asked since the last interval, `is_waiting` that it was, and had nothing.
-    """
-
-    def __init__(
-        self, strategy: WatermarkStrategy | None, context: OperatorContext, output: Output
-    ) -> None:
-        self._assigner = None if strategy is None else strategy.timestamp_assigner
-        self._watermarks = None if strategy is None else SplitWatermarks(strategy)
-        self._context = context
-        self._output = output
-        self._silence_clock_ms = 0
-        self._last_reading_ns = context.clock.monotonic_ns()
-        self._interval_ms = int(context.settings.duration_ms(AUTO_WATERMARK_INTERVAL))
-        self.has_polled = True
-        self.is_waiting = True
-
-    def start(self, split_id: str | None) -> None:
-        """Begin with one split, or with none, and arm the interval."""
-        if self._watermarks is None:
-            return
-        if split_id is not None:
-            self._watermarks.add_split(split_id)
-        if self._interval_ms > 0:
-            self._schedule()
-
-    def emit(self, batch: RecordBatch, split_id: str = WHOLE_SOURCE, /) -> None:
-        """Emit rows of one split."""
-        if batch.num_rows == 0:
-            return
-        if self._assigner is not None:
-            batch = batch.with_timestamps(self._assign(batch, self._assigner))
-        watermarks = self._watermarks
-        if watermarks is None:
-            self._output.emit(batch)
-            return
-        watermarks.activate(split_id)
-        self._output.emit_status(False)
-        self._output.emit(batch)
-        if batch.timestamps is not None:
-            watermarks.on_batch(split_id, int(batch.timestamps.max()))
-
-    def add_split(self, split_id: str, /) -> None:
-        """Let a split hold the watermark back from now on; the unnamed one is then gone."""
-        if self._watermarks is not None:
-            self._watermarks.add_split(split_id)
-            self._watermarks.release_split(WHOLE_SOURCE)
-
-    def release_split(self, split_id: str, /) -> None:
-        """Let a finished split no longer hold the watermark back."""
-        if self._watermarks is not None:
-            self._watermarks.release_split(split_id)
-
-    def emit_watermark(self) -> None:
-        """Send what is due now: a watermark that has grown, or a change of idleness."""
-        watermarks = self._watermarks
-        if watermarks is None:
-            return
-        now_ns = self._context.clock.monotonic_ns()
-        if self.has_polled or self.is_waiting:
-            self._silence_clock_ms += (now_ns - self._last_reading_ns) // _NS_PER_MS
-        self._last_reading_ns = now_ns
-        watermarks.on_periodic_emit(self._silence_clock_ms)
-        if not watermarks.is_idle:
-            self._output.emit_status(False)
-        self._output.emit_watermark(watermarks.watermark_ms)
-        if watermarks.is_idle:
-            self._output.emit_status(True)
-
-    def _schedule(self) -> None:
-        timers = self._context.timers
-        timers.schedule(timers.now_ms() + self._interval_ms, self._on_interval)
-
-    def _on_interval(self, _time_ms: int) -> None:
-        self.emit_watermark()
-        self.has_polled = False
-        self._schedule()
-
-    def _assign(self, batch: RecordBatch, assigner: TimestampAssigner) -> Timestamps:
-        try:
-            vectorised = getattr(assigner, "extract_timestamps", None)
-            if vectorised is not None:
-                return np.asarray(vectorised(batch.columns()), dtype=np.int64)
-            extract = assigner.extract_timestamp
-            rows_with_times = zip(batch.rows(), timestamps_of(batch), strict=True)
-            return _as_timestamps([extract(row, time) for row, time in rows_with_times])
-        except USER_EXCEPTIONS as error:
-            raise user_error(error, self._context.operator_name) from error
-
-
-def _as_timestamps(assigned: list[Any]) -> Timestamps:
-    """Return what an assigner gave as numbers; TypeError unless all are integers, which numpy would not insist on."""
-    if not set(map(type, assigned)) <= {int}:
-        for value in assigned:
-            if not isinstance(value, int | np.integer) or isinstance(value, bool):
-                raise TypeError(
-                    "extract_timestamp must return epoch milliseconds as an int, "
-                    f"but it returned {type(value).__name__} {short_repr(value)}"
-                )
-    return np.array(assigned, dtype=np.int64)
 
 
 class SourceReaderOperator(SourceOperator):
     """Polls the reader that the source made for this subtask."""
 
     _reader: SourceReader | None = None
+    _alignment: SourceAlignment | None = None
 
     def __init__(self, spec: SourceSpec) -> None:
         self._source: Any = spec.source
@@ -150,11 +38,16 @@ class SourceReaderOperator(SourceOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._event_time = EventTimeOutput(self._strategy, context, context.output)
+        self._event_time = EventTimeOutput(
+            self._strategy,
+            context,
+            context.output,
+            is_bounded=self._source.boundedness is Boundedness.BOUNDED,
+        )
         self._splits = ItemState(StateTable.SPLITS, "splits")
         restored = context.state.register("splits", self._splits)
         try:
-            reader: SourceReader = self._source.create_reader(context)
+            reader: SourceReader = self._source.create_reader(self._aligned(context))
             self._reader = reader
             refuse_unrepeatable(reader, context)
             if context.state.restored_checkpoint_id is not None:
@@ -163,9 +56,13 @@ class SourceReaderOperator(SourceOperator):
         except USER_EXCEPTIONS as error:
             raise connector_error(error, context.operator_name) from error
         self._event_time.start(WHOLE_SOURCE)
+        if self._alignment is not None:
+            self._alignment.start(reader)
 
     def poll(self, output: Output) -> InputStatus:
         assert self._reader is not None
+        if self._must_wait():
+            return InputStatus.NOTHING_AVAILABLE
         try:
             status = self._reader.poll_next(self._event_time)
         except USER_EXCEPTIONS as error:
@@ -174,6 +71,8 @@ class SourceReaderOperator(SourceOperator):
         self._event_time.is_waiting = status is InputStatus.NOTHING_AVAILABLE
         if status is InputStatus.END_OF_INPUT:
             self._event_time.emit_watermark()
+            if self._alignment is not None:
+                self._alignment.finished()
         return status
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[Committable]:
@@ -194,7 +93,9 @@ class SourceReaderOperator(SourceOperator):
     def handle_event(self, payload: bytes) -> None:
         assert self._reader is not None
         try:
-            self._reader.handle_event(payload)
+            own = payload if self._alignment is None else self._alignment.take_event(payload)
+            if own is not None:
+                self._reader.handle_event(own)
         except USER_EXCEPTIONS as error:
             raise connector_error(error, self.context.operator_name) from error
 
@@ -205,6 +106,27 @@ class SourceReaderOperator(SourceOperator):
                 reader.close()
             except USER_EXCEPTIONS as error:
                 raise connector_error(error, self.context.operator_name) from error
+
+    def _aligned(self, context: OperatorContext) -> OperatorContext:
+        """Return the reader's context; where the source is aligned, its events are told from those of alignment."""
+        params = None if self._strategy is None else self._strategy.alignment
+        if params is None:
+            return context
+        assert self._event_time.watermarks is not None
+        self._alignment = SourceAlignment(params, context, self._event_time.watermarks)
+        return replace(context, send_event=self._alignment.send_own_event)
+
+    def _must_wait(self) -> bool:
+        """Whether the reader is too far ahead of others: then it is not asked, and its silence means nothing."""
+        if self._alignment is None:
+            return False
+        try:
+            self._alignment.check()
+        except USER_EXCEPTIONS as error:
+            raise connector_error(error, self.context.operator_name) from error
+        if self._alignment.is_waiting:
+            self._event_time.has_polled = self._event_time.is_waiting = False
+        return self._alignment.is_waiting
 
 
 def refuse_unrepeatable(reader: SourceReader, context: OperatorContext) -> None:
@@ -222,10 +144,13 @@ class TimestampsAndWatermarksOperator(OneInputOperator):
 
     def __init__(self, spec: TimestampsAndWatermarksSpec) -> None:
         self._strategy = spec.strategy
+        self._is_bounded = spec.is_bounded
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._event_time = EventTimeOutput(self._strategy, context, context.output)
+        self._event_time = EventTimeOutput(
+            self._strategy, context, context.output, is_bounded=self._is_bounded
+        )
         self._event_time.start(WHOLE_SOURCE)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:

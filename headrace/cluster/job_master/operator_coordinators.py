@@ -18,6 +18,8 @@ from headrace.cluster.job_master.operator_coordinator import (
     OperatorCoordinator,
 )
 from headrace.cluster.job_master.source_coordinator import create_source_coordinator
+from headrace.cluster.job_master.watermark_alignment import AlignedCoordinators
+from headrace.core.alignment_events import ALIGNED_COORDINATOR
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobVertexId, OperatorId
@@ -50,6 +52,7 @@ class OperatorCoordinators:
         later: LaterCalls = NO_LATER_CALLS,
     ) -> None:
         known = {**BUILT_IN_COORDINATORS, **factories}
+        known[ALIGNED_COORDINATOR] = AlignedCoordinators(known).create
         self._send_event: Final = send_event
         self._gates: Final = EventGates()
         self._coordinators: dict[OperatorId, OperatorCoordinator] = {}

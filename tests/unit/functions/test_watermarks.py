@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.time_values import Duration
-from headrace.functions.watermarks import (
+from headrace.functions.watermark_generators import (
     BoundedOutOfOrderness,
     IdlenessDetector,
     NoWatermarks,
-    TimestampAssigner,
-    WatermarkStrategy,
+    WatermarkGenerator,
 )
+from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 
 
 class SecondField(TimestampAssigner):
@@ -91,10 +91,52 @@ def test_an_idle_timeout_of_zero_is_refused() -> None:
         WatermarkStrategy.no_watermarks().with_idleness(Duration.of_millis(0))
 
 
-def test_only_strategies_with_a_timeout_detect_idleness() -> None:
+class Silent(WatermarkGenerator):
+    def on_event(self, event: Any, event_timestamp: int, output: Any) -> None:
+        pass
+
+    def on_periodic_emit(self, output: Any) -> None:
+        pass
+
+
+def test_strategies_that_make_watermarks_take_the_timeout_of_the_job_unless_they_have_their_own() -> (
+    None
+):
+    ascending = WatermarkStrategy.for_monotonous_timestamps()
+    own = WatermarkStrategy.for_generator(Silent)
+    none = WatermarkStrategy.no_watermarks()
+    assert ascending.create_idleness_detector() is None
+    for strategy, timeout_ms in [
+        (ascending, 50),
+        (own, 50),
+        (none, 0),
+        (none.with_idleness(Duration.of_millis(7)), 7),
+        (own.with_idleness(Duration.of_millis(7)), 7),
+        (ascending.without_idleness(), 0),
+    ]:
+        detector = strategy.create_idleness_detector(default_timeout_ms=50)
+        if timeout_ms == 0:
+            assert detector is None
+        else:
+            assert detector is not None
+            assert not detector.check(0)
+            assert not detector.check(timeout_ms)
+            assert detector.check(timeout_ms + 1)
+
+
+def test_a_generator_itself_is_no_supplier_of_generators() -> None:
+    generator: Any = Silent()
+    with pytest.raises(TypeError, match="for_generator takes what makes a WatermarkGenerator"):
+        WatermarkStrategy.for_generator(generator)
+
+
+@pytest.mark.parametrize(("drift", "interval"), [(0, 1), (1, 0)])
+def test_an_alignment_without_room_or_time_is_refused(drift: int, interval: int) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps()
-    assert strategy.create_idleness_detector() is None
-    assert strategy.with_idleness(Duration.of_millis(1)).create_idleness_detector() is not None
+    with pytest.raises(ValueError, match="drift and update interval must be above zero"):
+        strategy.with_watermark_alignment(
+            "g", Duration.of_millis(drift), Duration.of_millis(interval)
+        )
 
 
 def test_an_input_is_idle_once_the_timeout_has_passed_since_the_first_silent_check() -> None:
