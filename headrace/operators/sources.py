@@ -10,7 +10,7 @@ from typing import Any
 from headrace.checkpoint.handles import Committable, StateTable
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.core.elements import MAX_WATERMARK
-from headrace.core.errors import USER_EXCEPTIONS, ProgramError, short_repr
+from headrace.core.errors import USER_EXCEPTIONS, ProgramError
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.source import Boundedness, InputStatus, SourceReader
 from headrace.functions.specs import SourceSpec, TimestampsAndWatermarksSpec
