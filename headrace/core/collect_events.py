@@ -1,6 +1,7 @@
 """Collect events: a collected batch as it travels, cut into pieces that fit into messages however large a row is.
 
     event   one byte (1: last piece of its batch, 0: more follow), then bytes of the batch's Arrow IPC stream
+    mark    one byte (2), then a checkpoint's id, 8 bytes big-endian: what came before belongs to that checkpoint
     end     an event without bytes: nothing follows from this subtask
 
 The pieces of one batch follow each other in the events of its subtask; pieces of other subtasks may stand between.
@@ -13,6 +14,7 @@ PIECE_SIZE_MAX: Final = 1 << 20
 END: Final = b""
 _MORE: Final = b"\x00"
 _LAST: Final = b"\x01"
+_MARK: Final = b"\x02"
 
 
 def cut(batch: bytes, size_max: int = PIECE_SIZE_MAX) -> Iterator[bytes]:
@@ -20,6 +22,16 @@ def cut(batch: bytes, size_max: int = PIECE_SIZE_MAX) -> Iterator[bytes]:
     for start in range(0, len(batch), size_max):
         end = start + size_max
         yield (_LAST if end >= len(batch) else _MORE) + batch[start:end]
+
+
+def mark_of(checkpoint_id: int) -> bytes:
+    """The event that stands before a checkpoint's barrier."""
+    return _MARK + checkpoint_id.to_bytes(8, "big")
+
+
+def marked_checkpoint(event: bytes) -> int | None:
+    """The checkpoint that a mark names; None for other events."""
+    return int.from_bytes(event[1:], "big") if event[:1] == _MARK else None
 
 
 def is_last_piece(event: bytes) -> bool:

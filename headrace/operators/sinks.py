@@ -7,7 +7,7 @@ import sys
 
 import pyarrow as pa
 
-from headrace.core.collect_events import END, PIECE_SIZE_MAX, cut
+from headrace.core.collect_events import END, PIECE_SIZE_MAX, cut, mark_of
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.java_text import text_function
@@ -56,6 +56,9 @@ class CollectOperator(OneInputOperator):
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         self._send(batch.columns())
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:
+        self.context.send_event(mark_of(checkpoint_id))
 
     def finish(self, output: Output) -> None:
         self.context.send_event(END)

@@ -3,14 +3,20 @@
 Each event is a piece of a batch and gets the next offset; a client's fetch from offset n forgets what stands before n.
 Pieces stay as they came, so that neither a large row nor many subtasks can exceed the bound: beyond it the coordinator
 refuses events, which their TaskManager repeats. That is how a slow client slows the job.
+
+Where the job takes checkpoints exactly once, a client sees only what a published one covers; what is not covered yet
+does not count for the bound, since it could not be published if its events were refused.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
-from headrace.core.collect_events import is_last_piece, piece_of
-from headrace.core.config import ConfigOption, SizeBytes
+from headrace.checkpoint.options import INTERVAL, MODE, CheckpointingMode, member_of
+from headrace.cluster.job_master.uncommitted_pieces import UncommittedPieces
+from headrace.core.collect_events import is_last_piece, marked_checkpoint, piece_of
+from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import CoordinatorBusyError
@@ -39,6 +45,7 @@ class CollectCoordinator:
         self._size_bytes = 0
         self._open_subtasks = set(range(context.parallelism))
         self._has_ended = False
+        self._uncommitted = UncommittedPieces() if _is_exactly_once(context.settings) else None
 
     def start(self) -> None:
         """Nothing to prepare."""
@@ -47,7 +54,7 @@ class CollectCoordinator:
         """Nothing to tell."""
 
     def subtask_failed(self, attempt_id: ExecutionAttemptId) -> None:
-        """What it sent stays: without checkpoints a restarted job delivers again from its beginning."""
+        """What it sent stays until it is known where it starts from: without checkpoints, from the beginning."""
         self._open_subtasks.add(attempt_id.subtask_index)
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
@@ -58,6 +65,11 @@ class CollectCoordinator:
         if not payload:
             self._open_subtasks.discard(attempt_id.subtask_index)
             return
+        marked = marked_checkpoint(payload)
+        if marked is not None:
+            if self._uncommitted is not None:
+                self._uncommitted.add(attempt_id.subtask_index, marked)
+            return
         if self._pieces and self._size_bytes + len(payload) > self._buffer_size_max:
             raise CoordinatorBusyError("collected records wait for the client to fetch them")
         piece = CollectedPiece(
@@ -66,8 +78,36 @@ class CollectCoordinator:
             is_last_piece(payload),
             piece_of(payload),
         )
-        self._pieces.append(piece)
-        self._size_bytes += len(piece.content)
+        if self._uncommitted is not None:
+            self._uncommitted.add(attempt_id.subtask_index, piece)
+        else:
+            self._show([piece])
+
+    def checkpoint(self, checkpoint_id: int) -> bytes:
+        """See CheckpointedCoordinator: what it holds lives in this process alone."""
+        return b""
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """See CheckpointedCoordinator."""
+        if self._uncommitted is not None:
+            self._show(self._uncommitted.published(checkpoint_id))
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """See CheckpointedCoordinator. A later one covers it."""
+
+    def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
+        """See CheckpointedCoordinator."""
+        if self._uncommitted is not None:
+            self._show(self._uncommitted.all_restored(checkpoint_id))
+
+    def subtask_reset(self, subtask_index: int, checkpoint_id: int | None) -> None:
+        """See CheckpointedCoordinator."""
+        if self._uncommitted is not None:
+            self._show(self._uncommitted.restored(subtask_index, checkpoint_id))
+
+    def _show(self, pieces: Sequence[CollectedPiece]) -> None:
+        self._pieces.extend(pieces)
+        self._size_bytes += sum(len(piece.content) for piece in pieces)
 
     @property
     def size_bytes(self) -> int:
@@ -86,17 +126,28 @@ class CollectCoordinator:
             if len(chosen) >= max_piece_count or (chosen and size_bytes > self._reply_size_max):
                 break
             chosen.append(piece)
-        is_last = len(chosen) == len(self._pieces) and (self._has_ended or not self._open_subtasks)
+        has_all = self._has_ended or (not self._open_subtasks and self._uncommitted is None)
+        is_last = len(chosen) == len(self._pieces) and has_all
         return CollectedResults(self._first_offset, tuple(chosen), is_last)
 
     def end(self) -> None:
         """Nothing will follow what is here."""
         self._has_ended = True
 
+    def _finish(self) -> None:
+        if self._uncommitted is not None:
+            self._show(self._uncommitted.take_all())
+
     async def job_finishing(self) -> None:
         """Everything that was sent is here already: reports keep their order with events."""
+        self._finish()
         self.end()
 
     async def close(self) -> None:
         """What is here stays for the client."""
         self.end()
+
+
+def _is_exactly_once(settings: Settings) -> bool:
+    is_on = settings.duration_ms(INTERVAL) > 0
+    return is_on and member_of(CheckpointingMode, settings, MODE) is CheckpointingMode.EXACTLY_ONCE
