@@ -4,10 +4,11 @@ A lineage is one logical job over restarts and savepoints, for as long as state 
 driver takes the next *epoch*, which shuts out every earlier driver; ids rise strictly over all of them and are never
 used again, because sinks know committed output by them.
 
+    <dir>/<job id>/lineage                         which lineage a job belongs to
     <dir>/lineages/<lineage>/epoch-00000002        made by the driver that took epoch 2
     <dir>/lineages/<lineage>/id-000000000007       made by the driver that took id 7; says where checkpoint 7 would lie
 
-Both are made only if absent, so that two drivers never have the same.
+All are made only if absent, so that two drivers never have the same.
 """
 
 from typing import Final, Protocol
@@ -27,6 +28,7 @@ from headrace.core.clock import Clock
 from headrace.core.randomness import SeededRandom
 
 _ATTEMPTS_MAX: Final = 64
+_JOB_RECORD: Final = "lineage"
 _KEPT_MAX: Final = 64
 """Records of ids that are not known to be decided: older ones are forgotten, as they time out long before."""
 
@@ -158,6 +160,17 @@ class StoredLineage:
 
     def _token(self) -> str:
         return self._random.randbytes(8).hex()
+
+
+def lineage_of_job(job_folder: str, proposed: str, token: str) -> str:
+    """Return the lineage of the job whose checkpoints lie in a folder; the first driver to ask decides on it.
+
+    So that a driver which starts again before any checkpoint is complete shuts out the one before it all the same.
+    """
+    uri = child_uri(job_folder, _JOB_RECORD)
+    if put_if_absent(uri, proposed.encode() + b"\n", token):
+        return proposed
+    return bytes(read_all(uri)).decode().strip()
 
 
 def _take_epoch(folder: str, random: SeededRandom) -> int:

@@ -1,0 +1,294 @@
+"""DurableCheckpointStore: the CheckpointStore of a job over its checkpoint storage.
+
+Source: Flink DefaultCompletedCheckpointStore, CheckpointsCleaner, CheckpointCoordinator.restoreSavepoint.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from headrace.checkpoint.checkpoint_storage import (
+    CheckpointStorage,
+    completed_in,
+    job_folder,
+    load_snapshot,
+    open_checkpoint_storage,
+)
+from headrace.checkpoint.cleaner import PARALLEL_THREADS, CheckpointCleaner, perform_deletion
+from headrace.checkpoint.completed_store import CompletedCheckpoints, Deletion, is_kept
+from headrace.checkpoint.errors import (
+    CheckpointCorruptedError,
+    CheckpointStorageError,
+    SnapshotDrainedError,
+)
+from headrace.checkpoint.file_systems import absolute_uri, files_below, remove_file, size_of
+from headrace.checkpoint.handles import OperatorSubtaskState, StateFile
+from headrace.checkpoint.lineages import (
+    Lineage,
+    LineageInMemory,
+    StoredLineage,
+    lineage_of_job,
+)
+from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
+from headrace.checkpoint.metadata_key import metadata_key
+from headrace.checkpoint.options import (
+    CHECKPOINT_DIRECTORY,
+    CREATE_SUBDIR,
+    FORK,
+    PARALLEL_CLEANER,
+    RECOVERY_CLAIM_MODE,
+    RECOVERY_PATH,
+    RETENTION,
+    CheckpointStorageKind,
+    ClaimMode,
+    ExternalizedCheckpointRetention,
+    member_of,
+    retained_count,
+    storage_kind,
+)
+from headrace.checkpoint.orphans import orphans_in
+from headrace.cluster.job_master.checkpointing.store import Publication
+from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.randomness import SeededRandom
+
+_LOG: Final = logging.getLogger(__name__)
+_CLOSE_TIMEOUT_S: Final = 60.0
+
+
+class DurableCheckpointStore:
+    """See CheckpointStore. `settings` are the job's. `on_cleaning` hears how many deletions are not done."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        job_id: JobId,
+        clock: Clock,
+        random: SeededRandom,
+        on_cleaning: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        self._settings: Final = settings
+        self._job_id: Final = job_id
+        self._clock: Final = clock
+        self._random: Final = random
+        self._retention: Final = member_of(ExternalizedCheckpointRetention, settings, RETENTION)
+        self._claim_mode: Final = member_of(ClaimMode, settings, RECOVERY_CLAIM_MODE)
+        self._kind: Final = storage_kind(settings)
+        threads = PARALLEL_THREADS if settings.get_option(PARALLEL_CLEANER) else 1
+        self._cleaner: Final = CheckpointCleaner(threads, on_cleaning)
+        self._completed = CompletedCheckpoints(retained_count(settings))
+        self._lineage: Lineage | None = None
+        self._storage: CheckpointStorage | None = None
+        # `discard` runs beside other calls, and asks which checkpoints are complete.
+        self._lock = threading.Lock()
+
+    @property
+    def lineage_id(self) -> str:
+        """See CheckpointStore."""
+        return self._taken_over().lineage_id
+
+    @property
+    def epoch(self) -> int:
+        """See CheckpointStore."""
+        return self._taken_over().epoch
+
+    @property
+    def cleaning_count(self) -> int:
+        """How many deletions are not done."""
+        return self._cleaner.waiting_count
+
+    @property
+    def retained(self) -> tuple[CompletedCheckpoint, ...]:
+        """What is kept, oldest first."""
+        return self._completed.all
+
+    def recover(self) -> CompletedCheckpoint | None:
+        """See CheckpointStore. The job's own checkpoints win over the snapshot that it was once started from."""
+        own = self._own_checkpoints()
+        start = None if own else self._named_snapshot()
+        newest = own[-1] if own else start
+        self._lineage = self._take_over(newest, is_fork=not own and self._is_fork)
+        self._storage = open_checkpoint_storage(
+            self._settings, self._job_id, self._lineage, self._random
+        )
+        self._storage.prepare()
+        if start is not None:
+            is_claimed = self._claim_mode is ClaimMode.CLAIM and not self._is_fork
+            self._completed.restore(start, is_claimed=is_claimed)
+        # What an earlier driver published until this one shut it out counts as well.
+        for checkpoint in self._own_checkpoints():
+            self._delete(self._completed.add(checkpoint))
+        self._sweep()
+        latest = self._completed.latest
+        if latest is not None:
+            verify_files(latest)
+        return latest
+
+    def latest(self) -> CompletedCheckpoint | None:
+        """See CheckpointStore."""
+        return self._completed.latest
+
+    def take_id(self) -> int:
+        """See CheckpointStore."""
+        return self._taken_over().take_id(self._opened().checkpoint_folder)
+
+    def locate(
+        self, checkpoint_id: int, options: CheckpointOptions, target: str
+    ) -> CheckpointOptions:
+        """See CheckpointStore. Until one of the job's own is complete, nothing may refer to what is not its own."""
+        located = self._opened().locate(checkpoint_id, options, target)
+        if options.kind is SnapshotKind.CHECKPOINT and not self._completed.has_own:
+            return msgspec.structs.replace(located, kind=SnapshotKind.FULL_CHECKPOINT)
+        return located
+
+    def publish(self, metadata: CheckpointMetadata, options: CheckpointOptions) -> Publication:
+        """See CheckpointStore. The new one is durable before any old one goes."""
+        checkpoint = self._opened().publish(metadata, options)
+        self._taken_over().decided(metadata.checkpoint_id)
+        if metadata.kind.is_savepoint:
+            return Publication(checkpoint)
+        with self._lock:
+            before = {one.checkpoint_id for one in self._completed.all}
+            deletions = self._completed.add(checkpoint)
+            after = {one.checkpoint_id for one in self._completed.all}
+        self._delete(deletions)
+        return Publication(checkpoint, max(before - after, default=0))
+
+    def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
+        """See CheckpointStore."""
+        with self._lock:
+            self._completed.shared.register(checkpoint_id, files)
+
+    def discard(
+        self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
+    ) -> None:
+        """See CheckpointStore. Nothing of a complete checkpoint goes, and no shared file: those are counted."""
+        with self._lock:
+            complete = [one for one in self._completed.all if one.checkpoint_id == checkpoint_id]
+            used = {file.uri for one in complete for file in one.metadata.files()}
+        own = tuple(
+            file.uri for file in files if file.uri and not file.is_shared and file.uri not in used
+        )
+        folder = "" if complete else options.exclusive_uri
+        if folder:
+            self._taken_over().decided(checkpoint_id)
+        perform_deletion(Deletion(checkpoint_id, folder, own))
+
+    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> None:
+        """See CheckpointStore. Returns when everything is deleted, or after a minute."""
+        if self._storage is None:
+            return
+        with self._lock:
+            deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
+            is_empty = not self._completed.all
+        self._delete(deletions)
+        if self._owns_folder and is_empty and not is_kept(status, self._retention):
+            self._cleaner.delete(Deletion(0, self._storage.checkpoint_folder))
+        if not self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S):
+            _LOG.warning("%d deletions of checkpoints go on", self._cleaner.waiting_count)
+
+    @property
+    def _is_fork(self) -> bool:
+        return self._settings.get_option(FORK)
+
+    @property
+    def _owns_folder(self) -> bool:
+        is_own = self._settings.get_option(CREATE_SUBDIR)
+        return is_own and self._kind is CheckpointStorageKind.FILESYSTEM
+
+    def _own_checkpoints(self) -> list[CompletedCheckpoint]:
+        """What an earlier driver of this very job has published."""
+        if not self._owns_folder:
+            return []
+        return completed_in(job_folder(self._settings, self._job_id), metadata_key(self._settings))
+
+    def _named_snapshot(self) -> CompletedCheckpoint | None:
+        path = self._settings.get_option(RECOVERY_PATH)
+        if not path:
+            return None
+        snapshot = load_snapshot(path, self._settings)
+        if snapshot.metadata.is_drained:
+            raise SnapshotDrainedError(snapshot.uri)
+        if self._is_fork:
+            return CompletedCheckpoint(without_commits(snapshot.metadata), snapshot.uri)
+        return snapshot
+
+    def _take_over(self, newest: CompletedCheckpoint | None, *, is_fork: bool) -> Lineage:
+        floor_id = 0 if newest is None else newest.checkpoint_id
+        known = "" if newest is None or is_fork else newest.metadata.lineage
+        lineage_id = known or self._random.randbytes(16).hex()
+        if self._kind is CheckpointStorageKind.JOBMANAGER:
+            return LineageInMemory(lineage_id, floor_id)
+        directory = absolute_uri(self._settings.get_option(CHECKPOINT_DIRECTORY))
+        if self._owns_folder:
+            folder, token = (
+                job_folder(self._settings, self._job_id),
+                self._random.randbytes(8).hex(),
+            )
+            lineage_id = lineage_of_job(folder, lineage_id, token)
+        return StoredLineage.take_over(
+            directory, lineage_id, floor_id, self._clock, self._random, is_new=not known
+        )
+
+    def _sweep(self) -> None:
+        """Delete what earlier drivers have left behind."""
+        if not self._owns_folder:
+            return
+        try:
+            folder = self._opened().checkpoint_folder
+            for entry in orphans_in(files_below(folder), self._completed.all):
+                remove_file(entry.uri)
+        except CheckpointStorageError as error:
+            _LOG.warning("what earlier attempts left behind is still there: %s", error)
+
+    def _delete(self, deletions: Iterable[Deletion]) -> None:
+        for deletion in deletions:
+            self._cleaner.delete(deletion)
+
+    def _taken_over(self) -> Lineage:
+        assert self._lineage is not None, "recover comes first"
+        return self._lineage
+
+    def _opened(self) -> CheckpointStorage:
+        assert self._storage is not None, "recover comes first"
+        return self._storage
+
+
+def verify_files(checkpoint: CompletedCheckpoint) -> None:
+    """See that every file is there in its full length, before any task starts. CheckpointCorruptedError.
+
+    Content is checked against its digest by whoever reads it.
+    """
+    for operator in checkpoint.metadata.operators:
+        for index, state in operator.subtasks.items():
+            for chunk in state.chunks:
+                file = chunk.file
+                found = size_of(file.uri) if file.uri else file.size_bytes
+                if found != file.size_bytes:
+                    what = "it is gone" if found is None else f"it has {found} bytes"
+                    raise CheckpointCorruptedError(
+                        file.uri,
+                        f"{what} instead of {file.size_bytes}; checkpoint {checkpoint.checkpoint_id} needs it for "
+                        f"subtask {index} of {operator.title}",
+                    )
+
+
+def without_commits(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """The same state, with nothing to be committed."""
+    operators = tuple(
+        msgspec.structs.replace(
+            operator,
+            subtasks={
+                index: OperatorSubtaskState(state.chunks)
+                for index, state in operator.subtasks.items()
+            },
+        )
+        for operator in metadata.operators
+    )
+    return msgspec.structs.replace(metadata, operators=operators, pending_commits=())

@@ -1,0 +1,323 @@
+"""The store of a job over real folders: takes over, publishes, gives up, starts again."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from headrace.checkpoint.errors import (
+    CheckpointCorruptedError,
+    CheckpointFencedError,
+    MetadataMissingError,
+    SnapshotDrainedError,
+)
+from headrace.checkpoint.file_systems import files_below
+from headrace.checkpoint.handles import Committable, OperatorSubtaskState, StateFile
+from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint, OperatorSnapshot
+from headrace.checkpoint.options import (
+    CHECKPOINT_DIRECTORY,
+    FORK,
+    KEY_FILE,
+    NUM_RETAINED,
+    RECOVERY_CLAIM_MODE,
+    RECOVERY_PATH,
+    RETENTION,
+    SAVEPOINT_DIRECTORY,
+)
+from headrace.checkpoint.storage import SubtaskStorage
+from headrace.cluster.job_master.checkpointing.durable_store import DurableCheckpointStore
+from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
+from tests.unit.checkpoint.snapshots import keyed, operator_id
+
+JOB, OTHER_JOB = JobId(b"j" * 16), JobId(b"o" * 16)
+BIG = bytes(30_000)
+
+
+class Jobs:
+    """Starts drivers of jobs in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.settings = {
+            CHECKPOINT_DIRECTORY.key: str(folder / "checkpoints"),
+            SAVEPOINT_DIRECTORY.key: str(folder / "savepoints"),
+            KEY_FILE.key: str(folder / "key"),
+        }
+        self._started_count = 0
+
+    def start(self, job_id: JobId = JOB, **more: str) -> DurableCheckpointStore:
+        self._started_count += 1
+        settings = Settings({**self.settings, **more})
+        clock = ManualClock(1_700_000_000_000)
+        store = DurableCheckpointStore(settings, job_id, clock, random.Random(self._started_count))
+        self.restored = store.recover()
+        return store
+
+    def files(self, job_id: JobId = JOB) -> list[str]:
+        """What lies in the job's folder beside its lineage, without the random parts of names."""
+        folder = self.folder / "checkpoints" / job_id.hex()
+        found = [entry.relative_path for entry in files_below(str(folder))]
+        found = [name for name in found if name != "lineage"]
+        return sorted(name.rpartition("-")[0] if "state" in name else name for name in found)
+
+
+def located(store: DurableCheckpointStore, kind: SnapshotKind = SnapshotKind.CHECKPOINT):
+    checkpoint_id = store.take_id()
+    return checkpoint_id, store.locate(checkpoint_id, CheckpointOptions(kind=kind), "")
+
+
+def described(
+    store: DurableCheckpointStore,
+    checkpoint_id: int,
+    *files: StateFile,
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT,
+) -> CheckpointMetadata:
+    state = OperatorSubtaskState(tuple(keyed(file) for file in files), (Committable("k", b"x"),))
+    operator = OperatorSnapshot(operator_id(1), "count", 1, 128, "counter", {0: state})
+    return CheckpointMetadata(
+        checkpoint_id, kind, 0, JOB, "words", store.lineage_id, store.epoch, (operator,)
+    )
+
+
+def take(
+    store: DurableCheckpointStore,
+    *shared: StateFile,
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT,
+    shares: bool = False,
+) -> CompletedCheckpoint:
+    """Take one with a file of its own or, if it `shares`, one that others may use, beside those given."""
+    checkpoint_id, options = located(store, kind)
+    file = SubtaskStorage(options, "state", Settings()).write("x", BIG, is_shared=shares)
+    store.register_shared(checkpoint_id, [file])
+    metadata = described(store, checkpoint_id, file, *shared, kind=kind)
+    return store.publish(metadata, options).checkpoint
+
+
+def file_of(checkpoint: CompletedCheckpoint) -> StateFile:
+    return next(iter(checkpoint.metadata.files()))
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Jobs:
+    return Jobs(tmp_path)
+
+
+def test_a_new_job_starts_from_nothing(jobs: Jobs) -> None:
+    store = jobs.start()
+    assert jobs.restored is None
+    assert store.latest() is None
+    assert (store.epoch, len(store.lineage_id)) == (1, 32)
+
+
+def test_a_driver_that_starts_again_goes_on_from_what_was_published(jobs: Jobs) -> None:
+    first = jobs.start()
+    taken = [take(first), take(first)]
+    second = jobs.start()
+    assert jobs.restored == taken[1]
+    assert (second.lineage_id, second.epoch) == (first.lineage_id, 2)
+    assert take(second).checkpoint_id == 3
+
+
+def test_the_old_one_goes_once_the_new_one_is_there(jobs: Jobs) -> None:
+    store = jobs.start()
+    take(store)
+    publication = store.publish(*_next(store))
+    assert publication.last_subsumed_id == 1
+    store.close(JobStatus.SUSPENDED)
+    assert jobs.files() == ["chk-2/_metadata"]
+
+
+def _next(store: DurableCheckpointStore) -> tuple[CheckpointMetadata, CheckpointOptions]:
+    checkpoint_id, options = located(store)
+    return described(store, checkpoint_id), options
+
+
+def test_a_zombie_can_do_nothing(jobs: Jobs) -> None:
+    zombie = jobs.start()
+    metadata, options = _next(zombie)
+    jobs.start()
+    with pytest.raises(CheckpointFencedError):
+        zombie.publish(metadata, options)
+    with pytest.raises(CheckpointFencedError):
+        zombie.take_id()
+
+
+def test_ids_go_on_where_no_checkpoint_was_complete(jobs: Jobs) -> None:
+    first = jobs.start()
+    assert first.take_id() == 1
+    second = jobs.start()
+    assert jobs.restored is None
+    assert (second.lineage_id, second.take_id()) == (first.lineage_id, 2)
+
+
+def test_what_a_dead_driver_left_unpublished_is_swept(jobs: Jobs) -> None:
+    store = jobs.start()
+    take(store, shares=True)
+    _, options = located(store)
+    writer = SubtaskStorage(options, "state", Settings())
+    writer.write("own", BIG)
+    writer.write("late", BIG, is_shared=True)
+    jobs.start()
+    assert jobs.files() == ["chk-1/_metadata", "chk-2/_metadata", "shared/state-x"]
+    assert jobs.restored is not None
+    assert jobs.restored.checkpoint_id == 1
+
+
+def test_a_savepoint_takes_nobodys_place_and_is_not_restarted_from(jobs: Jobs) -> None:
+    store = jobs.start()
+    first = take(store)
+    saved = take(store, kind=SnapshotKind.SAVEPOINT)
+    assert store.latest() == first
+    assert Path(saved.uri).parent == jobs.folder / "savepoints"
+    store.close(JobStatus.FINISHED)
+    assert jobs.files() == []
+    assert (Path(saved.uri) / "_metadata").exists()
+
+
+def test_another_job_goes_on_from_a_savepoint_in_the_same_lineage(jobs: Jobs) -> None:
+    first = jobs.start()
+    saved = take(first, kind=SnapshotKind.SAVEPOINT_SUSPEND)
+    first.close(JobStatus.FINISHED)
+    second = jobs.start(OTHER_JOB, **{RECOVERY_PATH.key: saved.uri})
+    assert jobs.restored == saved
+    assert (second.lineage_id, second.epoch, second.take_id()) == (first.lineage_id, 2, 2)
+
+
+def test_until_its_own_first_one_a_job_refers_to_nothing_that_is_not_its(jobs: Jobs) -> None:
+    saved = take(jobs.start(), kind=SnapshotKind.SAVEPOINT)
+    store = jobs.start(OTHER_JOB, **{RECOVERY_PATH.key: saved.uri})
+    assert located(store)[1].kind is SnapshotKind.FULL_CHECKPOINT
+    take(store)
+    assert located(store)[1].kind is SnapshotKind.CHECKPOINT
+    assert (Path(saved.uri) / "_metadata").exists()
+
+
+def test_a_claimed_checkpoint_is_the_jobs_own(jobs: Jobs) -> None:
+    first = jobs.start()
+    checkpoint = take(first, shares=True)
+    claimed = {RECOVERY_PATH.key: checkpoint.uri, RECOVERY_CLAIM_MODE.key: "claim"}
+    second = jobs.start(OTHER_JOB, **claimed)
+    assert located(second)[1].kind is SnapshotKind.CHECKPOINT
+    take(second, file_of(checkpoint))
+    second.close(JobStatus.SUSPENDED)
+    assert jobs.files() == ["shared/state-x"]
+    third = jobs.start(OTHER_JOB, **claimed)
+    take(third)
+    third.close(JobStatus.SUSPENDED)
+    assert jobs.files(OTHER_JOB)[0].startswith("chk-")
+
+
+def test_a_fork_is_another_lineage_and_commits_nothing(jobs: Jobs) -> None:
+    first = jobs.start()
+    saved = take(first, kind=SnapshotKind.SAVEPOINT)
+    fork = jobs.start(OTHER_JOB, **{RECOVERY_PATH.key: saved.uri, FORK.key: "true"})
+    assert fork.lineage_id != first.lineage_id
+    assert fork.take_id() == 2
+    assert jobs.restored is not None
+    (operator,) = jobs.restored.metadata.operators
+    assert operator.subtasks[0].committables == ()
+    assert operator.subtasks[0].chunks != ()
+    take(first)
+
+
+def test_a_drained_savepoint_is_refused(jobs: Jobs) -> None:
+    saved = take(jobs.start(), kind=SnapshotKind.SAVEPOINT_TERMINATE)
+    with pytest.raises(SnapshotDrainedError, match="without --drain"):
+        jobs.start(OTHER_JOB, **{RECOVERY_PATH.key: saved.uri})
+
+
+def test_a_snapshot_that_is_not_there_is_refused(jobs: Jobs) -> None:
+    with pytest.raises(MetadataMissingError):
+        jobs.start(**{RECOVERY_PATH.key: str(jobs.folder / "nowhere")})
+
+
+def test_a_missing_file_is_told_before_anything_starts(jobs: Jobs) -> None:
+    checkpoint = take(jobs.start())
+    Path(file_of(checkpoint).uri).unlink()
+    with pytest.raises(
+        CheckpointCorruptedError, match=r"gone.*checkpoint 1 needs it for subtask 0 of 'count'"
+    ):
+        jobs.start()
+
+
+def test_a_file_that_was_cut_off_is_told_before_anything_starts(jobs: Jobs) -> None:
+    checkpoint = take(jobs.start())
+    Path(file_of(checkpoint).uri).write_bytes(BIG[:-1])
+    with pytest.raises(CheckpointCorruptedError, match="29999 bytes instead of 30000"):
+        jobs.start()
+
+
+def test_a_checkpoint_that_came_to_nothing_leaves_nothing(jobs: Jobs) -> None:
+    store = jobs.start()
+    checkpoint_id, options = located(store)
+    file = SubtaskStorage(options, "state", Settings()).write("x", BIG)
+    store.discard(checkpoint_id, options, [file])
+    assert jobs.files() == []
+
+
+def test_a_late_part_takes_nothing_from_a_complete_checkpoint(jobs: Jobs) -> None:
+    store = jobs.start()
+    checkpoint_id, options = located(store)
+    writer = SubtaskStorage(options, "state", Settings())
+    kept, late = writer.write("kept", BIG), writer.write("late", BIG)
+    store.publish(described(store, checkpoint_id, kept), options)
+    store.discard(checkpoint_id, CheckpointOptions(), [kept, late])
+    store.discard(checkpoint_id, options, [])
+    assert jobs.files() == ["chk-1/_metadata", "chk-1/state-kept"]
+
+
+def test_several_are_kept_where_that_is_asked_for(jobs: Jobs) -> None:
+    store = jobs.start(**{NUM_RETAINED.key: "2"})
+    for _ in range(4):
+        take(store)
+    assert [one.checkpoint_id for one in store.retained] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("retention", "status", "stays"),
+    [
+        ("NO_EXTERNALIZED_CHECKPOINTS", JobStatus.FAILED, False),
+        ("DELETE_ON_CANCELLATION", JobStatus.FAILED, True),
+        ("DELETE_ON_CANCELLATION", JobStatus.CANCELED, False),
+        ("RETAIN_ON_CANCELLATION", JobStatus.CANCELED, True),
+        ("RETAIN_ON_CANCELLATION", JobStatus.FINISHED, False),
+        ("NO_EXTERNALIZED_CHECKPOINTS", JobStatus.SUSPENDED, True),
+    ],
+)
+def test_what_outlives_the_job(jobs: Jobs, retention: str, status: JobStatus, stays: bool) -> None:
+    store = jobs.start(**{RETENTION.key: retention})
+    take(store, shares=True)
+    store.close(status)
+    assert jobs.files() == (["chk-1/_metadata", "shared/state-x"] if stays else [])
+
+
+def test_output_that_is_not_committed_keeps_the_newest(jobs: Jobs) -> None:
+    store = jobs.start(**{NUM_RETAINED.key: "2"})
+    take(store)
+    take(store)
+    store.close(JobStatus.FAILED, keeps_latest=True)
+    assert jobs.files() == ["chk-2/_metadata", "chk-2/state-x"]
+
+
+def test_in_memory_nothing_outlives_the_driver(tmp_path: Path) -> None:
+    store = DurableCheckpointStore(Settings(), JOB, ManualClock(), random.Random(1))
+    assert store.recover() is None
+    checkpoint_id, options = located(store)
+    completed = store.publish(described(store, checkpoint_id), options).checkpoint
+    assert (completed.uri, store.latest()) == ("", completed)
+    store.discard(checkpoint_id, options, [])
+    store.close(JobStatus.FINISHED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shared_files_are_exactly_those_of_retained_checkpoints(jobs: Jobs) -> None:
+    store = jobs.start()
+    first = take(store, shares=True)
+    second = take(store, file_of(first), shares=True)
+    take(store, file_of(second), shares=True)
+    store.close(JobStatus.SUSPENDED)
+    assert len([name for name in jobs.files() if name.startswith("shared/")]) == 2
