@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.checkpoint.options import INTERVAL, MODE, CheckpointingMode, member_of
+from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.uncommitted_pieces import UncommittedPieces
 from headrace.core.collect_events import is_last_piece, marked_checkpoint, piece_of
 from headrace.core.config import ConfigOption, Settings, SizeBytes
