@@ -52,7 +52,7 @@ class UncommittedPieces:
         return taken
 
     def _take(self, subtask_index: int, checkpoint_id: int) -> list[CollectedPiece]:
-        elements = self._waiting[subtask_index]
+        elements = self._waiting.get(subtask_index, [])
         end = 0
         for place, element in enumerate(elements):
             if isinstance(element, int) and element <= checkpoint_id:
