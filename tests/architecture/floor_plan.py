@@ -66,6 +66,8 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "py4j": frozenset({"spark"}),
     "pandas": frozenset(),
     "cryptography": frozenset({"core"}),
+    "psycopg": frozenset({"connectors"}),
+    "confluent_kafka": frozenset({"connectors"}),
 }
 
 

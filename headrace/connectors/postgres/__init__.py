@@ -1,0 +1,6 @@
+"""PostgreSQL as a sink, under the names of Flink's JDBC connector.
+
+Duty: JdbcSink, which runs a statement for each record, at least once or exactly once with each checkpoint.
+Neighbours: psycopg, imported where a connection is made and nowhere else.
+Start reading: `sink`, then `staging_writer` (tasks) and `staged_commit` (driver).
+"""

@@ -1,0 +1,139 @@
+"""What a JdbcSink is told: where the database is, and how much goes to it at a time.
+
+Source: Flink JdbcConnectionOptions, JdbcExecutionOptions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_SCHEMES: Final = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True)
+class JdbcConnectionOptions:
+    """Where the database is. `url` is kept as it was given, see `conninfo`."""
+
+    url: str
+    user_name: str | None = None
+    password: str | None = field(default=None, repr=False)
+    driver_name: str | None = None
+
+    def get_db_url(self) -> str:
+        return self.url
+
+    def get_driver_name(self) -> str | None:
+        return self.driver_name
+
+    def get_user_name(self) -> str | None:
+        return self.user_name
+
+    def get_password(self) -> str | None:
+        return self.password
+
+    @property
+    def conninfo(self) -> str:
+        """The URL as libpq takes it."""
+        return self.url.removeprefix("jdbc:")
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """What is said beside the URL."""
+        given = {"user": self.user_name, "password": self.password}
+        return {key: value for key, value in given.items() if value is not None}
+
+    class JdbcConnectionOptionsBuilder:
+        """Builds JdbcConnectionOptions."""
+
+        def __init__(self) -> None:
+            self._values: dict[str, Any] = {}
+
+        def with_url(self, url: str) -> "JdbcConnectionOptions.JdbcConnectionOptionsBuilder":
+            """`jdbc:postgresql://host:5432/database`, with or without `jdbc:`; libpq's parameters may follow a `?`."""
+            if not url.removeprefix("jdbc:").startswith(_SCHEMES):
+                raise ValueError(
+                    f"JdbcSink writes to PostgreSQL, and '{url}' is no jdbc:postgresql:// URL"
+                )
+            self._values["url"] = url
+            return self
+
+        def with_driver_name(
+            self, driver_name: str
+        ) -> "JdbcConnectionOptions.JdbcConnectionOptionsBuilder":
+            """Accepted as `org.postgresql.Driver`, and not needed."""
+            if driver_name != "org.postgresql.Driver":
+                raise ValueError(f"JdbcSink writes to PostgreSQL, not through '{driver_name}'")
+            self._values["driver_name"] = driver_name
+            return self
+
+        def with_user_name(
+            self, user_name: str
+        ) -> "JdbcConnectionOptions.JdbcConnectionOptionsBuilder":
+            self._values["user_name"] = user_name
+            return self
+
+        def with_password(
+            self, password: str
+        ) -> "JdbcConnectionOptions.JdbcConnectionOptionsBuilder":
+            self._values["password"] = password
+            return self
+
+        def build(self) -> "JdbcConnectionOptions":
+            if "url" not in self._values:
+                raise ValueError("say where the database is: with_url(...)")
+            return JdbcConnectionOptions(**self._values)
+
+
+@dataclass(frozen=True)
+class JdbcExecutionOptions:
+    """How much goes to the database at a time: rows, or what came within an interval (0: whatever time it takes)."""
+
+    batch_interval_ms: int = 0
+    batch_size: int = 5000
+    max_retries: int = 3
+
+    def get_batch_interval_ms(self) -> int:
+        return self.batch_interval_ms
+
+    def get_batch_size(self) -> int:
+        return self.batch_size
+
+    def get_max_retries(self) -> int:
+        return self.max_retries
+
+    @staticmethod
+    def defaults() -> "JdbcExecutionOptions":
+        """5000 rows, no interval, three retries."""
+        return JdbcExecutionOptions()
+
+    @staticmethod
+    def builder() -> "JdbcExecutionOptions.Builder":
+        """Begin with the defaults."""
+        return JdbcExecutionOptions.Builder()
+
+    class Builder:
+        """Builds JdbcExecutionOptions."""
+
+        def __init__(self) -> None:
+            self._values: dict[str, int] = {}
+
+        def with_batch_size(self, size: int) -> "JdbcExecutionOptions.Builder":
+            if size < 1:
+                raise ValueError(f"a batch has at least one row, not {size}")
+            self._values["batch_size"] = size
+            return self
+
+        def with_batch_interval_ms(self, interval_ms: int) -> "JdbcExecutionOptions.Builder":
+            if interval_ms < 0:
+                raise ValueError(f"an interval is 0 ms or more, not {interval_ms}")
+            self._values["batch_interval_ms"] = interval_ms
+            return self
+
+        def with_max_retries(self, max_retries: int) -> "JdbcExecutionOptions.Builder":
+            if max_retries < 0:
+                raise ValueError(f"the number of retries is 0 or more, not {max_retries}")
+            self._values["max_retries"] = max_retries
+            return self
+
+        def build(self) -> "JdbcExecutionOptions":
+            return JdbcExecutionOptions(**self._values)

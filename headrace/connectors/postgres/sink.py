@@ -1,0 +1,127 @@
+"""JdbcSink: a statement of PostgreSQL for each record.
+
+Source: Flink JdbcSink, JdbcXaSinkFunction.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from headrace.checkpoint.options import INTERVAL
+from headrace.connectors.postgres.direct_writer import DirectWriter
+from headrace.connectors.postgres.messages import POSTGRES_COMMITTER, JdbcPayload
+from headrace.connectors.postgres.options import JdbcConnectionOptions, JdbcExecutionOptions
+from headrace.connectors.postgres.staging_writer import StagingTableWriter
+from headrace.connectors.postgres.statements import Statement, parse_statement
+from headrace.core.errors import ProgramError
+from headrace.core.types.arrow_types import data_schema
+from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
+from headrace.functions.sink import DeliveryGuarantee, Sink, SinkWriter
+from headrace.functions.subtask_context import SubtaskContext
+
+
+@dataclass(frozen=True)
+class JdbcSink(Sink):
+    """Runs `statement` for each record, with a value for each of its columns. Made by `sink` and `exactly_once_sink`.
+
+    Example:
+        >>> options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(
+        ...     "jdbc:postgresql://localhost:5432/flights").build()
+        >>> sink = JdbcSink.sink(
+        ...     "INSERT INTO delays VALUES (?, ?) ON CONFLICT (origin) DO UPDATE SET delay = EXCLUDED.delay",
+        ...     None, options)
+        >>> sink.statement.parameter_count
+        2
+    """
+
+    statement: Statement
+    type_info: TypeInformation | None
+    connection: JdbcConnectionOptions
+    execution: JdbcExecutionOptions
+    guarantee: DeliveryGuarantee
+
+    @staticmethod
+    def sink(
+        sql: str,
+        type_info: TypeInformation | None,
+        jdbc_connection_options: JdbcConnectionOptions,
+        jdbc_execution_options: JdbcExecutionOptions | None = None,
+    ) -> "JdbcSink":
+        """Write as records come: at least once, and by what `sql` does exactly once if it is an upsert.
+
+        While a job works off again what came after its last checkpoint, readers may see values go back and forth.
+        """
+        return _make(
+            sql,
+            type_info,
+            jdbc_connection_options,
+            jdbc_execution_options,
+            DeliveryGuarantee.AT_LEAST_ONCE,
+        )
+
+    @staticmethod
+    def exactly_once_sink(
+        sql: str,
+        type_info: TypeInformation | None,
+        jdbc_connection_options: JdbcConnectionOptions,
+        jdbc_execution_options: JdbcExecutionOptions | None = None,
+    ) -> "JdbcSink":
+        """Write with each checkpoint, all rows of it in one transaction, and none of them twice.
+
+        Rows wait in the table `headrace_staging` of the same database, and `headrace_commits` says what was
+        committed; both are made where they are missing. The statement runs in the driver, row by row. In a job
+        without checkpoints rows are written as they come, at least once.
+        """
+        return _make(
+            sql,
+            type_info,
+            jdbc_connection_options,
+            jdbc_execution_options,
+            DeliveryGuarantee.EXACTLY_ONCE,
+        )
+
+    def check_input(self, value_type: TypeInformation) -> None:
+        """See Sink."""
+        if isinstance(value_type, PickledBytesTypeInfo):
+            raise ProgramError(
+                "JdbcSink needs records with columns, and this stream's records have no declared type: give it one, "
+                "for example map(f, output_type=Types.ROW([...]))"
+            )
+        column_count = len(data_schema(value_type).names)
+        if column_count != self.statement.parameter_count:
+            raise ProgramError(
+                f"the statement of JdbcSink takes {self.statement.parameter_count} values, and records have "
+                f"{column_count} columns"
+            )
+
+    def create_writer(self, context: SubtaskContext) -> SinkWriter:
+        is_staged = self.guarantee is DeliveryGuarantee.EXACTLY_ONCE
+        if is_staged and context.settings.duration_ms(INTERVAL) > 0:
+            return StagingTableWriter(self.connection, context)
+        return DirectWriter(self.statement, self.connection, self.execution, context)
+
+    def committer(self) -> tuple[str, bytes] | None:
+        """See Sink."""
+        if self.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            return None
+        connection = self.connection
+        payload = JdbcPayload(
+            connection.url, connection.user_name, connection.password, self.statement.text
+        )
+        return POSTGRES_COMMITTER, msgspec.msgpack.encode(payload)
+
+
+def _make(
+    sql: str,
+    type_info: TypeInformation | None,
+    connection: JdbcConnectionOptions,
+    execution: JdbcExecutionOptions | None,
+    guarantee: DeliveryGuarantee,
+) -> JdbcSink:
+    statement = parse_statement(sql)
+    sink = JdbcSink(
+        statement, type_info, connection, execution or JdbcExecutionOptions.defaults(), guarantee
+    )
+    if type_info is not None:
+        sink.check_input(type_info)
+    return sink

@@ -1,0 +1,136 @@
+"""StagedRowsCommitter: moves a checkpoint's staged rows into their table, in one transaction with a note of its id.
+
+Whether an id is in the target is therefore never in doubt: the database says so, whatever became of the connection.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from headrace.connectors.postgres.connections import connect
+from headrace.connectors.postgres.direct_writer import parameter_rows
+from headrace.connectors.postgres.messages import CREATE_TABLES, JdbcPayload, StagedRows
+from headrace.connectors.postgres.options import JdbcConnectionOptions
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.functions.sink import CommitterContext, scope_of
+
+_PART: Final = msgspec.msgpack.Decoder(StagedRows)
+
+
+class StagedRowsLostError(HeadraceError):
+    """The staging table and the note of commits contradict each other: somebody else has touched them."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+
+class StagedRowsCommitter:
+    """Implements Committer for one JdbcSink. One connection, made for the first call and anew after an error."""
+
+    def __init__(self, payload: JdbcPayload) -> None:
+        self._statement: Final = payload.statement
+        self._options: Final = JdbcConnectionOptions(
+            payload.url, payload.user_name, payload.password
+        )
+        self._connection: Any = None
+
+    def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
+        """See Committer. StagedRowsLostError where rows are missing that the database does not know as committed."""
+        parts = [_PART.decode(content) for content in committables]
+        if parts:
+            self._in_transaction(lambda: self._move(scope_of(key), checkpoint_id, parts))
+
+    def discard(self, committables: Sequence[bytes]) -> None:
+        """See Committer."""
+        names = [_PART.decode(content).part for content in committables]
+        self._in_transaction(
+            lambda: self._connection.execute(
+                "DELETE FROM headrace_staging WHERE part = ANY(%s)", (names,)
+            )
+        )
+
+    def close(self) -> None:
+        """See Committer."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _in_transaction(self, body: Any) -> None:
+        if self._connection is None:
+            self._connection = connect(self._options)
+            with self._connection.transaction():
+                for statement in CREATE_TABLES:
+                    self._connection.execute(statement)
+        try:
+            with self._connection.transaction():
+                body()
+        except BaseException:
+            # What became of the transaction is asked of the next connection.
+            self.close()
+            raise
+
+    def _move(self, scope: str, checkpoint_id: int, parts: Sequence[StagedRows]) -> None:
+        execute = self._connection.execute
+        # The row is locked until the end, so that of two drivers the second one sees what the first one did.
+        execute(
+            "INSERT INTO headrace_commits (scope, last_id) VALUES (%s, -1) ON CONFLICT DO NOTHING",
+            (scope,),
+        )
+        query = "SELECT last_id FROM headrace_commits WHERE scope = %s FOR UPDATE"
+        (last_id,) = execute(query, (scope,)).fetchone()
+        names = [part.part for part in parts]
+        query = (
+            "SELECT part, content FROM headrace_staging WHERE part = ANY(%s) "
+            "ORDER BY subtask_index, attempt_number, ordinal"
+        )
+        staged = execute(query, (names,)).fetchall()
+        if checkpoint_id <= last_id:
+            self._check_committed(checkpoint_id, staged)
+            return
+        if len(staged) != len(set(names)):
+            raise StagedRowsLostError(
+                f"{len(set(names)) - len(staged)} of {len(names)} staged parts of checkpoint {checkpoint_id} are gone "
+                f"from headrace_staging, and headrace_commits does not say that they were committed ('{scope}' is at "
+                f"{last_id})"
+            )
+        with self._connection.cursor() as cursor:
+            for _, content in staged:
+                for batch in pa.ipc.open_stream(content):
+                    cursor.executemany(self._statement, parameter_rows(batch))
+        execute(
+            "UPDATE headrace_commits SET last_id = %s, committed_at = now() WHERE scope = %s",
+            (checkpoint_id, scope),
+        )
+        execute("DELETE FROM headrace_staging WHERE part = ANY(%s)", (names,))
+        self._sweep(parts)
+
+    def _check_committed(self, checkpoint_id: int, staged: Sequence[Any]) -> None:
+        if staged:
+            raise StagedRowsLostError(
+                f"checkpoint {checkpoint_id} was committed before, yet {len(staged)} of its parts still wait in "
+                "headrace_staging: was the checkpoint's number used twice?"
+            )
+
+    def _sweep(self, parts: Sequence[StagedRows]) -> None:
+        """Delete what attempts before those of `parts` had staged, and no checkpoint has: ids commit in order."""
+        newest = {
+            (one.owner, one.subtask_index): one.attempt_number
+            for one in sorted(parts, key=_attempt)
+        }
+        for (owner, subtask_index), attempt_number in newest.items():
+            if attempt_number > 0:
+                self._connection.execute(
+                    "DELETE FROM headrace_staging WHERE owner = %s AND subtask_index = %s AND attempt_number < %s",
+                    (owner, subtask_index, attempt_number),
+                )
+
+
+def _attempt(part: StagedRows) -> int:
+    return part.attempt_number
+
+
+def create_postgres_committer(context: CommitterContext, payload: bytes) -> StagedRowsCommitter:
+    """Make the committer of a JdbcSink: what the entry point `postgres` stands for."""
+    decoded: Any = msgspec.msgpack.decode(payload, type=JdbcPayload)
+    return StagedRowsCommitter(decoded)
