@@ -1,5 +1,6 @@
-"""PyFlink's `common.watermark_strategy`: re-exports."""
+"""PyFlink's `common.watermark_strategy`: re-exports; and Flink's generators, which PyFlink does not have."""
 
+from headrace.functions.watermark_generators import WatermarkGenerator, WatermarkOutput
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
 
-__all__ = ["TimestampAssigner", "WatermarkStrategy"]
+__all__ = ["TimestampAssigner", "WatermarkGenerator", "WatermarkOutput", "WatermarkStrategy"]
