@@ -173,7 +173,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             self._operators.clear()
 
     def _submit(self, job_name: str | None) -> JobClient:
-        settings = self._submittable_settings()
+        settings = self._settings.to_settings()
         said = self.get_stream_graph(job_name)
         check_program(said, settings)
         _check_targets(said)
@@ -291,14 +291,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             is_bounded=source.boundedness is Boundedness.BOUNDED,
         )
         return DataStream(self, operator)
-
-    def _submittable_settings(self) -> Any:
-        if self.get_checkpoint_config().is_checkpointing_enabled():
-            raise ProgramError(
-                "checkpointing is enabled (execution.checkpointing.interval), but checkpoints are not there yet: "
-                "run this job without them"
-            )
-        return self._settings.to_settings()
 
 
 def _check_targets(graph: StreamGraph) -> None:

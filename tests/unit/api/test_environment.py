@@ -184,11 +184,13 @@ def test_a_plan_does_not_clear_the_operators(
     assert len(executor.submitted) == 1
 
 
-def test_checkpointing_is_refused_plainly(env: StreamExecutionEnvironment) -> None:
+def test_checkpointing_travels_with_the_job(
+    env: StreamExecutionEnvironment, executor: RecordingExecutor
+) -> None:
     env.enable_checkpointing(1000)
     env.from_collection([1]).print()
-    with pytest.raises(ProgramError, match="checkpoints are not there yet"):
-        env.execute_async()
+    env.execute_async()
+    assert executor.last.settings["execution.checkpointing.interval"] == "1000 ms"
 
 
 def test_batch_mode_is_refused_plainly(env: StreamExecutionEnvironment) -> None:
