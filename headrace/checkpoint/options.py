@@ -53,9 +53,7 @@ class StateBackendType(enum.Enum):
     ROCKSDB = 1
 
 
-CHECKPOINTS_UNOBEYED: Final = (
-    "checkpoints are not there yet; a job that sets the interval is refused"
-)
+CHECKPOINTS_UNOBEYED: Final = "this part of checkpoints is not there yet"
 """Of the options that nothing obeys so far."""
 _P: Final = "execution.checkpointing."
 _R: Final = "execution.state-recovery."
@@ -63,33 +61,27 @@ _R: Final = "execution.state-recovery."
 INTERVAL: Final = ConfigOption(
     _P + "interval", timedelta, timedelta(milliseconds=-1),
     "Time between checkpoints; unset: none.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 MODE: Final = ConfigOption(
-    _P + "mode", str, "EXACTLY_ONCE", "EXACTLY_ONCE or AT_LEAST_ONCE.", unobeyed=CHECKPOINTS_UNOBEYED,
+    _P + "mode", str, "EXACTLY_ONCE", "EXACTLY_ONCE or AT_LEAST_ONCE.",
 )  # fmt: skip
 TIMEOUT: Final = ConfigOption(
     _P + "timeout", timedelta, timedelta(minutes=10), "Time after which a checkpoint is given up.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 MIN_PAUSE: Final = ConfigOption(
     _P + "min-pause", timedelta, timedelta(0), "Least time between the end of one and the next.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 MAX_CONCURRENT: Final = ConfigOption(
     _P + "max-concurrent-checkpoints", int, 1, "How many may be under way.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 TOLERABLE_FAILURES: Final = ConfigOption(
     _P + "tolerable-failed-checkpoints", int, 0,
     "Failed checkpoints in a row that the job survives.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 RETENTION: Final = ConfigOption(
     _P + "externalized-checkpoint-retention", str, "NO_EXTERNALIZED_CHECKPOINTS",
     "What becomes of the last checkpoints of a job that ends: NO_EXTERNALIZED_CHECKPOINTS deletes them, "
     "DELETE_ON_CANCELLATION keeps those of a job that FAILED, RETAIN_ON_CANCELLATION those of a cancelled one too.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 UNALIGNED: Final = ConfigOption(
     _P + "unaligned.enabled", bool, False, "Whether barriers overtake records in flight.",
@@ -120,7 +112,6 @@ AFTER_TASKS_FINISH: Final = ConfigOption(
     _P + "checkpoints-after-tasks-finish", bool, True,
     "Whether checkpoints go on when some tasks have finished.",
     deprecated_keys=(_P + "checkpoints-after-tasks-finish.enabled",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 INTERVAL_DURING_BACKLOG: Final = ConfigOption(
     _P + "interval-during-backlog", timedelta, timedelta(milliseconds=-1),
@@ -176,19 +167,16 @@ PARALLEL_CLEANER: Final = ConfigOption(
 RECOVERY_PATH: Final = ConfigOption(
     _R + "path", str, "", "The savepoint or checkpoint that the job starts from.",
     deprecated_keys=("execution.savepoint.path",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 RECOVERY_CLAIM_MODE: Final = ConfigOption(
     _R + "claim-mode", str, "NO_CLAIM",
     "Whether that snapshot goes over to the job (CLAIM), or stays whose it was (NO_CLAIM).",
     deprecated_keys=("execution.savepoint-restore-mode",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     _R + "ignore-unclaimed-state", bool, False,
     "Whether state of operators that the job does not have is left behind instead of refused.",
     deprecated_keys=("execution.savepoint.ignore-unclaimed-state",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 FORK: Final = ConfigOption(
     "headrace.state-recovery.fork", bool, False,
@@ -198,7 +186,6 @@ FORK: Final = ConfigOption(
 RESTORE_WATERMARKS: Final = ConfigOption(
     "headrace.checkpoint.restore-watermarks", bool, True,
     "Whether event time goes on where it was, so that what was late stays late; false: it begins anew, as in Flink.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 KEY_FILE: Final = ConfigOption(
     "headrace.checkpoint.key-file", str, "",

@@ -284,7 +284,7 @@ def test_a_failed_submission_leaves_no_collect_sink_behind(
     env: StreamExecutionEnvironment, executor: RecordingExecutor
 ) -> None:
     stream = env.from_collection([1])
-    env.enable_checkpointing(1000)
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     with pytest.raises(ProgramError):
         stream.execute_and_collect()
     assert env.get_stream_graph().nodes == ()
