@@ -61,6 +61,8 @@ def _describe(error: BaseException, where: str) -> ErrorInfo:
             error.recoverable,
             _telling_trace(error.domain, trace),
             error.is_consequence,
+            # Of errors of the exchange, which this side does not know by name.
+            getattr(error, "partition_text", "") if error.is_consequence else "",
         )
     first = _located(f"{type(error).__name__}: {error}".partition("\n")[0], where)
     return ErrorInfo(type(error).__name__, first, ErrorDomain.INTERNAL.name, True, trace)

@@ -11,6 +11,7 @@ HeadraceError
 +- StaleLeaderError               a TaskManager is asked by somebody who does not lead any more
 +- UnknownAttemptError            the JobMaster knows no such attempt (any more)
 +- CoordinatorBusyError           an operator's coordinator is full for the moment
++- CheckpointFailedError          a checkpoint or savepoint that was asked for came to nothing
 +- BlobError                      a big payload did not get to where it must be
    +- BlobNotFoundError           the blob server does not have it (any more)
    +- BlobCorruptedError          its content is not what its key says
@@ -94,6 +95,12 @@ class NothingCollectedError(HeadraceError):
         super().__init__(f"operator {operator_id} of job {job_id} collects no records")
         self.job_id = job_id
         self.operator_id = operator_id
+
+
+class CheckpointFailedError(HeadraceError):
+    """A checkpoint or savepoint came to nothing, for the reason that the text gives."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
 
 
 class BlobError(HeadraceError):

@@ -14,7 +14,7 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     """An error on its way to the client, as text; nothing is unpickled.
 
     `text` begins with the one line that names cause, operator and the user's file and line. `is_consequence` says
-    that something else must have failed before.
+    that something else must have failed before. `lost_partition`: the result that could not be read, as text.
     """
 
     class_name: str
@@ -23,6 +23,7 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     recoverable: bool
     remote_traceback: str = ""
     is_consequence: bool = False
+    lost_partition: str = ""
 
 
 class ResourceProfile(msgspec.Struct, frozen=True):

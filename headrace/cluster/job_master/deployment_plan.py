@@ -6,6 +6,7 @@ Source: Flink TaskDeploymentDescriptorFactory.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.shuffle_descriptors import (
@@ -62,8 +63,12 @@ def describe_task(
     executions: Executions,
     execution: Execution,
     shuffle_descriptors: ShuffleDescriptors,
+    restore: SubtaskRestore | None,
 ) -> TaskDeploymentDescriptor:
-    """Everything a TaskManager needs to run `execution`; it and its producers must have their descriptors."""
+    """Everything a TaskManager needs to run `execution`; it and its producers must have their descriptors.
+
+    `restore`: what it starts from, None where it starts afresh.
+    """
     attempt_id = execution.attempt_id
     assert execution.slot is not None
     vertex = graph.vertex(attempt_id.execution_vertex_id).job_vertex
@@ -81,6 +86,7 @@ def describe_task(
             _gate(edge, attempt_id.subtask_index, executions, shuffle_descriptors)
             for edge in graph.edges_into(vertex.vertex_id)
         ),
+        restore=restore,
     )
 
 
@@ -90,15 +96,16 @@ def partitions_read_by(
     """The partitions of which `consumer` reads one subpartition each."""
     attempt_id = consumer.attempt_id
     return [
-        _partition_id(edge, partition_number, executions)
+        partition_id_of(edge, partition_number, executions)
         for edge in graph.edges_into(attempt_id.execution_vertex_id.vertex_id)
         for partition_number in edge.producers_of(attempt_id.subtask_index)
     ]
 
 
-def _partition_id(
+def partition_id_of(
     edge: ExecutionEdge, partition_number: int, executions: Executions
 ) -> ResultPartitionId:
+    """What the current attempt of a producer writes along an edge."""
     subtask = ExecutionVertexId(edge.job_edge.source_vertex_id, partition_number)
     producer = executions.current(subtask).attempt_id
     return ResultPartitionId(edge.job_edge.data_set_id, partition_number, producer)
@@ -133,7 +140,7 @@ def _gate(
     job_edge = edge.job_edge
     channels = tuple(
         InputChannelDescriptor(
-            shuffle_descriptors[_partition_id(edge, source.partition_number, executions)],
+            shuffle_descriptors[partition_id_of(edge, source.partition_number, executions)],
             source.subpartition_index,
         )
         for source in edge.inputs_of(consumer_index)

@@ -5,7 +5,7 @@ Source: Flink Execution, ExecutionVertex, DefaultExecutionGraph.
 """
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,6 +39,10 @@ class Execution:
     error: ErrorInfo | None = None
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     timestamps_ms: dict[ExecutionState, int] = field(default_factory=dict[ExecutionState, int])
+    # Whether it has processed all its data and waits for a checkpoint that says so.
+    has_data_ended: bool = False
+    # Whether its end as CANCELED was asked for.
+    was_cancelled: bool = False
     # Between the submit request and its answer the TaskManager may not know the task yet.
     is_submit_pending: bool = False
 
@@ -79,9 +83,11 @@ class Executions:
             return None
         return execution
 
-    def reset(self, now_ms: int) -> None:
-        """Give every subtask a new attempt; all must have ended."""
+    def reset(self, subtasks: Collection[ExecutionVertexId], now_ms: int) -> None:
+        """Give these subtasks a new attempt; all of them must have ended."""
         for subtask, execution in self._current.items():
+            if subtask not in subtasks:
+                continue
             assert execution.state.is_terminal or execution.state is _S.CREATED
             number = execution.attempt_id.attempt_number + 1
             self._current[subtask] = self._new(subtask, number, now_ms)
@@ -113,6 +119,7 @@ class Executions:
         if execution.state.is_terminal or execution.state is _S.CANCELING:
             return False
         was_deployed = execution.state not in (_S.CREATED, _S.SCHEDULED)
+        execution.was_cancelled = True
         execution.become(_S.CANCELING, now_ms)
         if not was_deployed:
             execution.become(_S.CANCELED, now_ms)
@@ -153,6 +160,15 @@ class Executions:
         return [
             e for e in self if e.is_deployed and e.slot and e.slot.allocation_id == allocation_id
         ]
+
+    def of(self, subtasks: Collection[ExecutionVertexId]) -> list[Execution]:
+        """The current attempts of these subtasks, in topological order."""
+        return [each for subtask, each in self._current.items() if subtask in subtasks]
+
+    @property
+    def subtasks(self) -> frozenset[ExecutionVertexId]:
+        """All of the job."""
+        return frozenset(self._current)
 
     @property
     def all_finished(self) -> bool:

@@ -1,20 +1,26 @@
 """Failures of a job: what they were, which of several is the cause, and whether a restart may follow. Pure.
 
-A streaming job whose exchanges are pipelined is one region, so a restart takes all its subtasks.
+Which subtasks it takes is `failover_regions`'.
 Source: Flink ExecutionFailureHandler, ThrowableClassifier.
 """
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.restart_strategies import RestartStrategy
-from headrace.core.ids import ExecutionAttemptId
+from headrace.core.config import ConfigOption
+from headrace.core.ids import ExecutionAttemptId, ResourceId
 from headrace.gateways.messages import ErrorInfo
 
-HISTORY_SIZE: Final = 16
+EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
+    "web.exception-history-size", int, 16,
+    "How many failures of a job are remembered, each with those that came with it.",
+)  # fmt: skip
+CONCURRENT_MAX: Final = 100
+"""Of the failures that come with one, so many are remembered: a lost host may fail thousands of tasks."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +53,50 @@ class Failure:
         return self.error.is_consequence
 
 
-class FailureHistory:
-    """The failures of one job; `cause` is the one that people should read."""
+@dataclass(frozen=True)
+class FailedTask:
+    """Which task failed, for people, and the TaskManager that it ran on, if it had a place."""
 
-    def __init__(self, strategy: RestartStrategy) -> None:
+    name: str
+    resource_id: ResourceId | None
+
+
+@dataclass(frozen=True)
+class ExceptionEntry:
+    """A failure as people read of it; `task` is None where the job failed as a whole."""
+
+    failure: Failure
+    timestamp_ms: int
+    task: FailedTask | None
+
+
+@dataclass
+class RootException:
+    """A failure after which something was restarted or ended, and those that came with it."""
+
+    root: ExceptionEntry
+    concurrent: list[ExceptionEntry] = field(default_factory=list[ExceptionEntry])
+
+
+class FailureHistory:
+    """The failures of one job; `cause` is the one that people should read. Source: Flink ExceptionHistory."""
+
+    def __init__(self, strategy: RestartStrategy, size: int = 16) -> None:
         self._strategy = strategy
         self.cause: Failure | None = None
-        self.recent: deque[Failure] = deque(maxlen=HISTORY_SIZE)
+        self.entries: deque[RootException] = deque(maxlen=size)
         self.restart_count = 0
 
-    def decide(self, failure: Failure, monotonic_ms: float) -> float | None:
+    def decide(
+        self,
+        failure: Failure,
+        monotonic_ms: float,
+        now_ms: int = 0,
+        task: FailedTask | None = None,
+    ) -> float | None:
         """Remember `failure` as the cause; return the pause before a restart, or None where it is final."""
         self.cause = failure
-        self.recent.append(failure)
+        self.entries.append(RootException(ExceptionEntry(failure, now_ms, task)))
         if failure.is_final or not failure.error.recoverable:
             return None
         delay_ms = self._strategy.failure(monotonic_ms)
@@ -67,8 +104,16 @@ class FailureHistory:
             self.restart_count += 1
         return delay_ms
 
-    def refine(self, failure: Failure) -> None:
+    def refine(self, failure: Failure, now_ms: int = 0, task: FailedTask | None = None) -> None:
         """A concurrent failure: it becomes the cause where the present one is only a consequence of something."""
-        self.recent.append(failure)
-        if self.cause is None or (self.cause.is_consequence and not failure.is_consequence):
+        entry = ExceptionEntry(failure, now_ms, task)
+        if not self.entries:
             self.cause = failure
+            self.entries.append(RootException(entry))
+            return
+        newest = self.entries[-1]
+        if newest.root.failure.is_consequence and not failure.is_consequence:
+            newest.root, entry = entry, newest.root
+            self.cause = failure
+        if len(newest.concurrent) < CONCURRENT_MAX:
+            newest.concurrent.append(entry)

@@ -5,7 +5,7 @@ Source: Flink DefaultOperatorCoordinatorHandler.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
@@ -43,7 +43,7 @@ class JobCoordination:
         self._endpoint: Final = endpoint
         self._scheduler: Final = scheduler
         self._task_managers: Final = task_managers
-        self._coordinators: Final = OperatorCoordinators(
+        self.coordinators: Final = OperatorCoordinators(
             scheduler.graph,
             factories,
             settings=settings,
@@ -52,15 +52,6 @@ class JobCoordination:
             fail_job=self._fail_job_later,
             later=self,
         )
-
-    def start(self) -> bool:
-        """Start all, before any task is deployed; False where one failed, and the job with it."""
-        try:
-            self._coordinators.start()
-        except Exception as error:
-            self._fail_job(error)
-            return False
-        return True
 
     def handle_event(
         self,
@@ -73,7 +64,7 @@ class JobCoordination:
         execution = self._scheduler.executions.find(attempt_id)
         if execution is None or execution.state.is_terminal:
             raise UnknownAttemptError(str(attempt_id))
-        self._coordinators.handle_event(attempt_id, operator_id, sequence_number, payload)
+        self.coordinators.handle_event(attempt_id, operator_id, sequence_number, payload)
 
     def fetch_collected(
         self, operator_id: OperatorId, offset: int, max_piece_count: int
@@ -86,7 +77,7 @@ class JobCoordination:
 
     def collect_coordinators(self) -> Mapping[OperatorId, CollectCoordinator]:
         """The collect sinks, whose records outlive the job."""
-        return self._coordinators.collect_coordinators()
+        return self.coordinators.collect_coordinators()
 
     def execution_changed(self, execution: Execution) -> None:
         """An execution changed its state: coordinators hear who can take events, and who does no more."""
@@ -94,15 +85,15 @@ class JobCoordination:
         try:
             if execution.state is ExecutionState.RUNNING and slot is not None:
                 location = self._task_managers.location_of(slot.resource_id)
-                self._coordinators.subtask_ready(attempt_id, location)
+                self.coordinators.subtask_ready(attempt_id, location)
             elif execution.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
-                self._coordinators.subtask_failed(attempt_id)
+                self.coordinators.subtask_failed(attempt_id)
         except Exception as error:
             self._fail_job(error)
 
-    def commit(self) -> None:
-        """Let all finish; the scheduler hears `committed` or `fail_job`."""
-        self._endpoint.spawn(self._commit(), "commit")
+    def commit(self, others: Callable[[], Awaitable[None]]) -> None:
+        """Let all finish, and `others` before them; the scheduler hears `committed` or `fail_job`."""
+        self._endpoint.spawn(self._commit(others), "commit")
 
     def schedule(self, delay_ms: float, action: Callable[[], None], /) -> Cancellable:
         """See LaterCalls."""
@@ -139,13 +130,14 @@ class JobCoordination:
 
     async def close(self) -> None:
         """Close all, whatever each of them raises."""
-        for error in await self._coordinators.close():
+        for error in await self.coordinators.close():
             job_id = self._scheduler.graph.job_id
             _LOG.warning("a coordinator of job %s did not close: %s", job_id, error)
 
-    async def _commit(self) -> None:
+    async def _commit(self, others: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self._coordinators.commit()
+            await others()
+            await self.coordinators.commit()
         except Exception as error:
             self._fail_job(error)
         else:

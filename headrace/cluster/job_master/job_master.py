@@ -10,6 +10,8 @@ from typing import Final
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.dispatcher.archive import ArchivedJob
+from headrace.cluster.job_master.checkpointing.assembly import open_checkpointing
+from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover import Failure
@@ -28,6 +30,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
+    ExecutionVertexId,
     JobId,
     JobMasterId,
     OperatorId,
@@ -95,6 +98,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             self,
             rpc_service.clock,
             PartitionTracker(settings.get_option(RELEASE_DURING_JOB)),
+            settings,
         )
         self._partitions: Final = PartitionRegistrar(
             self, shuffle_master, graph.job_id, settings, on_lost=self._partitions_lost
@@ -117,6 +121,12 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             settings,
             run_blocking,
         )
+        self._checkpointing: Final = open_checkpointing(
+            self, self._scheduler, self.task_managers, self._coordination, settings, run_blocking
+        )
+        self._restore: Final = JobRestore(
+            self, self._scheduler, self._coordination, self._checkpointing, settings
+        )
         self._resource_manager: Final = ResourceManagerConnection(
             self,
             resource_id,
@@ -133,9 +143,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._has_ended = False
 
     async def on_start(self) -> None:
-        """Begin: coordinators first, since they must know of the job before any task does."""
-        if not self._coordination.start():
-            return
+        """Begin."""
         self._partitions.start()
         self._resource_manager.link.connect()
         self._scheduler.start()
@@ -145,6 +153,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """Let go of everybody. A job that has not ended is given up here."""
         self._resource_manager.close("the JobMaster is being closed")
         if not self._has_ended:
+            await self._checkpointing.close(JobStatus.SUSPENDED)
             await self._coordination.close()
             self._partitions.close()
         await self.task_managers.dismiss_all()
@@ -220,6 +229,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         metrics: CheckpointMetrics,
     ) -> Acknowledge:
         """See JobMasterGateway."""
+        self._checkpointing.acknowledge(attempt_id, checkpoint_id, snapshot, metrics)
         return Acknowledge()
 
     async def decline_checkpoint(
@@ -230,10 +240,13 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         text: str,
     ) -> Acknowledge:
         """See JobMasterGateway."""
+        self._checkpointing.decline(attempt_id, checkpoint_id, reason, text)
         return Acknowledge()
 
     async def notify_end_of_data(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
         """See JobMasterGateway."""
+        if self._scheduler.data_ended(attempt_id):
+            self._checkpointing.trigger_final()
         return Acknowledge()
 
     async def fetch_collected_results(
@@ -292,6 +305,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     # SchedulerShell
 
+    def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
+        """See SchedulerShell."""
+        self._restore.restore(scope, version)
+
     def request_slots(self) -> None:
         """See SchedulerShell."""
         self._slots.request()
@@ -311,15 +328,19 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     def commit(self) -> None:
         """See SchedulerShell."""
-        self._coordination.commit()
+        self._coordination.commit(self._checkpointing.commits.await_all)
 
     def execution_changed(self, execution: Execution) -> None:
         """See SchedulerShell."""
         self._coordination.execution_changed(execution)
+        if execution.state.is_terminal:
+            is_failure = execution.state is not ExecutionState.FINISHED
+            self._checkpointing.task_gone(execution.attempt_id, is_failure=is_failure)
 
     def status_changed(self, status: JobStatus) -> None:
         """See SchedulerShell."""
         _LOG.info("job %s (%s) is %s", self._graph.name, self._graph.job_id, status.name)
+        self._checkpointing.status_changed(status)
         if status in (JobStatus.FAILING, JobStatus.CANCELLING):
             # Nothing will be deployed any more: what is lost need not be replaced.
             self._scheduler.pool.require(())
@@ -329,6 +350,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     async def _end(self) -> None:
         """Close what may still change the result, then tell; `on_stop` gives the slots back."""
+        await self._checkpointing.close(self._scheduler.status)
         await self._coordination.close()
         self._resource_manager.close("the job has ended")
         self._has_ended = True

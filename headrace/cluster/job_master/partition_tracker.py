@@ -1,16 +1,16 @@
 """PartitionTracker: which results lie where until their consumers are done, and who is told to release them. Pure.
 
 Only results that do not release themselves are tracked. Each is released once: when the last of its consumers has
-finished, or with the attempt that wrote it when the job restarts. What is left at the end of the job goes with the
+finished, or with the attempt that wrote it when that restarts. What is left at the end of the job goes with the
 job's connections, from TaskManager by TaskManager. Source: Flink JobMasterPartitionTrackerImpl.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from headrace.core.config import ConfigOption
-from headrace.core.ids import ResourceId, ResultPartitionId
+from headrace.core.ids import ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.shuffle_descriptors import ReleaseBy, ResultPartitionDescriptor
 
 RELEASE_DURING_JOB: Final = ConfigOption(
@@ -28,7 +28,8 @@ class PartitionTracker:
     def __init__(self, releases_during_job: bool) -> None:
         self._releases_during_job = releases_during_job
         self._places: dict[ResultPartitionId, ResourceId | None] = {}
-        self._consumers_left: dict[ResultPartitionId, int] = {}
+        self._consumer_counts: dict[ResultPartitionId, int] = {}
+        self._consumed_by: dict[ResultPartitionId, set[ExecutionVertexId]] = {}
 
     @property
     def tracked(self) -> frozenset[ResultPartitionId]:
@@ -43,25 +44,37 @@ class PartitionTracker:
             if descriptor.result_type.traits.release_by is ReleaseBy.SCHEDULER:
                 is_external = descriptor.shuffle is not None and descriptor.shuffle.is_external
                 self._places[descriptor.partition_id] = None if is_external else resource_id
-                self._consumers_left[descriptor.partition_id] = descriptor.subpartition_count
+                self._consumer_counts[descriptor.partition_id] = descriptor.subpartition_count
+                self._consumed_by[descriptor.partition_id] = set()
 
-    def consumed(self, partition_ids: Iterable[ResultPartitionId]) -> ToRelease:
+    def consumed(
+        self, consumer: ExecutionVertexId, partition_ids: Iterable[ResultPartitionId]
+    ) -> ToRelease:
         """A task has finished that read one subpartition of each of these results."""
         done: list[ResultPartitionId] = []
         for partition_id in partition_ids:
             if partition_id in self._places:
-                self._consumers_left[partition_id] -= 1
-                if self._consumers_left[partition_id] == 0:
+                self._consumed_by[partition_id].add(consumer)
+                if len(self._consumed_by[partition_id]) == self._consumer_counts[partition_id]:
                     done.append(partition_id)
         return self._release(done) if self._releases_during_job else {}
 
-    def restarted(self) -> ToRelease:
-        """All tasks get new attempts, which write results of their own."""
-        return self._release(list(self._places))
+    def restarted(self, subtasks: Collection[ExecutionVertexId]) -> ToRelease:
+        """These get new attempts, which write results of their own and read others' again."""
+        for consumers in self._consumed_by.values():
+            consumers.difference_update(subtasks)
+        return self._release(
+            [each for each in self._places if each.producer.execution_vertex_id in subtasks]
+        )
 
     def lost(self, resource_id: ResourceId) -> None:
         """A TaskManager is gone, with everything on it; what is external stays."""
         for partition_id in [key for key, place in self._places.items() if place == resource_id]:
+            self._forget(partition_id)
+
+    def lose(self, partition_text: str) -> None:
+        """A consumer could not read this result: whoever is to read it needs it written again."""
+        for partition_id in [key for key in self._places if str(key) == partition_text]:
             self._forget(partition_id)
 
     def _release(self, partition_ids: list[ResultPartitionId]) -> ToRelease:
@@ -73,4 +86,5 @@ class PartitionTracker:
 
     def _forget(self, partition_id: ResultPartitionId) -> None:
         del self._places[partition_id]
-        del self._consumers_left[partition_id]
+        del self._consumer_counts[partition_id]
+        del self._consumed_by[partition_id]

@@ -1,19 +1,20 @@
 """What a job does between its submission and its end: one small class per state, whose handlers return the next one.
 
-    Created -> WaitingForSlots -> RegisteringPartitions -> Executing -> Finishing -> Ended(FINISHED)
-                  ^   | failure      | failure                | failure    | a commit failed
-                  |   v              v                        v            v
+    Created -> Restoring -> WaitingForSlots -> RegisteringPartitions -> Executing -> Finishing -> Ended(FINISHED)
+                  ^   | failure   | failure      | failure                | failure    | a commit failed
+                  |   v           v              v                        v            v
                 Restarting <--   or   --> Failing -> Ended(FAILED)
     a user's cancel from anywhere but Finishing: Cancelling -> Ended(CANCELED)
 
-States decide; what they cause happens through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
+What is restored, deployed or restarted is the context's scope: all subtasks at first, and after a failure those that
+the failover strategy chooses, while the others run on. A failure of another one meanwhile widens the scope. States
+decide; what they cause happens through the SchedulerContext. Source: Flink AdaptiveScheduler and its states.
 """
 
 from typing import Protocol
 
 from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.failover import Failure
-from headrace.cluster.job_master.slot_pool import PhysicalSlot
 from headrace.core.lifecycle import ExecutionState, JobStatus
 
 
@@ -22,31 +23,48 @@ class SchedulerContext(Protocol):
 
     executions: Executions
 
+    def restore(self) -> None:
+        """Find out what the scope starts from; answers with `restored` or `failed`."""
+        ...
+
     def require_slots(self) -> None:
         """Declare the job's whole need of slots and start the timer of `slot.request.timeout`."""
         ...
 
-    def reserve_slots(self) -> tuple[PhysicalSlot, ...] | None:
-        """Reserve a slot for every execution slot sharing group, or none at all."""
+    def reserve_slots(self) -> bool:
+        """Reserve a slot for every execution slot sharing group of the scope that has none, or none at all."""
         ...
 
-    def register_partitions(self, slots: tuple[PhysicalSlot, ...]) -> None:
-        """Give every execution its slot, and have the shuffle master hear of all partitions.
+    def register_partitions(self) -> None:
+        """Have the shuffle master hear of all partitions of the scope.
 
         Answers with `partitions_registered` or `failed`.
         """
         ...
 
     def deploy(self) -> None:
-        """Submit every execution, producers first."""
+        """Submit every execution of the scope, producers first; the scope is empty then."""
         ...
 
     def cancel_executions(self) -> None:
         """Cancel every execution that has not ended."""
         ...
 
+    def cancel_scope(self) -> None:
+        """Cancel the executions of the scope that have not ended."""
+        ...
+
+    @property
+    def has_scope_ended(self) -> bool:
+        """Whether no execution of the scope can still change."""
+        ...
+
     def decide_failover(self, failure: Failure) -> float | None:
-        """The pause before a restart, or None where the failure is final. Remembers the failure."""
+        """The pause before a restart, or None where the failure is final. Remembers it and widens the scope."""
+        ...
+
+    def widen_scope(self, failure: Failure) -> None:
+        """What this failure needs is restarted too."""
         ...
 
     def refine_failure(self, failure: Failure) -> None:
@@ -58,7 +76,7 @@ class SchedulerContext(Protocol):
         ...
 
     def prepare_restart(self) -> None:
-        """New attempts for all subtasks; their slots become free."""
+        """New attempts for the scope."""
         ...
 
     def commit(self) -> None:
@@ -78,6 +96,10 @@ class SchedulerState:
         """Called once, right after the transition; may lead on at once."""
         return self
 
+    def restored(self) -> "SchedulerState":
+        """It is known what the scope starts from."""
+        return self
+
     def slots_changed(self) -> "SchedulerState":
         """Slots were accepted."""
         return self
@@ -87,7 +109,9 @@ class SchedulerState:
         return self
 
     def execution_ended(self, execution: Execution) -> "SchedulerState":
-        """An execution reached a terminal state that is no failure."""
+        """An execution reached a terminal state that is no failure; cancelled though nobody asked for it, it is one."""
+        if execution.state is ExecutionState.CANCELED:
+            return self.failed(Failure.unexpected_cancellation(execution))
         return self
 
     def backoff_over(self) -> "SchedulerState":
@@ -117,11 +141,37 @@ class Created(SchedulerState):
 
     def start(self) -> SchedulerState:
         """Begin."""
-        return WaitingForSlots(self.context)
+        return RestoringFirst(self.context)
 
     def failed(self, failure: Failure) -> SchedulerState:
         """A coordinator could not be started: final."""
         self.context.decide_failover(failure)
+        return Failing(self.context)
+
+
+class Restoring(SchedulerState):
+    """Nothing is deployed before it is known what it starts from, and all that was published is committed."""
+
+    status = JobStatus.RESTARTING
+
+    def enter(self) -> SchedulerState:
+        """Ask."""
+        self.context.restore()
+        return self
+
+    def restored(self) -> SchedulerState:
+        """Go on."""
+        return WaitingForSlots(self.context)
+
+
+class RestoringFirst(Restoring):
+    """The same when the job begins."""
+
+    status = JobStatus.CREATED
+
+    def failed(self, failure: Failure) -> SchedulerState:
+        """Trying again would find the same: final."""
+        self.context.decide_failover(failure.as_final())
         return Failing(self.context)
 
 
@@ -137,8 +187,7 @@ class WaitingForSlots(SchedulerState):
 
     def slots_changed(self) -> SchedulerState:
         """Go on once every group has its slot."""
-        slots = self.context.reserve_slots()
-        return self if slots is None else RegisteringPartitions(self.context, slots)
+        return RegisteringPartitions(self.context) if self.context.reserve_slots() else self
 
 
 class RegisteringPartitions(SchedulerState):
@@ -146,13 +195,9 @@ class RegisteringPartitions(SchedulerState):
 
     status = JobStatus.RUNNING
 
-    def __init__(self, context: SchedulerContext, slots: tuple[PhysicalSlot, ...]) -> None:
-        super().__init__(context)
-        self._slots = slots
-
     def enter(self) -> SchedulerState:
         """Register."""
-        self.context.register_partitions(self._slots)
+        self.context.register_partitions()
         return self
 
     def partitions_registered(self) -> SchedulerState:
@@ -171,10 +216,10 @@ class Executing(SchedulerState):
         return self
 
     def execution_ended(self, execution: Execution) -> SchedulerState:
-        """The job finishes with its last execution; a cancellation that nobody asked for is a failure."""
-        if execution.state is ExecutionState.CANCELED:
-            return self.failed(Failure.unexpected_cancellation(execution))
-        return Finishing(self.context) if self.context.executions.all_finished else self
+        """The job finishes with its last execution."""
+        if self.context.executions.all_finished:
+            return Finishing(self.context)
+        return super().execution_ended(execution)
 
 
 class Finishing(SchedulerState):
@@ -247,8 +292,8 @@ class Cancelling(_CancellingExecutions):
         return Ended(self.context, JobStatus.CANCELED)
 
 
-class Restarting(_CancellingExecutions):
-    """Tasks are being cancelled, and the pause runs; both must be over."""
+class Restarting(SchedulerState):
+    """The scope is being cancelled, and the pause runs; both must be over."""
 
     status = JobStatus.RESTARTING
 
@@ -260,25 +305,34 @@ class Restarting(_CancellingExecutions):
     def enter(self) -> SchedulerState:
         """Start the pause, then cancel."""
         self.context.start_backoff_timer(self._delay_ms)
-        return super().enter()
+        self.context.cancel_scope()
+        return self._next()
+
+    def execution_ended(self, execution: Execution) -> SchedulerState:
+        """Count down, unless it is one that was to run on."""
+        if execution.state is ExecutionState.CANCELED and not execution.was_cancelled:
+            return self.failed(Failure.unexpected_cancellation(execution))
+        return self._next()
 
     def failed(self, failure: Failure) -> SchedulerState:
         """One more failure belongs to the same restart, unless it forbids any."""
-        following = super().failed(failure)
-        if following is self and not failure.error.recoverable:
+        self.context.refine_failure(failure)
+        if failure.is_final or not failure.error.recoverable:
             return Failing(self.context)
-        return following
+        self.context.widen_scope(failure)
+        self.context.cancel_scope()
+        return self._next()
 
     def backoff_over(self) -> SchedulerState:
         """The pause is over."""
         self._is_backoff_over = True
         return self._next()
 
-    def _after(self) -> SchedulerState:
-        if not self._is_backoff_over:
+    def _next(self) -> SchedulerState:
+        if not self._is_backoff_over or not self.context.has_scope_ended:
             return self
         self.context.prepare_restart()
-        return WaitingForSlots(self.context)
+        return Restoring(self.context)
 
 
 class Ended(SchedulerState):

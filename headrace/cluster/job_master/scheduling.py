@@ -5,34 +5,45 @@ Source: Flink DefaultScheduler, DefaultExecutionDeployer.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.deployment_plan import (
     PartitionRegistration,
     describe_task,
+    partition_id_of,
     partitions_read_by,
     registrations_of,
 )
 from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
-from headrace.cluster.job_master.failover import Failure, FailureHistory
+from headrace.cluster.job_master.failover import FailedTask, Failure, FailureHistory
+from headrace.cluster.job_master.failover_regions import create_failover_strategy
 from headrace.cluster.job_master.partition_tracker import PartitionTracker, ToRelease
 from headrace.cluster.job_master.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.scheduler_states import (
     Created,
     Ended,
     RegisteringPartitions,
+    Restoring,
     SchedulerState,
     WaitingForSlots,
 )
 from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
 from headrace.cluster.job_master.slot_sharing import share_slots
 from headrace.core.clock import Clock
-from headrace.core.ids import ExecutionAttemptId, ResourceId, ResultPartitionId
+from headrace.core.config import Settings
+from headrace.core.ids import (
+    ExecutionAttemptId,
+    ExecutionVertexId,
+    ResourceId,
+    ResultPartitionId,
+)
 from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transition
 from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, ResourceProfile
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
+from headrace.graph.execution_graph import ExecutionEdge
 from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
 
@@ -65,6 +76,13 @@ class SchedulerShell(Protocol):
     @property
     def task_managers(self) -> TaskManagerCalls:
         """Those that work for the job."""
+        ...
+
+    def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
+        """Find out what these subtasks start from.
+
+        Answers with `Scheduler.restored` or `Scheduler.fail_job`.
+        """
         ...
 
     def request_slots(self) -> None:
@@ -111,6 +129,7 @@ class Scheduler:
         shell: SchedulerShell,
         clock: Clock,
         partitions: PartitionTracker,
+        settings: Settings | None = None,
     ) -> None:
         self.graph = graph
         self.clock = clock
@@ -119,8 +138,14 @@ class Scheduler:
         self.history = FailureHistory(strategy)
         self.executions = Executions(graph, clock.now_ms())
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
-        self._execution_graph = expand(graph)
-        self._groups = share_slots(self._execution_graph)
+        self.execution_graph = expand(graph)
+        self._failover = create_failover_strategy(settings or Settings(), self.execution_graph)
+        self._groups = share_slots(self.execution_graph)
+        # The slot of each group, once it has one.
+        self._slots: list[PhysicalSlot | None] = [None] * len(self._groups)
+        # Subtasks that are being started, or restarted; empty while all run or have ended.
+        self._scope = self.executions.subtasks
+        self._restores: Mapping[ExecutionVertexId, SubtaskRestore] = {}
         self._shell = shell
         self._created = Created(self)
         self._state: SchedulerState = self._created
@@ -143,7 +168,16 @@ class Scheduler:
     @property
     def slot_count(self) -> int:
         """How many slots the job needs."""
-        return self._execution_graph.slots_needed
+        return self.execution_graph.slots_needed
+
+    def awaits_restore(self, version: int) -> bool:
+        """Whether the answer to this very `SchedulerShell.restore` still counts."""
+        return version == self._version and isinstance(self._state, Restoring)
+
+    def adopt(self, graph: JobGraph) -> None:
+        """The same graph with the max parallelism of restored state, before anything of it is deployed."""
+        self.graph = graph
+        self.execution_graph = expand(graph)
 
     # Events
 
@@ -187,12 +221,18 @@ class Scheduler:
         for execution in lost:
             self.lose(execution, error)
 
+    def restored(self, restores: Mapping[ExecutionVertexId, SubtaskRestore], version: int) -> None:
+        """It is known what the subtasks start from; those that are not among `restores` start afresh."""
+        if self.awaits_restore(version):
+            self._restores = restores
+            self._handle(lambda state: state.restored())
+
     def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor], version: int) -> None:
         """The shuffle master said where all partitions lie; too late, they are not needed any more."""
         if version != self._version or not isinstance(self._state, RegisteringPartitions):
             self._shell.release_externally([each for each in descriptors if each.is_external])
             return
-        self._shuffle_descriptors = {each.partition_id: each for each in descriptors}
+        self._shuffle_descriptors |= {each.partition_id: each for each in descriptors}
         self._handle(lambda state: state.partitions_registered())
 
     def registration_failed(self, attempt_id: ExecutionAttemptId, error: ErrorInfo) -> None:
@@ -200,6 +240,16 @@ class Scheduler:
         execution = self.executions.find(attempt_id)
         if execution is not None:
             self.lose(execution, error)
+
+    def data_ended(self, attempt_id: ExecutionAttemptId) -> bool:
+        """A task has processed all its data and waits; True where nobody has any data left."""
+        execution = self.executions.find(attempt_id)
+        if execution is None:
+            return False
+        execution.has_data_ended = True
+        return all(
+            each.has_data_ended or each.state is ExecutionState.FINISHED for each in self.executions
+        )
 
     def fail_job(self, failure: Failure) -> None:
         """The job as a whole failed."""
@@ -221,43 +271,69 @@ class Scheduler:
 
     # SchedulerContext
 
+    def restore(self) -> None:
+        """See SchedulerContext."""
+        self._version += 1
+        self._shell.restore(self._scope, self._version)
+
     def require_slots(self) -> None:
         """See SchedulerContext."""
-        for execution in self.executions:
+        for execution in self.executions.of(self._scope):
             self._become(execution, ExecutionState.SCHEDULED)
         # Every group takes any slot until slot sharing groups can declare a profile.
         self.pool.require([ResourceProfile() for _ in self._groups])
         self._shell.request_slots()
 
-    def reserve_slots(self) -> tuple[PhysicalSlot, ...] | None:
-        """See SchedulerContext."""
-        return self.pool.reserve_all()
+    def reserve_slots(self) -> bool:
+        """See SchedulerContext. A group that still has its slot keeps it: others may be running there."""
+        needed = [
+            (number, group)
+            for number, group in enumerate(self._groups)
+            if not self._scope.isdisjoint(group.execution_vertices)
+        ]
+        missing = [number for number, _ in needed if not self._holds_slot(number)]
+        reserved = self.pool.reserve([ResourceProfile() for _ in missing])
+        if reserved is None:
+            return False
+        for number, slot in zip(missing, reserved, strict=True):
+            self._slots[number] = slot
+        for number, group in needed:
+            for subtask in self._scope.intersection(group.execution_vertices):
+                self.executions.current(subtask).slot = self._slots[number]
+        return True
 
-    def register_partitions(self, slots: tuple[PhysicalSlot, ...]) -> None:
+    def _holds_slot(self, number: int) -> bool:
+        slot = self._slots[number]
+        return slot is not None and self.pool.holds(slot.allocation_id)
+
+    def register_partitions(self) -> None:
         """See SchedulerContext."""
         self._version += 1
-        for group, slot in zip(self._groups, slots, strict=True):
-            for subtask in group.execution_vertices:
-                self.executions.current(subtask).slot = slot
-        self._shuffle_descriptors.clear()
         location_of = self._shell.task_managers.location_of
         registrations = [
             registration
-            for execution in self.executions
-            for registration in registrations_of(self._execution_graph, execution, location_of)
+            for execution in self.executions.of(self._scope)
+            for registration in registrations_of(self.execution_graph, execution, location_of)
         ]
         self._shell.register_partitions(registrations, self._version)
 
     def deploy(self) -> None:
         """See SchedulerContext."""
+        restores, self._restores = self._restores, {}
+        starting = self.executions.of(self._scope)
+        self._scope = frozenset()
         descriptors = [
             (
                 execution,
                 describe_task(
-                    self._execution_graph, self.executions, execution, self._shuffle_descriptors
+                    self.execution_graph,
+                    self.executions,
+                    execution,
+                    self._shuffle_descriptors,
+                    restores.get(execution.attempt_id.execution_vertex_id),
                 ),
             )
-            for execution in self.executions
+            for execution in starting
         ]
         for execution, descriptor in descriptors:
             self._become(execution, ExecutionState.DEPLOYING)
@@ -270,24 +346,57 @@ class Scheduler:
 
     def cancel_executions(self) -> None:
         """See SchedulerContext."""
+        self._cancel(self.executions)
+
+    def cancel_scope(self) -> None:
+        """See SchedulerContext."""
+        self._cancel(self.executions.of(self._scope))
+
+    def _cancel(self, executions: Iterable[Execution]) -> None:
         now_ms = self.clock.now_ms()
-        for execution in self.executions:
+        for execution in executions:
             before = execution.state
             if self.executions.cancel(execution, now_ms):
                 self._shell.task_managers.cancel_task(execution)
             if execution.state is not before:
                 self._shell.execution_changed(execution)
 
+    @property
+    def has_scope_ended(self) -> bool:
+        """See SchedulerContext."""
+        return all(each.state.is_terminal for each in self.executions.of(self._scope))
+
     def decide_failover(self, failure: Failure) -> float | None:
         """See SchedulerContext."""
-        return self.history.decide(failure, self.clock.monotonic_ms())
+        delay_ms = self.history.decide(
+            failure, self.clock.monotonic_ms(), self.clock.now_ms(), self._place_of(failure)
+        )
+        if delay_ms is not None:
+            self.widen_scope(failure)
+        return delay_ms
+
+    def widen_scope(self, failure: Failure) -> None:
+        """See SchedulerContext."""
+        if failure.attempt_id is None:
+            self._scope = self.executions.subtasks
+            return
+        if failure.error.lost_partition:
+            self.partitions.lose(failure.error.lost_partition)
+        tracked = self.partitions.tracked
+
+        def is_available(edge: ExecutionEdge, partition_number: int) -> bool:
+            return partition_id_of(edge, partition_number, self.executions) in tracked
+
+        failed = {failure.attempt_id.execution_vertex_id} | self._scope
+        self._scope = self._failover.subtasks_to_restart(failed, is_available)
 
     def refine_failure(self, failure: Failure) -> None:
         """See SchedulerContext."""
-        self.history.refine(failure)
+        self.history.refine(failure, self.clock.now_ms(), self._place_of(failure))
 
     def start_backoff_timer(self, delay_ms: float) -> None:
         """See SchedulerContext."""
+        self._version += 1
         version = self._version
 
         def is_over() -> None:
@@ -299,9 +408,13 @@ class Scheduler:
     def prepare_restart(self) -> None:
         """See SchedulerContext."""
         self._version += 1
-        self._release(self.partitions.restarted())
-        self.executions.reset(self.clock.now_ms())
-        self.pool.release_reservations(self.clock.monotonic_ms())
+        self._release(self.partitions.restarted(self._scope))
+        self._shuffle_descriptors = {
+            key: each
+            for key, each in self._shuffle_descriptors.items()
+            if key.producer.execution_vertex_id not in self._scope
+        }
+        self.executions.reset(self._scope, self.clock.now_ms())
 
     def commit(self) -> None:
         """See SchedulerContext."""
@@ -314,6 +427,17 @@ class Scheduler:
 
     # Machinery
 
+    def _place_of(self, failure: Failure) -> FailedTask | None:
+        """Which task failed, and where it ran."""
+        if failure.attempt_id is None:
+            return None
+        subtask = failure.attempt_id.execution_vertex_id
+        vertex = self.graph.vertex(subtask.vertex_id)
+        name = f"{vertex.name} ({subtask.subtask_index + 1}/{vertex.parallelism})"
+        execution = self.executions.find(failure.attempt_id)
+        slot = None if execution is None else execution.slot
+        return FailedTask(name, None if slot is None else slot.resource_id)
+
     def _changed(self, execution: Execution) -> None:
         self._shell.execution_changed(execution)
         if not execution.state.is_terminal:
@@ -322,11 +446,12 @@ class Scheduler:
             self._handle(lambda state: state.failed(_failure_of(execution)))
             return
         if execution.state is ExecutionState.FINISHED:
-            inputs = partitions_read_by(self._execution_graph, self.executions, execution)
-            self._release(self.partitions.consumed(inputs))
+            inputs = partitions_read_by(self.execution_graph, self.executions, execution)
+            subtask = execution.attempt_id.execution_vertex_id
+            self._release(self.partitions.consumed(subtask, inputs))
         if execution.error is not None:
             # It failed while it was being cancelled: perhaps this is what the others suffered from.
-            self.history.refine(_failure_of(execution))
+            self.refine_failure(_failure_of(execution))
         self._handle(lambda state: state.execution_ended(execution))
 
     def _release(self, to_release: ToRelease) -> None:

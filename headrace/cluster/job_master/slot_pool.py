@@ -72,11 +72,11 @@ class SlotPool:
                 accepted.append(offer.allocation_id)
         return tuple(accepted)
 
-    def reserve_all(self) -> tuple[PhysicalSlot, ...] | None:
-        """Reserve one slot for each want, in the order of `require`; None, and nothing reserved, if one is missing."""
+    def reserve(self, profiles: Sequence[ResourceProfile]) -> tuple[PhysicalSlot, ...] | None:
+        """Reserve one free slot for each of `profiles`, in order; None, and nothing reserved, if one is missing."""
         free = [held for held in self._held.values() if not held.is_reserved]
         chosen: list[_Held] = []
-        for profile in self._required:
+        for profile in profiles:
             fitting = [h for h in free if h not in chosen and h.slot.profile.matches(profile)]
             if not fitting:
                 return None
@@ -87,12 +87,9 @@ class SlotPool:
             held.is_reserved = True
         return tuple(held.slot for held in chosen)
 
-    def release_reservations(self, monotonic_ms: float) -> None:
-        """Nobody is in the slots any more; they stay with the job."""
-        for held in self._held.values():
-            if held.is_reserved:
-                held.is_reserved = False
-                held.free_since_ms = monotonic_ms
+    def holds(self, allocation_id: AllocationId) -> bool:
+        """Whether the slot is still the job's."""
+        return allocation_id in self._held
 
     def fail_slot(self, allocation_id: AllocationId) -> PhysicalSlot | None:
         """The slot is gone; returns it where it was held."""

@@ -109,7 +109,7 @@ class TaskManagers:
         self._endpoint: Final = endpoint
         self._owner: Final = owner
         self._job_id: Final = job_id
-        self._job_master_id: Final = job_master_id
+        self.job_master_id: Final = job_master_id
         self._resource_id: Final = resource_id
         self._settings: Final = settings
         self._blob_server_address: Final = blob_server_address
@@ -148,6 +148,11 @@ class TaskManagers:
         """Whether it may offer slots."""
         return resource_id in self._registered
 
+    def gateway_of(self, resource_id: ResourceId) -> TaskExecutorGateway | None:
+        """Where it is called; None once it is lost."""
+        task_manager = self._registered.get(resource_id)
+        return None if task_manager is None else task_manager.gateway
+
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
         """Where its data plane is; KeyError unless registered."""
         return self._registered[resource_id].location
@@ -175,7 +180,7 @@ class TaskManagers:
             "EXTERNAL",
             recoverable=True,
         )
-        task_manager.gateway.disconnect_job_master(self._job_id, self._job_master_id, error)
+        task_manager.gateway.disconnect_job_master(self._job_id, self.job_master_id, error)
         self._owner.lose_task_manager(resource_id, error)
 
     async def dismiss_all(self) -> None:
@@ -186,7 +191,7 @@ class TaskManagers:
         self._heartbeats.stop()
         registered, self._registered = self._registered, {}
         for task_manager in registered.values():
-            task_manager.gateway.disconnect_job_master(self._job_id, self._job_master_id, None)
+            task_manager.gateway.disconnect_job_master(self._job_id, self.job_master_id, None)
         await asyncio.gather(
             *(
                 self._free_for_certain(registered[slot.resource_id], slot)
@@ -201,7 +206,7 @@ class TaskManagers:
         gateway = with_timeout(task_manager.gateway, _DISMISS_TIMEOUT_MS)
         for _ in range(_TRIES):
             try:
-                await gateway.free_slot(slot.allocation_id, self._job_master_id, "the job is over")
+                await gateway.free_slot(slot.allocation_id, self.job_master_id, "the job is over")
                 return
             except AskTimeoutError:
                 continue
@@ -219,7 +224,7 @@ class TaskManagers:
             if not execution.is_submit_pending
         )
         slots = AllocatedSlotReport(self._job_id, self._owner.pool.allocations_on(resource_id))
-        report = await task_manager.gateway.heartbeat_from_job_master(self._job_master_id, slots)
+        report = await task_manager.gateway.heartbeat_from_job_master(self.job_master_id, slots)
         return _ExecutionsReport(report, expected)
 
     def _answered(self, resource_id: ResourceId, answer: _ExecutionsReport) -> None:
@@ -266,7 +271,7 @@ class TaskManagers:
         error: ErrorInfo | None = None
         try:
             await with_timeout(task_manager.gateway, timeout_ms).submit_task(
-                descriptor, self._job_master_id
+                descriptor, self.job_master_id
             )
         except HeadraceError as raised:
             attempt_id = descriptor.attempt_id
@@ -300,7 +305,7 @@ class TaskManagers:
             if task_manager is None:
                 return
             try:
-                await task_manager.gateway.cancel_task(attempt_id, self._job_master_id, is_forced)
+                await task_manager.gateway.cancel_task(attempt_id, self.job_master_id, is_forced)
                 return
             except HeadraceError as error:
                 _LOG.info("cancelling %s on %s failed: %s", attempt_id, resource_id, error)
@@ -316,7 +321,7 @@ class TaskManagers:
         task_manager = self._registered.get(resource_id)
         if task_manager is not None:
             task_manager.gateway.send_operator_event(
-                attempt_id, self._job_master_id, operator_id, payload
+                attempt_id, self.job_master_id, operator_id, payload
             )
 
     def release_partitions(
@@ -325,9 +330,7 @@ class TaskManagers:
         """Have stored results deleted; should the word be lost, they go with the job."""
         task_manager = self._registered.get(resource_id)
         if task_manager is not None:
-            task_manager.gateway.release_partitions(
-                self._job_id, self._job_master_id, partition_ids
-            )
+            task_manager.gateway.release_partitions(self._job_id, self.job_master_id, partition_ids)
 
     def free_slot(self, slot: PhysicalSlot, cause: str) -> None:
         """Give a slot back."""
@@ -341,7 +344,7 @@ class TaskManagers:
         self, task_manager: _ConnectedTaskManager, slot: PhysicalSlot, cause: str
     ) -> None:
         try:
-            await task_manager.gateway.free_slot(slot.allocation_id, self._job_master_id, cause)
+            await task_manager.gateway.free_slot(slot.allocation_id, self.job_master_id, cause)
         except HeadraceError as error:
             _LOG.info("slot %s was not freed: %s", slot.allocation_id, error)
 

@@ -93,7 +93,9 @@ def test_a_consequence_gives_way_to_the_cause() -> None:
     for failure in (cause, late):
         history.refine(failure)
     assert history.cause == cause
-    assert list(history.recent) == [lost, cause, late]
+    (entry,) = history.entries
+    assert entry.root.failure == cause
+    assert [each.failure for each in entry.concurrent] == [lost, late]
 
 
 def _subclasses(base: type[HeadraceError]) -> Iterator[type[HeadraceError]]:

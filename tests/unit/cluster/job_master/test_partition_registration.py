@@ -15,6 +15,7 @@ from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
     ExecutionAttemptId,
+    ExecutionVertexId,
     IntermediateDataSetId,
     JobId,
     ResourceId,
@@ -35,7 +36,7 @@ from headrace.gateways.messages import ErrorInfo
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.testing.virtual_loop import VirtualLoop
-from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2, attempt
+from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2, attempt, vertex_id
 from tests.unit.cluster.job_master.test_scheduling import USER_ERROR, Fixture
 from tests.unit.network.exchange import partition_id
 
@@ -147,12 +148,14 @@ def test_each_partition_is_released_at_most_once_and_externally_only_if_it_is_ex
             TM_1, [ResultPartitionDescriptor(partition_id(number), BLOCKING, 2, shuffle)]
         )
     released: list[tuple[ResourceId | None, int]] = []
-    for what, number in events:
+    producers = {partition_id(each).producer.execution_vertex_id for each in range(6)}
+    for position, (what, number) in enumerate(events):
         match what:
             case "c" if number < len(externals):
-                to_release = tracker.consumed([partition_id(number)])
+                consumer = ExecutionVertexId(vertex_id(9), position)
+                to_release = tracker.consumed(consumer, [partition_id(number)])
             case "r":
-                to_release = tracker.restarted()
+                to_release = tracker.restarted(producers)
             case _:
                 tracker.lost(TM_1)
                 to_release = {}

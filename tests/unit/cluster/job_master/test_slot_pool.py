@@ -64,11 +64,21 @@ def test_a_slot_that_is_too_small_is_refused() -> None:
 def test_slots_are_reserved_all_or_none() -> None:
     pool = new_pool(2)
     pool.offer(TM_1, [offer(1)], 0)
-    assert pool.reserve_all() is None
+    assert pool.reserve([ANY_PROFILE] * 2) is None
     pool.offer(TM_2, [offer(2)], 0)
-    reserved = pool.reserve_all()
+    reserved = pool.reserve([ANY_PROFILE] * 2)
     assert reserved is not None
     assert [slot.allocation_id for slot in reserved] == [allocation(1), allocation(2)]
+
+
+def test_a_reserved_slot_is_not_given_twice_and_a_lost_one_is_not_held() -> None:
+    pool = new_pool(2)
+    pool.offer(TM_1, [offer(1)], 0)
+    assert pool.reserve([ANY_PROFILE]) is not None
+    assert pool.reserve([ANY_PROFILE]) is None
+    assert pool.holds(allocation(1))
+    pool.fail_slot(allocation(1))
+    assert not pool.holds(allocation(1))
 
 
 def test_slots_of_a_lost_task_manager_are_wanted_again() -> None:
@@ -92,11 +102,9 @@ def test_slots_that_nobody_needs_are_returned_after_a_while() -> None:
 def test_reserved_slots_are_never_returned() -> None:
     pool = new_pool(1)
     pool.offer(TM_1, [offer(1)], 0)
-    pool.reserve_all()
+    pool.reserve([ANY_PROFILE])
     pool.require([])
     assert pool.take_idle(10**6, 50) == ()
-    pool.release_reservations(10**6)
-    assert len(pool.take_idle(10**6 + 50, 50)) == 1
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.lists(st.booleans(), max_size=5))

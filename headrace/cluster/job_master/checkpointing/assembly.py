@@ -1,0 +1,57 @@
+"""Puts together what the checkpoints of one job need."""
+
+from headrace.cluster.job_master.checkpointing.durable_store import DurableCheckpointStore
+from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheckpointing
+from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
+from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
+from headrace.cluster.job_master.checkpointing.task_calls import CheckpointCalls
+from headrace.cluster.job_master.failover import Failure
+from headrace.cluster.job_master.job_coordination import JobCoordination
+from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.task_managers import TaskManagers
+from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
+from headrace.core.threads import BlockingRunner
+from headrace.rpc.endpoint import RpcEndpoint
+
+
+def open_checkpointing(
+    endpoint: RpcEndpoint,
+    scheduler: Scheduler,
+    task_managers: TaskManagers,
+    coordination: JobCoordination,
+    settings: Settings,
+    run_blocking: BlockingRunner,
+) -> JobCheckpointing:
+    """Return the checkpointing of a job. `settings` are the job's over the cluster's. ConfigurationError."""
+    rules = CheckpointRules.from_settings(settings)
+
+    def failed(error: HeadraceError) -> None:
+        # Never inside a handler of the coordinator or of the scheduler.
+        endpoint.run_async(lambda: scheduler.fail_job(Failure.of_error(error)))
+
+    def commits(owner: JobCheckpointing) -> SinkCommits:
+        return SinkCommits(
+            endpoint,
+            scheduler.graph,
+            settings,
+            run_blocking,
+            on_changed=owner.commits_changed,
+            on_failed=failed,
+        )
+
+    return JobCheckpointing(
+        endpoint,
+        lambda: scheduler.graph,
+        rules,
+        DurableCheckpointStore(
+            settings, scheduler.graph.job_id, endpoint.clock, endpoint.rpc_service.random
+        ),
+        tasks=CheckpointCalls(
+            scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish
+        ),
+        coordinators=coordination.coordinators,
+        commits=commits,
+        run_blocking=run_blocking,
+        on_failed=failed,
+    )

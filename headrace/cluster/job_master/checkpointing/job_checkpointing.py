@@ -1,0 +1,533 @@
+"""JobCheckpointing: carries out what the checkpoint coordinator decides for one job, and tells it what happens.
+
+Runs on the JobMaster's main thread; calls of the storage run beside it, one after the other. Source: Flink
+CheckpointCoordinator (its input and output), SchedulerBase.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+from headrace.checkpoint.errors import (
+    CheckpointExistsError,
+    CheckpointFencedError,
+    PublicationUnknownError,
+)
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics, StateFile, TaskStateSnapshot
+from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.commit_ledger import sent_keys
+from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
+from headrace.cluster.job_master.checkpointing.messages import (
+    ArmPeriodicTimer,
+    ArmTimeout,
+    BrakesChanged,
+    CalculatePlan,
+    CancelTimeout,
+    CheckpointRequested,
+    CheckpointStepFailed,
+    CheckpointTimedOut,
+    CompleteRequest,
+    CoordinatorAction,
+    CoordinatorEvent,
+    CoordinatorsSnapshotted,
+    CreateLocation,
+    DiscardLocation,
+    DiscardState,
+    FailJob,
+    FailRequest,
+    IdTaken,
+    LocationCreated,
+    NotifyAborted,
+    NotifyComplete,
+    PeriodicTimerFired,
+    PlanCalculated,
+    Publish,
+    Published,
+    RegisterSharedState,
+    SchedulingStarted,
+    SchedulingStopped,
+    SendTriggers,
+    SnapshotCoordinators,
+    TakeId,
+    TaskAcknowledged,
+    TaskDeclined,
+    TaskGone,
+    TriggerFailed,
+)
+from headrace.cluster.job_master.checkpointing.metadata_of import metadata_of
+from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan, CheckpointRefusedError
+from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
+from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
+from headrace.cluster.job_master.checkpointing.store import CheckpointStore, Publication
+from headrace.core.checkpoints import (
+    NEVER_UNALIGNED,
+    AlignmentMode,
+    CheckpointOptions,
+    SnapshotKind,
+)
+from headrace.core.clock import Cancellable
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.threads import BlockingRunner
+from headrace.gateways.errors import CheckpointFailedError
+from headrace.graph.job_graph import JobGraph
+from headrace.rpc.endpoint import RpcEndpoint
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_R = CheckpointFailureReason
+
+
+class CheckpointedTasks(Protocol):
+    """The job's tasks. Calls return at once, and may be lost."""
+
+    def plan(self) -> CheckpointPlan:
+        """Who takes part in a checkpoint that begins now; CheckpointRefusedError."""
+        ...
+
+    def trigger_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        timestamp_ms: int,
+        options: CheckpointOptions,
+    ) -> None:
+        """Have a task begin."""
+        ...
+
+    def notify_checkpoint_complete(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, last_subsumed_id: int
+    ) -> None:
+        """Tell a task of a published checkpoint."""
+        ...
+
+    def notify_checkpoint_aborted(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int
+    ) -> None:
+        """Tell a task of a checkpoint that came to nothing."""
+        ...
+
+
+class CheckpointedCoordinators(Protocol):
+    """The job's operator coordinators."""
+
+    @property
+    def can_be_snapshotted(self) -> bool:
+        """Whether no event of theirs waits for the barrier of an earlier checkpoint."""
+        ...
+
+    def checkpoint(self, checkpoint_id: int) -> Mapping[OperatorId, bytes]:
+        """Take their part, and hold back what they say from now on."""
+        ...
+
+    def acknowledged(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
+        """A subtask's part is taken: what they said to it may go on."""
+        ...
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """It is published."""
+        ...
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """It came to nothing, or commits nothing."""
+        ...
+
+
+class JobCheckpointing:
+    """One per JobMaster. `on_failed`: the job has to fail over, or, where the error is not recoverable, to end."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        graph: Callable[[], JobGraph],
+        rules: CheckpointRules,
+        store: CheckpointStore,
+        *,
+        tasks: CheckpointedTasks,
+        coordinators: CheckpointedCoordinators,
+        commits: Callable[["JobCheckpointing"], SinkCommits],
+        run_blocking: BlockingRunner,
+        on_failed: Callable[[HeadraceError], None],
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._graph: Final = graph
+        self._rules: Final = rules
+        self._store: Final = store
+        self._tasks: Final = tasks
+        self._coordinators: Final = coordinators
+        self._run_blocking: Final = run_blocking
+        self._on_failed: Final = on_failed
+        self._coordinator: Final = CheckpointCoordinator(rules, endpoint.rpc_service.random)
+        self.commits: Final = commits(self)
+        self._events: deque[CoordinatorEvent] = deque()
+        self._is_handling = False
+        self._timeouts: dict[int, Cancellable] = {}
+        self._periodic_timer: Cancellable | None = None
+        self._waiting_for_gates: deque[int] = deque()
+        self._targets: dict[int, str] = {}
+        self._requests: dict[int, asyncio.Future[CompletedCheckpoint]] = {}
+        self._next_number = 1
+        # What is being published, and what its subtasks sent with it.
+        self._publishing: dict[int, tuple[CheckpointMetadata, dict[OperatorId, set[str]]]] = {}
+        self._published: dict[int, CompletedCheckpoint] = {}
+        self._cleaning_count = 0
+        self._store_calls: Final = _OneAtATime()
+        self._settled: Final = asyncio.Event()
+        self._settled.set()
+
+    # The job
+
+    def status_changed(self, status: JobStatus) -> None:
+        """Periodic checkpoints run as long as the job does."""
+        if status is JobStatus.RUNNING:
+            self._handle(SchedulingStarted())
+        elif status.is_terminal_state():
+            self._handle(SchedulingStopped(_R.CHECKPOINT_COORDINATOR_SHUTDOWN))
+        else:
+            self._handle(SchedulingStopped())
+
+    def task_gone(self, attempt_id: ExecutionAttemptId, *, is_failure: bool) -> None:
+        """An attempt has ended."""
+        self._handle(TaskGone(attempt_id, is_failure))
+
+    async def recover(self) -> CompletedCheckpoint | None:
+        """Take over the job's lineage; return what the job starts from. CheckpointError."""
+        restored = await self._call_store("recover", self._store.recover)
+        return await self._start_from(restored)
+
+    async def latest(self) -> CompletedCheckpoint | None:
+        """What the job restarts from, once no publication is under way; all its output is committed then."""
+        await self._settled.wait()
+        return await self._start_from(await self._call_store("latest", self._store.latest))
+
+    async def close(self, status: JobStatus) -> None:
+        """The job has ended: what is published is made visible first, as far as its sinks can."""
+        await self._settled.wait()
+        is_committed = True
+        try:
+            await self.commits.await_all()
+        except HeadraceError as error:
+            is_committed = False
+            _LOG.error("job %s ends with output not committed: %s", self._graph().job_id, error)
+        await self.commits.close()
+        await self._call_store(
+            "close", lambda: self._store.close(status, keeps_latest=not is_committed)
+        )
+
+    async def _start_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
+        if restored is not None:
+            self._coordinator.restored(restored.checkpoint_id)
+        await self.commits.restore(None if restored is None else restored.metadata)
+        return restored
+
+    # Requests
+
+    async def trigger(self, kind: SnapshotKind, target: str = "") -> CompletedCheckpoint:
+        """Take a snapshot now and return it once it is complete. CheckpointFailedError."""
+        number, self._next_number = self._next_number, self._next_number + 1
+        done = asyncio.get_running_loop().create_future()
+        self._requests[number] = done
+        self._handle(CheckpointRequested(number, kind, target))
+        return await done
+
+    def trigger_final(self) -> None:
+        """All data is processed: the checkpoint that the tasks wait for is taken at once."""
+        number, self._next_number = self._next_number, self._next_number + 1
+        self._handle(CheckpointRequested(number, SnapshotKind.CHECKPOINT))
+
+    def commits_changed(self) -> None:
+        """A sink has committed, or has more to commit."""
+        self._brakes_changed()
+
+    # Answers of tasks
+
+    def acknowledge(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        snapshot: TaskStateSnapshot,
+        metrics: CheckpointMetrics,
+    ) -> None:
+        """A subtask's part is stored."""
+        self._coordinators.acknowledged(attempt_id, checkpoint_id)
+        self._handle(TaskAcknowledged(attempt_id, checkpoint_id, snapshot, metrics))
+        self._snapshot_coordinators()
+
+    def decline(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        reason: CheckpointFailureReason,
+        text: str,
+    ) -> None:
+        """A subtask does not take its part."""
+        self._handle(TaskDeclined(attempt_id, checkpoint_id, reason, text))
+
+    # Actions
+
+    def _handle(self, event: CoordinatorEvent) -> None:
+        self._events.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._events:
+                now_ms = self._endpoint.clock.monotonic_ms()
+                for action in self._coordinator.handle(self._events.popleft(), now_ms):
+                    self._perform(action)
+        finally:
+            self._is_handling = False
+
+    def _perform(self, action: CoordinatorAction) -> None:
+        match action:
+            case CalculatePlan(number):
+                self._calculate_plan(number)
+            case TakeId(number):
+                self._spawn(self._take_id(number), "take a checkpoint id")
+            case CreateLocation(checkpoint_id, kind, target):
+                self._spawn(self._locate(checkpoint_id, kind, target), "make a checkpoint's place")
+            case SnapshotCoordinators(checkpoint_id):
+                self._waiting_for_gates.append(checkpoint_id)
+                self._snapshot_coordinators()
+            case SendTriggers(checkpoint):
+                self._send_triggers(checkpoint)
+            case Publish(checkpoint):
+                self._publish(checkpoint)
+            case NotifyComplete(checkpoint, last_subsumed_id):
+                self._notify_complete(checkpoint, last_subsumed_id)
+            case NotifyAborted():
+                self._notify_aborted(action)
+            case ArmPeriodicTimer() | ArmTimeout() | CancelTimeout():
+                self._arm(action)
+            case RegisterSharedState(checkpoint_id, snapshot):
+                shared = [each for each in snapshot.files() if each.is_shared]
+                if shared:
+                    self._store.register_shared(checkpoint_id, shared)
+            case DiscardState(checkpoint_id, snapshot):
+                self._discard(checkpoint_id, CheckpointOptions(), list(snapshot.files()))
+            case DiscardLocation(checkpoint_id, options):
+                self._discard(checkpoint_id, options, [])
+            case CompleteRequest() | FailRequest() | FailJob():
+                self._answer(action)
+
+    def _arm(self, action: ArmPeriodicTimer | ArmTimeout | CancelTimeout) -> None:
+        match action:
+            case ArmPeriodicTimer(generation, delay_ms):
+                if self._periodic_timer is not None:
+                    self._periodic_timer.cancel()
+                fired = PeriodicTimerFired(generation)
+                self._periodic_timer = self._later(delay_ms, lambda: self._handle(fired))
+            case ArmTimeout(checkpoint_id, delay_ms):
+                expired = CheckpointTimedOut(checkpoint_id)
+                self._timeouts[checkpoint_id] = self._later(delay_ms, lambda: self._handle(expired))
+            case CancelTimeout(checkpoint_id):
+                timer = self._timeouts.pop(checkpoint_id, None)
+                if timer is not None:
+                    timer.cancel()
+
+    def _calculate_plan(self, number: int) -> None:
+        try:
+            self._events.append(PlanCalculated(number, self._tasks.plan()))
+        except CheckpointRefusedError as error:
+            self._events.append(TriggerFailed(number, error.reason, str(error)))
+
+    async def _take_id(self, number: int) -> None:
+        try:
+            checkpoint_id = await self._call_store("take an id", self._store.take_id)
+        except Exception as error:
+            self._storage_failed(error)
+            self._handle(TriggerFailed(number, _R.IO_EXCEPTION, str(error)))
+        else:
+            now_ms = self._endpoint.clock.now_ms()
+            self._handle(IdTaken(number, checkpoint_id, now_ms))
+
+    async def _locate(self, checkpoint_id: int, kind: SnapshotKind, target: str) -> None:
+        wanted = self._options(kind)
+        try:
+            options = await self._call_store(
+                "make a place", lambda: self._store.locate(checkpoint_id, wanted, target)
+            )
+        except Exception as error:
+            self._handle(CheckpointStepFailed(checkpoint_id, _R.IO_EXCEPTION, str(error)))
+        else:
+            self._handle(LocationCreated(checkpoint_id, options))
+
+    def _options(self, kind: SnapshotKind) -> CheckpointOptions:
+        alignment, timeout_ms = self._rules.alignment, self._rules.aligned_timeout_ms
+        if kind.is_savepoint and alignment is not AlignmentMode.AT_LEAST_ONCE:
+            # Nothing in flight is stored in what another version of the job may start from.
+            alignment, timeout_ms = AlignmentMode.ALIGNED, NEVER_UNALIGNED
+        return CheckpointOptions(kind, alignment, aligned_timeout_ms=timeout_ms)
+
+    def _snapshot_coordinators(self) -> None:
+        """Take their part as soon as nothing they said is still held back for an earlier barrier."""
+        while self._waiting_for_gates and self._coordinators.can_be_snapshotted:
+            checkpoint_id = self._waiting_for_gates.popleft()
+            if all(each.checkpoint_id != checkpoint_id for each in self._coordinator.pending):
+                continue
+            try:
+                states = self._coordinators.checkpoint(checkpoint_id)
+            except Exception as error:
+                text = f"an operator coordinator failed: {type(error).__name__}: {error}"
+                _LOG.exception("checkpoint %d: %s", checkpoint_id, text)
+                reason = _R.TRIGGER_CHECKPOINT_FAILURE
+                self._handle(CheckpointStepFailed(checkpoint_id, reason, text))
+            else:
+                self._handle(CoordinatorsSnapshotted(checkpoint_id, states))
+
+    def _send_triggers(self, checkpoint: PendingCheckpoint) -> None:
+        for attempt_id in checkpoint.plan.to_trigger:
+            self._tasks.trigger_checkpoint(
+                attempt_id, checkpoint.checkpoint_id, checkpoint.timestamp_ms, checkpoint.options
+            )
+
+    # The end of a checkpoint
+
+    def _publish(self, checkpoint: PendingCheckpoint) -> None:
+        acknowledged = metadata_of(
+            checkpoint, self._graph(), self._store.lineage_id, self._store.epoch
+        )
+        metadata = self.commits.complete(acknowledged)
+        self._publishing[checkpoint.checkpoint_id] = (metadata, sent_keys(acknowledged))
+        self._settled.clear()
+        self._spawn(self._store_metadata(checkpoint, metadata), "publish a checkpoint")
+
+    async def _store_metadata(
+        self, checkpoint: PendingCheckpoint, metadata: CheckpointMetadata
+    ) -> None:
+        checkpoint_id = checkpoint.checkpoint_id
+        try:
+            publication: Publication = await self._call_store(
+                "publish", lambda: self._store.publish(metadata, checkpoint.options)
+            )
+        except Exception as error:
+            del self._publishing[checkpoint_id]
+            if not isinstance(error, PublicationUnknownError):
+                self._discard_checkpoint(checkpoint)
+            self._storage_failed(error)
+            reason = _R.FINALIZE_CHECKPOINT_FAILURE
+            self._handle(CheckpointStepFailed(checkpoint_id, reason, str(error)))
+        else:
+            self._published[checkpoint_id] = publication.checkpoint
+            self._handle(Published(checkpoint_id, publication.last_subsumed_id))
+            self._published.pop(checkpoint_id, None)
+            self._publishing.pop(checkpoint_id, None)
+        finally:
+            self._settled.set()
+
+    def _notify_complete(self, checkpoint: PendingCheckpoint, last_subsumed_id: int) -> None:
+        checkpoint_id = checkpoint.checkpoint_id
+        metadata, sent = self._publishing[checkpoint_id]
+        self.commits.published(metadata, sent)
+        self._tell_coordinators(lambda: self._coordinators.checkpoint_completed(checkpoint_id))
+        for attempt_id in checkpoint.plan.to_wait_for:
+            self._tasks.notify_checkpoint_complete(attempt_id, checkpoint_id, last_subsumed_id)
+
+    def _notify_aborted(self, action: NotifyAborted) -> None:
+        checkpoint = action.checkpoint
+        checkpoint_id = checkpoint.checkpoint_id
+        _LOG.info(
+            "checkpoint %d of job %s came to nothing: %s",
+            checkpoint_id, self._graph().job_id, action.text,
+        )  # fmt: skip
+        if action.reason is not _R.FINALIZE_CHECKPOINT_FAILURE:
+            # What became of that one's files was decided where it failed.
+            self._discard_checkpoint(checkpoint)
+        self._tell_coordinators(lambda: self._coordinators.checkpoint_aborted(checkpoint_id))
+        for attempt_id in checkpoint.plan.to_wait_for:
+            self._tasks.notify_checkpoint_aborted(
+                attempt_id, checkpoint_id, action.latest_completed_id
+            )
+
+    def _tell_coordinators(self, tell: Callable[[], None]) -> None:
+        """What one of them raises fails the job; the checkpoint stays what it is."""
+        try:
+            tell()
+        except HeadraceError as error:
+            self._on_failed(error)
+        except Exception as error:
+            _LOG.exception("a coordinator of job %s failed", self._graph().job_id)
+            self._on_failed(CheckpointFailedError(f"{type(error).__name__}: {error}"))
+        self._snapshot_coordinators()
+
+    def _discard_checkpoint(self, checkpoint: PendingCheckpoint) -> None:
+        files = [file for snapshot in checkpoint.snapshots.values() for file in snapshot.files()]
+        self._discard(checkpoint.checkpoint_id, checkpoint.options, files)
+
+    def _discard(
+        self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
+    ) -> None:
+        own = [each for each in files if each.uri and not each.is_shared]
+        if own or options.exclusive_uri:
+            self._cleaning_count += 1
+            self._spawn(self._clean(checkpoint_id, options, own), "delete a checkpoint's files")
+
+    async def _clean(
+        self, checkpoint_id: int, options: CheckpointOptions, files: list[StateFile]
+    ) -> None:
+        try:
+            await self._run_blocking(
+                "checkpoint-cleaner", lambda: self._store.discard(checkpoint_id, options, files)
+            )
+        except HeadraceError as error:
+            _LOG.warning("files of checkpoint %d stay behind: %s", checkpoint_id, error)
+        finally:
+            self._cleaning_count -= 1
+        self._brakes_changed()
+
+    def _brakes_changed(self) -> None:
+        self._handle(BrakesChanged(self._cleaning_count, self.commits.is_backlog_full))
+
+    def _answer(self, action: CompleteRequest | FailRequest | FailJob) -> None:
+        match action:
+            case CompleteRequest(request, checkpoint_id):
+                waiting = self._requests.pop(request.number, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(self._published[checkpoint_id])
+            case FailRequest(request, reason, text):
+                waiting = self._requests.pop(request.number, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_exception(CheckpointFailedError(text))
+                if request.is_periodic:
+                    _LOG.debug("no checkpoint was taken: %s (%s)", text, reason.name)
+            case FailJob(_, text):
+                message = (
+                    f"more checkpoints failed in a row than are tolerated; the last one: {text}"
+                )
+                self._on_failed(CheckpointFailedError(message))
+
+    # Storage
+
+    def _storage_failed(self, error: Exception) -> None:
+        """Where somebody else leads the job by now, it must end here, and nothing may restart it."""
+        if isinstance(error, (CheckpointFencedError, CheckpointExistsError)):
+            self._on_failed(error)
+        elif not isinstance(error, HeadraceError):
+            _LOG.exception("the checkpoint storage failed", exc_info=error)
+
+    async def _call_store(self, what: str, call: Callable[[], T]) -> T:
+        return await self._store_calls.run(lambda: self._run_blocking(f"checkpoint: {what}", call))
+
+    def _later(self, delay_ms: float, action: Callable[[], None]) -> Cancellable:
+        return self._endpoint.schedule_run_async(delay_ms, action)
+
+    def _spawn(self, coroutine: Any, name: str) -> None:
+        self._endpoint.spawn(coroutine, name)
+
+
+class _OneAtATime:
+    """Calls of the storage in the order in which they were asked for: it has no lock of its own."""
+
+    def __init__(self) -> None:
+        # Waited for by coroutines of one loop, never across threads.
+        self._turn = asyncio.Lock()
+
+    async def run(self, begin: Callable[[], Awaitable[T]]) -> T:
+        async with self._turn:
+            return await begin()

@@ -1,0 +1,63 @@
+"""From what subtasks and coordinators have handed over to the metadata of a checkpoint. Pure.
+
+Source: Flink PendingCheckpoint.finalizeCheckpoint, DefaultCheckpointPlan.fulfillFinishedTaskStatus.
+"""
+
+from headrace.checkpoint.handles import OperatorSubtaskState, TaskStateSnapshot
+from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
+from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
+from headrace.core.ids import ExecutionVertexId
+from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
+
+
+def metadata_of(
+    checkpoint: PendingCheckpoint, graph: JobGraph, lineage_id: str, epoch: int
+) -> CheckpointMetadata:
+    """The metadata of a checkpoint that everybody has acknowledged."""
+    snapshots = {
+        attempt_id.execution_vertex_id: snapshot
+        for attempt_id, snapshot in checkpoint.snapshots.items()
+    }
+    finished = frozenset(checkpoint.plan.finished) | {
+        subtask for subtask, snapshot in snapshots.items() if snapshot.is_finished
+    }
+    return CheckpointMetadata(
+        checkpoint_id=checkpoint.checkpoint_id,
+        kind=checkpoint.kind,
+        timestamp_ms=checkpoint.timestamp_ms,
+        job_id=graph.job_id,
+        job_name=graph.name,
+        lineage=lineage_id,
+        epoch=epoch,
+        operators=tuple(
+            _operator(checkpoint, vertex, operator, snapshots, finished)
+            for vertex in graph.vertices
+            for operator in vertex.operators
+        ),
+    )
+
+
+def _operator(
+    checkpoint: PendingCheckpoint,
+    vertex: JobVertex,
+    operator: ChainedOperator,
+    snapshots: dict[ExecutionVertexId, TaskStateSnapshot],
+    finished: frozenset[ExecutionVertexId],
+) -> OperatorSnapshot:
+    subtasks: dict[int, OperatorSubtaskState] = {}
+    for index in range(vertex.parallelism):
+        snapshot = snapshots.get(ExecutionVertexId(vertex.vertex_id, index))
+        if snapshot is not None and operator.operator_id in snapshot.operators:
+            subtasks[index] = snapshot.operators[operator.operator_id]
+    return OperatorSnapshot(
+        operator_id=operator.operator_id,
+        name=operator.name,
+        parallelism=vertex.parallelism,
+        max_parallelism=vertex.max_parallelism,
+        uid=operator.uid,
+        subtasks=subtasks,
+        finished_subtasks=frozenset(
+            subtask.subtask_index for subtask in finished if subtask.vertex_id == vertex.vertex_id
+        ),
+        coordinator_state=checkpoint.coordinator_states.get(operator.operator_id),
+    )
