@@ -144,7 +144,7 @@ def test_a_call_without_an_answer_ends_with_its_timeout(env: StreamExecutionEnvi
     assert collected(late) == [-1, -2]
     never = AsyncDataStream.ordered_wait(numbers, Never(), Time.milliseconds(20))
     with pytest.raises(
-        JobExecutionError, match="Async function call has timed out for input: 1 .*async wait"
+        JobExecutionError, match=r"Async function call has timed out for input: 1 .*async wait"
     ):
         collected(never)
 

@@ -1,0 +1,22 @@
+"""Examples that need no Spark of their own, run on a cluster in this process."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from headrace import StreamExecutionEnvironment
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def test_late_departures_by_rule(
+    env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path(str(EXAMPLES / "late_departures_by_rule.py"))
+    lines = [line.partition("> ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert sorted(lines) == [
+        "0001 EWR: United is 20 min late",
+        "0006 JFK: Delta is 90 min late",
+        "0009 EWR: Delta is 61 min late",
+    ]
