@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from headrace.checkpoint.handles import StateChunk
 from headrace.core.checkpoints import CheckpointOptions
-from headrace.core.types.record_copies import private_copy
 from headrace.core.types.type_info import PickledBytesTypeInfo
 from headrace.functions.state import (
     AggregatingStateDescriptor,
@@ -34,7 +33,8 @@ from headrace.state.heap_handles import (
     HeapState,
     HeapValueState,
 )
-from headrace.state.keyed_chunks import KeyedStateForm, write_keyed_state
+from headrace.state.keyed_chunks import Flatten, KeyedStateForm, write_keyed_state
+from headrace.state.layered_entries import FrozenEntries
 from headrace.state.restored import KeySpace, RestoredKeyedState
 from headrace.state.snapshots import SnapshotWriter
 
@@ -100,7 +100,7 @@ class HeapKeyedStateBackend:
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenHeap":
         """See Snapshotable."""
         tables = [
-            _FrozenTable(self._form(handle), handle, _copied(handle.entries))
+            _FrozenTable(self._form(handle), handle.flatten_at(), handle.freeze_entries())
             for handle in self._handles.values()
         ]
         return FrozenHeap(tables, self._restored, self._key_space.max_parallelism)
@@ -137,15 +137,11 @@ class HeapKeyedStateBackend:
         return sum(len(handle.entries) for handle in self._handles.values())
 
 
-def _copied(entries: dict[Any, Any]) -> dict[Any, Any]:
-    return {entry: private_copy(value) for entry, value in entries.items()}
-
-
 @dataclass(frozen=True)
 class _FrozenTable:
     form: KeyedStateForm
-    handle: HeapState
-    entries: dict[Any, Any]
+    flatten: Flatten
+    entries: FrozenEntries
 
 
 class FrozenHeap:
@@ -167,7 +163,7 @@ class FrozenHeap:
         chunks: list[StateChunk] = []
         for table in self._tables:
             chunks += write_keyed_state(
-                table.form, table.entries, table.handle.flatten, self._max_parallelism, writer
+                table.form, table.entries, table.flatten, self._max_parallelism, writer
             )
         if self._restored is not None:
             chunks += self._restored.write_unclaimed(self._unclaimed, writer)
@@ -175,7 +171,8 @@ class FrozenHeap:
 
     def discard(self) -> None:
         """See FrozenState."""
-        self._tables = ()
+        for table in self._tables:
+            table.entries.release()
 
 
 def _handle_class(descriptor: StateDescriptor) -> type[HeapState]:

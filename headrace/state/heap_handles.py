@@ -20,7 +20,8 @@ from headrace.functions.state import (
     ValueState,
 )
 from headrace.state.backend import EntryScope, StateAccessError
-from headrace.state.keyed_chunks import KeyedRows
+from headrace.state.keyed_chunks import Flatten, KeyedRows
+from headrace.state.layered_entries import FrozenEntries, LayeredEntries
 
 
 def _misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
@@ -49,7 +50,22 @@ class HeapState(State):
         # Hot: each update asks for the class, and only values of other classes are looked at.
         check = ValueCheck.of(self._value_type())
         self._fitting, self._refuse = check.fitting, check.refuse
-        self.entries: dict[Any, Any] = {}
+        self.entries: Any = {}
+        """A dict, or LayeredEntries while a snapshot is being written: look it up anew after each access."""
+
+    def freeze_entries(self) -> FrozenEntries:
+        """Return the entries as they are now."""
+        if isinstance(self.entries, LayeredEntries):
+            return self.entries.freeze()
+        self.entries = LayeredEntries(self.entries, self._take_back)
+        return self.entries.freeze()
+
+    def _take_back(self, entries: dict[Any, Any]) -> None:
+        self.entries = entries
+
+    def flatten_at(self) -> Flatten:
+        """Return how entries that are frozen now become rows."""
+        return self.flatten
 
     def clear(self) -> None:
         # Not pop: on an empty dict it does not hash, and so would not notice that no key is current.
@@ -85,7 +101,8 @@ class HeapState(State):
 
     def load(self, rows: KeyedRows) -> None:
         """Take over rows of a snapshot. Rows of one entry follow each other."""
-        self.entries.update(zip(_entries_of(rows), rows.values, strict=True))
+        for entry, value in zip(_entries_of(rows), rows.values, strict=True):
+            self.entries[entry] = value
 
 
 class HeapValueState(HeapState, ValueState[Any]):

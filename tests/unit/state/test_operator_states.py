@@ -95,10 +95,9 @@ def test_later_changes_do_not_show_in_a_frozen_state() -> None:
     backend = states.create_keyed_backend()
     state: Any = backend.get_state(MAP, backend.key_scope)
     backend.set_current_key("a")
-    inside = ["old"]
-    state.put("p", inside)
+    state.put("p", ["old"])
     frozen = states.freeze(1, CheckpointOptions())
-    inside.append("new")
+    state.get("p").append("new")
     state.put("q", 1)
     backend.set_current_key("b")
     state.put("p", 2)

@@ -1,0 +1,170 @@
+"""Entries of a state while snapshots of them are being written: what was frozen stays, changes lie on top.
+
+Freezing costs nothing but a new dict. What is read out of a frozen layer and can be changed is copied first, so that
+even changes in place stay out of the snapshot. Once a snapshot is written its layer may change again; the layers above
+then sink into it, a few entries at each access, until one dict is left and takes the place of all this.
+
+Source: Flink CopyOnWriteStateMap, which copies entries older than the oldest snapshot that is being written.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from headrace.core.types.record_copies import UNCHANGING, private_copy
+
+_SUNK_PER_ACCESS: Final = 8
+
+Entries = dict[Any, Any]
+
+
+class _Mark:
+    """Stands for an entry that is not there."""
+
+
+_MISSING: Final = _Mark()
+_GONE: Final = _Mark()
+"""In a layer: the entry was removed, whatever lower layers hold."""
+
+
+class FrozenEntries:
+    """Entries as they were when they were frozen. Any thread; `release` ends it."""
+
+    def __init__(self, layers: tuple[Entries, ...]) -> None:
+        self._layers = layers
+        self.depth = len(layers)
+        # Set by the writing thread, read by the mailbox: one assignment, nothing to lock.
+        self.is_released = False
+
+    def __iter__(self) -> Iterator[Any]:
+        for index in range(len(self._layers) - 1, -1, -1):
+            higher = self._layers[index + 1 :]
+            for entry, value in self._layers[index].items():
+                if value is not _GONE and not any(entry in layer for layer in higher):
+                    yield entry
+
+    def __getitem__(self, entry: Any, /) -> Any:
+        for layer in reversed(self._layers):
+            value = layer.get(entry, _MISSING)
+            if value is not _MISSING:
+                return value
+        raise KeyError(entry)
+
+    def release(self) -> None:
+        """Let the entries change again. Idempotent."""
+        self._layers = ()
+        self.is_released = True
+
+
+class LayeredEntries:
+    """Used like the dict whose place it takes. Mailbox thread only.
+
+    `on_settled` is called with the one dict that is left in the end.
+    """
+
+    def __init__(self, base: Entries, on_settled: Callable[[Entries], None]) -> None:
+        self._layers = [base]
+        self._top: Entries = {}
+        self._frozen: list[FrozenEntries] = []
+        self._on_settled = on_settled
+
+    def freeze(self) -> FrozenEntries:
+        """Return the entries as they are now."""
+        if self._top:
+            self._layers.append(self._top)
+            self._top = {}
+        frozen = FrozenEntries(tuple(self._layers))
+        self._frozen.append(frozen)
+        return frozen
+
+    # Settling comes last in each method: it may end the layers, and whoever still holds this object then goes on in
+    # the dict that is left.
+
+    def get(self, entry: Any, default: Any = None) -> Any:
+        value = self._top.get(entry, _MISSING)
+        if value is _MISSING:
+            value = self._below(entry)
+            if type(value) not in UNCHANGING and type(value) is not _Mark:
+                copied = private_copy(value)
+                if copied is not value:
+                    self._top[entry] = value = copied
+        self._settle()
+        return default if type(value) is _Mark else value
+
+    def __contains__(self, entry: Any) -> bool:
+        value = self._top.get(entry, _MISSING)
+        if value is _MISSING:
+            value = self._below(entry)
+        return type(value) is not _Mark
+
+    def __getitem__(self, entry: Any) -> Any:
+        value = self.get(entry, _MISSING)
+        if value is _MISSING:
+            raise KeyError(entry)
+        return value
+
+    def __setitem__(self, entry: Any, value: Any) -> None:
+        self._top[entry] = value
+        self._settle()
+
+    def __delitem__(self, entry: Any) -> None:
+        if entry not in self:
+            raise KeyError(entry)
+        self._remove(entry)
+        self._settle()
+
+    def pop(self, entry: Any, default: Any = None) -> Any:
+        value = self.get(entry, _MISSING)
+        if value is _MISSING:
+            return default
+        self._remove(entry)
+        return value
+
+    def setdefault(self, entry: Any, default: Any) -> Any:
+        value = self.get(entry, _MISSING)
+        if value is _MISSING:
+            self._top[entry] = value = default
+        return value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(FrozenEntries((*self._layers, self._top))))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _remove(self, entry: Any) -> None:
+        if self._layers:
+            self._top[entry] = _GONE
+        else:
+            del self._top[entry]
+
+    def _below(self, entry: Any) -> Any:
+        for layer in reversed(self._layers):
+            value = layer.get(entry, _MISSING)
+            if value is not _MISSING:
+                return value
+        return _MISSING
+
+    def _settle(self) -> None:
+        """Let some entries sink into the lowest layer that no snapshot looks at."""
+        frozen = self._frozen
+        while frozen and frozen[-1].is_released:
+            frozen.pop()
+        depth = frozen[-1].depth if frozen else 0
+        layers = self._layers
+        if depth == len(layers):
+            return
+        target = layers[depth]
+        source = layers[depth + 1] if depth + 1 < len(layers) else self._top
+        for _ in range(min(_SUNK_PER_ACCESS, len(source))):
+            entry, value = source.popitem()
+            if value is _GONE and depth == 0:
+                target.pop(entry, None)
+            else:
+                target[entry] = value
+        if source:
+            return
+        if source is not self._top:
+            del layers[depth + 1]
+        elif depth == 0:
+            self._layers, self._top = [], target
+            self._on_settled(target)
