@@ -11,7 +11,9 @@ from headrace import __version__
 from headrace.cli.failures import EXIT_INTERRUPTED, report_failure, report_usage
 
 COMMANDS: Final = {
+    "checkpoint": "headrace.cli.checkpoint:checkpoint",
     "run": "headrace.cli.run:run",
+    "savepoint": "headrace.cli.savepoint:savepoint",
     "shuffle-service": "headrace.cli.shuffle_service:shuffle_service",
     "trace": "headrace.cli.trace:trace",
 }
@@ -31,6 +33,8 @@ Try it:
   headrace run -D parallelism.default=2 \\
                -D spark.executor.memory=4g job.py    settings of Headrace, and of Spark
   headrace run --python-files lib,rules.py job.py    with modules that the workers need
+  headrace run -s /data/savepoint-1a2b3c-... job.py  from a savepoint, or a checkpoint
+  headrace checkpoint list /data/checkpoints         which there are
   headrace trace exchange                            how credits and frames pass between two tasks, step by step
 
 Ctrl-C cancels the job, stops the workers and ends Spark.

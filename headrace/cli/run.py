@@ -16,6 +16,12 @@ from headrace.api.executors import (
     set_default_settings,
 )
 from headrace.api.unexecuted import plan_made, unexecuted_sink
+from headrace.checkpoint.file_systems import absolute_uri
+from headrace.checkpoint.options import (
+    IGNORE_UNCLAIMED_STATE,
+    RECOVERY_CLAIM_MODE,
+    RECOVERY_PATH,
+)
 from headrace.cli.failures import EXIT_INTERRUPTED, report_failure
 from headrace.cli.key_value import KeyValue
 from headrace.cli.known_settings import refuse_unusable
@@ -36,6 +42,7 @@ Examples:
   headrace run departures.py
   headrace run -p 2 --progress departures.py --year 2013
   headrace run --master 'local-cluster[2,2,2048]' departures.py
+  headrace run -s savepoints/savepoint-1a2b3c-4d5e6f708192 departures.py
 """
 
 
@@ -66,6 +73,23 @@ Examples:
     help="Modules, packages or archives for the workers, comma-separated.",
 )
 @click.option(
+    "-s",
+    "--from-savepoint",
+    metavar="PATH",
+    help="Start from this savepoint or checkpoint.",
+)
+@click.option(
+    "-n",
+    "--allow-non-restored-state",
+    is_flag=True,
+    help="Leave state behind that no operator of the program claims.",
+)
+@click.option(
+    "--claim-mode",
+    type=click.Choice(["no-claim", "claim"], case_sensitive=False),
+    help="Whether that snapshot goes over to the job, which may delete it.",
+)
+@click.option(
     "--progress/--no-progress",
     default=None,
     help="Show the job while it runs (default: on a terminal).",
@@ -78,6 +102,9 @@ def run(
     parallelism: int | None,
     definitions: tuple[tuple[str, str], ...],
     python_files: str | None,
+    from_savepoint: str | None,
+    allow_non_restored_state: bool,
+    claim_mode: str | None,
     progress: bool | None,
     verbose: bool,
     program: Path,
@@ -85,7 +112,10 @@ def run(
 ) -> int:
     """Run a program; the help text is `_HELP`."""
     configure_logs(verbose=verbose)
-    settings = run_settings(master, parallelism, dict(definitions), python_files)
+    settings = {
+        **run_settings(master, parallelism, dict(definitions), python_files),
+        **recovery_settings(from_savepoint, allow_non_restored_state, claim_mode),
+    }
     refuse_unusable(settings)
     _provide_python_files(settings)
     set_default_settings(settings)
@@ -124,6 +154,20 @@ def run_settings(
         settings[PARALLELISM.key] = str(parallelism)
     if python_files is not None:
         settings[PYTHON_FILES.key] = python_files
+    return settings
+
+
+def recovery_settings(
+    from_savepoint: str | None, allows_non_restored_state: bool, claim_mode: str | None
+) -> dict[str, str]:
+    """Return the settings that the options of recovery stand for. A path is meant from here, not from the program."""
+    settings: dict[str, str] = {}
+    if from_savepoint is not None:
+        settings[RECOVERY_PATH.key] = absolute_uri(from_savepoint)
+    if allows_non_restored_state:
+        settings[IGNORE_UNCLAIMED_STATE.key] = "true"
+    if claim_mode is not None:
+        settings[RECOVERY_CLAIM_MODE.key] = claim_mode.upper().replace("-", "_")
     return settings
 
 

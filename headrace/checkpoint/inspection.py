@@ -1,0 +1,121 @@
+"""Looks at snapshots for people: which lie somewhere, what is in them, and whether they are whole.
+
+Nothing of what is shown has to be trusted; it says so where it is not.
+"""
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.checkpoint.checkpoint_storage import snapshot_folder
+from headrace.checkpoint.errors import CheckpointError, MetadataAuthenticationError, MetadataError
+from headrace.checkpoint.file_systems import (
+    absolute_uri,
+    child_uri,
+    folders_in,
+    is_there,
+    name_of,
+    read_all,
+)
+from headrace.checkpoint.metadata import CheckpointMetadata
+from headrace.checkpoint.metadata_format import (
+    METADATA_NAME,
+    decode_metadata,
+    is_abandonment,
+    read_untrusted,
+)
+from headrace.checkpoint.metadata_key import MetadataKey
+from headrace.checkpoint.storage import StateReader
+
+_PREFIXES = ("chk-", "savepoint-")
+
+
+class SnapshotCondition(enum.Enum):
+    """What may be done with a snapshot."""
+
+    COMPLETE = "complete"
+    UNTRUSTED = "not to be trusted"
+    """Readable, but not written with this key, or changed since: it is not restored."""
+    DAMAGED = "damaged"
+    UNPUBLISHED = "unpublished"
+    """Under way, or left behind by a driver that died."""
+    ABANDONED = "given up"
+
+
+@dataclass(frozen=True)
+class InspectedSnapshot:
+    """One snapshot. `metadata` is None where it cannot be read; `reason` says why it is not complete."""
+
+    uri: str
+    condition: SnapshotCondition
+    metadata: CheckpointMetadata | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """A file of a snapshot that is not what was written. `place`: operator, subtask and state."""
+
+    place: str
+    reason: str
+
+
+def find_snapshots(path: str) -> list[str]:
+    """Return the folders of all snapshots at a path: of one snapshot, one job, or of several jobs.
+
+    CheckpointStorageError.
+    """
+    folder = snapshot_folder(absolute_uri(path))
+    if name_of(folder).startswith(_PREFIXES) or is_there(child_uri(folder, METADATA_NAME)):
+        return [folder]
+    found = _snapshots_in(folder)
+    for name in folders_in(folder):
+        if not name.startswith(_PREFIXES):
+            found += _snapshots_in(child_uri(folder, name))
+    return found
+
+
+def inspect_snapshot(folder: str, key: MetadataKey) -> InspectedSnapshot:
+    """Return what there is to say of one snapshot. CheckpointStorageError."""
+    uri = child_uri(folder, METADATA_NAME)
+    if not is_there(uri):
+        return InspectedSnapshot(folder, SnapshotCondition.UNPUBLISHED, reason="it has no metadata")
+    content = read_all(uri)
+    if is_abandonment(content):
+        reason = "a later driver took over before it was published"
+        return InspectedSnapshot(folder, SnapshotCondition.ABANDONED, reason=reason)
+    try:
+        return InspectedSnapshot(
+            folder, SnapshotCondition.COMPLETE, decode_metadata(content, key, uri)
+        )
+    except MetadataAuthenticationError as error:
+        metadata = read_untrusted(content, uri)
+        return InspectedSnapshot(folder, SnapshotCondition.UNTRUSTED, metadata, str(error))
+    except MetadataError as error:
+        return InspectedSnapshot(folder, SnapshotCondition.DAMAGED, reason=str(error))
+
+
+def damaged_files(metadata: CheckpointMetadata) -> Iterator[DamagedFile]:
+    """Read every file of a snapshot and yield those whose digest does not fit."""
+    reader = StateReader()
+    for operator in metadata.operators:
+        for index, state in operator.subtasks.items():
+            for chunk in state.chunks:
+                if not chunk.file.digest:
+                    continue  # a chunk that says all it has to in its attributes
+                try:
+                    reader.verify(chunk.file)
+                except CheckpointError as error:
+                    place = f"{operator.title}, subtask {index}, {chunk.table.value} '{chunk.name}'"
+                    yield DamagedFile(place, str(error))
+
+
+def _snapshots_in(folder: str) -> list[str]:
+    names = [name for name in folders_in(folder) if name.startswith(_PREFIXES)]
+    return [child_uri(folder, name) for name in sorted(names, key=_order)]
+
+
+def _order(name: str) -> tuple[str, int, str]:
+    """Checkpoints by number."""
+    prefix, _, rest = name.partition("-")
+    return (prefix, int(rest), "") if rest.isdecimal() else (prefix, 0, rest)

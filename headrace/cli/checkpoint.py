@@ -1,0 +1,131 @@
+"""`headrace checkpoint`: look at checkpoints and savepoints. No job and no Spark is needed."""
+
+import json
+import sys
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from headrace.checkpoint.errors import MetadataMissingError
+from headrace.checkpoint.inspection import (
+    InspectedSnapshot,
+    SnapshotCondition,
+    damaged_files,
+    find_snapshots,
+    inspect_snapshot,
+)
+from headrace.checkpoint.metadata_key import metadata_key
+from headrace.checkpoint.options import KEY_FILE
+from headrace.cli.failures import EXIT_FAILED
+from headrace.cli.snapshot_tables import (
+    damage_lines,
+    facts,
+    operators_table,
+    snapshot_json,
+    snapshots_table,
+)
+from headrace.core.config import Settings
+
+_LIST_HELP: Final = """\
+List the checkpoints and savepoints at PATH: a folder of snapshots, of a job, or of all jobs.
+
+\b
+Try it:
+  headrace checkpoint list /data/checkpoints
+  headrace checkpoint list s3://bucket/checkpoints/1a2b3c4d5e6f...
+"""
+_SHOW_HELP: Final = """\
+Show one checkpoint or savepoint: PATH is its folder, or its `_metadata`.
+
+\b
+Try it:
+  headrace checkpoint show /data/checkpoints/1a2b.../chk-7
+  headrace checkpoint show --verify savepoint-1a2b3c-4d5e6f708192
+"""
+
+_key_file = click.option(
+    "--key-file", metavar="PATH", help=f"The key of the metadata ({KEY_FILE.key})."
+)
+_as_json = click.option("--json", "is_json", is_flag=True, help="For programs.")
+
+
+@click.group(help="Look at checkpoints and savepoints.")
+def checkpoint() -> None:
+    """The group."""
+
+
+@checkpoint.command(name="list", help=_LIST_HELP)
+@click.argument("path")
+@_key_file
+@_as_json
+def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
+    """List snapshots."""
+    snapshots = [_inspected(folder, key_file) for folder in find_snapshots(path)]
+    if is_json:
+        _print_json([snapshot_json(one) for one in snapshots])
+    elif snapshots:
+        _console().print(snapshots_table(snapshots))
+    else:
+        click.echo(f"there is no checkpoint or savepoint at {path}")
+    return 0
+
+
+@checkpoint.command(help=_SHOW_HELP)
+@click.argument("path")
+@click.option("--verify", is_flag=True, help="Read every file, and see whether it is as it was.")
+@_key_file
+@_as_json
+def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
+    """Show one snapshot; the exit code is 1 where it could not be restored."""
+    found = find_snapshots(path)
+    if not found:
+        raise MetadataMissingError(path)
+    if len(found) != 1:
+        raise click.UsageError(
+            f"{path} is no snapshot; 'headrace checkpoint list {path}' shows the {len(found)} in it",
+            click.get_current_context(silent=True),
+        )
+    snapshot = _inspected(found[0], key_file)
+    metadata = snapshot.metadata
+    damaged = list(damaged_files(metadata)) if verify and metadata is not None else []
+    if is_json:
+        shown = snapshot_json(snapshot)
+        if verify:
+            shown["damaged"] = [{"place": one.place, "reason": one.reason} for one in damaged]
+        _print_json(shown)
+    else:
+        _print_snapshot(snapshot)
+        if verify and metadata is not None:
+            click.echo("\n".join(["", *damage_lines(damaged)]))
+    is_fine = snapshot.condition is SnapshotCondition.COMPLETE and not damaged
+    return 0 if is_fine else EXIT_FAILED
+
+
+def _inspected(folder: str, key_file: str | None) -> InspectedSnapshot:
+    return inspect_snapshot(folder, metadata_key(key_settings(key_file)))
+
+
+def key_settings(key_file: str | None) -> Settings:
+    """The settings that an option `--key-file` stands for."""
+    return Settings({} if key_file is None else {KEY_FILE.key: key_file})
+
+
+def _print_snapshot(snapshot: InspectedSnapshot) -> None:
+    if snapshot.reason:
+        click.secho(snapshot.reason, fg="red")
+    if snapshot.metadata is None:
+        return
+    for name, value in facts(snapshot, snapshot.metadata):
+        click.echo(f"{name:16}{value}")
+    click.echo()
+    _console().print(operators_table(snapshot.metadata))
+
+
+def _console() -> Console:
+    # Where nobody watches, lines are as long as they are.
+    return Console() if sys.stdout.isatty() else Console(width=200, highlight=False)
+
+
+def _print_json(shown: Any) -> None:
+    click.echo(json.dumps(shown, indent=2))

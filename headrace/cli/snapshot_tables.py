@@ -1,0 +1,164 @@
+"""How snapshots are shown: tables of what was inspected. Pure."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from headrace.checkpoint.file_systems import name_of
+from headrace.checkpoint.inspection import DamagedFile, InspectedSnapshot, SnapshotCondition
+from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
+
+_UNITS: Final = ("B", "KB", "MB", "GB", "TB")
+
+
+def snapshots_table(snapshots: Sequence[InspectedSnapshot]) -> Table:
+    """One line for each snapshot."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("id", "time", "kind", "job"):
+        table.add_column(name)
+    for name in ("operators", "state"):
+        table.add_column(name, justify="right")
+    table.add_column("condition")
+    table.add_column("folder", overflow="fold")
+    for one in snapshots:
+        table.add_row(*_summary(one.metadata), _condition(one), name_of(one.uri))
+    return table
+
+
+def operators_table(metadata: CheckpointMetadata) -> Table:
+    """One line for each operator of a snapshot."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("operator", "uid"):
+        table.add_column(name, overflow="fold")
+    for name in ("parallelism", "of", "state", "rows"):
+        table.add_column(name, justify="right")
+    table.add_column("states", overflow="fold")
+    for operator in metadata.operators:
+        table.add_row(
+            operator.name,
+            operator.uid or "-",
+            str(operator.parallelism),
+            str(operator.max_parallelism),
+            size_text(operator.size_bytes),
+            f"{_row_count(operator):,}",
+            _states(operator),
+        )
+    return table
+
+
+def facts(snapshot: InspectedSnapshot, metadata: CheckpointMetadata) -> list[tuple[str, str]]:
+    """What is said of a snapshot as a whole."""
+    pending_count = sum(len(one.committables) for one in metadata.pending_commits) + sum(
+        len(state.committables)
+        for operator in metadata.operators
+        for state in operator.subtasks.values()
+    )
+    return [
+        ("snapshot", snapshot.uri),
+        ("condition", _condition(snapshot).plain),
+        ("id", str(metadata.checkpoint_id)),
+        ("kind", _kind(metadata)),
+        ("time", time_text(metadata.timestamp_ms)),
+        ("job", f"{metadata.job_name} ({metadata.job_id})"),
+        ("lineage", f"{metadata.lineage}, epoch {metadata.epoch}"),
+        ("state", size_text(metadata.size_bytes)),
+        ("files", str(len({file.uri for file in metadata.files()}))),
+        ("prepared output", str(pending_count)),
+    ]
+
+
+def damage_lines(damaged: Sequence[DamagedFile]) -> list[str]:
+    """What verifying has found."""
+    if not damaged:
+        return ["every file is as it was written"]
+    return [f"{one.place}: {one.reason}" for one in damaged]
+
+
+def snapshot_json(snapshot: InspectedSnapshot) -> dict[str, Any]:
+    """The same for programs."""
+    shown: dict[str, Any] = {"uri": snapshot.uri, "condition": snapshot.condition.value}
+    if snapshot.reason:
+        shown["reason"] = snapshot.reason
+    metadata = snapshot.metadata
+    if metadata is not None:
+        shown |= {
+            "id": metadata.checkpoint_id,
+            "kind": metadata.kind.name,
+            "timestamp_ms": metadata.timestamp_ms,
+            "job_id": metadata.job_id.hex(),
+            "job_name": metadata.job_name,
+            "lineage": metadata.lineage,
+            "epoch": metadata.epoch,
+            "size_bytes": metadata.size_bytes,
+            "operators": [
+                {
+                    "id": one.operator_id.hex(),
+                    "uid": one.uid,
+                    "name": one.name,
+                    "parallelism": one.parallelism,
+                    "max_parallelism": one.max_parallelism,
+                    "size_bytes": one.size_bytes,
+                    "row_count": _row_count(one),
+                }
+                for one in metadata.operators
+            ],
+        }
+    return shown
+
+
+def size_text(size_bytes: int) -> str:
+    """Bytes in the unit that people would choose."""
+    value, unit = float(size_bytes), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def time_text(timestamp_ms: int) -> str:
+    """In UTC, to the second."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _summary(metadata: CheckpointMetadata | None) -> tuple[str, ...]:
+    if metadata is None:
+        return ("-",) * 6
+    return (
+        str(metadata.checkpoint_id),
+        time_text(metadata.timestamp_ms),
+        _kind(metadata),
+        metadata.job_name,
+        str(len(metadata.operators)),
+        size_text(metadata.size_bytes),
+    )
+
+
+def _condition(snapshot: InspectedSnapshot) -> Text:
+    is_fine = snapshot.condition is SnapshotCondition.COMPLETE
+    is_bad = snapshot.condition in (SnapshotCondition.UNTRUSTED, SnapshotCondition.DAMAGED)
+    return Text(
+        snapshot.condition.value, style="green" if is_fine else "red" if is_bad else "yellow"
+    )
+
+
+def _kind(metadata: CheckpointMetadata) -> str:
+    drained = ", drained" if metadata.is_drained else ""
+    return metadata.kind.name.lower().replace("_", " ") + drained
+
+
+def _row_count(operator: OperatorSnapshot) -> int:
+    return sum(chunk.row_count for state in operator.subtasks.values() for chunk in state.chunks)
+
+
+def _states(operator: OperatorSnapshot) -> str:
+    """The tables and names of its states; a finished operator says so."""
+    if operator.is_finished:
+        return "finished"
+    found = {
+        f"{chunk.table.value} '{chunk.name}'" if chunk.name else chunk.table.value
+        for state in operator.subtasks.values()
+        for chunk in state.chunks
+    }
+    return ", ".join(sorted(found)) or "-"

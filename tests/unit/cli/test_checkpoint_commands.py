@@ -1,0 +1,175 @@
+"""`headrace checkpoint` and `headrace savepoint`, on snapshots in real folders."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace.checkpoint.checkpoint_storage import open_checkpoint_storage
+from headrace.checkpoint.file_systems import child_uri, put_if_absent
+from headrace.checkpoint.lineages import LineageInMemory
+from headrace.checkpoint.metadata_format import abandonment
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, SAVEPOINT_DIRECTORY
+from headrace.checkpoint.storage import SubtaskStorage
+from headrace.cli.main import cli
+from headrace.cli.run import recovery_settings
+from headrace.cli.snapshot_tables import size_text
+from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.config import Settings
+from tests.unit.checkpoint.snapshots import JOB, LINEAGE, metadata_of
+
+
+class Snapshots:
+    """Checkpoints and savepoints of one job below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.key = str(folder / "key")
+        self._settings = Settings(
+            {
+                CHECKPOINT_DIRECTORY.key: str(folder),
+                SAVEPOINT_DIRECTORY.key: str(folder),
+                KEY_FILE.key: self.key,
+            }
+        )
+        self._storage = open_checkpoint_storage(
+            self._settings, JOB, LineageInMemory(LINEAGE), random.Random(1)
+        )
+
+    def take(self, number: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> str:
+        options = self._storage.locate(number, CheckpointOptions(kind=kind))
+        file = SubtaskStorage(options, "state", self._settings).write("counts", bytes(30_000))
+        return self._storage.publish(metadata_of(number, file, kind=kind), options).uri
+
+    def run(self, *arguments: str) -> Result:
+        return CliRunner().invoke(
+            cli, [*arguments, "--key-file", self.key], standalone_mode=False, catch_exceptions=True
+        )
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Snapshots:
+    return Snapshots(tmp_path)
+
+
+def test_a_list_shows_checkpoints_by_number_and_savepoints(snapshots: Snapshots) -> None:
+    for number in (10, 9):
+        snapshots.take(number)
+    snapshots.take(11, SnapshotKind.SAVEPOINT_TERMINATE)
+    lines = snapshots.run("checkpoint", "list", str(snapshots.folder)).output.splitlines()
+    assert lines[0].split() == [
+        "id", "time", "kind", "job", "operators", "state", "condition", "folder",
+    ]  # fmt: skip
+    assert [line.split()[0] for line in lines[1:]] == ["11", "9", "10"]
+    assert "savepoint terminate, drained" in lines[1]
+    assert "1970-01-01 00:00:09  checkpoint" in lines[2]
+    assert "29.3 KB  complete" in lines[2] and lines[2].rstrip().endswith("chk-9")
+
+
+def test_a_list_says_what_is_no_checkpoint_yet_or_never_will_be(snapshots: Snapshots) -> None:
+    job = snapshots.folder / JOB.hex()
+    (job / "chk-3").mkdir(parents=True)
+    put_if_absent(child_uri(str(job), "chk-4", "_metadata"), abandonment(2), "t")
+    output = snapshots.run("checkpoint", "list", str(job)).output
+    assert "unpublished  chk-3" in output and "given up     chk-4" in output
+
+
+def test_an_empty_folder_says_so(snapshots: Snapshots) -> None:
+    output = snapshots.run("checkpoint", "list", str(snapshots.folder)).output
+    assert "there is no checkpoint or savepoint" in output
+
+
+def test_a_list_is_there_for_programs_too(snapshots: Snapshots) -> None:
+    uri = snapshots.take(7)
+    (shown,) = json.loads(snapshots.run("checkpoint", "list", str(uri), "--json").output)
+    assert (shown["uri"], shown["id"], shown["condition"]) == (uri, 7, "complete")
+    assert shown["operators"][0]["uid"] == "counter"
+
+
+def test_one_snapshot_is_shown_operator_by_operator(snapshots: Snapshots) -> None:
+    uri = snapshots.take(7)
+    result = snapshots.run("checkpoint", "show", uri)
+    assert result.return_value == 0
+    assert f"lineage         {LINEAGE}, epoch 1" in result.output
+    assert result.output.splitlines()[-1].split() == [
+        "count", "counter", "1", "128", "29.3", "KB", "3", "keyed", "'counts'",
+    ]  # fmt: skip
+
+
+def test_verifying_reads_every_file(snapshots: Snapshots) -> None:
+    uri = snapshots.take(7)
+    assert "every file is as it was" in snapshots.run("checkpoint", "show", "--verify", uri).output
+    (file,) = Path(uri).glob("state-*")
+    file.write_bytes(b"!" + bytes(29_999))
+    result = snapshots.run("checkpoint", "show", "--verify", uri)
+    assert result.return_value == 1
+    assert "'count' (uid 'counter'), subtask 0, keyed 'counts'" in result.output
+    assert "its digest is" in result.output
+    shown = json.loads(snapshots.run("checkpoint", "show", "--verify", "--json", uri).output)
+    assert len(shown["damaged"]) == 1
+
+
+def test_what_somebody_else_wrote_is_shown_and_not_trusted(
+    snapshots: Snapshots, tmp_path: Path
+) -> None:
+    uri = snapshots.take(7)
+    snapshots.key = str(tmp_path / "another")
+    result = snapshots.run("checkpoint", "show", uri)
+    assert result.return_value == 1
+    assert "is not to be trusted" in result.output and "count" in result.output
+
+
+def test_damaged_metadata_is_told(snapshots: Snapshots) -> None:
+    uri = snapshots.take(7)
+    metadata = Path(uri) / "_metadata"
+    metadata.write_bytes(metadata.read_bytes()[:-20])
+    assert "damaged" in snapshots.run("checkpoint", "list", uri).output
+    result = snapshots.run("checkpoint", "show", "--verify", uri)
+    assert (result.return_value, "is not whole" in result.output) == (1, True)
+
+
+def test_a_folder_of_several_is_not_shown_as_one(snapshots: Snapshots) -> None:
+    for number in (1, 2):
+        snapshots.take(number)
+    error = snapshots.run("checkpoint", "show", str(snapshots.folder)).exception
+    assert "shows the 2 in it" in str(error)
+    missing = snapshots.run("checkpoint", "show", str(snapshots.folder / "nowhere")).exception
+    assert "no completed checkpoint or savepoint" in str(missing)
+
+
+def test_a_savepoint_is_disposed_of(snapshots: Snapshots) -> None:
+    uri = snapshots.take(7, SnapshotKind.SAVEPOINT)
+    result = snapshots.run("savepoint", "dispose", uri)
+    assert "savepoint 7 of job 'words' is deleted" in result.output
+    assert not Path(uri).exists()
+
+
+def test_a_checkpoint_is_not_disposed_of(snapshots: Snapshots) -> None:
+    uri = snapshots.take(7)
+    assert "only savepoints" in str(snapshots.run("savepoint", "dispose", uri).exception)
+    assert Path(uri).exists()
+
+
+def test_a_program_starts_from_a_snapshot_by_options_of_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert recovery_settings("kept/savepoint-1", True, "claim") == {
+        "execution.state-recovery.path": str(tmp_path / "kept" / "savepoint-1"),
+        "execution.state-recovery.ignore-unclaimed-state": "true",
+        "execution.state-recovery.claim-mode": "CLAIM",
+    }
+    assert recovery_settings(None, False, None) == {}
+    assert recovery_settings("s3://b/chk-1/", False, "no-claim") == {
+        "execution.state-recovery.path": "s3://b/chk-1",
+        "execution.state-recovery.claim-mode": "NO_CLAIM",
+    }
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KB"), (5 << 40, "5.0 TB")]
+)
+def test_sizes_have_the_unit_that_people_would_choose(size: int, text: str) -> None:
+    assert size_text(size) == text
