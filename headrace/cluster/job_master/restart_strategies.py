@@ -7,6 +7,7 @@ ExponentialDelayRestartBackoffTimeStrategy.
 from datetime import timedelta
 from typing import Final, Protocol
 
+from headrace.checkpoint.options import INTERVAL
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.randomness import SeededRandom
@@ -14,8 +15,9 @@ from headrace.core.randomness import SeededRandom
 RESTART_STRATEGY: Final = ConfigOption(
     "restart-strategy.type",
     str,
-    "none",
-    "What follows a failure: none, fixed-delay, failure-rate or exponential-delay.",
+    "",
+    "What follows a failure: none, fixed-delay, failure-rate or exponential-delay. Unset: exponential-delay where "
+    "checkpoints are taken, else none.",
     deprecated_keys=("restart-strategy",),
 )
 FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
@@ -187,7 +189,9 @@ class ExponentialDelayRestart:
 
 def create_restart_strategy(settings: Settings, random: SeededRandom) -> RestartStrategy:
     """Make the strategy that the job's settings name; ConfigurationError for an unknown name."""
-    kind = settings.get_option(RESTART_STRATEGY).strip().lower()
+    takes_checkpoints = settings.duration_ms(INTERVAL) > 0
+    default = ExponentialDelayRestart.name if takes_checkpoints else NoRestart.name
+    kind = settings.get_option(RESTART_STRATEGY).strip().lower() or default
     match kind:
         case "none" | "off" | "disable":
             return NoRestart()

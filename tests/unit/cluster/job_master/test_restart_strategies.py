@@ -34,6 +34,16 @@ def test_without_a_strategy_the_first_failure_is_final() -> None:
     assert create_restart_strategy(Settings(), random.Random(1)).failure(0) is None
 
 
+def test_a_job_that_takes_checkpoints_restarts_with_growing_pauses_unless_it_says_otherwise() -> (
+    None
+):
+    settings = Settings({"execution.checkpointing.interval": "1 s"})
+    strategy = create_restart_strategy(settings, random.Random(1))
+    assert isinstance(strategy, ExponentialDelayRestart)
+    none = settings.with_values({"restart-strategy.type": "none"})
+    assert isinstance(create_restart_strategy(none, random.Random(1)), NoRestart)
+
+
 def test_a_fixed_delay_allows_its_attempts_and_never_counts_anew() -> None:
     strategy = FixedDelayRestart(2, 500)
     assert [strategy.failure(at) for at in (0, 1, 10**9)] == [500, 500, None]
