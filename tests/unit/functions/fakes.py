@@ -10,6 +10,7 @@ from headrace.functions.state import (
     ReducingStateDescriptor,
     StateDescriptor,
     ValueState,
+    ValueStateDescriptor,
 )
 from headrace.functions.triggers import OnMergeContext
 
@@ -51,7 +52,7 @@ class WindowTimers(OnMergeContext):
         self.now = 0
         self.event_timers: set[int] = set()
         self.processing_timers: set[int] = set()
-        self.states: dict[str, OneReducedValue] = {}
+        self.states: dict[str, OneReducedValue | OneValue] = {}
         self.merged_values: list[Any] = []
 
     def get_current_processing_time(self) -> int:
@@ -76,6 +77,8 @@ class WindowTimers(OnMergeContext):
         self.event_timers.discard(time)
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
+        if isinstance(state_descriptor, ValueStateDescriptor):
+            return self.states.setdefault(state_descriptor.name, OneValue())
         assert isinstance(state_descriptor, ReducingStateDescriptor)
         reduce = state_descriptor.get_reduce_function().reduce
         return self.states.setdefault(state_descriptor.name, OneReducedValue(reduce))
@@ -91,11 +94,12 @@ class WindowTimers(OnMergeContext):
 
 
 class AssignerSurroundings(WindowAssignerContext):
-    """A clock, and one value state that stands for the current key's."""
+    """A clock, one value state that stands for the current key's, and the name of a subtask."""
 
-    def __init__(self, now: int = 0) -> None:
+    def __init__(self, now: int = 0, subtask_index: int = 0) -> None:
         self.now = now
         self.state = OneValue()
+        self.subtask_index = subtask_index
 
     def get_current_processing_time(self) -> int:
         return self.now
@@ -105,3 +109,9 @@ class AssignerSurroundings(WindowAssignerContext):
 
     def get_state(self, state_descriptor: StateDescriptor) -> OneValue:
         return self.state
+
+    def get_task_name(self) -> str:
+        return "windows"
+
+    def get_index_of_this_subtask(self) -> int:
+        return self.subtask_index

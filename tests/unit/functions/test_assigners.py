@@ -30,6 +30,7 @@ from headrace.functions.time_assigners import (
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    WindowStagger,
 )
 from headrace.functions.windows import CountWindow, GlobalWindow, TimeWindow
 from tests.unit.functions.fakes import AssignerSurroundings
@@ -89,6 +90,43 @@ def test_an_offset_moves_windows() -> None:
     assigner = TumblingEventTimeWindows.of(Time.days(1), Time.hours(-8))
     window = assigner.window_of(0, AssignerSurroundings())
     assert window == TimeWindow(-8 * 3_600_000, 16 * 3_600_000)
+
+
+def starts_of(assigner: TumblingEventTimeWindows[Any], context: AssignerSurroundings) -> set[int]:
+    windows = [assigner.window_of(timestamp, context) for timestamp in range(-20, 20)]
+    assert {window.end - window.start for window in windows} == {10}
+    starts = {(window.start - assigner.offset) % 10 for window in windows}
+    context.now += 1
+    assert assigner.window_of(0, context) in windows, "settled with the first record"
+    return starts
+
+
+def test_windows_may_begin_where_the_clock_stood_with_the_first_record() -> None:
+    assigner = TumblingEventTimeWindows.of(
+        Time.milliseconds(10), Time.milliseconds(-3), WindowStagger.NATURAL
+    )
+    assert repr(assigner) == "TumblingEventTimeWindows(10, -3, NATURAL)"
+    assert starts_of(assigner, AssignerSurroundings(now=1234)) == {4}
+
+
+def test_windows_may_begin_at_random_but_always_at_the_same_time_on_one_subtask() -> None:
+    shifts: list[int] = []
+    for index in [*range(20), *range(20)]:
+        assigner = TumblingEventTimeWindows.of(Time.milliseconds(10), None, WindowStagger.RANDOM)
+        (shift,) = starts_of(assigner, AssignerSurroundings(subtask_index=index))
+        shifts.append(shift)
+    assert shifts[:20] == shifts[20:]
+    assert len(set(shifts)) > 5
+
+
+def test_windows_on_the_clock_may_be_staggered_too() -> None:
+    context = AssignerSurroundings(now=1234)
+    assigner = TumblingProcessingTimeWindows.of(
+        Time.milliseconds(10), stagger=WindowStagger.NATURAL
+    )
+    assert list(assigner.assign_windows(None, 0, context)) == [TimeWindow(1234, 1244)]
+    context.now = 1250
+    assert list(assigner.assign_windows(None, 0, context)) == [TimeWindow(1244, 1254)]
 
 
 def test_sizes_may_be_timedeltas() -> None:
@@ -193,6 +231,12 @@ def test_wrong_sizes_are_refused_at_once(make: Any, message: str) -> None:
             False,
         ),
         (GlobalWindows.create(), "GlobalWindows()", "NeverTrigger()", False),
+        (
+            GlobalWindows.create_with_end_of_stream_trigger(),
+            "GlobalWindows(trigger=EndOfStreamTrigger())",
+            "EndOfStreamTrigger()",
+            False,
+        ),
         (
             CountTumblingWindowAssigner.of(3),
             "CountTumblingWindowAssigner(3)",

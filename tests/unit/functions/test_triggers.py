@@ -5,13 +5,18 @@ from typing import Any
 
 import pytest
 
+from headrace.core.elements import MAX_WATERMARK
 from headrace.core.types.time_values import Time
+from headrace.core.types.type_info import Types
 from headrace.functions.continuous_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
 )
+from headrace.functions.deltas import DeltaFunction, DeltaTrigger
+from headrace.functions.timeout_trigger import ProcessingTimeoutTrigger
 from headrace.functions.triggers import (
     CountTrigger,
+    EndOfStreamTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
@@ -116,6 +121,100 @@ def test_continuous_event_time_fires_at_every_interval_and_at_the_end() -> None:
     assert trigger.on_element("late", 1, WINDOW, timers) is FIRE
 
 
+def test_a_window_without_an_end_does_not_fire_for_all_eternity_at_the_end_of_input() -> None:
+    trigger, timers = ContinuousEventTimeTrigger[Any](4), WindowTimers()
+    window: Any = GlobalWindow.get()
+    trigger.on_element("a", 1, window, timers)
+    timers.watermark = MAX_WATERMARK
+    timers.event_timers.remove(4)
+    assert trigger.on_event_time(4, window, timers) is FIRE
+    assert timers.event_timers == {MAX_WATERMARK}
+    assert trigger.on_event_time(MAX_WATERMARK, window, timers) is FIRE
+
+
+def test_the_end_of_the_stream_fires_once() -> None:
+    trigger, timers, window = EndOfStreamTrigger[Any](), WindowTimers(), GlobalWindow.get()
+    assert trigger.on_element("a", 1, window, timers) is CONTINUE
+    assert timers.event_timers == {MAX_WATERMARK}
+    assert trigger.on_event_time(5, window, timers) is CONTINUE
+    assert trigger.on_processing_time(5, window, timers) is CONTINUE
+    assert trigger.on_event_time(MAX_WATERMARK, window, timers) is FIRE
+    trigger.clear(window, timers)
+    assert timers.is_empty
+
+
+class Difference(DeltaFunction[int]):
+    def get_delta(self, old_data_point: int, new_data_point: int) -> float:
+        return new_data_point - old_data_point
+
+
+@pytest.mark.parametrize("delta", [Difference(), lambda old, new: new - old])
+def test_delta_measures_from_the_record_that_it_fired_with_last(delta: Any) -> None:
+    trigger, timers = DeltaTrigger.of(2, delta, Types.INT()), WindowTimers()
+    results = [trigger.on_element(value, 0, WINDOW, timers) for value in (1, 3, 4, 6, 7)]
+    assert results == [CONTINUE, CONTINUE, FIRE, CONTINUE, FIRE]
+    assert trigger.on_event_time(9, WINDOW, timers) is CONTINUE
+    assert trigger.on_processing_time(9, WINDOW, timers) is CONTINUE
+    assert not trigger.can_merge()
+    trigger.clear(WINDOW, timers)
+    assert timers.is_empty
+
+
+def test_delta_needs_something_that_measures() -> None:
+    no_function: Any = 3
+    with pytest.raises(TypeError, match="a DeltaFunction or a callable of two records is needed"):
+        DeltaTrigger.of(2, no_function)
+
+
+def test_a_timeout_fires_so_long_after_the_first_record() -> None:
+    trigger, timers = (
+        ProcessingTimeoutTrigger.of(CountTrigger.of(3), Time.seconds(1)),
+        WindowTimers(),
+    )
+    assert trigger.on_element("a", 0, WINDOW, timers) is CONTINUE
+    timers.now = 400
+    assert trigger.on_element("b", 0, WINDOW, timers) is CONTINUE
+    assert timers.processing_timers == {1000}
+    assert trigger.on_processing_time(1000, WINDOW, timers) is FIRE
+    assert timers.is_empty
+    assert not trigger.can_merge()
+
+
+def test_the_nested_trigger_makes_a_timeout_needless() -> None:
+    trigger, timers = (
+        ProcessingTimeoutTrigger.of(CountTrigger.of(2), Time.seconds(1)),
+        WindowTimers(),
+    )
+    results = [trigger.on_element("a", 0, WINDOW, timers) for _ in range(2)]
+    assert results == [CONTINUE, FIRE]
+    assert timers.is_empty
+
+
+def test_records_may_put_a_timeout_off() -> None:
+    nested = PurgingTrigger.of(EventTimeTrigger())
+    trigger = ProcessingTimeoutTrigger.of(nested, Time.seconds(1), reset_timer_on_new_record=True)
+    timers = WindowTimers()
+    trigger.on_element("a", 0, WINDOW, timers)
+    timers.now = 400
+    trigger.on_element("b", 0, WINDOW, timers)
+    assert timers.processing_timers == {1400}
+    assert trigger.on_event_time(9, WINDOW, timers) is FIRE_AND_PURGE
+    assert timers.is_empty
+
+
+def test_the_nested_trigger_may_go_on_where_it_was_after_a_timeout() -> None:
+    trigger = ProcessingTimeoutTrigger.of(
+        CountTrigger.of(3), Time.seconds(1), should_clear_on_timeout=False
+    )
+    timers = WindowTimers()
+    results = [trigger.on_element("a", 0, WINDOW, timers) for _ in range(2)]
+    timers.processing_timers.remove(1000)
+    results.append(trigger.on_processing_time(1000, WINDOW, timers))
+    results.append(trigger.on_element("a", 0, WINDOW, timers))
+    assert results == [CONTINUE, CONTINUE, FIRE, FIRE]
+    assert timers.is_empty
+
+
 def test_continuous_event_time_leaves_nothing_behind() -> None:
     trigger, timers = ContinuousEventTimeTrigger(4), WindowTimers()
     trigger.on_element("a", 1, WINDOW, timers)
@@ -154,6 +253,8 @@ def test_continuous_processing_time_follows_the_clock() -> None:
         CountTrigger(3),
         ContinuousEventTimeTrigger(4),
         PurgingTrigger(ContinuousProcessingTimeTrigger(4)),
+        DeltaTrigger(0.5, Difference()),
+        ProcessingTimeoutTrigger(CountTrigger(3), 5),
     ],
 )
 def test_triggers_are_shipped(trigger: Trigger[Any, Any]) -> None:
