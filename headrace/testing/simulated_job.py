@@ -101,6 +101,13 @@ class _RecordingWriter(SinkWriter):
         if end_of_input:
             _outputs.setdefault(self._job_name, {})[self._subtask_index] = self._rows
 
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        return [msgspec.msgpack.encode(_tuples(self._rows))]
+
+    def restore_state(self, items: Sequence[bytes]) -> None:
+        for item in items:
+            self._rows += msgspec.msgpack.decode(item, type=list[Counted])
+
 
 def counting_job(
     job_id: JobId,

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
@@ -100,6 +100,20 @@ class Plan:
         )
 
 
+def checkpoint_settings(seed: int) -> dict[str, str]:
+    """How often checkpoints are taken in the run of `seed`, and in which way."""
+    random = SeededRandom(seed ^ 0xC4EC)
+    return {
+        "execution.checkpointing.interval": random.choice(["300 ms", "1 s", "3 s"]),
+        "execution.checkpointing.min-pause": random.choice(["0 ms", "0 ms", "500 ms"]),
+        # Messages that are lost are not sent again by the runtime: a checkpoint may wait for one for ever.
+        "execution.checkpointing.timeout": "4 s",
+        "execution.checkpointing.tolerable-failed-checkpoints": "1000",
+        "execution.checkpointing.unaligned.enabled": random.choice(["false", "false", "true"]),
+        "execution.checkpointing.aligned-checkpoint-timeout": random.choice(["0 ms", "100 ms"]),
+    }
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How it ended, and all that is wrong with that."""
@@ -110,9 +124,14 @@ class Outcome:
     trace_lines: tuple[str, ...]
 
 
-def run_scenario(seed: int) -> Outcome:
+def run_scenario(seed: int, *, takes_checkpoints: bool = False) -> Outcome:
     """Run the counting job through the faults of `seed` and look at what must hold."""
     plan = Plan.draw(seed)
+    job_settings: dict[str, str] = {}
+    if takes_checkpoints:
+        # A restart is what checkpoints are for.
+        plan = replace(plan, has_restarts=True)
+        job_settings = checkpoint_settings(seed)
     sim = SimulatedCluster(
         seed,
         settings=SETTINGS,
@@ -133,7 +152,7 @@ def run_scenario(seed: int) -> Outcome:
             count=COUNT,
             interval_ms=INTERVAL_MS,
             parallelism=plan.parallelism,
-            settings=RESTARTS if plan.has_restarts else {},
+            settings={**job_settings, **(RESTARTS if plan.has_restarts else {})},
             fail_at=plan.fail_at,
         )
     )

@@ -1,0 +1,30 @@
+"""Checkpoints of a whole cluster on one thread, with lost messages, dead workers and cut connections.
+
+Whatever is lost, the job ends with the output of a run in which nothing was.
+"""
+
+import pytest
+
+from headrace.testing.simulation import failure_note
+from tests.simulation.scenario import run_scenario
+
+SEEDS = range(40)
+COUNT = 400
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test per seed, or only the seed that was asked for."""
+    if "scenario_seed" in metafunc.fixturenames:
+        seed = metafunc.config.getoption("--seed")
+        metafunc.parametrize("scenario_seed", list(SEEDS) if seed is None else [seed])
+
+
+def test_a_job_with_checkpoints_brings_out_every_row_once(scenario_seed: int) -> None:
+    note = failure_note(scenario_seed)
+    outcome = run_scenario(scenario_seed, takes_checkpoints=True)
+    assert outcome.faults == (), note("not as it must be")
+
+
+def test_the_same_seed_gives_the_same_events_with_checkpoints_too() -> None:
+    first = run_scenario(5, takes_checkpoints=True)
+    assert run_scenario(5, takes_checkpoints=True).trace_digest == first.trace_digest
