@@ -31,7 +31,8 @@ from headrace.operators.record import (
     MapOperator,
 )
 from headrace.operators.reduce import ReduceOperator, RollingAggregationOperator
-from headrace.operators.sinks import CollectOperator, PrintOperator, SinkWriterOperator
+from headrace.operators.sink_writer import SinkWriterOperator
+from headrace.operators.sinks import CollectOperator, PrintOperator
 from headrace.operators.sources import SourceReaderOperator, TimestampsAndWatermarksOperator
 from headrace.operators.windowing.aggregate_operator import WindowAggregateOperator
 from headrace.operators.windowing.window_operator import WindowOperator
@@ -60,10 +61,10 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.RollingAggregationSpec.kind: RollingAggregationOperator,
     specs.WindowSpec.kind: WindowOperator,
     specs.WindowAggregateSpec.kind: WindowAggregateOperator,
-    specs.SourceSpec.kind: SourceReaderOperator,
     specs.CoGroupSpec.kind: CoGroupOperator,
     specs.WindowJoinSpec.kind: WindowJoinOperator,
     specs.IntervalJoinSpec.kind: IntervalJoinOperator,
+    specs.SourceSpec.kind: SourceReaderOperator,
     specs.SinkSpec.kind: SinkWriterOperator,
     specs.PrintSinkSpec.kind: PrintOperator,
     specs.CollectSinkSpec.kind: CollectOperator,
