@@ -22,7 +22,7 @@ from headrace.core.errors import ConfigurationError
 FAILPOINTS: Final = ConfigOption(
     "headrace.testing.failpoints", str, "",
     "For tests: moments at which a process kills itself (`kill`), stops (`stop`), ends (`exit`), crashes (`crash`), is "
-    "slow (`slow`) or fails (`raise`), as `name[#time]=action[!token file]`, separated by semicolons.",
+    "slow (`slow`), never goes on (`loop`) or fails (`raise`); semicolons between `name[#time]=action[!token file]`.",
 )  # fmt: skip
 
 
@@ -46,6 +46,7 @@ class Failpoint(enum.Enum):
     COMMIT_DONE = "commit.done"
     CANCELLING = "task.cancelling"
     STOPPING = "task.stopping"
+    USER_CODE = "user.code"
 
 
 class FailpointError(Exception):
@@ -160,6 +161,11 @@ def _signal(number: int) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
+def _loop() -> None:
+    while True:
+        time.sleep(_SLOW_S)
+
+
 def _fail() -> None:
     raise FailpointError("a failpoint says so")
 
@@ -171,4 +177,5 @@ _ACTIONS: Final[dict[str, Callable[[], None]]] = {
     "exit": lambda: os._exit(3),
     "raise": _fail,
     "slow": lambda: time.sleep(_SLOW_S),
+    "loop": _loop,
 }

@@ -17,12 +17,16 @@ from headrace.api.environment import StreamExecutionEnvironment
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.connectors.files.buckets import BucketAssigner, RollingPolicy
 from headrace.connectors.files.sink import FileSink
+from headrace.core.failpoints import Failpoint, reach
 from headrace.core.types.type_info import Types
 from headrace.functions.process import KeyedProcessFunction
 from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.serialization import Encoder
 from headrace.functions.state import MapStateDescriptor, ValueStateDescriptor
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
+from headrace.testing.chaos.planted_bugs import plant_from_environment
+
+plant_from_environment()
 
 TIMER_SPAN_MS: Final = 500
 """Event time between two timers of a key; one number is one millisecond."""
@@ -64,6 +68,7 @@ class Digest(KeyedProcessFunction):
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[str]:
         """One row per number."""
+        reach(Failpoint.USER_CODE)
         count, checksum = self._chain.value() or (0, 0)
         count, checksum = count + 1, next_checksum(checksum, value)
         self._chain.update((count, checksum))

@@ -71,6 +71,10 @@ class Run:
         return sorted(self.directory.glob("token*"))
 
 
+Disturbance = Callable[[Run, JobClient], None]
+"""Does something to a running job, and leaves a token in the run's folder for each time."""
+
+
 class ChaosRunner:
     """One Spark application for many runs. A context manager.
 
@@ -78,10 +82,17 @@ class ChaosRunner:
     """
 
     def __init__(
-        self, directory: Path, settings: dict[str, str] | None = None, job: DigestJob | None = None
+        self,
+        directory: Path,
+        settings: dict[str, str] | None = None,
+        job: DigestJob | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         self.job: Final = job or DigestJob()
         self._directory: Final = directory
+        self._timeout_s: Final = (
+            timeout_s or RUN_TIMEOUT_S + self.job.count / self.job.rows_per_second
+        )
         self._failpoints: Final = directory / "failpoints"
         self._settings: Final = {
             "headrace.spark.master": f"local[{self.job.parallelism + 4}]",
@@ -120,10 +131,8 @@ class ChaosRunner:
             self._failpoints.write_text("")
             failpoints.disarm()
 
-    def run_with(
-        self, name: str, repeat: int, disturb: Callable[[Run, JobClient], None]
-    ) -> Outcome:
-        """Run the job once while `disturb` does what it likes, on a thread of its own, and judge it."""
+    def run_with(self, name: str, repeat: int, disturb: "Disturbance") -> Outcome:
+        """Run the job once while `disturb` does what it likes to it, and judge it."""
         run = Run(self._directory / f"{name.replace(' ', '-')}-{repeat}")
         run.directory.mkdir()
         return self._judge(name, repeat, run, False, disturb)
@@ -152,7 +161,7 @@ class ChaosRunner:
         repeat: int,
         run: Run,
         stops: bool,
-        disturb: Callable[[Run, JobClient], None] | None = None,
+        disturb: "Disturbance | None" = None,
     ) -> Outcome:
         started = time.monotonic()
         watch = RecoveryWatch(run)
@@ -166,7 +175,7 @@ class ChaosRunner:
                     client = self._submit(run, watch)
                     if disturb is not None:
                         disturb(run, client)
-                    client.get_job_execution_result().result(RUN_TIMEOUT_S)
+                    client.get_job_execution_result().result(self._timeout_s)
         except Exception as error:
             mistakes.append(f"{type(error).__name__}: {error}")
         verdict = compare_output(self._expected, follower.records)
@@ -195,11 +204,11 @@ class ChaosRunner:
         for _ in range(10):
             try:
                 future = client.stop_with_savepoint(False, str(run.directory / "savepoints"))
-                savepoint = future.result(RUN_TIMEOUT_S)
+                savepoint = future.result(self._timeout_s)
                 break
             except Exception:
                 wait_until(lambda: watch.is_running, "the job runs again")
-        self._submit(run, watch, savepoint).get_job_execution_result().result(RUN_TIMEOUT_S)
+        self._submit(run, watch, savepoint).get_job_execution_result().result(self._timeout_s)
 
 
 class RecoveryWatch:

@@ -44,6 +44,21 @@ KILLS: Final = (
     Scenario("in stop-with-savepoint", (_kill(Failpoint.STOPPING),), stops_with_savepoint=True),
 )
 
+USER_CODE: Final = tuple(
+    Scenario(f"user code {what}", (f"{Failpoint.USER_CODE.value}#5000={action}!{{token}}",))
+    for what, action in (
+        ("raises", "raise"),
+        ("exits", "exit"),
+        ("segfaults", "crash"),
+        ("loops", "loop"),
+    )
+)
+
+STORAGE: Final = (
+    Scenario("writing state fails", (f"{Failpoint.UPLOAD_HALF.value}#9=raise!{{token}}",)),
+    Scenario("writing state is slow", (f"{Failpoint.UPLOAD_HALF.value}#9=slow!{{token}}",)),
+)
+
 SMOKE: Final = frozenset(
     {"first barrier on one channel", "upload done before ack", "inside commit", "mid restore"}
 )

@@ -1,0 +1,241 @@
+"""Bugs that can be planted into a process, one at a time, to see that the chaos suite finds them.
+
+Each replaces one function by one that is wrong in one way. A process plants what the environment variable
+HEADRACE_PLANTED_BUG names when it loads the digest job; workers inherit it from the driver.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headrace.checkpoint.handles import StateFile
+from headrace.checkpoint.storage import SubtaskStorage
+from headrace.connectors.datagen import source as datagen
+from headrace.connectors.files import file_commit
+from headrace.connectors.files.file_writer import FileWriter
+from headrace.network.pipelined_subpartition import PipelinedSubpartition
+from headrace.network.receiver import GateReceiver
+from headrace.operators.sink_writer import UndecidedCommittables
+from headrace.operators.timers import InternalTimerService
+from headrace.state import columns as state_columns
+from headrace.state.heap import HeapKeyedStateBackend
+from headrace.state.restored import RestoredKeyedState
+from headrace.task.barriers import ExactlyOnceBarrierHandler
+from headrace.task.watermark_valve import WatermarkValve
+
+VARIABLE: Final = "HEADRACE_PLANTED_BUG"
+
+
+def skip_a_barrier() -> None:
+    """The snapshot is taken with the first barrier; rows that other channels still owe it are missing."""
+    handler: Any = ExactlyOnceBarrierHandler
+    original = handler._begin
+
+    def begin(self: Any, barrier: Any) -> Any:
+        actions = original(self, barrier)
+        self._waiting = set()
+        return actions
+
+    _replace(handler, "_begin", begin)
+
+
+def acknowledge_before_upload() -> None:
+    """The handle of a piece of state goes out although its content never arrived."""
+    original: Any = SubtaskStorage.write
+
+    def write(self: Any, name: str, content: Any, *, is_shared: bool = False) -> StateFile:
+        file = original(self, name, content, is_shared=is_shared)
+        return StateFile(file.uri, file.content[:-1], file.size_bytes, file.digest, file.is_shared)
+
+    _replace(SubtaskStorage, "write", write)
+
+
+def drop_a_batch() -> None:
+    """One batch in thirty never leaves its producer."""
+    original: Any = PipelinedSubpartition.add_data
+    counts = {"added": 0}
+
+    def add_data(self: Any, sealed: Any, lease: Any) -> None:
+        counts["added"] += 1
+        if counts["added"] % 30 == 0 and sealed.row_count:
+            lease.release()
+            return
+        original(self, sealed, lease)
+
+    _replace(PipelinedSubpartition, "add_data", add_data)
+
+
+def lose_a_timer_at_restore() -> None:
+    """Event-time timers of a checkpoint are read, and some forgotten."""
+    original: Any = InternalTimerService.keep_in
+
+    def keep_in(self: Any, states: Any, name: str) -> None:
+        original(self, states, name)
+        for time_ms in list(self._event_timers._buckets):
+            for key, namespace in list(self._event_timers._buckets.get(time_ms, ()))[::5]:
+                self._event_timers.delete(time_ms, key, namespace)
+
+    _replace(InternalTimerService, "keep_in", keep_in)
+
+
+def wrong_key_group() -> None:
+    """State is filed under another key group than the exchange sends the key's rows to."""
+    original: Any = state_columns.key_groups
+
+    def key_groups(keys: Any, key_type: Any, max_parallelism: int) -> Any:
+        groups = original(keys, key_type, max_parallelism)
+        return (groups + max_parallelism // 2) % max_parallelism
+
+    _replace(state_columns, "key_groups", key_groups)
+
+
+def leak_credit() -> None:
+    """What a batch occupied is given back only for some."""
+    original: Any = GateReceiver.batch_taken
+    counts = {"taken": 0}
+
+    def batch_taken(self: Any, index: int, charge: Any) -> None:
+        counts["taken"] += 1
+        if counts["taken"] % 3:
+            original(self, index, charge)
+
+    _replace(GateReceiver, "batch_taken", batch_taken)
+
+
+def name_a_file_twice() -> None:
+    """A commit that is repeated, or only done, leaves a second copy."""
+    original: Any = file_commit.name_file
+
+    def name_file(file_system: Any, base_path: str, file: Any) -> None:
+        original(file_system, base_path, file)
+        final = f"{base_path}/{file.final_path}"
+        if final.endswith("-2"):
+            shutil.copy(final, final + "-again")
+
+    _replace(file_commit, "name_file", name_file)
+
+
+def run_ahead_of_the_position() -> None:
+    """A source stores a position behind rows that it has not emitted yet."""
+    original: Any = datagen.DataGeneratorReader.snapshot_state
+
+    def snapshot_state(self: Any, checkpoint_id: int) -> Sequence[bytes]:
+        decoder = msgspec.msgpack.Decoder(datagen.IndexSequence)
+        sequences = [decoder.decode(one) for one in original(self, checkpoint_id)]
+        for sequence in sequences:
+            sequence.next_index += 3 * sequence.step
+        return [msgspec.msgpack.encode(one) for one in sequences]
+
+    _replace(datagen.DataGeneratorReader, "snapshot_state", snapshot_state)
+
+
+def freeze_late() -> None:
+    """State is frozen when it is written, a moment later, and not at the barrier."""
+    original: Any = HeapKeyedStateBackend.freeze
+
+    class Late:
+        def __init__(self, freeze: Callable[[], Any]) -> None:
+            self._freeze = freeze
+
+        def write(self, writer: Any) -> Any:
+            time.sleep(0.1)
+            return self._freeze().write(writer)
+
+        def discard(self) -> None:
+            pass
+
+    def freeze(self: Any, checkpoint_id: int, options: Any) -> Any:
+        return Late(lambda: original(self, checkpoint_id, options))
+
+    _replace(HeapKeyedStateBackend, "freeze", freeze)
+
+
+def show_before_published() -> None:
+    """A sink makes its files visible when they are complete instead of when their checkpoint is published."""
+    original: Any = FileWriter.prepare_commit
+
+    def prepare_commit(self: Any, checkpoint_id: int) -> Sequence[bytes]:
+        self._roll_all()
+        for file in self._complete:
+            file_commit.name_file(self._file_system, self._base_path, file)
+        return original(self, checkpoint_id)
+
+    _replace(FileWriter, "prepare_commit", prepare_commit)
+
+
+def lose_a_map_at_restore() -> None:
+    """A state of a checkpoint is not read back."""
+    original: Any = RestoredKeyedState.claim
+
+    def claim(self: Any, form: Any) -> Iterator[Any]:
+        rows = list(original(self, form))
+        return iter(() if form.is_map else rows)
+
+    _replace(RestoredKeyedState, "claim", claim)
+
+
+def begin_afresh() -> None:
+    """A source begins from its start although its operators go on from a checkpoint."""
+    _replace(datagen.DataGeneratorReader, "restore_splits", lambda self, splits: None)
+
+
+def forget_what_was_prepared() -> None:
+    """What was prepared for a checkpoint that came to nothing is not handed on with the next one."""
+    original: Any = UndecidedCommittables.snapshot
+
+    def snapshot(self: Any, checkpoint_id: int) -> Any:
+        everything = original(self, checkpoint_id)
+        mine = {one.key for key, one in self._prepared if key == checkpoint_id}
+        return [one for one in everything if one.key in mine]
+
+    _replace(UndecidedCommittables, "snapshot", snapshot)
+
+
+def hurry_event_time() -> None:
+    """Event time on an input is that of its fastest channel, not of its slowest."""
+
+    def advance(self: Any) -> Any:
+        return self._emit(max(channel.watermark for channel in self._channels) + 400)
+
+    _replace(WatermarkValve, "_advance", advance)
+
+
+BUGS: Final[dict[str, Callable[[], None]]] = {
+    bug.__name__.replace("_", "-"): bug
+    for bug in (
+        skip_a_barrier,
+        acknowledge_before_upload,
+        drop_a_batch,
+        lose_a_timer_at_restore,
+        wrong_key_group,
+        leak_credit,
+        name_a_file_twice,
+        run_ahead_of_the_position,
+        freeze_late,
+        show_before_published,
+        lose_a_map_at_restore,
+        begin_afresh,
+        forget_what_was_prepared,
+        hurry_event_time,
+    )
+}
+
+
+_planted: Final[list[str]] = []
+
+
+def plant_from_environment() -> None:
+    """Plant what the environment asks for, once per process."""
+    name = os.environ.get(VARIABLE, "")
+    if name and not _planted:
+        _planted.append(name)
+        BUGS[name]()
+
+
+def _replace(owner: Any, name: str, function: Any) -> None:
+    assert hasattr(owner, name), f"{owner} has no {name}: the bug cannot be planted any more"
+    setattr(owner, name, function)
