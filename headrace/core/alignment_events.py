@@ -64,7 +64,7 @@ def wrap_own_event(payload: bytes) -> bytes:
     return _OWN + payload
 
 
-def decode_event(payload: bytes) -> AlignmentEvent | bytes:
+def decode_aligned_event(payload: bytes) -> AlignmentEvent | bytes:
     """Return an event of this file, or the bytes of one of the source's own; msgspec.ValidationError for neither."""
     match payload[:1]:
         case b"\x00":

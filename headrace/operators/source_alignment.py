@@ -11,7 +11,7 @@ from headrace.core.alignment_events import (
     ReaderProgress,
     WatermarkBound,
     WatermarkReported,
-    decode_event,
+    decode_aligned_event,
     encode_alignment_event,
     wrap_own_event,
 )
@@ -77,7 +77,7 @@ class SourceAlignment:
 
     def take_event(self, payload: bytes) -> bytes | None:
         """Take a bound; return the payload of an event that is the reader's own."""
-        event = decode_event(payload)
+        event = decode_aligned_event(payload)
         if isinstance(event, bytes):
             return event
         assert isinstance(event, WatermarkBound)

@@ -21,8 +21,8 @@ from headrace.core.alignment_events import (
     ReaderProgress,
     WatermarkBound,
     WatermarkReported,
+    decode_aligned_event,
     decode_aligned_source,
-    decode_event,
     encode_alignment_event,
     wrap_own_event,
 )
@@ -127,7 +127,7 @@ class AlignedCoordinator:
             self._own.subtask_failed(attempt_id)
 
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
-        event = decode_event(payload)
+        event = decode_aligned_event(payload)
         if isinstance(event, bytes):
             assert self._own is not None
             self._own.handle_event(attempt_id, event)

@@ -14,8 +14,8 @@ from headrace.core.alignment_events import (
     ReaderProgress,
     WatermarkBound,
     WatermarkReported,
+    decode_aligned_event,
     decode_aligned_source,
-    decode_event,
     encode_alignment_event,
     wrap_own_event,
 )
@@ -106,7 +106,7 @@ def _bound(harness: OperatorHarness, max_watermark_ms: int | None) -> None:
 
 
 def _reports(harness: OperatorHarness) -> list[Any]:
-    events = [decode_event(payload) for payload in harness.events]
+    events = [decode_aligned_event(payload) for payload in harness.events]
     return [event for event in events if not isinstance(event, bytes)]
 
 
@@ -207,7 +207,7 @@ def test_a_reader_that_cannot_pause_splits_fails_unless_the_job_allows_it() -> N
 def test_the_readers_own_events_pass_beside_those_of_alignment() -> None:
     source = _Source(_Reader)
     harness = _harness(source)
-    assert [decode_event(payload) for payload in harness.events] == [b"hello"]
+    assert [decode_aligned_event(payload) for payload in harness.events] == [b"hello"]
     harness.operator.handle_event(wrap_own_event(b"\x01 and so on"))
     assert source.reader.events == [b"\x01 and so on"]
 

@@ -17,7 +17,7 @@ from headrace.core.alignment_events import (
     ReaderProgress,
     WatermarkBound,
     WatermarkReported,
-    decode_event,
+    decode_aligned_event,
     encode_aligned_source,
     encode_alignment_event,
     wrap_own_event,
@@ -169,7 +169,7 @@ class _Job:
 
         def send(subtask: ExecutionVertexId, operator_id: OperatorId, payload: bytes) -> None:
             number = int(str(operator_id), 16)
-            self.sent.append((number, subtask.subtask_index, decode_event(payload)))
+            self.sent.append((number, subtask.subtask_index, decode_aligned_event(payload)))
 
         vertices = (_vertex(1, "g", ("own", b"payload")), _vertex(2, "g", None))
         self.coordinators = OperatorCoordinators(
@@ -261,17 +261,21 @@ def test_an_unknown_own_coordinator_is_an_error_that_names_the_operator() -> Non
 
 @given(st.binary())
 def test_own_events_come_out_as_they_went_in(payload: bytes) -> None:
-    assert decode_event(wrap_own_event(payload)) == payload
+    assert decode_aligned_event(wrap_own_event(payload)) == payload
 
 
 @given(st.sampled_from(ReaderProgress), st.integers(-(2**63), 2**63 - 1))
 def test_events_of_alignment_survive_the_journey(progress: ReaderProgress, time: int) -> None:
     report = WatermarkReported(progress, time)
-    assert decode_event(encode_alignment_event(report)) == report
-    assert decode_event(encode_alignment_event(WatermarkBound(time))) == WatermarkBound(time)
-    assert decode_event(encode_alignment_event(WatermarkBound(None))) == WatermarkBound(None)
+    assert decode_aligned_event(encode_alignment_event(report)) == report
+    assert decode_aligned_event(encode_alignment_event(WatermarkBound(time))) == WatermarkBound(
+        time
+    )
+    assert decode_aligned_event(encode_alignment_event(WatermarkBound(None))) == WatermarkBound(
+        None
+    )
 
 
 def test_an_event_that_is_neither_is_refused() -> None:
     with pytest.raises(ValueError, match="does not begin with b'x'"):
-        decode_event(b"xyz")
+        decode_aligned_event(b"xyz")
