@@ -13,7 +13,7 @@ RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testi
   tests/integration/programs tests/unit/shuffle_service tests/integration/shuffle
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt check test test-all test-serialized test-slow sim bench docs demo clean
+.PHONY: help setup fmt check test test-all test-serialized test-slow sim chaos bench docs demo clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,11 @@ test-slow: setup  ## many examples of each property, integration tests and real 
 sim: SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2**32))')
 sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
 	@seed=$(SEED); echo "seed $$seed"; $(BIN)/python -m pytest -q tests/simulation --seed $$seed
+
+chaos: setup  ## kill processes of a running job at every named moment (about 25 minutes), and write docs/chaos_report.md
+	@mkdir -p out && rm -f out/chaos.jsonl
+	$(BIN)/python -m headrace.testing.chaos all --json out/chaos.jsonl; status=$$?; \
+	  $(BIN)/python -m headrace.testing.chaos.report out/chaos.jsonl docs/chaos_report.md; exit $$status
 
 bench: setup  ## answer every question under benchmarks/ (or one: BENCH=keyed_latency)
 	@for question in $(or $(BENCH),exchange network back_pressure_memory keyed_latency keyed_function); do \

@@ -1,0 +1,20 @@
+"""A few moments of the chaos suite on real Spark; `make chaos` runs them all."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.testing.chaos.groups import GROUPS
+from headrace.testing.chaos.runner import ChaosRunner
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+
+@pytest.mark.parametrize("group", ["smoke"])
+def test_output_is_exact_although_task_managers_are_killed(tmp_path: Path, group: str) -> None:
+    chosen = GROUPS[group]
+    with ChaosRunner(tmp_path / "runs", chosen.settings, chosen.job) as runner:
+        outcomes = list(chosen.runs(runner, 1))
+    assert [outcome for outcome in outcomes if not outcome.is_exact] == []
+    assert all(outcome.kill_count for outcome in outcomes)
+    assert len(outcomes) >= 4
