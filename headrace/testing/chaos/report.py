@@ -1,4 +1,4 @@
-"""A page about a run of the chaos suite: `python -m headrace.testing.chaos.report outcomes.jsonl docs/chaos_report.md`."""
+"""A page about a run of the chaos suite: `python -m headrace.testing.chaos.report outcomes.jsonl page.md`."""
 
 import json
 import statistics
@@ -9,10 +9,10 @@ from typing import Any, Final
 
 _HEAD: Final = """# What the chaos suite found
 
-`make chaos` runs the digest job on Spark `local[*]` with two TaskManagers while processes die, and compares every row that
-was committed with an answer computed by plain Python; a second reader follows the committed files all the while. A run
-is *exact* when no row was lost, duplicated, reordered within its key, corrupted, or seen before it was committed, although
-what was to happen did happen. Recovery is from the first kill until every task ran again.
+`make chaos` runs the digest job on Spark `local[*]` with two TaskManagers while processes die, and compares every row
+that was committed with an answer computed by plain Python; a second reader follows the committed files all the while. A
+run is *exact* when no row was lost, duplicated, reordered within its key, corrupted, or seen before it was committed,
+although what was to happen did happen. Recovery is from the first kill until every task ran again.
 """
 
 
