@@ -30,6 +30,15 @@ class PartitionerKind(enum.Enum):
         """Whether a producer reaches only some of the consumers."""
         return self in (PartitionerKind.FORWARD, PartitionerKind.RESCALE)
 
+    @property
+    def lets_barriers_overtake(self) -> bool:
+        """Whether rows in flight could be dealt anew among other subtasks, so that a checkpoint may hold some.
+
+        Pointwise and broadcast edges would lose order or sameness, and a user's partitioner is not at the receivers.
+        """
+        is_other = self in (PartitionerKind.BROADCAST, PartitionerKind.CUSTOM)
+        return not self.is_pointwise and not is_other
+
 
 class PartitionerSpec(msgspec.Struct, frozen=True):
     """A partitioner; `payload` is the pickled `(partitioner, key_selector)` of CUSTOM, else empty."""
@@ -71,7 +80,10 @@ class ChainEdge(msgspec.Struct, frozen=True):
 
 
 class JobEdge(msgspec.Struct, frozen=True):
-    """An edge between two vertices, and the data set that the producer writes for it."""
+    """An edge between two vertices, and the data set that the producer writes for it.
+
+    `supports_unaligned`: whether barriers may overtake rows on it. Source: Flink StreamEdge.
+    """
 
     data_set_id: IntermediateDataSetId
     source_vertex_id: JobVertexId
@@ -83,6 +95,7 @@ class JobEdge(msgspec.Struct, frozen=True):
     result_type: ResultPartitionType
     buffer_timeout_ms: int
     side_output_tag: str | None = None
+    supports_unaligned: bool = True
 
 
 class VertexKind(enum.Enum):

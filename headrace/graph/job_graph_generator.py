@@ -248,9 +248,9 @@ def _job_edges(
     # Two edges may join the same operators (a stream united with itself), so each has an ordinal.
     ordinals: dict[tuple[int, int, int, str | None], int] = {}
     for chain in chains:
-        for edge in graph.edges_into(chain.head.node_id):
-            if id(edge) in inside:
-                continue
+        edges_in = [edge for edge in graph.edges_into(chain.head.node_id) if id(edge) not in inside]
+        supports_unaligned = all(edge.partitioning.kind.lets_barriers_overtake for edge in edges_in)
+        for edge in edges_in:
             place = (edge.source_id, edge.target_id, edge.input_number, edge.side_output_tag)
             ordinal = ordinals[place] = ordinals.get(place, -1) + 1
             producer = chain_of[edge.source_id].head
@@ -266,6 +266,7 @@ def _job_edges(
                     result_type=result_type,
                     buffer_timeout_ms=buffer_timeout_of(result_type, edge.buffer_timeout_ms),
                     side_output_tag=edge.side_output_tag,
+                    supports_unaligned=supports_unaligned,
                 )
             )
     return tuple(found)

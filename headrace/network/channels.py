@@ -8,7 +8,9 @@ from typing import Protocol
 import msgspec
 import pyarrow as pa
 
+from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import PlacedMarker, StreamEvent
+from headrace.network.input_capture import CapturedBatch
 
 
 class ReceivedBatch(msgspec.Struct, frozen=True, gc=False):
@@ -18,6 +20,19 @@ class ReceivedBatch(msgspec.Struct, frozen=True, gc=False):
     markers: tuple[PlacedMarker, ...]
     row_count: int
     size_bytes: int
+
+
+class BarrierAnnouncement(msgspec.Struct, frozen=True, gc=False):
+    """A barrier that may time out has arrived behind other elements; element `sequence` of its channel.
+
+    Made by the receiver, never on the wire. Source: Flink EventAnnouncement.
+    """
+
+    barrier: CheckpointBarrier
+    sequence: int
+
+
+ChannelElement = ReceivedBatch | StreamEvent | BarrierAnnouncement
 
 
 class InputChannel(Protocol):
@@ -47,12 +62,27 @@ class InputChannel(Protocol):
         """Begin to read."""
         ...
 
-    def poll(self) -> ReceivedBatch | StreamEvent | None:
+    def poll(self) -> ChannelElement | None:
         """Return the next element if there is one; raise the channel's error."""
         ...
 
     def resume(self) -> None:
         """Have the producer go on after an event that blocks upstream. Once per such event; the task's thread."""
+        ...
+
+    def prioritise(self, sequence: int) -> None:
+        """Have an announced barrier handed out before all that stands in front of it. The task's thread."""
+        ...
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        """Keep what stands in front of the barrier of this checkpoint, and what comes until it does.
+
+        Ends the capture for another checkpoint. The task's thread.
+        """
+        ...
+
+    def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
+        """Return what was captured for this checkpoint, in order, and forget it. The task's thread."""
         ...
 
     def acknowledge_all_data(self) -> None:

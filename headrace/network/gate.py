@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.elements import PlacedMarker, StreamEvent
 from headrace.core.record_batch import RecordBatch
+from headrace.network.channels import BarrierAnnouncement
 
 
 class BatchElement(msgspec.Struct, frozen=True, gc=False):
@@ -24,7 +25,7 @@ class EventElement(msgspec.Struct, frozen=True, gc=False):
     """An event of one channel."""
 
     channel_index: int
-    event: StreamEvent
+    event: StreamEvent | BarrierAnnouncement
 
 
 GateElement = BatchElement | EventElement
@@ -71,6 +72,10 @@ class InputGate(Protocol):
 
     def resume(self, channel_index: int) -> None:
         """Have the producer of a channel go on after an event that blocks upstream. The task's thread."""
+        ...
+
+    def prioritise(self, channel_index: int, sequence: int) -> None:
+        """Have an announced barrier handed out before all that stands in front of it. The task's thread."""
         ...
 
     def acknowledge_all_data(self, channel_index: int) -> None:

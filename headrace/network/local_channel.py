@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from typing import Final
 
-from headrace.core.elements import EndOfPartition, StreamEvent
+from headrace.core.checkpoints import CheckpointBarrier
+from headrace.core.elements import EndOfPartition
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
-from headrace.network.channels import ReceivedBatch
+from headrace.network.channels import ChannelElement, ReceivedBatch
 from headrace.network.errors import (
     NetworkError,
     PartitionNotFoundError,
     TaskEventRefusedError,
 )
+from headrace.network.input_capture import CapturedBatch
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.producer_check import CheckProducer, ProducerVerdict
 from headrace.network.retry import PartitionRequestRetry
@@ -56,6 +58,9 @@ class LocalInputChannel:
         self._error: NetworkError | None = None
         self._timer: Cancellable | None = None
         self._is_closed = False
+        # The task's thread only: what waits is the producer's, and captured by it.
+        self._capture_id = self._barrier_id = 0
+        self._captured: list[CapturedBatch] = []
 
     @property
     def queued_count(self) -> int:
@@ -81,7 +86,7 @@ class LocalInputChannel:
         if not self._attach():
             self._transport.post(self._wait_for_producer)
 
-    def poll(self) -> ReceivedBatch | StreamEvent | None:
+    def poll(self) -> ChannelElement | None:
         """See InputChannel."""
         if self._error is not None:
             raise self._error
@@ -95,9 +100,13 @@ class LocalInputChannel:
             if element.lease is not None:
                 element.lease.release()
             sealed = element.sealed
+            if self._barrier_id < self._capture_id:
+                self._captured.append(CapturedBatch(sealed.arrow, sealed.markers))
             return ReceivedBatch(sealed.arrow, sealed.markers, sealed.row_count, sealed.size_bytes)
         if isinstance(element.event, EndOfPartition):
             self.close()
+        elif isinstance(element.event, CheckpointBarrier):
+            self._barrier_id = max(self._barrier_id, element.event.checkpoint_id)
         return element.event
 
     def resume(self) -> None:
@@ -105,6 +114,22 @@ class LocalInputChannel:
         view = self._view
         if view is not None:
             view.resume()
+
+    def prioritise(self, sequence: int) -> None:
+        """See InputChannel. Its producer is here, and lets its barriers overtake by itself."""
+        raise AssertionError("a channel of this process announces nothing")
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        """See InputChannel."""
+        self._capture_id, self._captured = checkpoint_id, []
+
+    def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
+        """See InputChannel."""
+        if checkpoint_id != self._capture_id:
+            return []
+        self._capture_id = 0
+        captured, self._captured = self._captured, []
+        return captured
 
     def acknowledge_all_data(self) -> None:
         """See InputChannel."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.core.elements import EndOfData, EndOfPartition
+from headrace.core.failpoints import Failpoint, reach
 from headrace.network.batches import SchemaAnnouncer, encode_event
 from headrace.network.credit import SenderAccount
 from headrace.network.errors import (
@@ -203,7 +204,9 @@ class ProducerSession:
         """Return buffers to write, about `budget_bytes` of data; empty when nothing can be sent now."""
         output, self._control = self._control, []
         while self._notified:
-            self._enqueue(self._notified.popleft())
+            reader = self._notified.popleft()
+            self._send_priority_events(reader, output)
+            self._enqueue(reader)
         leases: dict[LocalBufferPool, list[SegmentLease]] = {}
         while self._ready and budget_bytes > 0:
             reader = self._ready.popleft()
@@ -321,6 +324,16 @@ class ProducerSession:
         self._enqueue(reader)
         return sent
 
+    def _send_priority_events(self, reader: _Reader, output: list[Body]) -> None:
+        """Send what is not to wait for the turns of others, nor for credit of its own channel."""
+        while reader.view is not None and reader.view.has_priority_event:
+            try:
+                element = reader.view.poll(reader.account.credit)
+            except NetworkError:
+                return  # Its turn will find the same.
+            assert isinstance(element, QueuedEvent)
+            self._send_event(reader, element, output)
+
     def _send_data(self, reader: _Reader, element: DataElement, output: list[Body]) -> int:
         assert reader.view is not None
         channel, sealed = reader.request.channel, element.sealed
@@ -331,6 +344,8 @@ class ProducerSession:
             if schema_message is not None:
                 schema = Schema(channel, fingerprint, schema_message)
                 output += encode(schema, with_checksum=self._has_checksums)
+        if reader.sequence == 1:
+            reach(Failpoint.FIRST_FRAME_SENT)
         backlog = reader.view.backlog
         reader.account.spend(element.cost, backlog)
         output += encode(

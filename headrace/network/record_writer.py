@@ -131,6 +131,10 @@ class RecordWriter:
                 self._seal(channel, self._pool.borrow)
         return self.partition.emit_barrier(barrier, {})
 
+    def time_out_barrier(self, checkpoint_id: int) -> None:
+        """Have a barrier that may time out overtake what stands before it, wherever it still waits."""
+        self.partition.time_out_barrier(checkpoint_id)
+
     def restore(self, channel: int, batches: Iterable[SealedBatch]) -> None:
         """Hand over what a checkpoint caught on its way to `channel`, before anything is emitted. Never waits."""
         for sealed in batches:

@@ -6,12 +6,13 @@ from typing import Final
 
 import pyarrow as pa
 
+from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import EndOfPartition, StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
 from headrace.network.assembler import DIRECT_BYTES
 from headrace.network.batches import SchemaMemory, decode_event, read_batch
-from headrace.network.channels import ReceivedBatch
+from headrace.network.channels import BarrierAnnouncement, ChannelElement, ReceivedBatch
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.credit import Charge, CreditExceeded
 from headrace.network.errors import (
@@ -24,6 +25,7 @@ from headrace.network.errors import (
     SequenceGapError,
 )
 from headrace.network.framing import attach_body
+from headrace.network.input_capture import CapturedBatch, ChannelCapture
 from headrace.network.peer_session import PeerSession
 from headrace.network.producer_check import CheckProducer, ProducerVerdict
 from headrace.network.receiver import GateReceiver
@@ -40,8 +42,10 @@ from headrace.network.wire import (
 )
 
 ConsumerCall = Callable[[ConsumerSession, int], None]
-_Queued = tuple[Data, Charge, pa.Schema | None, Segment | None, bool] | StreamEvent
+_Batch = tuple[Data, Charge, pa.Schema | None, Segment | None, bool]
 """... and whether a checksum said that the rows are what was sent."""
+_Queued = _Batch | tuple[int, StreamEvent]
+"""Events stand there with their sequence."""
 
 
 class RemoteInputChannel:
@@ -73,7 +77,8 @@ class RemoteInputChannel:
         self._retry = retry
         self._notify = notify
         self._queue: deque[_Queued] = deque()
-        self._priority_events: deque[StreamEvent] = deque()
+        self._priority_events: deque[StreamEvent | BarrierAnnouncement] = deque()
+        self._capture = ChannelCapture()
         self._schema = SchemaMemory(self._peer)
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
@@ -106,7 +111,7 @@ class RemoteInputChannel:
         """See InputChannel."""
         self._receiver.transport.post(self._connect)
 
-    def poll(self) -> ReceivedBatch | StreamEvent | None:
+    def poll(self) -> ChannelElement | None:
         """See InputChannel."""
         if self._error is not None:
             raise self._error
@@ -117,8 +122,8 @@ class RemoteInputChannel:
         except IndexError:
             # Also where a canceller has just emptied it.
             return None
-        if not isinstance(item, tuple):
-            return item
+        if len(item) == 2:
+            return item[1]
         frame, charge, schema, segment, is_verified = item
         self._taken_bytes += len(frame.body)
         if segment is not None:
@@ -136,6 +141,30 @@ class RemoteInputChannel:
     def resume(self) -> None:
         """See InputChannel."""
         self._tell_producer(lambda consumer, channel: consumer.resume(channel))
+
+    def prioritise(self, sequence: int) -> None:
+        """See InputChannel. No effect where it was handed out already."""
+        with self._capture.lock:
+            for place, item in enumerate(self._queue):
+                if len(item) == 2 and item[0] == sequence:
+                    del self._queue[place]
+                    self._priority_events.append(item[1])
+                    break
+        self._notify()
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        """See InputChannel."""
+        capture = self._capture
+        with capture.lock:
+            end = capture.start(checkpoint_id)
+            for item in self._queue:
+                if len(item) == 5 and (end is None or item[0].sequence < end):
+                    capture.add(self._captured(item))
+
+    def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
+        """See InputChannel."""
+        with self._capture.lock:
+            return self._capture.stop(checkpoint_id)
 
     def acknowledge_all_data(self) -> None:
         """See InputChannel."""
@@ -209,11 +238,18 @@ class RemoteInputChannel:
             raise ProtocolError(self._peer, f"an event with the unknown traits {frame.traits}")
         if isinstance(event, EndOfPartition):
             self._end(tell_producer=False)
-        if frame.traits & EventTrait.PRIORITY:
-            self._priority_events.append(event)
-            self._announce_arrival()
-        else:
-            self._enqueue(event)
+        has_priority = bool(frame.traits & EventTrait.PRIORITY)
+        with self._capture.lock:
+            if isinstance(event, CheckpointBarrier):
+                self._capture.barrier_arrived(event.checkpoint_id, frame.sequence)
+                if event.options.is_timeoutable and self._queue and not has_priority:
+                    announcement = BarrierAnnouncement(event, frame.sequence)
+                    self._priority_events.append(announcement)
+            if has_priority:
+                self._priority_events.append(event)
+            else:
+                self._queue.append((frame.sequence, event))
+        self._announce_arrival()
 
     def backlog_received(self, frame: Backlog) -> None:
         """See consumer_session.ChannelReceiver."""
@@ -288,12 +324,23 @@ class RemoteInputChannel:
             raise SequenceGapError(self._peer, self._name(), self._next_sequence, sequence)
         self._next_sequence += 1
 
-    def _enqueue(self, item: _Queued) -> None:
-        # Also where the queue was not empty: the task may have emptied it since, and would not look again.
-        self._queue.append(item)
+    def _enqueue(self, item: _Batch) -> None:
+        with self._capture.lock:
+            self._queue.append(item)
+            if self._capture.is_collecting:
+                self._capture.add(self._captured(item))
         self._announce_arrival()
 
+    def _captured(self, item: _Batch) -> CapturedBatch:
+        frame, _, schema, _, is_verified = item
+        if schema is None:
+            return CapturedBatch(None, frame.markers)
+        return CapturedBatch.of_message(
+            frame.body, schema, frame.row_count, frame.markers, self._peer, is_verified
+        )
+
     def _announce_arrival(self) -> None:
+        # Also where the queue was not empty: the task may have emptied it since, and would not look again.
         if not self._is_notice_due:
             # Once all that has come is taken in. A task that is woken at once fights with this thread for the
             # interpreter lock, and is woken anew for every batch.
@@ -314,14 +361,14 @@ class RemoteInputChannel:
             self._timer.cancel()
             self._timer = None
         self._end(tell_producer=True)
-        try:
-            while True:
-                item = self._queue.popleft()
-                if isinstance(item, tuple):
-                    self._receiver.credits.batch_taken(self._index, item[1])
-        except IndexError:
-            self._taken_bytes = self._received_bytes
-            self._receiver.announce()
+        with self._capture.lock:
+            left = list(self._queue)
+            self._queue.clear()
+        for item in left:
+            if len(item) == 5:
+                self._receiver.credits.batch_taken(self._index, item[1])
+        self._taken_bytes = self._received_bytes
+        self._receiver.announce()
 
     def _end(self, *, tell_producer: bool) -> None:
         self._placed.clear()

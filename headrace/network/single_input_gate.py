@@ -7,15 +7,15 @@ from typing import Final
 
 import msgspec
 
-from headrace.core.elements import CancelTaskException, EndOfPartition, StreamEvent
+from headrace.core.elements import CancelTaskException, EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import InputChannelDescriptor, ShuffleDescriptor
-from headrace.network.channels import InputChannel, ReceivedBatch
+from headrace.network.channels import ChannelElement, InputChannel, ReceivedBatch
 from headrace.network.gate import BatchElement, EventElement, GateElement
+from headrace.network.input_capture import CapturedBatch
 from headrace.network.producer_check import AnswerVerdict, CheckProducer, ProducerVerdict
 from headrace.network.receiver import GateReceiver
-from headrace.network.recovered_channel import RecoveredInputChannel
 from headrace.network.unknown_channel import UnknownInputChannel
 
 LOCAL_CAPACITY_BYTES: Final = 2 << 20
@@ -39,6 +39,10 @@ class SingleInputGate:
         self._descriptors: tuple[InputChannelDescriptor, ...] = ()
         self._channels: list[InputChannel] = []
         self._no_rows: RecordBatch | None = None
+        # What a checkpoint caught on its way: read before anything comes of any channel.
+        self._restored: deque[tuple[int, ReceivedBatch]] = deque()
+        self._capture_id: int | None = None
+        self._captured_of_restored: list[tuple[int, CapturedBatch]] = []
         # Guards the fields below: channels notify from the transport's and from producers' threads.
         self._lock = threading.Lock()
         # Channels with something to read, each at most once; those with priority events in front.
@@ -65,15 +69,12 @@ class SingleInputGate:
         ]
 
     def restore(self, index: int, batches: Sequence[ReceivedBatch]) -> None:
-        """Have `batches`, which a checkpoint caught on their way, read before anything else of channel `index`.
+        """Have `batches`, which a checkpoint caught on their way, read as those of channel `index`.
 
-        Before partitions are requested; the task's thread.
+        Before anything that comes on any channel, since their senders may be others now: they may even stand behind
+        another channel. Before partitions are requested; the task's thread. Source: Flink RecoveredInputChannel.
         """
-        if not batches:
-            return
-        with self._lock:
-            self._channels[index] = RecoveredInputChannel(self._channels[index], batches)
-        self.notify(index)
+        self._restored.extend((index, batch) for batch in batches)
 
     def update_channel(self, shuffle: ShuffleDescriptor) -> bool:
         """Say where the producer of unknown channels is; return whether there were any. Any thread."""
@@ -81,17 +82,14 @@ class SingleInputGate:
         for index, descriptor in enumerate(self._descriptors):
             placed = msgspec.structs.replace(descriptor, shuffle=shuffle)
             with self._lock:
-                unknown = _unknown_in(self._channels[index])
+                unknown = self._channels[index]
                 is_meant = descriptor.shuffle.partition_id == shuffle.partition_id
                 # `close` closes what it finds once it has said so under the lock: what came later would stay open.
-                if not is_meant or unknown is None or self._is_closed:
+                if not is_meant or self._is_closed or not isinstance(unknown, UnknownInputChannel):
                     continue
-                successor = self._place_channel(self, index, placed)
-                recovered = self._channels[index]
-                if isinstance(recovered, RecoveredInputChannel):
-                    recovered.channel = successor
-                else:
-                    self._channels[index] = successor
+                successor = self._channels[index] = self._place_channel(self, index, placed)
+                if self._capture_id is not None:
+                    successor.start_capture(self._capture_id)
             unknown.hand_over(successor)
             updated = True
         return updated
@@ -125,12 +123,12 @@ class SingleInputGate:
     @property
     def is_available(self) -> bool:
         """See InputGate."""
-        return bool(self._ready) or self._open_count == 0 or self._is_closed
+        return bool(self._ready) or bool(self._restored) or self._open_count == 0 or self._is_closed
 
     @property
     def has_priority_event(self) -> bool:
-        """See InputGate."""
-        return bool(self._priority_channels)
+        """See InputGate. What was restored lies before every event of the running job."""
+        return bool(self._priority_channels) and not self._restored
 
     @property
     def channels(self) -> Sequence[InputChannel]:
@@ -140,7 +138,7 @@ class SingleInputGate:
     @property
     def queue_length(self) -> int:
         """Elements that wait in all channels."""
-        return sum(channel.queued_count for channel in self._channels)
+        return len(self._restored) + sum(channel.queued_count for channel in self._channels)
 
     @property
     def queued_bytes(self) -> int:
@@ -186,10 +184,10 @@ class SingleInputGate:
             # One that is updated meanwhile is asked here or by `update_channel`, under the lock.
             with self._lock:
                 channel = self._channels[index]
-                unknown = _unknown_in(channel)
-                if unknown is not None:
-                    unknown.request()
-            if unknown is None:
+                is_unknown = isinstance(channel, UnknownInputChannel)
+                if is_unknown:
+                    channel.request()
+            if not is_unknown:
                 channel.request()
 
     def poll(self) -> GateElement | None:
@@ -197,6 +195,9 @@ class SingleInputGate:
         while True:
             if self._is_closed:
                 raise CancelTaskException("the task's input was closed")
+            if self._restored:
+                index, batch = self._restored.popleft()
+                return self._to_element(index, self._channels[index].is_local, batch)
             index = self._next_ready()
             if index is None:
                 if self._receiver is not None:
@@ -243,6 +244,39 @@ class SingleInputGate:
     def resume(self, channel_index: int) -> None:
         """See InputGate."""
         self._channels[channel_index].resume()
+
+    def prioritise(self, channel_index: int, sequence: int) -> None:
+        """See InputGate."""
+        self._channels[channel_index].prioritise(sequence)
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        """Keep what is on its way and belongs to an unaligned checkpoint, on every channel. The task's thread.
+
+        When its first barrier is here, before anything else is polled.
+        """
+        self._captured_of_restored = [
+            (index, CapturedBatch(batch.arrow, batch.markers)) for index, batch in self._restored
+        ]
+        with self._lock:
+            self._capture_id = checkpoint_id
+            channels = list(self._channels)
+        for channel in channels:
+            channel.start_capture(checkpoint_id)
+
+    def stop_capture(self, checkpoint_id: int) -> list[tuple[int, CapturedBatch]]:
+        """Return what was kept with the index of its channel, in the order in which it is to be read again.
+
+        When every barrier is here, or to drop it when the checkpoint came to nothing. The task's thread.
+        """
+        if checkpoint_id != self._capture_id:
+            return []
+        captured, self._captured_of_restored = self._captured_of_restored, []
+        with self._lock:
+            self._capture_id = None
+            channels = list(self._channels)
+        for index, channel in enumerate(channels):
+            captured += [(index, batch) for batch in channel.stop_capture(checkpoint_id)]
+        return captured
 
     def acknowledge_all_data(self, channel_index: int) -> None:
         """See InputGate."""
@@ -295,9 +329,7 @@ class SingleInputGate:
         self._ready.insert(len(self._priority_channels), index)
         self._priority_channels.add(index)
 
-    def _to_element(
-        self, index: int, is_local: bool, received: ReceivedBatch | StreamEvent
-    ) -> GateElement:
+    def _to_element(self, index: int, is_local: bool, received: ChannelElement) -> GateElement:
         if not isinstance(received, ReceivedBatch):
             if isinstance(received, EndOfPartition):
                 self._channel_ended()
@@ -325,9 +357,3 @@ class SingleInputGate:
     def _take_callbacks(self) -> list[Callable[[], None]]:
         callbacks, self._callbacks = self._callbacks, []
         return callbacks
-
-
-def _unknown_in(channel: InputChannel) -> UnknownInputChannel | None:
-    """Return the place holder that a channel is, or that stands behind what was restored."""
-    inner = channel.channel if isinstance(channel, RecoveredInputChannel) else channel
-    return inner if isinstance(inner, UnknownInputChannel) else None

@@ -88,6 +88,11 @@ class UnionInputGate:
         index = self._gate_of(channel_index)
         self._gates[index].resume(channel_index - self._offsets[index])
 
+    def prioritise(self, channel_index: int, sequence: int) -> None:
+        """See InputGate."""
+        index = self._gate_of(channel_index)
+        self._gates[index].prioritise(channel_index - self._offsets[index], sequence)
+
     def acknowledge_all_data(self, channel_index: int) -> None:
         """See InputGate."""
         index = self._gate_of(channel_index)

@@ -3,8 +3,8 @@
 Source: Flink UnknownInputChannel.
 """
 
-from headrace.core.elements import StreamEvent
-from headrace.network.channels import InputChannel, ReceivedBatch
+from headrace.network.channels import ChannelElement, InputChannel
+from headrace.network.input_capture import CapturedBatch
 
 
 class UnknownInputChannel:
@@ -36,13 +36,24 @@ class UnknownInputChannel:
         """See InputChannel."""
         self._is_requested = True
 
-    def poll(self) -> ReceivedBatch | StreamEvent | None:
+    def poll(self) -> ChannelElement | None:
         """See InputChannel."""
         return None
 
     def resume(self) -> None:
         """See InputChannel."""
         raise AssertionError("an unknown channel has delivered nothing that blocks")
+
+    def prioritise(self, sequence: int) -> None:
+        """See InputChannel."""
+        raise AssertionError("an unknown channel has announced nothing")
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        """See InputChannel. Its gate begins anew with its successor."""
+
+    def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
+        """See InputChannel."""
+        return []
 
     def acknowledge_all_data(self) -> None:
         """See InputChannel."""

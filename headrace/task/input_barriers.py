@@ -20,10 +20,12 @@ from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.config import Settings
 from headrace.core.elements import EndOfPartition
 from headrace.core.failpoints import Failpoint, reach
+from headrace.network.channels import BarrierAnnouncement
 from headrace.network.gate import InputGate
+from headrace.task.barrier_tracker import AtLeastOnceBarrierTracker
 from headrace.task.barriers import (
     AlignmentTimedOut,
-    AtLeastOnceBarrierTracker,
+    AnnouncementReceived,
     BarrierAction,
     BarrierEvent,
     BarrierHandler,
@@ -36,8 +38,11 @@ from headrace.task.barriers import (
     CheckpointTriggered,
     DeclineCheckpoint,
     ExactlyOnceBarrierHandler,
+    PrioritiseAnnounced,
     ResumeChannels,
     ScheduleAlignmentTimeout,
+    StartChannelCapture,
+    StopChannelCapture,
     TriggerSnapshot,
 )
 from headrace.task.environment import TaskEnvironment
@@ -61,6 +66,14 @@ class CheckpointTaker(Protocol):
 
     def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
         """Tell those behind that no barrier will come; the coordinator knows."""
+        ...
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        """Keep what stands before the barriers of this checkpoint."""
+        ...
+
+    def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
+        """Every barrier is here, or the checkpoint came to nothing."""
         ...
 
 
@@ -96,6 +109,8 @@ class InputBarriers:
                 self._handle(BarrierReceived(channel, event))
             case CancelCheckpointMarker(checkpoint_id):
                 self._handle(CancelMarkerReceived(channel, checkpoint_id))
+            case BarrierAnnouncement(barrier, sequence):
+                self._handle(AnnouncementReceived(channel, barrier, sequence))
             case EndOfPartition():
                 self._handle(ChannelEnded(channel))
 
@@ -135,8 +150,13 @@ class InputBarriers:
             case ScheduleAlignmentTimeout(checkpoint_id, delay_ms):
                 due_ms = self._timers.now_ms() + delay_ms
                 self._timers.schedule(due_ms, self._timed_out(checkpoint_id))
-            case _:
-                raise AssertionError(f"{action} is asked of a task that does not take it")
+            case StartChannelCapture(checkpoint_id):
+                self._taker.start_capture(checkpoint_id)
+            case StopChannelCapture(checkpoint_id, is_complete):
+                self._taker.stop_capture(checkpoint_id, is_complete=is_complete)
+            case PrioritiseAnnounced(channel, sequence):
+                gate, index = self._places[channel]
+                gate.prioritise(index, sequence)
 
     def _timed_out(self, checkpoint_id: int) -> Callable[[int], None]:
         return lambda _: self._handle(AlignmentTimedOut(checkpoint_id))

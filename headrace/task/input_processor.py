@@ -9,10 +9,11 @@ from typing import Protocol
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.elements import EndOfData, EndOfPartition, StopMode, Watermark, WatermarkStatus
 from headrace.core.record_batch import RecordBatch
+from headrace.network.channels import BarrierAnnouncement
 from headrace.network.gate import BatchElement, EventElement, InputGate
 from headrace.task.watermark_valve import EmitWatermark, ValveAction, WatermarkValve
 
-CheckpointEvent = CheckpointBarrier | CancelCheckpointMarker | EndOfPartition
+CheckpointEvent = CheckpointBarrier | CancelCheckpointMarker | BarrierAnnouncement | EndOfPartition
 
 
 class InputHandler(Protocol):
@@ -73,6 +74,13 @@ class LogicalInput:
         self._dispatch(element)
         return True
 
+    def process_priority_event(self, wake: Callable[[], None]) -> bool:
+        """Take an event that must not wait for room in the outputs; without one have `wake` called when one comes."""
+        if not self._gate.has_priority_event:
+            self._gate.on_priority_event(wake)
+            return False
+        return self.process_next()
+
     def on_available(self, callback: Callable[[], None]) -> None:
         """Have `callback` called, from any thread, once the gate has something."""
         if not self._gate.is_finished:
@@ -88,7 +96,12 @@ class LogicalInput:
                     self.stop_mode = mode
                 self._open_data_count -= 1
                 self._gate.acknowledge_all_data(element.channel_index)
-            case EndOfPartition() | CheckpointBarrier() | CancelCheckpointMarker() as event:
+            case (
+                EndOfPartition()
+                | CheckpointBarrier()
+                | CancelCheckpointMarker()
+                | BarrierAnnouncement() as event
+            ):
                 self._handler.checkpoint_event(element.channel_index, event)
 
     def _dispatch_batch(self, channel_index: int, element: BatchElement) -> None:

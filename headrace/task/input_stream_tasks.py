@@ -80,6 +80,9 @@ class OneInputStreamTask(StreamTask):
             self.chain.end_head_input(0)
         return Progress.FINISHED
 
+    def _process_priority_event(self) -> bool:
+        return self._input.process_priority_event(self._mailbox.wake)
+
     def _mode_of_inputs(self) -> StopMode:
         return self._input.stop_mode
 
@@ -180,6 +183,10 @@ class TwoInputStreamTask(StreamTask):
             if not self._ended[number]:
                 current.on_available(self._mailbox.wake)
         return Progress.NO_INPUT
+
+    def _process_priority_event(self) -> bool:
+        wake = self._mailbox.wake
+        return any([each.process_priority_event(wake) for each in self._inputs])
 
     def _mode_of_inputs(self) -> StopMode:
         modes = [logical_input.stop_mode for logical_input in self._inputs]

@@ -99,7 +99,7 @@ class StreamTask(ABC):
             mailbox,
             self.times.back_pressured_ms,
         )
-        self.checkpoints: Final = SubtaskCheckpoints(environment, self.chain, self._writers)
+        self.checkpoints: Final = SubtaskCheckpoints(environment, self.chain, self._writers, timers)
         takes_checkpoints = environment.settings.duration_ms(CHECKPOINTING_INTERVAL) > 0
         self._ending: Final = EndOfTask(
             self._writers, mailbox.wake, takes_checkpoints=takes_checkpoints
@@ -107,6 +107,7 @@ class StreamTask(ABC):
 
     def open(self) -> None:
         """Open the operators; where they had finished before, only say so again."""
+        self.checkpoints.channels.restore()
         self.chain.open()
         if self.chain.is_finished:
             for writer in self._writers:
@@ -122,17 +123,25 @@ class StreamTask(ABC):
                 writer.on_available(self._mailbox.wake)
                 self.times.occupy(Occupation.BACK_PRESSURED)
                 self._edge_times.blame(index)
-                return Progress.NO_OUTPUT
+                return self._held_up()
         self._edge_times.blame(None)
         if not self.chain.can_take_input:
             self.times.occupy(Occupation.BACK_PRESSURED)
-            return Progress.NO_OUTPUT
+            return self._held_up()
         self.times.occupy(Occupation.BUSY)
         progress = self._proceed()
         self._account_for_blocking()
         if progress is Progress.NO_INPUT:
             self.times.occupy(Occupation.IDLE)
         return progress
+
+    def _held_up(self) -> Progress:
+        """No rows can be processed now; barriers that overtake can."""
+        return Progress.MORE if self._process_priority_event() else Progress.NO_OUTPUT
+
+    def _process_priority_event(self) -> bool:
+        """Take an event that overtakes from an input, where there is one."""
+        return False
 
     def _proceed(self) -> Progress:
         if self._stop_mode is None:
@@ -211,6 +220,14 @@ class StreamTask(ABC):
     def broadcast_cancel_marker(self, checkpoint_id: int) -> None:
         """See input_barriers.CheckpointTaker."""
         self.checkpoints.give_up(checkpoint_id)
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        """See input_barriers.CheckpointTaker."""
+        self.checkpoints.channels.start_capture(checkpoint_id)
+
+    def stop_capture(self, checkpoint_id: int, *, is_complete: bool) -> None:
+        """See input_barriers.CheckpointTaker."""
+        self.checkpoints.channels.stop_capture(checkpoint_id, is_complete=is_complete)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """A checkpoint is published."""

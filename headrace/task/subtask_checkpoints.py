@@ -8,7 +8,7 @@ Source: Flink SubtaskCheckpointCoordinatorImpl, AsyncCheckpointRunnable.
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,14 +19,18 @@ from headrace.checkpoint.handles import (
     CheckpointMetrics,
     OperatorSubtaskState,
     StateChunk,
+    StateTable,
     TaskStateSnapshot,
 )
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier, CheckpointOptions
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
+from headrace.network.output_capture import OutputCapture
 from headrace.network.record_writer import RecordWriter
 from headrace.state.snapshots import FrozenState, SnapshotWriter
+from headrace.task.channel_state import ChannelStates, InFlightData
 from headrace.task.environment import TaskEnvironment
+from headrace.task.mailbox import MailboxTimers
 from headrace.task.operator_chain import FrozenOperator, OperatorChain
 
 _LOG = logging.getLogger(__name__)
@@ -46,11 +50,18 @@ class SubtaskCheckpoints:
     """Mailbox thread only, except for the asynchronous parts that it starts."""
 
     def __init__(
-        self, environment: TaskEnvironment, chain: OperatorChain, writers: Sequence[RecordWriter]
+        self,
+        environment: TaskEnvironment,
+        chain: OperatorChain,
+        writers: Sequence[RecordWriter],
+        timers: MailboxTimers,
     ) -> None:
         self._environment: Final = environment
         self._chain: Final = chain
         self._writers: Final = writers
+        self._timers: Final = timers
+        self.channels: Final = ChannelStates(environment, writers)
+        """What is in flight, as far as checkpoints store it."""
         self._last_id = 0
         # Told of before their barriers came; bounded, since most never concern this task.
         self._aborted: deque[int] = deque(maxlen=_ABORTED_IDS_MAX)
@@ -82,7 +93,7 @@ class SubtaskCheckpoints:
         started_ns = clock.monotonic_ns()
         if not self.operators_have_finished:
             self._chain.prepare_snapshot_pre_barrier(checkpoint_id)
-        self._emit_barrier(barrier, times)
+        in_flight = self.channels.snapshot(checkpoint_id, self._emit_barrier(barrier, times))
         frozen = [] if self._chain.is_finished else self._chain.freeze(checkpoint_id, options)
         sync_ms = (clock.monotonic_ns() - started_ns) // 1_000_000
         metrics = CheckpointMetrics(
@@ -92,11 +103,12 @@ class SubtaskCheckpoints:
             is_unaligned=options.is_unaligned,
         )
         part = AsynchronousPart(
-            self._environment, barrier, frozen, metrics, self.operators_have_finished
+            self._environment, barrier, frozen, in_flight, metrics, self.operators_have_finished
         )
         self._running = {key: one for key, one in self._running.items() if not one.is_done}
         self._running[checkpoint_id] = part
-        part.start()
+        # Where the barrier may still overtake, once it has, or was taken in line.
+        in_flight.on_ready(part.start)
         return True
 
     def decline(self, checkpoint_id: int, reason: CheckpointFailureReason, text: str) -> None:
@@ -133,11 +145,32 @@ class SubtaskCheckpoints:
             part.cancel()
         self._running.clear()
 
-    def _emit_barrier(self, barrier: CheckpointBarrier, times: BarrierTimes) -> None:
+    def _emit_barrier(self, barrier: CheckpointBarrier, times: BarrierTimes) -> list[OutputCapture]:
+        """Send it to all outputs; return what it overtakes in each."""
         elapsed_ms = times.start_delay_ms + times.alignment_ms
         passed_on = msgspec.structs.replace(barrier, elapsed_ms=elapsed_ms)
-        for writer in self._writers:
-            writer.emit_event(passed_on, blocks_upstream=barrier.options.is_exactly_once)
+        forced = msgspec.structs.replace(
+            passed_on, options=passed_on.options.with_forced_alignment()
+        )
+        captures = [
+            writer.emit_barrier(passed_on if output.edge.supports_unaligned else forced)
+            for output, writer in zip(self._environment.outputs, self._writers, strict=True)
+        ]
+        if not all(capture.is_done for capture in captures):
+            left_ms = max(0, passed_on.options.aligned_timeout_ms - elapsed_ms)
+            self._timers.schedule(
+                self._timers.now_ms() + left_ms, self._time_out(barrier.checkpoint_id)
+            )
+        return captures
+
+    def _time_out(self, checkpoint_id: int) -> Callable[[int], None]:
+        """A barrier that still waits in an output is to overtake what stands before it."""
+
+        def time_out(_time_ms: int) -> None:
+            for writer in self._writers:
+                writer.time_out_barrier(checkpoint_id)
+
+        return time_out
 
     def _broadcast(self, marker: CancelCheckpointMarker) -> None:
         for writer in self._writers:
@@ -152,6 +185,7 @@ class AsynchronousPart:
         environment: TaskEnvironment,
         barrier: CheckpointBarrier,
         frozen: Sequence[FrozenOperator],
+        in_flight: InFlightData,
         metrics: CheckpointMetrics,
         is_finished: bool,
     ) -> None:
@@ -159,6 +193,7 @@ class AsynchronousPart:
         self._checkpoint_id: Final = barrier.checkpoint_id
         self._options: Final[CheckpointOptions] = barrier.options
         self._frozen: Final = frozen
+        self._in_flight: Final = in_flight
         self._metrics: Final = metrics
         self._is_finished: Final = is_finished
         # Guards the two flags: whoever comes first, answer or cancellation, decides.
@@ -168,7 +203,9 @@ class AsynchronousPart:
 
     def start(self) -> None:
         """Begin; where there is nothing to write, at once and here."""
-        if any(operator.states for operator in self._frozen):
+        if self._in_flight.is_abandoned:
+            self.cancel()
+        if any(operator.states for operator in self._frozen) or not self._in_flight.is_empty:
             self._environment.run_blocking(f"checkpoint {self._checkpoint_id}", self._run)
         else:
             self._run()
@@ -177,6 +214,7 @@ class AsynchronousPart:
         """Do not answer any more. Any thread."""
         with self._lock:
             self._is_cancelled = True
+        self._in_flight.abandon()
 
     def _run(self) -> None:
         environment = self._environment
@@ -202,6 +240,12 @@ class AsynchronousPart:
             self._metrics,
             async_ms=(environment.clock.monotonic_ns() - started_ns) // 1_000_000,
             written_bytes=sum(state.size_bytes for state in operators.values()),
+            in_flight_bytes=sum(
+                chunk.file.size_bytes
+                for state in operators.values()
+                for chunk in state.chunks
+                if chunk.table is StateTable.CHANNELS
+            ),
         )
         reach(Failpoint.UPLOAD_DONE)
         snapshot = TaskStateSnapshot(operators, self._is_finished)
@@ -211,21 +255,30 @@ class AsynchronousPart:
 
     def _write(self) -> dict[OperatorId, OperatorSubtaskState] | None:
         """Write everything; None once cancelled."""
-        operators: dict[OperatorId, OperatorSubtaskState] = {}
+        chunks: dict[OperatorId, list[StateChunk]] = {}
         writer: SnapshotWriter | None = None
+        if not self._in_flight.is_empty:
+            writer = self._writer()
+            chunks = self._in_flight.write(writer)
         for frozen in self._frozen:
-            chunks: list[StateChunk] = [frozen.watermarks]
+            own = chunks.setdefault(frozen.operator_id, [])
+            own.append(frozen.watermarks)
             for state in frozen.states:
                 if self._is_cancelled:
                     return None
-                if writer is None:
-                    writer = self._environment.snapshots.writer(self._options, self._name())
-                chunks += state.write(writer)
+                writer = writer or self._writer()
+                own += state.write(writer)
                 reach(Failpoint.UPLOAD_HALF)
-            operators[frozen.operator_id] = OperatorSubtaskState(
-                tuple(chunks), tuple(frozen.committables)
-            )
-        return operators
+        if self._is_cancelled:
+            return None
+        committables = {frozen.operator_id: tuple(frozen.committables) for frozen in self._frozen}
+        return {
+            operator_id: OperatorSubtaskState(tuple(own), committables.get(operator_id, ()))
+            for operator_id, own in chunks.items()
+        }
+
+    def _writer(self) -> SnapshotWriter:
+        return self._environment.snapshots.writer(self._options, self._name())
 
     def _finish(self) -> bool:
         """Whether the answer may go."""

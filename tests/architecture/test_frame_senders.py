@@ -12,7 +12,8 @@ def test_every_frame_has_a_sender_or_a_reason_why_there_is_none() -> None:
     assert set(senders) == {frame.__name__ for frame in declared_frames()}
     assert all(senders.values())
     assert senders["Data"] == "`ProducerSession`"
-    assert senders["ResumeConsumption"] == "nobody yet: for checkpoints"
+    assert senders["ResumeConsumption"] == "`ConsumerSession`"
+    assert senders["TaskEvent"] == "nobody yet: for iterations"
 
 
 def test_a_frame_that_has_begun_to_be_sent_makes_the_page_stale(

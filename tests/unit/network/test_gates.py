@@ -17,6 +17,7 @@ from headrace.core.shuffle_descriptors import (
 )
 from headrace.network.channels import InputChannel, ReceivedBatch
 from headrace.network.gate import BatchElement, EventElement, GateElement
+from headrace.network.input_capture import CapturedBatch
 from headrace.network.single_input_gate import SingleInputGate
 from headrace.network.union_gate import UnionInputGate
 from headrace.network.unknown_channel import UnknownInputChannel
@@ -67,6 +68,16 @@ class ScriptedChannel:
 
     def resume(self) -> None:
         self.calls.append("resume")
+
+    def prioritise(self, sequence: int) -> None:
+        self.calls.append(f"prioritise {sequence}")
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        self.calls.append(f"start {checkpoint_id}")
+
+    def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
+        self.calls.append(f"stop {checkpoint_id}")
+        return []
 
     def acknowledge_all_data(self) -> None:
         self.calls.append("acknowledge")
@@ -236,16 +247,44 @@ def test_no_wake_up_is_lost_and_every_channel_keeps_its_order(
     assert seen == given_to
 
 
-def test_what_was_restored_is_read_before_what_comes() -> None:
+def test_what_was_restored_is_read_before_what_comes_on_any_channel() -> None:
     made = Gate(2)
     made.gate.restore(1, [rows(1), rows(2)])
     made.gate.restore(0, [])
+    assert made.gate.is_available and made.gate.queue_length == 2
     made.gate.request_partitions()
     assert made.scripted[1].calls == ["request"]
     made.scripted[1].give(rows(3))
     made.scripted[1].give_priority(BARRIER)
     made.scripted[0].give(rows(9))
-    assert polled(made.gate) == [(1, 1), (0, 9), (1, 2), (1, BARRIER), (1, 3)]
+    assert not made.gate.has_priority_event
+    assert polled(made.gate) == [(1, 1), (1, 2), (1, BARRIER), (0, 9), (1, 3)]
+
+
+def test_what_was_restored_and_is_not_read_yet_is_captured_again() -> None:
+    made = Gate(2)
+    made.gate.restore(1, [rows(1), rows(2)])
+    made.gate.poll()
+    made.gate.start_capture(7)
+    assert [(index, batch.row_count) for index, batch in made.gate.stop_capture(7)] == [(1, 1)]
+    assert made.scripted[1].calls == ["start 7", "stop 7"]
+
+
+def test_a_channel_that_is_placed_while_others_capture_captures_too() -> None:
+    made = Gate(2, unknown=(1,))
+    made.gate.start_capture(7)
+    made.gate.update_channel(ShuffleDescriptor(partition_id(1), HERE))
+    assert made.scripted[1].calls == ["start 7"]
+
+
+def test_a_capture_ends_for_the_checkpoint_that_it_is_of() -> None:
+    made = Gate(1)
+    made.gate.restore(0, [rows(1)])
+    made.gate.start_capture(7)
+    made.gate.start_capture(8)
+    assert made.gate.stop_capture(7) == []
+    assert len(made.gate.stop_capture(8)) == 1
+    assert made.gate.stop_capture(8) == []
 
 
 def test_a_channel_becomes_known_before_it_is_requested() -> None:

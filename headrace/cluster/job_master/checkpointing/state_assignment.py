@@ -11,6 +11,7 @@ from itertools import chain
 
 import msgspec
 
+from headrace.checkpoint.channel_chunks import concerns_subtask
 from headrace.checkpoint.errors import (
     FinishedOperatorsError,
     MaxParallelismError,
@@ -176,9 +177,8 @@ def _assign_operator(
         keyed = [chunk for chunk in chain.from_iterable(states) if _overlaps(chunk, groups)]
         bound = [
             chunk
-            for subtask in concerned
-            for chunk in states[subtask]
-            if chunk.table is StateTable.CHANNELS and chunk.key_groups is None
+            for chunk in chain.from_iterable(states)
+            if concerns_subtask(chunk, index, parallelism)
         ]
         watermark = _least_watermark([states[subtask] for subtask in concerned])
         assigned.append([*keyed, *items[index], *bound, *watermark])
@@ -188,7 +188,7 @@ def _assign_operator(
 def _old_subtasks(
     old: OperatorSnapshot, index: int, parallelism: int, groups: range
 ) -> Sequence[int]:
-    """Whose event time a new subtask goes on from, and whose rows in flight may be its own."""
+    """Whose event time a new subtask goes on from."""
     if old.parallelism == parallelism:
         return (index,)
     if not _is_keyed(old):

@@ -1,0 +1,97 @@
+"""Data in flight as tables that anybody can read: Arrow streams of the captured batches, in their order.
+
+Each table begins with its schema, so that nothing depends on what was sent before. The markers between the rows of each
+batch stand in the schema's metadata under `headrace.markers`, as JSON: for each batch a list of [row, kind, value],
+where kind "w" is a watermark (epoch ms) and "s" idleness (1: idle).
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.core.elements import PlacedMarker, StreamMarker, Watermark, WatermarkStatus
+from headrace.core.record_batch import KEY_HASH_COLUMN
+
+_MARKERS: Final = b"headrace.markers"
+_WATERMARK, _STATUS = "w", "s"
+_NO_COLUMNS: Final = pa.schema([])
+
+
+@dataclass(frozen=True)
+class CapturedFrame:
+    """One captured batch; `rows` is None where it has only markers."""
+
+    rows: pa.RecordBatch | None
+    markers: tuple[PlacedMarker, ...]
+
+
+@dataclass(frozen=True)
+class FrameTable:
+    """Frames of one schema. `has_keys`: their rows belong to key groups."""
+
+    content: memoryview
+    row_count: int
+    has_keys: bool
+
+
+def tables_of(frames: Iterable[CapturedFrame]) -> Iterator[FrameTable]:
+    """Write frames, a table for each run of one schema; one without rows stands with those before it."""
+    last = _NO_COLUMNS
+
+    def schema_of(frame: CapturedFrame) -> pa.Schema:
+        nonlocal last
+        if frame.rows is not None and not frame.rows.schema.equals(last):
+            last = frame.rows.schema
+        return last
+
+    # The same object for a whole run: `groupby` compares with what came before.
+    for schema, run in groupby(frames, key=schema_of):
+        yield _table(schema, list(run))
+
+
+def _table(schema: pa.Schema, frames: list[CapturedFrame]) -> FrameTable:
+    markers = [[_plain(placed) for placed in frame.markers] for frame in frames]
+    metadata = {**(schema.metadata or {}), _MARKERS: json.dumps(markers).encode()}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema.with_metadata(metadata)) as stream:
+        for frame in frames:
+            rows = frame.rows
+            if rows is None:
+                empty = [pa.array([], column.type) for column in schema]
+                rows = pa.RecordBatch.from_arrays(empty, schema=schema)
+            stream.write_batch(rows)
+    row_count = sum(frame.rows.num_rows for frame in frames if frame.rows is not None)
+    content = memoryview(sink.getvalue())
+    return FrameTable(content, row_count, KEY_HASH_COLUMN in schema.names)
+
+
+def frames_of(content: memoryview) -> list[CapturedFrame]:
+    """Inverse of one table of `tables_of`."""
+    with pa.ipc.open_stream(pa.py_buffer(content)) as stream:
+        metadata = dict(stream.schema.metadata)
+        markers = json.loads(metadata.pop(_MARKERS))
+        batches = [batch.replace_schema_metadata(metadata or None) for batch in stream]
+    return [
+        CapturedFrame(batch if batch.num_rows else None, tuple(_marker(plain) for plain in placed))
+        for batch, placed in zip(batches, markers, strict=True)
+    ]
+
+
+def _plain(placed: PlacedMarker) -> list[int | str]:
+    match placed.marker:
+        case Watermark(timestamp_ms):
+            return [placed.row_offset, _WATERMARK, timestamp_ms]
+        case WatermarkStatus(is_idle):
+            return [placed.row_offset, _STATUS, int(is_idle)]
+
+
+def _marker(plain: tuple[int, str, int]) -> PlacedMarker:
+    row_offset, kind, value = plain
+    marker: StreamMarker = (
+        Watermark(value) if kind == _WATERMARK else WatermarkStatus(is_idle=bool(value))
+    )
+    return PlacedMarker(row_offset, marker)
