@@ -10,7 +10,6 @@ from typing import Any
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.joins import FlatJoinFunction, TaggedUnion
 from headrace.functions.specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
-from headrace.operators.emission import timestamps_of
 from headrace.operators.late_records import LateRecords
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.user_code import method_of, not_iterable
@@ -32,12 +31,10 @@ class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
         self._late_twos = LateRecords(context, self._collector, two)
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
-        values = map(TaggedUnion.one, batch.rows())
-        self._process_rows(batch.keys(), values, timestamps_of(batch), output)
+        self._process_rows(batch, batch.keys(), map(TaggedUnion.one, batch.rows()), output)
 
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
-        values = map(TaggedUnion.two, batch.rows())
-        self._process_rows(batch.keys(), values, timestamps_of(batch), output)
+        self._process_rows(batch, batch.keys(), map(TaggedUnion.two, batch.rows()), output)
 
     def _take_late(self, value: TaggedUnion, timestamp: int) -> None:
         if value.is_one():

@@ -107,12 +107,12 @@ class WindowingOperator(TimedOperator):
         """A record came too late for every window of its own."""
 
     def _process_rows(
-        self, keys: Iterable[Any], values: Iterable[Any], timestamps: Iterable[int], output: Output
+        self, batch: RecordBatch, keys: Iterable[Any], values: Iterable[Any], output: Output
     ) -> None:
         process = self._process_record if self._merging is None else self._process_merging
         scope = self._scope
         try:
-            for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+            for key, value, timestamp in zip(keys, values, timestamps_of(batch), strict=True):
                 scope.entry = key
                 process(value, timestamp)
         except USER_EXCEPTIONS as error:
@@ -268,7 +268,7 @@ class WindowOperator(WindowingOperator, OneInputOperator):
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         keys = batch.keys() if self._is_keyed else [_WHOLE_STREAM] * batch.num_rows
-        self._process_rows(keys, batch.rows(), timestamps_of(batch), output)
+        self._process_rows(batch, keys, batch.rows(), output)
 
     def _take_late(self, value: Any, timestamp: int) -> None:
         self._late_records.take(value, timestamp)
