@@ -25,9 +25,7 @@ from headrace.functions.state import (
 from headrace.operators.contexts import ClockTimerService, KeyedTimerService
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.process import KeyedProcessingOperator, PlainProcessingOperator
-from headrace.state.backend import NO_KEY, EntryScope, StateAccessError
-from headrace.state.heap import HeapKeyedStateBackend
-from headrace.state.heap_handles import HeapState
+from headrace.state.backend import NO_KEY, EntryScope, KeyedStateBackend, StateAccessError
 from headrace.state.operator_state import OperatorStateBackend
 
 
@@ -180,7 +178,7 @@ class _KeyedBroadcastContext(_BroadcastContext, KeyedBroadcastProcessFunction.Co
     """Context of a broadcast record beside a keyed stream."""
 
     def __init__(
-        self, timer_service: TimerService, states: BroadcastStates, backend: HeapKeyedStateBackend
+        self, timer_service: TimerService, states: BroadcastStates, backend: KeyedStateBackend
     ) -> None:
         super().__init__(timer_service, states)
         self._backend = backend
@@ -190,9 +188,8 @@ class _KeyedBroadcastContext(_BroadcastContext, KeyedBroadcastProcessFunction.Co
     ) -> None:
         scope = self._backend.key_scope
         handle = self._backend.get_state(state_descriptor, scope)
-        assert isinstance(handle, HeapState)
         try:
-            for key in list(handle.entries):
+            for key in self._backend.keys_of(state_descriptor):
                 scope.entry = key
                 function(key, handle)
         finally:

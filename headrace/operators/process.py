@@ -78,6 +78,13 @@ class KeyedProcessingOperator(_ProcessingOperator, TimedOperator):
         self._firing_context = FiringContext(timer_service, self._scope)
         self._open_function(self._backend)
 
+    def _process_rows(
+        self, call: ElementFunction, context: MovingContext, batch: RecordBatch, output: Output
+    ) -> None:
+        self._backend.begin_batch(batch.num_rows)
+        super()._process_rows(call, context, batch, output)
+        self._backend.end_batch()
+
     def _on_event_time(self, time_ms: int, key: Any, namespace: Any) -> None:
         self._fire(TimeDomain.EVENT_TIME, time_ms, time_ms)
 

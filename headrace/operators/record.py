@@ -16,7 +16,7 @@ from headrace.operators.emission import EMIT_ROWS_MAX, RowEmitter, keep_rows
 from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output, TwoInputOperator
 from headrace.operators.user_code import method_of, not_iterable, refuse_generator, user_error
-from headrace.state.backend import NO_KEY, KeyedStateBackend
+from headrace.state.backend import KeyedStateBackend
 
 RecordFunction = Callable[[Any], Any]
 
@@ -108,10 +108,11 @@ class RecordFunctionOperator(FunctionOperator):
 
 def _keyed_rows(batch: RecordBatch, backend: KeyedStateBackend) -> Iterable[Any]:
     scope = backend.key_scope
+    backend.begin_batch(batch.num_rows)
     for key, value in zip(batch.keys(), batch.rows(), strict=True):
         scope.entry = key
         yield value
-    scope.entry = NO_KEY
+    backend.end_batch()
 
 
 class MapOperator(RecordFunctionOperator, OneInputOperator):

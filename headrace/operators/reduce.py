@@ -17,7 +17,6 @@ from headrace.operators.emission import RowEmitter
 from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.user_code import method_of, refuse_generator, user_error
-from headrace.state.backend import NO_KEY
 
 Reduce = Callable[[Any, Any], Any]
 
@@ -43,6 +42,7 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
         copies = self._emitter.copies
         unchanging, copy = copies.unchanging, copies.copy
         rows: list[Any] = []
+        self._backend.begin_batch(batch.num_rows)
         try:
             for key, value in zip(batch.keys(), batch.rows(), strict=True):
                 scope.entry = key
@@ -54,7 +54,7 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
             refuse_generator(rows[-1], "reduce")
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
-        scope.entry = NO_KEY
+        self._backend.end_batch()
         self._emitter.emit(rows, batch.timestamps, output)
 
 

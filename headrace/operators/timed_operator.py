@@ -9,7 +9,6 @@ from headrace.operators.emission import ResultCollector
 from headrace.operators.operator import Operator, OperatorContext, Output
 from headrace.operators.timers import InternalTimerService
 from headrace.operators.user_code import user_error
-from headrace.state.backend import NO_KEY
 
 TIMERS: Final = "timers"
 """Name of the operator's timers in snapshots."""
@@ -33,11 +32,12 @@ class TimedOperator(Operator):
         self._timers.keep_in(context.state, TIMERS)
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        self._backend.begin_batch(0)
         try:
             self._timers.advance_watermark(timestamp_ms)
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
-        self._scope.entry = NO_KEY
+        self._backend.end_batch()
         self._collector.flush(output)
         super().process_watermark(timestamp_ms, output)
 
@@ -50,9 +50,10 @@ class TimedOperator(Operator):
         """A processing-time timer of `key` (current) and `namespace` is due."""
 
     def _on_wake_up(self, run: Callable[[], None]) -> None:
+        self._backend.begin_batch(0)
         try:
             run()
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
-        self._scope.entry = NO_KEY
+        self._backend.end_batch()
         self._collector.flush(self.context.output)

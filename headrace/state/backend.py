@@ -71,6 +71,14 @@ class KeyedStateBackend(Protocol):
         """
         ...
 
+    def begin_batch(self, row_count: int) -> None:
+        """A batch (or timers, 0 rows) is going to be handled: time to live counts from now until `end_batch`."""
+        ...
+
+    def end_batch(self) -> None:
+        """The batch is handled: no key is current any more."""
+        ...
+
     def merge_namespaces(
         self, descriptor: StateDescriptor, target: Any, sources: Sequence[Any]
     ) -> None:
@@ -78,6 +86,10 @@ class KeyedStateBackend(Protocol):
 
         Lists are concatenated, reducing and aggregating states merged; other kinds cannot be merged.
         """
+        ...
+
+    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        """Return the keys that have an entry in a state of the key scope, in no order."""
         ...
 
     def key_count(self, name: str) -> int:

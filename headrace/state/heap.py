@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headrace.checkpoint.handles import StateChunk
 from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.clock import Clock, SystemClock
 from headrace.core.types.type_info import PickledBytesTypeInfo
 from headrace.functions.state import (
     AggregatingStateDescriptor,
@@ -24,7 +25,7 @@ from headrace.functions.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.state.backend import EntryScope, StateAccessError
+from headrace.state.backend import NO_KEY, EntryScope, StateAccessError
 from headrace.state.heap_handles import (
     HeapAggregatingState,
     HeapListState,
@@ -33,10 +34,12 @@ from headrace.state.heap_handles import (
     HeapState,
     HeapValueState,
 )
+from headrace.state.heap_ttl import TTL_HANDLES, TtlHeapState
 from headrace.state.keyed_chunks import Flatten, KeyedStateForm, write_keyed_state
 from headrace.state.layered_entries import FrozenEntries
 from headrace.state.restored import KeySpace, RestoredKeyedState
 from headrace.state.snapshots import SnapshotWriter
+from headrace.state.ttl import BatchClock, TtlRules
 
 _ALL_KEYS: Final = KeySpace(PickledBytesTypeInfo(), range(128), 128)
 
@@ -53,13 +56,18 @@ class HeapKeyedStateBackend:
     """Keyed state in dicts. See `KeyedStateBackend` and `Snapshotable`."""
 
     def __init__(
-        self, key_space: KeySpace = _ALL_KEYS, restored: RestoredKeyedState | None = None
+        self,
+        key_space: KeySpace = _ALL_KEYS,
+        restored: RestoredKeyedState | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = BatchClock(clock or SystemClock())
         self._key_space = key_space
         self._restored = restored
         self.key_scope = EntryScope()
         self.window_scope = EntryScope()
         self._handles: dict[str, HeapState] = {}
+        self._ttl_handles: list[TtlHeapState] = []
 
     def set_current_key(self, key: Any) -> None:
         self.key_scope.entry = key
@@ -72,12 +80,12 @@ class HeapKeyedStateBackend:
         handle_class = _handle_class(descriptor)
         handle = self._handles.get(name)
         if handle is None:
-            handle = handle_class(descriptor, scope)
+            handle = self._new_handle(handle_class, descriptor, scope)
             if self._restored is not None:
                 for rows in self._restored.claim(self._form(handle)):
                     handle.load(rows)
             self._handles[name] = handle
-        elif type(handle) is not handle_class:
+        elif handle.kind != handle_class.kind:
             raise StateAccessError(
                 f"state '{name}' is already registered as {handle.kind} state: "
                 f"give the {handle_class.kind} state another name"
@@ -86,6 +94,27 @@ class HeapKeyedStateBackend:
             raise StateAccessError(
                 f"state '{name}' is already registered, once per key and once per window: use two names"
             )
+        return handle
+
+    def begin_batch(self, row_count: int) -> None:
+        if self._ttl_handles:
+            self._clock.begin_batch()
+            for handle in self._ttl_handles:
+                if handle.rules.cleans_every_record:
+                    handle.sweep(handle.rules.cleanup_size * row_count)
+
+    def end_batch(self) -> None:
+        self.key_scope.entry = NO_KEY
+        self._clock.end_batch()
+
+    def _new_handle(
+        self, handle_class: type[HeapState], descriptor: StateDescriptor, scope: EntryScope
+    ) -> HeapState:
+        rules = TtlRules.of(descriptor)
+        if rules is None:
+            return handle_class(descriptor, scope)
+        handle: TtlHeapState = TTL_HANDLES[handle_class](descriptor, scope, rules, self._clock)
+        self._ttl_handles.append(handle)
         return handle
 
     def merge_namespaces(
@@ -126,7 +155,12 @@ class HeapKeyedStateBackend:
             map_key_type=descriptor.key_type
             if isinstance(descriptor, MapStateDescriptor)
             else None,
+            has_ttl=isinstance(handle, TtlHeapState),
         )
+
+    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        self.get_state(descriptor, self.key_scope)
+        return list(self._handles[descriptor.get_name()].entries)
 
     def key_count(self, name: str) -> int:
         handle = self._handles.get(name)

@@ -31,7 +31,8 @@ def _misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessE
     )
 
 
-def _entries_of(rows: KeyedRows) -> Iterable[Any]:
+def entries_of(rows: KeyedRows) -> Iterable[Any]:
+    """Return the entry of each row: its key, or key and namespace."""
     return rows.keys if rows.namespaces is None else zip(rows.keys, rows.namespaces, strict=True)
 
 
@@ -41,10 +42,6 @@ class HeapState(State):
     kind: ClassVar[str]
 
     def __init__(self, descriptor: StateDescriptor, scope: EntryScope) -> None:
-        if descriptor.ttl_config is not None and descriptor.ttl_config.is_enabled():
-            raise StateAccessError(
-                f"state '{descriptor.get_name()}' asks for a time to live, which the heap backend does not keep yet"
-            )
         self.descriptor = descriptor
         self.scope = scope
         # Hot: each update asks for the class, and only values of other classes are looked at.
@@ -101,7 +98,7 @@ class HeapState(State):
 
     def load(self, rows: KeyedRows) -> None:
         """Take over rows of a snapshot. Rows of one entry follow each other."""
-        for entry, value in zip(_entries_of(rows), rows.values, strict=True):
+        for entry, value in zip(entries_of(rows), rows.values, strict=True):
             self.entries[entry] = value
 
 
@@ -168,7 +165,7 @@ class HeapListState(HeapState, ListState[Any]):
 
     def load(self, rows: KeyedRows) -> None:
         entries = self.entries
-        for entry, value in zip(_entries_of(rows), rows.values, strict=True):
+        for entry, value in zip(entries_of(rows), rows.values, strict=True):
             entries.setdefault(entry, []).append(value)
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
@@ -248,7 +245,7 @@ class HeapMapState(HeapState, MapState[Any, Any]):
     def load(self, rows: KeyedRows) -> None:
         assert rows.map_keys is not None
         entries = self.entries
-        for entry, key, value in zip(_entries_of(rows), rows.map_keys, rows.values, strict=True):
+        for entry, key, value in zip(entries_of(rows), rows.map_keys, rows.values, strict=True):
             entries.setdefault(entry, {})[key] = value
 
     def _check_entry(self, key: Any, value: Any) -> None:
@@ -307,12 +304,15 @@ class HeapAggregatingState(HeapState, AggregatingState[Any, Any]):
         entry = self.scope.entry
         entries = self.entries
         held = entries[entry] if entry in entries else self._function.create_accumulator()
-        accumulator = self._function.add(value, held)
-        if accumulator is None:
+        entries[entry] = self._added(value, held)
+
+    def _added(self, value: Any, accumulator: Any) -> Any:
+        changed = self._function.add(value, accumulator)
+        if changed is None:
             raise TypeError(
                 "AggregateFunction.add must return the accumulator, but it returned None"
             )
-        entries[entry] = accumulator
+        return changed
 
     def merge_entry(self, target: Any, source: Any) -> None:
         entries = self.entries

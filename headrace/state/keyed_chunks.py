@@ -130,7 +130,8 @@ def write_keyed_state(
     while begin < len(ordered):
         piece = ordered[begin : begin + count]
         table = _piece_table(form, entries, flatten, piece, groups[begin : begin + count])
-        chunks.add(table)
+        if table.num_rows:
+            chunks.add(table)
         begin += len(piece)
         # Pieces of one size in bytes, whatever entries hold; no column may outgrow 32-bit offsets.
         per_entry = max(1, table.nbytes // len(piece))
@@ -141,7 +142,7 @@ def write_keyed_state(
 class Flatten(Protocol):
     """How an entry's value becomes rows: appended to all columns but keys and namespaces; the count is returned."""
 
-    def __call__(self, value: Any, rows: KeyedRows) -> int: ...
+    def __call__(self, value: Any, rows: KeyedRows, /) -> int: ...
 
 
 def _by_key_group(

@@ -82,7 +82,9 @@ class StatesOfOperator:
     def create_keyed_backend(self) -> HeapKeyedStateBackend:
         """Return the operator's backend of keyed state; called once, in `open`."""
         assert self._keyed_backend is None, "an operator has one keyed backend"
-        self._keyed_backend = HeapKeyedStateBackend(self.key_space, self._restored_keyed)
+        self._keyed_backend = HeapKeyedStateBackend(
+            self.key_space, self._restored_keyed, self._clock
+        )
         return self._keyed_backend
 
     @property

@@ -23,7 +23,6 @@ from headrace.operators.late_records import LateRecords
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.timed_operator import TimedOperator
 from headrace.operators.user_code import user_error
-from headrace.state.backend import NO_KEY
 
 _LEFT: Final = "left"
 _RIGHT: Final = "right"
@@ -116,6 +115,7 @@ class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
         scope = self._scope
         # A batch is of one side, so what the other side keeps does not change meanwhile: sorted once for each key.
         partner_times: dict[Any, Sequence[int]] = {}
+        self._backend.begin_batch(batch.num_rows)
         try:
             for key, value, timestamp in zip(
                 batch.keys(), batch.rows(), timestamps_of(batch), strict=True
@@ -138,7 +138,7 @@ class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
                 self._timers.register(TimeDomain.EVENT_TIME, cleanup_ms, own.name)
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
-        scope.entry = NO_KEY
+        self._backend.end_batch()
         self._collector.flush(output)
 
     def _join(

@@ -38,7 +38,6 @@ from headrace.operators.windowing.contexts import (
     WindowTriggerContext,
 )
 from headrace.operators.windowing.merging import MergingWindows
-from headrace.state.backend import NO_KEY
 
 _WHOLE_STREAM = 0
 """The key of windows over a stream without keys."""
@@ -109,15 +108,17 @@ class WindowingOperator(TimedOperator):
     def _process_rows(
         self, batch: RecordBatch, keys: Iterable[Any], values: Iterable[Any], output: Output
     ) -> None:
+        """Take the rows of `batch`, under `keys` and as `values`."""
         process = self._process_record if self._merging is None else self._process_merging
         scope = self._scope
+        self._backend.begin_batch(batch.num_rows)
         try:
             for key, value, timestamp in zip(keys, values, timestamps_of(batch), strict=True):
                 scope.entry = key
                 process(value, timestamp)
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
-        scope.entry = NO_KEY
+        self._backend.end_batch()
         self._collector.flush(output)
 
     def _process_record(self, value: Any, timestamp: int) -> None:

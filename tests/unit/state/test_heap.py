@@ -18,7 +18,6 @@ from headrace.functions.state import (
     MapStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
-    StateTtlConfig,
     ValueStateDescriptor,
 )
 from headrace.state.backend import StateAccessError
@@ -154,15 +153,6 @@ def test_a_name_means_one_kind_of_state() -> None:
         backend.get_state(ListStateDescriptor("value", Types.INT()), backend.key_scope)
     with pytest.raises(StateAccessError, match="once per key and once per window"):
         backend.get_state(VALUE, backend.window_scope)
-
-
-def test_a_time_to_live_is_refused_rather_than_ignored() -> None:
-    from headrace.core.types.time_values import Time
-
-    descriptor = ValueStateDescriptor("value", Types.INT())
-    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
-    with pytest.raises(StateAccessError, match="time to live"):
-        _state(descriptor)
 
 
 def test_windows_of_a_key_are_merged_and_the_sources_removed() -> None:

@@ -1,0 +1,328 @@
+"""Heap states with a time to live: every value, list element and map entry stands beside the time of its last access.
+
+Source: Flink TtlValueState, TtlListState, TtlMapState, TtlReducingState, TtlAggregatingState, TtlIncrementalCleanup.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from headrace.functions.state import MapStateDescriptor, StateDescriptor
+from headrace.state.backend import EntryScope
+from headrace.state.heap_handles import (
+    HeapAggregatingState,
+    HeapListState,
+    HeapMapState,
+    HeapReducingState,
+    HeapState,
+    HeapValueState,
+    entries_of,
+)
+from headrace.state.keyed_chunks import Flatten, KeyedRows
+from headrace.state.layered_entries import LayeredEntries
+from headrace.state.ttl import BatchClock, TtlRules
+
+Stamped = tuple[Any, int]
+"""(value, last access in epoch ms)"""
+
+_ABSENT: Final = object()
+
+
+class TtlHeapState(HeapState):
+    """Base: the rules, the clock and the sweep over entries that nobody asks for."""
+
+    def __init__(
+        self, descriptor: StateDescriptor, scope: EntryScope, rules: TtlRules, clock: BatchClock
+    ) -> None:
+        super().__init__(descriptor, scope)
+        self.rules = rules
+        self._now_ms = clock.now_ms
+        self._unswept: Iterator[Any] = iter(())
+
+    def sweep(self, count: int | None = None) -> None:
+        """Look at the next few entries and drop what has expired; not while a snapshot is being written."""
+        count = self.rules.cleanup_size if count is None else count
+        if count == 0 or isinstance(self.entries, LayeredEntries):
+            return
+        entries, now_ms = self.entries, self._now_ms()
+        for _ in range(min(count, len(entries))):
+            entry = next(self._unswept, _ABSENT)
+            if entry is _ABSENT:
+                self._unswept = iter(list(entries))
+                entry = next(self._unswept, _ABSENT)
+            held = entries.get(entry)
+            if held is not None:
+                self._keep(entry, held, self.unexpired(held, now_ms))
+
+    def _keep(self, entry: Any, held: Any, kept: Any) -> None:
+        if kept is held:
+            return
+        if kept:
+            self.entries[entry] = kept
+        else:
+            del self.entries[entry]
+
+    @abstractmethod
+    def unexpired(self, held: Any, now_ms: int) -> Any:
+        """Return what is left of an entry: `held` itself where nothing has expired, something empty for nothing."""
+
+    @staticmethod
+    @abstractmethod
+    def flatten_stamped(held: Any, rows: KeyedRows) -> int:
+        """Append an entry and its times to the columns of a snapshot and return the number of rows."""
+
+    def flatten_at(self) -> Flatten:
+        flatten = self.flatten_stamped
+        if not self.rules.filters_snapshots:
+            return flatten
+        now_ms, unexpired = self._now_ms(), self.unexpired
+
+        def flatten_unexpired(held: Any, rows: KeyedRows) -> int:
+            kept = unexpired(held, now_ms)
+            return flatten(kept, rows) if kept else 0
+
+        return flatten_unexpired
+
+    def _stamps(self, rows: KeyedRows) -> Iterable[int]:
+        """Times of rows of a snapshot; rows without one, stored before there was a time to live, live from now."""
+        now_ms = self._now_ms()
+        accesses = rows.last_accesses or [None] * len(rows.values)
+        return [now_ms if access is None else access for access in accesses]
+
+
+class _SingleTtlState(TtlHeapState):
+    """Entries of one stamped value."""
+
+    def unexpired(self, held: Stamped, now_ms: int) -> Stamped | None:
+        return None if self.rules.is_expired(held[1], now_ms) else held
+
+    @staticmethod
+    def flatten_stamped(held: Stamped, rows: KeyedRows) -> int:
+        assert rows.last_accesses is not None
+        rows.values.append(held[0])
+        rows.last_accesses.append(held[1])
+        return 1
+
+    def load(self, rows: KeyedRows) -> None:
+        for entry, value, stamp in zip(
+            entries_of(rows), rows.values, self._stamps(rows), strict=True
+        ):
+            self.entries[entry] = (value, stamp)
+
+    def _read(self) -> Any:
+        """The value that a reader sees, or None."""
+        entry = self.scope.entry
+        held = self.entries.get(entry)
+        if held is None:
+            self.sweep()
+            return None
+        value, stamp = held
+        now_ms = self._now_ms()
+        if self.rules.is_expired(stamp, now_ms):
+            del self.entries[entry]
+            value = value if self.rules.returns_expired else None
+        elif self.rules.renews_on_read:
+            self.entries[entry] = (value, now_ms)
+        self.sweep()
+        return value
+
+    def _current(self, entry: Any) -> Any:
+        """The value to go on from, or _ABSENT."""
+        held = self.entries.get(entry)
+        if held is None or self.rules.is_expired(held[1], self._now_ms()):
+            return _ABSENT
+        return held[0]
+
+    def _write(self, entry: Any, value: Any) -> None:
+        self.entries[entry] = (value, self._now_ms())
+        self.sweep()
+
+
+class HeapTtlValueState(_SingleTtlState, HeapValueState):
+    """One value."""
+
+    def value(self) -> Any:
+        return self._read()
+
+    def update(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+            return
+        if type(value) not in self._fitting:
+            self._check(value)
+        self._write(self.scope.entry, value)
+
+
+class HeapTtlReducingState(_SingleTtlState, HeapReducingState):
+    """The fold of what was added since the last one expired."""
+
+    def get(self) -> Any:
+        return self._read()
+
+    def add(self, value: Any) -> None:
+        entry = self.scope.entry
+        held = self._current(entry)
+        self._write(entry, value if held is _ABSENT else self._reduce(held, value))
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        moved, held = self._current(source), self._current(target)
+        self.entries.pop(source, None)
+        if moved is not _ABSENT:
+            self._write(target, moved if held is _ABSENT else self._reduce(held, moved))
+
+
+class HeapTtlAggregatingState(_SingleTtlState, HeapAggregatingState):
+    """An accumulator, made anew once it has expired."""
+
+    def get(self) -> Any:
+        held = self._read()
+        return None if held is None else self._function.get_result(held)
+
+    def add(self, value: Any) -> None:
+        entry = self.scope.entry
+        held = self._current(entry)
+        if held is _ABSENT:
+            held = self._function.create_accumulator()
+        self._write(entry, self._added(value, held))
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        moved, held = self._current(source), self._current(target)
+        self.entries.pop(source, None)
+        if moved is not _ABSENT:
+            merged = moved if held is _ABSENT else self._function.merge(held, moved)
+            self._write(target, merged)
+
+
+class HeapTtlListState(TtlHeapState, HeapListState):
+    """A list whose elements expire one by one."""
+
+    def get(self) -> Iterable[Any]:
+        entry = self.scope.entry
+        held: list[Stamped] = self.entries.get(entry, [])
+        kept = self.unexpired(held, self._now_ms())
+        if self.rules.renews_on_read and kept:
+            now_ms = self._now_ms()
+            kept = [(value, now_ms) for value, _ in kept]
+        if held:
+            self._keep(entry, held, kept)
+        self.sweep()
+        return [value for value, _ in (held if self.rules.returns_expired else kept)]
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        now_ms = self._now_ms()
+        added = [(value, now_ms) for value in self._checked(values)]
+        if added:
+            self.entries.setdefault(self.scope.entry, []).extend(added)
+        self.sweep()
+
+    def update(self, values: Iterable[Any]) -> None:
+        now_ms = self._now_ms()
+        held = [(value, now_ms) for value in self._checked(values)]
+        if held:
+            self.entries[self.scope.entry] = held
+        else:
+            self.clear()
+        self.sweep()
+
+    def unexpired(self, held: list[Stamped], now_ms: int) -> list[Stamped]:
+        is_expired = self.rules.is_expired
+        kept = [pair for pair in held if not is_expired(pair[1], now_ms)]
+        return held if len(kept) == len(held) else kept
+
+    @staticmethod
+    def flatten_stamped(held: list[Stamped], rows: KeyedRows) -> int:
+        assert rows.list_positions is not None and rows.last_accesses is not None
+        rows.values += [value for value, _ in held]
+        rows.last_accesses += [stamp for _, stamp in held]
+        rows.list_positions += range(len(held))
+        return len(held)
+
+    def load(self, rows: KeyedRows) -> None:
+        for entry, value, stamp in zip(
+            entries_of(rows), rows.values, self._stamps(rows), strict=True
+        ):
+            self.entries.setdefault(entry, []).append((value, stamp))
+
+
+class HeapTtlMapState(TtlHeapState, HeapMapState):
+    """A map whose entries expire one by one."""
+
+    def __init__(
+        self, descriptor: MapStateDescriptor, scope: EntryScope, rules: TtlRules, clock: BatchClock
+    ) -> None:
+        super().__init__(descriptor, scope, rules, clock)
+
+    def get(self, key: Any) -> Any:
+        pair = self._pair(key)
+        self.sweep()
+        return None if pair is None else pair[0]
+
+    def contains(self, key: Any) -> bool:
+        return self._pair(key) is not None
+
+    def put(self, key: Any, value: Any) -> None:
+        self._check_entry(key, value)
+        self.entries.setdefault(self.scope.entry, {})[key] = (value, self._now_ms())
+        self.sweep()
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        now_ms = self._now_ms()
+        for key, value in dict_value.items():
+            self._check_entry(key, value)
+            self.entries.setdefault(self.scope.entry, {})[key] = (value, now_ms)
+        self.sweep()
+
+    def unexpired(self, held: dict[Any, Stamped], now_ms: int) -> dict[Any, Stamped]:
+        is_expired = self.rules.is_expired
+        kept = {key: pair for key, pair in held.items() if not is_expired(pair[1], now_ms)}
+        return held if len(kept) == len(held) else kept
+
+    @staticmethod
+    def flatten_stamped(held: dict[Any, Stamped], rows: KeyedRows) -> int:
+        assert rows.map_keys is not None and rows.last_accesses is not None
+        rows.map_keys += held
+        rows.values += [value for value, _ in held.values()]
+        rows.last_accesses += [stamp for _, stamp in held.values()]
+        return len(held)
+
+    def load(self, rows: KeyedRows) -> None:
+        assert rows.map_keys is not None
+        for entry, key, value, stamp in zip(
+            entries_of(rows), rows.map_keys, rows.values, self._stamps(rows), strict=True
+        ):
+            self.entries.setdefault(entry, {})[key] = (value, stamp)
+
+    def _pair(self, key: Any) -> Stamped | None:
+        entry = self.scope.entry
+        held: dict[Any, Stamped] = self.entries.get(entry, {})
+        pair = held.get(key)
+        if pair is None:
+            return None
+        now_ms = self._now_ms()
+        if self.rules.is_expired(pair[1], now_ms):
+            self.remove(key)
+            return pair if self.rules.returns_expired else None
+        if self.rules.renews_on_read:
+            held[key] = (pair[0], now_ms)
+        return pair
+
+    def _held(self) -> Mapping[Any, Any]:
+        entry = self.scope.entry
+        held: dict[Any, Stamped] = self.entries.get(entry, {})
+        now_ms = self._now_ms()
+        kept = self.unexpired(held, now_ms)
+        if self.rules.renews_on_read:
+            kept = {key: (pair[0], now_ms) for key, pair in kept.items()}
+        if held:
+            self._keep(entry, held, kept)
+        seen = held if self.rules.returns_expired else kept
+        return {key: value for key, (value, _) in seen.items()}
+
+
+TTL_HANDLES: Final[dict[type[HeapState], Any]] = {
+    HeapValueState: HeapTtlValueState,
+    HeapListState: HeapTtlListState,
+    HeapMapState: HeapTtlMapState,
+    HeapReducingState: HeapTtlReducingState,
+    HeapAggregatingState: HeapTtlAggregatingState,
+}

@@ -1,0 +1,277 @@
+"""Time to live: boundaries, renewal, visibility, sweeping, snapshots; on every kind of state."""
+
+from typing import Any
+
+import pytest
+
+from headrace.checkpoint.handles import OperatorSubtaskState
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.record_batch import BatchType
+from headrace.core.types.time_values import Time
+from headrace.core.types.type_info import Types
+from headrace.functions.process import KeyedProcessFunction
+from headrace.functions.record import AggregateFunction
+from headrace.functions.specs import KeyedProcessSpec
+from headrace.functions.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from headrace.functions.state_ttl import StateTtlConfig
+from headrace.state.heap import HeapKeyedStateBackend
+from headrace.state.operator_states import StatesOfOperator
+from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
+from headrace.testing.operator_harness import OperatorHarness, Rows
+
+PICKLED = Types.PICKLED_BYTE_ARRAY()
+TEN_MS = Time.milliseconds(10)
+
+
+class _Sum(AggregateFunction):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: int, accumulator: int) -> int:
+        return accumulator + value
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+def value() -> StateDescriptor:
+    return ValueStateDescriptor("value", Types.LONG())
+
+
+def elements() -> StateDescriptor:
+    return ListStateDescriptor("list", Types.LONG())
+
+
+def entries() -> StateDescriptor:
+    return MapStateDescriptor("map", Types.STRING(), Types.LONG())
+
+
+def reducing() -> StateDescriptor:
+    return ReducingStateDescriptor("reducing", lambda a, b: a + b, Types.LONG())
+
+
+def aggregating() -> StateDescriptor:
+    return AggregatingStateDescriptor("aggregating", _Sum(), PICKLED)
+
+
+class _Home:
+    """States on a clock that the test moves; the key is always "k"."""
+
+    def __init__(self, restored: OperatorSubtaskState | None = None, start_ms: int = 0) -> None:
+        self.clock = ManualClock(start_ms)
+        self.states = StatesOfOperator(
+            key_groups=range(128),
+            max_parallelism=128,
+            types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),
+            settings=Settings(),
+            clock=self.clock,
+            restored=restored,
+            reader=MemorySnapshots(),
+        )
+        backend = self.states.create_keyed_backend()
+        assert isinstance(backend, HeapKeyedStateBackend)
+        self.backend = backend
+
+    def state(
+        self, descriptor: StateDescriptor, builder: StateTtlConfig.Builder | None = None
+    ) -> Any:
+        if builder is not None:
+            descriptor.enable_time_to_live(builder.build())
+        state = self.backend.get_state(descriptor, self.backend.key_scope)
+        self.backend.set_current_key("k")
+        return state
+
+
+def ttl() -> StateTtlConfig.Builder:
+    return StateTtlConfig.new_builder(TEN_MS)
+
+
+def _write(state: Any, descriptor: StateDescriptor) -> None:
+    match descriptor:
+        case ValueStateDescriptor():
+            state.update(1)
+        case MapStateDescriptor():
+            state.put("a", 1)
+        case _:
+            state.add(1)
+
+
+def _read(state: Any, descriptor: StateDescriptor) -> Any:
+    match descriptor:
+        case ValueStateDescriptor():
+            return state.value()
+        case MapStateDescriptor():
+            return state.get("a")
+        case ListStateDescriptor():
+            return (list(state.get()) or [None])[0]
+        case _:
+            return state.get()
+
+
+ALL_KINDS = pytest.mark.parametrize(
+    "describe", [value, elements, entries, reducing, aggregating], ids=lambda one: one.__name__
+)
+
+
+@ALL_KINDS
+def test_at_last_access_plus_time_to_live_it_has_expired(describe: Any) -> None:
+    home, descriptor = _Home(start_ms=100), describe()
+    state = home.state(descriptor, ttl())
+    _write(state, descriptor)
+    home.clock.advance_ms(9)
+    assert _read(state, descriptor) == 1
+    home.clock.advance_ms(1)
+    assert _read(state, descriptor) is None
+    assert home.backend.total_entry_count() == 0
+
+
+@ALL_KINDS
+def test_reading_renews_only_where_asked(describe: Any) -> None:
+    for builder, wanted in ((ttl(), None), (ttl().update_ttl_on_read_and_write(), 1)):
+        home, descriptor = _Home(), describe()
+        state = home.state(descriptor, builder)
+        _write(state, descriptor)
+        home.clock.advance_ms(6)
+        assert _read(state, descriptor) == 1
+        home.clock.advance_ms(6)
+        assert _read(state, descriptor) == wanted
+
+
+@ALL_KINDS
+def test_an_expired_value_may_be_seen_once_more_where_asked(describe: Any) -> None:
+    home, descriptor = _Home(), describe()
+    builder = ttl().return_expired_if_not_cleaned_up().disable_cleanup_in_background()
+    state = home.state(descriptor, builder)
+    _write(state, descriptor)
+    home.clock.advance_ms(10)
+    assert _read(state, descriptor) == 1
+    assert _read(state, descriptor) is None
+
+
+@ALL_KINDS
+def test_a_snapshot_keeps_the_times(describe: Any) -> None:
+    home, descriptor = _Home(), describe()
+    state = home.state(descriptor, ttl())
+    _write(state, descriptor)
+    again = _Home(snapshot(home.states), start_ms=9)
+    descriptor = describe()
+    state = again.state(descriptor, ttl())
+    assert _read(state, descriptor) == 1
+    again.clock.advance_ms(1)
+    assert _read(state, descriptor) is None
+
+
+@ALL_KINDS
+def test_a_time_to_live_may_be_added_and_taken_away(describe: Any) -> None:
+    home, descriptor = _Home(), describe()
+    _write(home.state(descriptor), descriptor)
+    with_ttl, descriptor = _Home(snapshot(home.states), start_ms=50), describe()
+    state = with_ttl.state(descriptor, ttl())
+    with_ttl.clock.advance_ms(9)
+    assert _read(state, descriptor) == 1
+    without, descriptor = _Home(snapshot(with_ttl.states), start_ms=500), describe()
+    assert _read(without.state(descriptor), descriptor) == 1
+
+
+@ALL_KINDS
+def test_a_write_after_expiry_begins_anew(describe: Any) -> None:
+    home, descriptor = _Home(), describe()
+    state = home.state(descriptor, ttl().disable_cleanup_in_background())
+    _write(state, descriptor)
+    home.clock.advance_ms(10)
+    _write(state, descriptor)
+    assert _read(state, descriptor) == 1
+
+
+def test_elements_and_entries_expire_one_by_one() -> None:
+    home = _Home()
+    numbers, by_name = home.state(elements(), ttl()), home.state(entries(), ttl())
+    numbers.add(1)
+    by_name.put("a", 1)
+    home.clock.advance_ms(5)
+    numbers.add_all([2, 3])
+    by_name.put_all({"b": 2})
+    home.clock.advance_ms(5)
+    assert list(numbers.get()) == [2, 3]
+    assert dict(by_name.items()) == {"b": 2}
+    assert (by_name.contains("a"), by_name.contains("b")) == (False, True)
+
+
+def test_accesses_sweep_away_what_nobody_asks_for() -> None:
+    home = _Home()
+    state = home.state(value(), ttl().cleanup_incrementally(5, False))
+    for number in range(20):
+        home.backend.set_current_key(number)
+        state.update(number)
+    home.clock.advance_ms(10)
+    home.backend.set_current_key("another")
+    for _ in range(4):
+        state.value()
+    assert home.backend.key_count("value") == 0
+
+
+def test_each_record_sweeps_where_asked() -> None:
+    home = _Home()
+    state = home.state(value(), ttl().cleanup_incrementally(2, True))
+    for number in range(6):
+        home.backend.set_current_key(number)
+        state.update(number)
+    home.clock.advance_ms(10)
+    home.backend.begin_batch(3)
+    home.backend.end_batch()
+    assert home.backend.key_count("value") == 0
+
+
+def test_expired_entries_stay_out_of_a_snapshot_where_asked() -> None:
+    for builder, wanted in ((ttl(), 2), (ttl().cleanup_full_snapshot(), 1)):
+        home = _Home()
+        state = home.state(elements(), builder.disable_cleanup_in_background())
+        state.add(1)
+        home.clock.advance_ms(10)
+        state.add(2)
+        (chunk,) = snapshot(home.states).chunks
+        assert chunk.row_count == wanted
+
+
+class _FirstSeen(KeyedProcessFunction):
+    """Emits whether the key is new, while every look at it takes three ms."""
+
+    def open(self, runtime_context: Any) -> None:
+        descriptor = ValueStateDescriptor("seen", Types.LONG())
+        descriptor.enable_time_to_live(ttl().build())
+        self.seen = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        is_new = self.seen.value() is None
+        CLOCK.clock.advance_ms(3)
+        if is_new:
+            self.seen.update(value)
+        yield is_new
+
+
+class _ClockOfTheTest:
+    clock: ManualClock
+
+
+CLOCK = _ClockOfTheTest()
+
+
+def test_all_rows_of_a_batch_see_one_time() -> None:
+    harness = OperatorHarness(KeyedProcessSpec(_FirstSeen()), keys=[lambda row: "k"])
+    CLOCK.clock = harness.clock
+    harness.perform(Rows([1] * 8))
+    assert harness.output.rows == [True] + [False] * 7
+    harness.perform(Rows([1]))
+    assert harness.output.rows[-1] is True
