@@ -4,12 +4,14 @@
     <dir>/<job id>/chk-7/…              files that it alone refers to
     <dir>/<job id>/shared/…             files that later checkpoints may refer to as well
     <dir>/<job id>/taskowned/…          files that tasks look after themselves
+    <dir>/<job id>/newest               the id that was published last, for listings that lag behind
     <target>/savepoint-1a2b3c-4d5e6f…/  a savepoint, with all that it needs
 
 Everything here blocks. Source: Flink FsCheckpointStorageAccess, AbstractFsCheckpointStorageAccess.
 """
 
 import contextlib
+import logging
 import re
 from typing import Final, Protocol
 
@@ -36,6 +38,7 @@ from headrace.checkpoint.file_systems import (
     read_all,
     remove_file,
     remove_folder,
+    replace_file,
 )
 from headrace.checkpoint.lineages import Lineage
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
@@ -60,6 +63,8 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.ids import JobId
 from headrace.core.randomness import SeededRandom, system_random
 
+_LOG: Final = logging.getLogger(__name__)
+_NEWEST: Final = "newest"
 _CHECKPOINT_FOLDER: Final = re.compile(r"chk-(\d+)")
 
 
@@ -174,7 +179,9 @@ class CheckpointsInFiles:
         self._lineage.validate_epoch()
         if metadata.kind.is_savepoint:
             return self._savepoints.publish(metadata, options)
-        return publish_metadata(metadata, options.exclusive_uri, self._key)
+        published = publish_metadata(metadata, options.exclusive_uri, self._key)
+        self._tell_newest(metadata.checkpoint_id)
+        return published
 
     def discard_location(self, options: CheckpointOptions) -> None:
         """See CheckpointStorage."""
@@ -183,6 +190,14 @@ class CheckpointsInFiles:
     def completed(self) -> list[CompletedCheckpoint]:
         """See CheckpointStorage."""
         return completed_in(self.checkpoint_folder, self._key)
+
+    def _tell_newest(self, checkpoint_id: int) -> None:
+        """Help those who look at a listing that does not show the newest checkpoint yet; it counts without that."""
+        uri = child_uri(self.checkpoint_folder, _NEWEST)
+        try:
+            replace_file(uri, b"%d\n" % checkpoint_id, f"{checkpoint_id}-{self._lineage.epoch}")
+        except CheckpointStorageError as error:
+            _LOG.warning("the newest checkpoint is complete, and not easily found: %s", error)
 
 
 class SavepointPlaces:
@@ -262,8 +277,18 @@ def _was_published_after_all(uri: str, content: bytes, epoch: int, token: str) -
 
 def completed_in(folder: str, key: MetadataKey) -> list[CompletedCheckpoint]:
     """Return the complete checkpoints in a job's folder, oldest first. MetadataError, CheckpointStorageError."""
-    found = [load_completed(child_uri(folder, f"chk-{number}"), key) for number in ids_in(folder)]
+    numbers = sorted({*ids_in(folder), *_told_newest(folder)})
+    found = [load_completed(child_uri(folder, f"chk-{number}"), key) for number in numbers]
     return [checkpoint for checkpoint in found if checkpoint is not None]
+
+
+def _told_newest(folder: str) -> list[int]:
+    """The id that was said to be the newest, which a listing may not show yet."""
+    uri = child_uri(folder, _NEWEST)
+    if not is_there(uri):
+        return []
+    text = bytes(read_all(uri)).strip()
+    return [int(text)] if text.isdigit() else []
 
 
 def ids_in(folder: str) -> list[int]:

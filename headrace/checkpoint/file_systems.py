@@ -13,17 +13,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.core.entry_points import entry_point_names, load_entry_point
 
 T = TypeVar("T")
 OpenFileSystem: TypeAlias = Callable[[str], tuple[Any, str]]
 """From a URI to a pyarrow file system and the path on it."""
 
+ENTRY_POINT_GROUP_FILE_SYSTEMS: Final = "headrace.file_systems"
+"""By scheme of URIs, functions from a folder's URI to a pyarrow file system and the path on it."""
 STREAM_BYTES: Final = 1 << 20
 _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _SCHEMES: Final[dict[str, OpenFileSystem]] = {}
@@ -49,7 +52,8 @@ def absolute_uri(path: str) -> str:
     """Return a URI as it is, and a path as an absolute one, `~` resolved; without a slash at the end."""
     if not is_uri(path):
         return str(Path(path).expanduser().absolute())
-    return path if "?" in path else path.rstrip("/")
+    place, options = _without_options(path)
+    return place.rstrip("/") + options
 
 
 def is_uri(path: str) -> bool:
@@ -59,23 +63,27 @@ def is_uri(path: str) -> bool:
 
 def child_uri(uri: str, *names: str) -> str:
     """Return the URI of what lies below a folder; options of the file system (`?region=…`) are kept."""
-    if not is_uri(uri) or "?" not in uri:
-        return posixpath.join(uri, *names)
-    parts = urlsplit(uri)
-    return urlunsplit(parts._replace(path=posixpath.join(parts.path, *names)))
+    path, options = _without_options(uri)
+    return posixpath.join(path, *names) + options
 
 
 def parent_uri(uri: str) -> str:
     """Return the URI of the folder that something lies in."""
-    if not is_uri(uri) or "?" not in uri:
-        return uri.rstrip("/").rpartition("/")[0]
-    parts = urlsplit(uri)
-    return urlunsplit(parts._replace(path=parts.path.rstrip("/").rpartition("/")[0]))
+    path, options = _without_options(uri)
+    return path.rstrip("/").rpartition("/")[0] + options
 
 
 def name_of(uri: str) -> str:
     """Return the last part of a URI's path."""
-    return posixpath.basename(urlsplit(uri).path.rstrip("/") if is_uri(uri) else uri.rstrip("/"))
+    return posixpath.basename(_without_options(uri)[0].rstrip("/"))
+
+
+def _without_options(uri: str) -> tuple[str, str]:
+    """A URI without what follows its path, and that; in a path of this machine `?` is a letter."""
+    if not is_uri(uri):
+        return uri, ""
+    path, mark, options = uri.partition("?")
+    return path, mark + options
 
 
 def write_new(uri: str, parts: Iterable[bytes | memoryview]) -> None:
@@ -108,6 +116,24 @@ def put_if_absent(uri: str, content: bytes, token: str) -> bool:
         return _put_remote(system, path, temporary, content)
     except (OSError, pa.ArrowException) as error:
         raise CheckpointStorageError.of("publish", uri, error) from error
+
+
+def replace_file(uri: str, content: bytes, token: str) -> None:
+    """Write a small file in the place of an earlier one, if any; readers see one of the two."""
+    system, path = _place_of("write", uri)
+    folder, _, name = path.rpartition("/")
+    temporary = f"{folder}/.{name}.{token}"
+    with _errors("write", uri):
+        if isinstance(system, fs.LocalFileSystem):
+            try:
+                _write_local(temporary, [content])
+                os.replace(temporary, path)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
+        else:
+            # Object stores show a file when it is whole.
+            _write_remote(system, path, [content])
 
 
 def makes_names_at_once(uri: str) -> bool:
@@ -218,6 +244,8 @@ def _folder_of(uri: str) -> tuple[Any, str]:
     if not is_uri(uri):
         return fs.LocalFileSystem(), uri or "/"
     scheme = urlsplit(uri).scheme
+    if scheme not in _SCHEMES and scheme in entry_point_names(ENTRY_POINT_GROUP_FILE_SYSTEMS):
+        _SCHEMES[scheme] = load_entry_point(ENTRY_POINT_GROUP_FILE_SYSTEMS, scheme)
     if scheme in _SCHEMES:
         return _SCHEMES[scheme](uri)
     return fs.FileSystem.from_uri(uri)
@@ -245,9 +273,14 @@ def _write_remote(system: Any, path: str, parts: Iterable[bytes | memoryview]) -
     except FileNotFoundError:
         system.create_dir(path.rpartition("/")[0], recursive=True)
         stream = system.open_output_stream(path)
+    size_bytes = 0
     with stream:
         for part in parts:
             stream.write(part)
+            size_bytes += memoryview(part).nbytes
+    found = system.get_file_info(path).size
+    if found != size_bytes:
+        raise OSError(errno.EIO, f"{size_bytes} bytes were written, and {found} have arrived")
 
 
 def _put_local(path: str, temporary: str, content: bytes) -> bool:
@@ -290,11 +323,18 @@ def _sync_folder(folder: str) -> None:
 def _put_remote(system: Any, path: str, temporary: str, content: bytes) -> bool:
     if _is_present(system, path):
         return False
-    _write_remote(system, temporary, [content])
-    if _is_present(system, path):
+    try:
+        _write_remote(system, temporary, [content])
+        is_there_now = _is_present(system, path)
+        if not is_there_now:
+            system.move(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError, pa.ArrowException):
+            system.delete_file(temporary)
+        raise
+    if is_there_now:
         system.delete_file(temporary)
         return False
-    system.move(temporary, path)
     with system.open_input_file(path) as file:
         return bytes(file.read()) == content
 

@@ -174,9 +174,11 @@ def lineage_of_job(job_folder: str, proposed: str, token: str) -> str:
 
 
 def _take_epoch(folder: str, random: SeededRandom) -> int:
+    epoch = 0
     for _ in range(_ATTEMPTS_MAX):
         taken = _numbers(folder, "epoch")
-        epoch = max(taken, default=0) + 1
+        # Upwards in any case: the listing may lag behind.
+        epoch = max(epoch, *taken, 0) + 1
         if put_if_absent(_epoch_uri(folder, epoch), b"{}\n", random.randbytes(8).hex()):
             for older in taken[:-1]:
                 remove_file(_epoch_uri(folder, older))

@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointStorageError
-from headrace.checkpoint.file_systems import child_uri, files_below, read_all, write_new
+from headrace.checkpoint.file_systems import (
+    child_uri,
+    files_below,
+    name_of,
+    parent_uri,
+    read_all,
+    write_new,
+)
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.options import DATA_INLINE_THRESHOLD
 from headrace.checkpoint.storage import IN_MEMORY_MAX, StateReader, SubtaskStorage, digest_of
@@ -155,6 +162,10 @@ def test_options_of_a_file_system_stay_at_the_end_of_its_uris() -> None:
     uri = "s3://bucket/a?region=eu-west-1"
     assert child_uri(uri, "chk-1", "x") == "s3://bucket/a/chk-1/x?region=eu-west-1"
     assert child_uri("s3://bucket/a", "x") == "s3://bucket/a/x"
+    assert child_uri("hdfs:///a?user=me", "x") == "hdfs:///a/x?user=me"
+    assert parent_uri(uri) == "s3://bucket?region=eu-west-1"
+    assert (name_of(uri), name_of("folder/what?")) == ("a", "what?")
+    assert child_uri("folder/what?", "x") == "folder/what?/x"
 
 
 def test_reading_gives_the_bytes_of_the_file(folder: str) -> None:

@@ -58,10 +58,10 @@ class Jobs:
         return store
 
     def files(self, job_id: JobId = JOB) -> list[str]:
-        """What lies in the job's folder beside its lineage, without the random parts of names."""
+        """What lies in the job's folder beside what is said of the job, without the random parts of names."""
         folder = self.folder / "checkpoints" / job_id.hex()
         found = [entry.relative_path for entry in files_below(str(folder))]
-        found = [name for name in found if name != "lineage"]
+        found = [name for name in found if name not in ("lineage", "newest")]
         return sorted(name.rpartition("-")[0] if "state" in name else name for name in found)
 
 

@@ -1,0 +1,211 @@
+"""A file system that fails as told: full, torn, lagging, unanswered. For tests of what lies on checkpoint storage.
+
+Reached by URI, `faulty:///folder?seed=3&fail_writes=0.1`, so that every process of a cluster can be given it:
+
+    fail_writes=0.1      one write in ten is refused, some after half of the content
+    full_after=1000000   no byte more than this is taken, over all writes of the process
+    torn_writes=0.1      one write in ten loses its end, and says nothing
+    lost_answers=0.1     one change in ten is made, and reported as failed
+    stale_listings=0.5   one listing in two shows what the last one did
+    fail_reads=0.1       one read in ten fails
+
+Chances are drawn from `seed`; URIs that are alike share them, so that `run=…` sets two runs apart. Files lie in the
+local folder.
+"""
+
+import errno
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from headrace.core.randomness import SeededRandom
+
+
+@dataclass
+class StorageFaults:
+    """What goes wrong; chances in [0, 1]. Changed while it is in use, it counts from then on."""
+
+    seed: int = 0
+    fail_writes: float = 0.0
+    full_after: float = float("inf")
+    torn_writes: float = 0.0
+    lost_answers: float = 0.0
+    stale_listings: float = 0.0
+    fail_reads: float = 0.0
+    written_bytes: int = 0
+    random: SeededRandom = field(default_factory=SeededRandom, repr=False)
+
+    def __post_init__(self) -> None:
+        self.random = SeededRandom(self.seed)
+
+    @classmethod
+    def parse(cls, query: str) -> "StorageFaults":
+        """Read what a URI says; ValueError for a fault that there is not."""
+        given = dict(parse_qsl(query))
+        given.pop("run", None)
+        faults = cls(seed=int(given.pop("seed", "0")))
+        for name, value in given.items():
+            if name not in _CHANCES:
+                raise ValueError(f"there is no fault '{name}': there are {', '.join(_CHANCES)}")
+            setattr(faults, name, float(value))
+        return faults
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more."""
+        for name in _CHANCES:
+            setattr(self, name, 0.0)
+        self.full_after = float("inf")
+
+    def strikes(self, chance: float) -> bool:
+        """Draw whether a fault of this chance happens now."""
+        return chance > 0 and self.random.random() < chance
+
+
+_CHANCES: Final = (
+    "fail_writes",
+    "full_after",
+    "torn_writes",
+    "lost_answers",
+    "stale_listings",
+    "fail_reads",
+)
+
+
+def faults_of(query: str) -> StorageFaults:
+    """The faults that all URIs with this query share in this process."""
+    return _shared(query)[1]
+
+
+def open_faulty(uri: str) -> tuple[fs.PyFileSystem, str]:
+    """Open the folder of a `faulty` URI; see `register_file_system`."""
+    parts = urlsplit(uri)
+    return _shared(parts.query)[0], parts.path
+
+
+@lru_cache(maxsize=64)
+def _shared(query: str) -> tuple[fs.PyFileSystem, StorageFaults]:
+    faults = StorageFaults.parse(query)
+    return fs.PyFileSystem(FaultyHandler(fs.LocalFileSystem(), faults)), faults
+
+
+class FaultyHandler(fs.FileSystemHandler):
+    """Passes on to another file system what the faults let through."""
+
+    def __init__(self, inner: Any, faults: StorageFaults) -> None:
+        self._inner = inner
+        self._faults = faults
+        self._listed: dict[tuple[str, bool], list[Any]] = {}
+
+    def get_type_name(self) -> str:
+        return "faulty"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[Any]:
+        self._fail_read()
+        return self._inner.get_file_info(paths)
+
+    def get_file_info_selector(self, selector: Any) -> list[Any]:
+        self._fail_read()
+        if not self._faults.strikes(self._faults.stale_listings):
+            self._listed[selector.base_dir, selector.recursive] = self._inner.get_file_info(
+                selector
+            )
+        return self._listed.get((selector.base_dir, selector.recursive), [])
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        self._change(lambda: self._inner.create_dir(path, recursive=recursive))
+
+    def delete_dir(self, path: str) -> None:
+        self._change(lambda: self._inner.delete_dir(path))
+
+    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
+        self._change(lambda: self._inner.delete_dir_contents(path, missing_dir_ok=missing_dir_ok))
+
+    def delete_root_dir_contents(self) -> None:
+        raise OSError(errno.EPERM, "never")
+
+    def delete_file(self, path: str) -> None:
+        self._change(lambda: self._inner.delete_file(path))
+
+    def move(self, src: str, dest: str) -> None:
+        self._change(lambda: self._inner.move(src, dest))
+
+    def copy_file(self, src: str, dest: str) -> None:
+        self._change(lambda: self._inner.copy_file(src, dest))
+
+    def open_input_stream(self, path: str) -> Any:
+        self._fail_read()
+        return self._inner.open_input_stream(path)
+
+    def open_input_file(self, path: str) -> Any:
+        self._fail_read()
+        return self._inner.open_input_file(path)
+
+    def open_output_stream(self, path: str, metadata: Any) -> Any:
+        return pa.PythonFile(
+            _FaultyWriter(self._faults, self._inner.open_output_stream(path)), mode="w"
+        )
+
+    def open_append_stream(self, path: str, metadata: Any) -> Any:
+        raise OSError(errno.ENOTSUP, "nothing is appended to a checkpoint's file")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def _fail_read(self) -> None:
+        if self._faults.strikes(self._faults.fail_reads):
+            raise OSError(errno.EIO, "Input/output error")
+
+    def _change(self, change: Callable[[], None]) -> None:
+        if self._faults.strikes(self._faults.fail_writes):
+            raise OSError(errno.EIO, "Input/output error")
+        change()
+        if self._faults.strikes(self._faults.lost_answers):
+            raise OSError(errno.ETIMEDOUT, "Connection timed out")
+
+
+class _FaultyWriter(io.RawIOBase):
+    """A file that is being written: what goes wrong does so when it is closed, or in the middle."""
+
+    def __init__(self, faults: StorageFaults, target: Any) -> None:
+        super().__init__()
+        self._faults = faults
+        self._target = target
+        self._content = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        part = bytes(data)
+        self._faults.written_bytes += len(part)
+        if self._faults.written_bytes > self._faults.full_after:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._content += part
+        return len(part)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        faults = self._faults
+        is_refused = faults.strikes(faults.fail_writes)
+        is_torn = faults.strikes(faults.torn_writes)
+        if is_refused or is_torn:
+            del self._content[len(self._content) // 2 :]
+        with self._target:
+            self._target.write(bytes(self._content))
+        if is_refused:
+            raise OSError(errno.EIO, "Input/output error")
+        if faults.strikes(faults.lost_answers):
+            raise OSError(errno.ETIMEDOUT, "Connection timed out")
