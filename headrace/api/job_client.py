@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 from headrace.api.completable_future import CompletableFuture
 from headrace.api.job_execution_result import JobExecutionResult
-from headrace.core.errors import HeadraceError, JobCancelledError, JobExecutionError, ProgramError
+from headrace.core.errors import HeadraceError, JobCancelledError, JobExecutionError
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import DispatcherGateway, JobResult
@@ -64,12 +64,39 @@ class JobClient:
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture[str]:
-        """Savepoints are not there yet: ProgramError."""
-        raise ProgramError("savepoints are not there yet; cancel() ends the job without one")
+        """Take a savepoint and end the job with it: its path, once the job has FINISHED and all output is committed.
+
+        `advance_to_end_of_event_time` lets every window fire before; such a savepoint is an end, no job can go on from
+        it. Without a directory the savepoint goes where `execution.checkpointing.savepoint-dir` says.
+        """
+        return self._ask(
+            self._dispatcher.stop_with_savepoint(
+                self._job_id, savepoint_directory or "", advance_to_end_of_event_time
+            )
+        )
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Savepoints are not there yet: ProgramError."""
-        raise ProgramError("savepoints are not there yet")
+        """Take a savepoint while the job goes on: its path, once it is complete.
+
+        It commits no output, and the job never restarts from it by itself.
+        """
+        return self._ask(
+            self._dispatcher.trigger_savepoint(self._job_id, savepoint_directory or "")
+        )
+
+    def cancel_with_savepoint(
+        self, savepoint_directory: str | None = None
+    ) -> CompletableFuture[str]:
+        """Take a savepoint, then cancel the job: its path. What comes between the two is done again from the savepoint.
+
+        `stop_with_savepoint` is the better way: with it nothing comes between.
+        """
+        return self._ask(self._cancel_with_savepoint(savepoint_directory or ""))
+
+    async def _cancel_with_savepoint(self, savepoint_directory: str) -> str:
+        path = await self._dispatcher.trigger_savepoint(self._job_id, savepoint_directory)
+        await self._dispatcher.cancel_job(self._job_id)
+        return path
 
     def fetch_collected_results(
         self, operator_id: OperatorId, offset: int, max_piece_count: int

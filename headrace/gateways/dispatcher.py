@@ -52,6 +52,16 @@ class DispatcherGateway(Protocol):
         """Cancel a job; one that was cancelled before is acknowledged. `is_forced`: see JobMasterGateway.cancel."""
         ...
 
+    async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
+        """See JobMasterGateway. Callers pass a long timeout."""
+        ...
+
+    async def stop_with_savepoint(
+        self, job_id: JobId, target_directory: str, is_drained: bool
+    ) -> str:
+        """See JobMasterGateway. Callers pass a long timeout."""
+        ...
+
     async def request_job_status(self, job_id: JobId) -> JobStatus:
         """Return the job's status; UnknownJobError for an unknown id."""
         ...

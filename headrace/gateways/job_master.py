@@ -18,6 +18,7 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.checkpoints import CheckpointOverview, RootExceptionInfo
 from headrace.gateways.messages import (
     Acknowledge,
     ErrorInfo,
@@ -66,7 +67,10 @@ class VertexDetails(msgspec.Struct, frozen=True):
 
 
 class JobDetails(msgspec.Struct, frozen=True):
-    """A job as people see it. `status_timestamps_ms` maps each status that was reached to its time."""
+    """A job as people see it. `status_timestamps_ms` maps each status that was reached to its time.
+
+    `exceptions`: oldest first.
+    """
 
     job_id: JobId
     name: str
@@ -75,6 +79,8 @@ class JobDetails(msgspec.Struct, frozen=True):
     vertices: tuple[VertexDetails, ...]
     failure: ErrorInfo | None = None
     explanation: str = ""
+    checkpoints: CheckpointOverview = CheckpointOverview()
+    exceptions: tuple[RootExceptionInfo, ...] = ()
 
 
 class CollectedPiece(msgspec.Struct, frozen=True, array_like=True):
@@ -190,6 +196,20 @@ class JobMasterGateway(Protocol):
 
     async def request_job_details(self) -> JobDetails:
         """Return the job's state with fresh task metrics."""
+        ...
+
+    async def trigger_savepoint(self, target_directory: str) -> str:
+        """Take a savepoint below a folder (empty: the configured one); answer with its URI once it is complete.
+
+        CheckpointFailedError says why it came to nothing; the job goes on either way.
+        """
+        ...
+
+    async def stop_with_savepoint(self, target_directory: str, is_drained: bool) -> str:
+        """Take a savepoint and end the job with it; answer with its URI once the job is FINISHED, all output committed.
+
+        `is_drained`: event time ends before. CheckpointFailedError.
+        """
         ...
 
     async def cancel(self, is_forced: bool = False) -> Acknowledge:

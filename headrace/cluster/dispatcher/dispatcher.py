@@ -31,10 +31,12 @@ from headrace.gateways.messages import Acknowledge
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.payloads import blob_keys
 from headrace.rpc.fencing import FencedRpcEndpoint
-from headrace.rpc.proxies import gateway_address
+from headrace.rpc.proxies import gateway_address, with_timeout
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
+_SAVEPOINT_TIMEOUT_MS: Final = timedelta(days=7).total_seconds() * 1000
+"""What really bounds a savepoint is `execution.checkpointing.timeout`; stopping waits for sinks to commit as well."""
 
 SHUTDOWN_JOBS_TIMEOUT: Final = ConfigOption(
     "headrace.cluster.shutdown-jobs-timeout",
@@ -175,6 +177,25 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         if status is not JobStatus.CANCELED:
             raise JobAlreadyEndedError(str(job_id), status.name)
         return Acknowledge()
+
+    async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
+        """See DispatcherGateway."""
+        return await self._waiting_gateway(job_id).trigger_savepoint(target_directory)
+
+    async def stop_with_savepoint(
+        self, job_id: JobId, target_directory: str, is_drained: bool
+    ) -> str:
+        """See DispatcherGateway."""
+        gateway = self._waiting_gateway(job_id)
+        return await gateway.stop_with_savepoint(target_directory, is_drained)
+
+    def _waiting_gateway(self, job_id: JobId) -> JobMasterGateway:
+        """The JobMaster of a running job, for calls that may take as long as they like: it bounds them itself."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            status = self._archived(job_id).details.status
+            raise JobAlreadyEndedError(str(job_id), status.name)
+        return with_timeout(job.gateway, _SAVEPOINT_TIMEOUT_MS)
 
     async def request_job_status(self, job_id: JobId) -> JobStatus:
         """See DispatcherGateway."""

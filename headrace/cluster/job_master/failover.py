@@ -8,6 +8,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import msgspec
+
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.restart_strategies import RestartStrategy
@@ -46,6 +48,14 @@ class Failure:
     def as_final(self) -> "Failure":
         """The same, after which no restart makes sense."""
         return replace(self, is_final=True)
+
+    def after_savepoint(self, uri: str) -> "Failure":
+        """The same of a job whose final savepoint is complete: its output is committed, or is to be, so it is final."""
+        text = (
+            f"the savepoint {uri} is complete, but the job failed while it was stopping, so that its output may not be "
+            f"committed; start a job from the savepoint once to commit it: {self.error.text}"
+        )
+        return replace(self, error=msgspec.structs.replace(self.error, text=text), is_final=True)
 
     @property
     def is_consequence(self) -> bool:

@@ -1,16 +1,20 @@
 """What people and clients see of a job: details per vertex and subtask, and metrics combined over subtasks. Pure."""
 
 from headrace.cluster.job_master.executions import Execution
+from headrace.cluster.job_master.failover import ExceptionEntry
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.core.ids import ExecutionVertexId
 from headrace.core.lifecycle import JobStatus
+from headrace.gateways.checkpoints import CheckpointOverview, ExceptionInfo, RootExceptionInfo
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
 from headrace.gateways.messages import ErrorInfo
 from headrace.metrics.combination import combine_metrics
 
 
-def describe_job(scheduler: Scheduler, explanation: str = "") -> JobDetails:
+def describe_job(
+    scheduler: Scheduler, checkpoints: CheckpointOverview, explanation: str = ""
+) -> JobDetails:
     """The job as it stands; `explanation` says what it waits for."""
     graph = scheduler.graph
     vertices: list[VertexDetails] = []
@@ -36,6 +40,13 @@ def describe_job(scheduler: Scheduler, explanation: str = "") -> JobDetails:
         tuple(vertices),
         failure_of(scheduler),
         explanation,
+        checkpoints,
+        tuple(
+            RootExceptionInfo(
+                _exception(entry.root), tuple(_exception(each) for each in entry.concurrent)
+            )
+            for entry in scheduler.history.entries
+        ),
     )
 
 
@@ -72,6 +83,16 @@ def _subtask(execution: Execution) -> SubtaskDetails:
         execution.state,
         None if execution.slot is None else execution.slot.resource_id,
         dict(execution.metrics),
+    )
+
+
+def _exception(entry: ExceptionEntry) -> ExceptionInfo:
+    task = entry.task
+    return ExceptionInfo(
+        entry.failure.error,
+        entry.timestamp_ms,
+        "" if task is None else task.name,
+        None if task is None else task.resource_id,
     )
 
 

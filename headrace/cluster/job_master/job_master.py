@@ -3,6 +3,7 @@
 Decisions are the Scheduler's; this is what it does to the world and hears from it. Source: Flink JobMaster.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -12,6 +13,7 @@ from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.assembly import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
+from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
 from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover import Failure
@@ -124,6 +126,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._checkpointing: Final = open_checkpointing(
             self, self._scheduler, self.task_managers, self._coordination, settings, run_blocking
         )
+        self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
+        self._savepoints: Final = Savepoints(self._scheduler, self._checkpointing, self._ended)
         self._restore: Final = JobRestore(
             self, self._scheduler, self._coordination, self._checkpointing, settings
         )
@@ -245,7 +249,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     async def notify_end_of_data(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
         """See JobMasterGateway."""
-        if self._scheduler.data_ended(attempt_id):
+        if self._scheduler.data_ended(attempt_id) and not self._savepoints.is_stopping:
             self._checkpointing.trigger_final()
         return Acknowledge()
 
@@ -281,7 +285,15 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         explanation = ""
         if self._scheduler.is_waiting_for_slots:
             explanation = await self._resource_manager.explain()
-        return describe_job(self._scheduler, explanation)
+        return describe_job(self._scheduler, self._checkpointing.overview, explanation)
+
+    async def trigger_savepoint(self, target_directory: str) -> str:
+        """See JobMasterGateway."""
+        return await self._savepoints.trigger(target_directory)
+
+    async def stop_with_savepoint(self, target_directory: str, is_drained: bool) -> str:
+        """See JobMasterGateway."""
+        return await self._savepoints.stop(target_directory, is_drained=is_drained)
 
     async def cancel(self, is_forced: bool = False) -> Acknowledge:
         """See JobMasterGateway."""
@@ -354,11 +366,16 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         await self._coordination.close()
         self._resource_manager.close("the job has ended")
         self._has_ended = True
+        self._ended.set_result(self._scheduler.status)
         self._partitions.close()
         await self._release_blobs()
         collected = self._coordination.collect_coordinators()
         self._on_ended(
-            ArchivedJob(describe_job(self._scheduler), result_of(self._scheduler), collected)
+            ArchivedJob(
+                describe_job(self._scheduler, self._checkpointing.overview),
+                result_of(self._scheduler),
+                collected,
+            )
         )
 
     async def _release_blobs(self) -> None:

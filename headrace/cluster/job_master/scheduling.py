@@ -146,6 +146,7 @@ class Scheduler:
         # Subtasks that are being started, or restarted; empty while all run or have ended.
         self._scope = self.executions.subtasks
         self._restores: Mapping[ExecutionVertexId, SubtaskRestore] = {}
+        self._final_savepoint = ""
         self._shell = shell
         self._created = Created(self)
         self._state: SchedulerState = self._created
@@ -178,6 +179,10 @@ class Scheduler:
         """The same graph with the max parallelism of restored state, before anything of it is deployed."""
         self.graph = graph
         self.execution_graph = expand(graph)
+
+    def stopped_with(self, savepoint_uri: str) -> None:
+        """The savepoint is complete with which the job stops: from now on no failure is followed by a restart."""
+        self._final_savepoint = savepoint_uri
 
     # Events
 
@@ -368,6 +373,8 @@ class Scheduler:
 
     def decide_failover(self, failure: Failure) -> float | None:
         """See SchedulerContext."""
+        if self._final_savepoint:
+            failure = failure.after_savepoint(self._final_savepoint)
         delay_ms = self.history.decide(
             failure, self.clock.monotonic_ms(), self.clock.now_ms(), self._place_of(failure)
         )

@@ -17,7 +17,6 @@ from headrace.core.errors import (
     HeadraceError,
     JobCancelledError,
     JobExecutionError,
-    ProgramError,
     RemoteError,
 )
 from headrace.core.ids import JobId, OperatorId
@@ -50,6 +49,14 @@ class ScriptedDispatcher:
         self.offsets: list[int] = []
         self.cancel_count = 0
         self.thread_names: set[str] = set()
+
+    async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
+        return f"{target_directory}/savepoint"
+
+    async def stop_with_savepoint(
+        self, job_id: JobId, target_directory: str, is_drained: bool
+    ) -> str:
+        return f"{target_directory}/stopped{', drained' if is_drained else ''}"
 
     async def request_job_status(self, job_id: JobId) -> JobStatus:
         self.thread_names.add(threading.current_thread().name)
@@ -176,11 +183,16 @@ def test_answers_can_be_awaited(client: JobClient, dispatcher: ScriptedDispatche
     assert asyncio.run(ask()).get_net_runtime() == 42
 
 
-def test_savepoints_are_refused_plainly(client: JobClient) -> None:
-    with pytest.raises(ProgramError, match="savepoints are not there yet"):
-        client.trigger_savepoint()
-    with pytest.raises(ProgramError, match="savepoints are not there yet"):
-        client.stop_with_savepoint(True)
+def test_savepoints_answer_with_their_paths(
+    client: JobClient, dispatcher: ScriptedDispatcher
+) -> None:
+    assert client.trigger_savepoint("here").result() == "here/savepoint"
+    assert client.trigger_savepoint().result() == "/savepoint"
+    assert client.stop_with_savepoint(True, "there").result() == "there/stopped, drained"
+    assert client.stop_with_savepoint(False).result() == "/stopped"
+    assert dispatcher.cancel_count == 0
+    assert client.cancel_with_savepoint("here").result() == "here/savepoint"
+    assert dispatcher.cancel_count == 1
 
 
 def test_execute_waits_for_the_result(

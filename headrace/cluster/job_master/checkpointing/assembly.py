@@ -36,13 +36,13 @@ def open_checkpointing(
             scheduler.graph,
             settings,
             run_blocking,
-            on_changed=owner.commits_changed,
+            on_changed=owner.brakes_changed,
             on_failed=failed,
         )
 
     return JobCheckpointing(
         endpoint,
-        lambda: scheduler.graph,
+        lambda: scheduler.execution_graph,
         rules,
         DurableCheckpointStore(
             settings, scheduler.graph.job_id, endpoint.clock, endpoint.rpc_service.random
@@ -54,4 +54,5 @@ def open_checkpointing(
         commits=commits,
         run_blocking=run_blocking,
         on_failed=failed,
+        on_final_savepoint=scheduler.stopped_with,
     )

@@ -195,8 +195,8 @@ class CheckpointCoordinator:
                     self._abort(checkpoint, reason, text or reason.value)
             case TaskGone(attempt_id, is_failure):
                 self._task_gone(attempt_id, is_failure)
-            case CheckpointTimedOut(checkpoint_id):
-                self._timed_out(checkpoint_id)
+            case CheckpointTimedOut(checkpoint_id, text):
+                self._timed_out(checkpoint_id, text)
             case Published(checkpoint_id, last_subsumed_id):
                 self._published(checkpoint_id, last_subsumed_id)
             case _:
@@ -364,12 +364,12 @@ class CheckpointCoordinator:
             if checkpoint.waits_for(attempt_id):
                 self._abort(checkpoint, reason, f"task {attempt_id}: {reason.value}")
 
-    def _timed_out(self, checkpoint_id: int) -> None:
+    def _timed_out(self, checkpoint_id: int, text: str) -> None:
         checkpoint = self._pending.get(checkpoint_id)
         if checkpoint is not None:
-            count = len(checkpoint.waiting)
-            text = f"{_R.CHECKPOINT_EXPIRED.value}: {count} subtask(s) had not answered"
-            self._abort(checkpoint, _R.CHECKPOINT_EXPIRED, text)
+            why = text or f"{len(checkpoint.waiting)} subtask(s) had not answered"
+            reason = _R.CHECKPOINT_EXPIRED
+            self._abort(checkpoint, reason, f"{reason.value}: {why}")
 
     # The end
 

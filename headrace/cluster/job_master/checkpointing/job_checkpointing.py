@@ -7,8 +7,8 @@ CheckpointCoordinator (its input and output), SchedulerBase.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, Protocol
 
 from headrace.checkpoint.errors import (
     CheckpointExistsError,
@@ -16,7 +16,7 @@ from headrace.checkpoint.errors import (
     PublicationUnknownError,
 )
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
-from headrace.checkpoint.handles import CheckpointMetrics, StateFile, TaskStateSnapshot
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
 from headrace.cluster.job_master.checkpointing.commit_ledger import sent_keys
 from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
@@ -62,7 +62,12 @@ from headrace.cluster.job_master.checkpointing.pending_checkpoint import Pending
 from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan, CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
 from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
+from headrace.cluster.job_master.checkpointing.statistics import (
+    CheckpointStatistics,
+    describe_waiting,
+)
 from headrace.cluster.job_master.checkpointing.store import CheckpointStore, Publication
+from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
 from headrace.core.checkpoints import (
     NEVER_UNALIGNED,
     AlignmentMode,
@@ -74,11 +79,10 @@ from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.threads import BlockingRunner
+from headrace.gateways.checkpoints import CheckpointOverview
 from headrace.gateways.errors import CheckpointFailedError
-from headrace.graph.job_graph import JobGraph
+from headrace.graph.execution_graph import ExecutionGraph
 from headrace.rpc.endpoint import RpcEndpoint
-
-T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _R = CheckpointFailureReason
@@ -140,12 +144,15 @@ class CheckpointedCoordinators(Protocol):
 
 
 class JobCheckpointing:
-    """One per JobMaster. `on_failed`: the job has to fail over, or, where the error is not recoverable, to end."""
+    """One per JobMaster. `on_failed`: the job has to fail over, or, where the error is not recoverable, to end.
+
+    `on_final_savepoint` hears the URI of the savepoint with which the job stops, before anything of it is committed.
+    """
 
     def __init__(
         self,
         endpoint: RpcEndpoint,
-        graph: Callable[[], JobGraph],
+        graph: Callable[[], ExecutionGraph],
         rules: CheckpointRules,
         store: CheckpointStore,
         *,
@@ -154,15 +161,18 @@ class JobCheckpointing:
         commits: Callable[["JobCheckpointing"], SinkCommits],
         run_blocking: BlockingRunner,
         on_failed: Callable[[HeadraceError], None],
+        on_final_savepoint: Callable[[str], None],
     ) -> None:
+        self._on_final_savepoint: Final = on_final_savepoint
         self._endpoint: Final = endpoint
         self._graph: Final = graph
+        self._job_id: Final = graph().job_graph.job_id
         self._rules: Final = rules
-        self._store: Final = store
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
-        self._run_blocking: Final = run_blocking
         self._on_failed: Final = on_failed
+        self._store: Final = StoreCalls(store, run_blocking, endpoint.spawn, self.brakes_changed)
+        self._statistics: Final = CheckpointStatistics()
         self._coordinator: Final = CheckpointCoordinator(rules, endpoint.rpc_service.random)
         self.commits: Final = commits(self)
         self._events: deque[CoordinatorEvent] = deque()
@@ -170,14 +180,11 @@ class JobCheckpointing:
         self._timeouts: dict[int, Cancellable] = {}
         self._periodic_timer: Cancellable | None = None
         self._waiting_for_gates: deque[int] = deque()
-        self._targets: dict[int, str] = {}
         self._requests: dict[int, asyncio.Future[CompletedCheckpoint]] = {}
         self._next_number = 1
         # What is being published, and what its subtasks sent with it.
         self._publishing: dict[int, tuple[CheckpointMetadata, dict[OperatorId, set[str]]]] = {}
         self._published: dict[int, CompletedCheckpoint] = {}
-        self._cleaning_count = 0
-        self._store_calls: Final = _OneAtATime()
         self._settled: Final = asyncio.Event()
         self._settled.set()
 
@@ -192,19 +199,27 @@ class JobCheckpointing:
         else:
             self._handle(SchedulingStopped())
 
+    def suspend(self) -> None:
+        """What is under way comes to nothing, and nothing is taken periodically, until `resume`."""
+        self._handle(SchedulingStopped())
+
+    def resume(self) -> None:
+        """Take periodic checkpoints again."""
+        self._handle(SchedulingStarted())
+
     def task_gone(self, attempt_id: ExecutionAttemptId, *, is_failure: bool) -> None:
         """An attempt has ended."""
         self._handle(TaskGone(attempt_id, is_failure))
 
     async def recover(self) -> CompletedCheckpoint | None:
         """Take over the job's lineage; return what the job starts from. CheckpointError."""
-        restored = await self._call_store("recover", self._store.recover)
+        restored = await self._store.call("recover", self._store.store.recover)
         return await self._start_from(restored)
 
     async def latest(self) -> CompletedCheckpoint | None:
         """What the job restarts from, once no publication is under way; all its output is committed then."""
         await self._settled.wait()
-        return await self._start_from(await self._call_store("latest", self._store.latest))
+        return await self._start_from(await self._store.call("latest", self._store.store.latest))
 
     async def close(self, status: JobStatus) -> None:
         """The job has ended: what is published is made visible first, as far as its sinks can."""
@@ -214,17 +229,36 @@ class JobCheckpointing:
             await self.commits.await_all()
         except HeadraceError as error:
             is_committed = False
-            _LOG.error("job %s ends with output not committed: %s", self._graph().job_id, error)
+            _LOG.error("job %s ends with output not committed: %s", self._job_id, error)
         await self.commits.close()
-        await self._call_store(
-            "close", lambda: self._store.close(status, keeps_latest=not is_committed)
+        await self._store.call(
+            "close", lambda: self._store.store.close(status, keeps_latest=not is_committed)
         )
 
     async def _start_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
         if restored is not None:
             self._coordinator.restored(restored.checkpoint_id)
+            self._statistics.restored(restored.checkpoint_id)
         await self.commits.restore(None if restored is None else restored.metadata)
         return restored
+
+    @property
+    def overview(self) -> CheckpointOverview:
+        """What people are told."""
+        return self._statistics.overview(
+            self._coordinator.pending,
+            self._graph(),
+            uncommitted_ids=self.commits.undecided_ids,
+            blocking_sinks=self.commits.blocking_sinks,
+            paused_because=self._paused_because(),
+        )
+
+    def _paused_because(self) -> str:
+        if self.commits.is_backlog_full:
+            return f"sinks have not committed: {', '.join(self.commits.blocking_sinks)}"
+        if self._store.cleaning_count > self._rules.max_concurrent:
+            return f"{self._store.cleaning_count} old checkpoints are still being deleted"
+        return ""
 
     # Requests
 
@@ -240,10 +274,6 @@ class JobCheckpointing:
         """All data is processed: the checkpoint that the tasks wait for is taken at once."""
         number, self._next_number = self._next_number, self._next_number + 1
         self._handle(CheckpointRequested(number, SnapshotKind.CHECKPOINT))
-
-    def commits_changed(self) -> None:
-        """A sink has committed, or has more to commit."""
-        self._brakes_changed()
 
     # Answers of tasks
 
@@ -278,8 +308,7 @@ class JobCheckpointing:
         self._is_handling = True
         try:
             while self._events:
-                now_ms = self._endpoint.clock.monotonic_ms()
-                for action in self._coordinator.handle(self._events.popleft(), now_ms):
+                for action in self._coordinator.handle(self._events.popleft(), self._now_ms):
                     self._perform(action)
         finally:
             self._is_handling = False
@@ -308,11 +337,11 @@ class JobCheckpointing:
             case RegisterSharedState(checkpoint_id, snapshot):
                 shared = [each for each in snapshot.files() if each.is_shared]
                 if shared:
-                    self._store.register_shared(checkpoint_id, shared)
+                    self._store.store.register_shared(checkpoint_id, shared)
             case DiscardState(checkpoint_id, snapshot):
-                self._discard(checkpoint_id, CheckpointOptions(), list(snapshot.files()))
+                self._store.discard(checkpoint_id, CheckpointOptions(), list(snapshot.files()))
             case DiscardLocation(checkpoint_id, options):
-                self._discard(checkpoint_id, options, [])
+                self._store.discard(checkpoint_id, options, [])
             case CompleteRequest() | FailRequest() | FailJob():
                 self._answer(action)
 
@@ -324,12 +353,22 @@ class JobCheckpointing:
                 fired = PeriodicTimerFired(generation)
                 self._periodic_timer = self._later(delay_ms, lambda: self._handle(fired))
             case ArmTimeout(checkpoint_id, delay_ms):
-                expired = CheckpointTimedOut(checkpoint_id)
-                self._timeouts[checkpoint_id] = self._later(delay_ms, lambda: self._handle(expired))
+                self._statistics.begun(checkpoint_id, self._now_ms)
+                self._timeouts[checkpoint_id] = self._later(
+                    delay_ms, lambda: self._timed_out(checkpoint_id)
+                )
             case CancelTimeout(checkpoint_id):
                 timer = self._timeouts.pop(checkpoint_id, None)
                 if timer is not None:
                     timer.cancel()
+
+    def _timed_out(self, checkpoint_id: int) -> None:
+        for checkpoint in self._coordinator.pending:
+            if checkpoint.checkpoint_id == checkpoint_id and checkpoint.waiting:
+                text = describe_waiting(checkpoint, self._graph())
+                self._handle(CheckpointTimedOut(checkpoint_id, text))
+                return
+        self._handle(CheckpointTimedOut(checkpoint_id))
 
     def _calculate_plan(self, number: int) -> None:
         try:
@@ -339,7 +378,7 @@ class JobCheckpointing:
 
     async def _take_id(self, number: int) -> None:
         try:
-            checkpoint_id = await self._call_store("take an id", self._store.take_id)
+            checkpoint_id = await self._store.call("take an id", self._store.store.take_id)
         except Exception as error:
             self._storage_failed(error)
             self._handle(TriggerFailed(number, _R.IO_EXCEPTION, str(error)))
@@ -350,8 +389,8 @@ class JobCheckpointing:
     async def _locate(self, checkpoint_id: int, kind: SnapshotKind, target: str) -> None:
         wanted = self._options(kind)
         try:
-            options = await self._call_store(
-                "make a place", lambda: self._store.locate(checkpoint_id, wanted, target)
+            options = await self._store.call(
+                "make a place", lambda: self._store.store.locate(checkpoint_id, wanted, target)
             )
         except Exception as error:
             self._handle(CheckpointStepFailed(checkpoint_id, _R.IO_EXCEPTION, str(error)))
@@ -391,7 +430,10 @@ class JobCheckpointing:
 
     def _publish(self, checkpoint: PendingCheckpoint) -> None:
         acknowledged = metadata_of(
-            checkpoint, self._graph(), self._store.lineage_id, self._store.epoch
+            checkpoint,
+            self._graph().job_graph,
+            self._store.store.lineage_id,
+            self._store.store.epoch,
         )
         metadata = self.commits.complete(acknowledged)
         self._publishing[checkpoint.checkpoint_id] = (metadata, sent_keys(acknowledged))
@@ -403,8 +445,8 @@ class JobCheckpointing:
     ) -> None:
         checkpoint_id = checkpoint.checkpoint_id
         try:
-            publication: Publication = await self._call_store(
-                "publish", lambda: self._store.publish(metadata, checkpoint.options)
+            publication: Publication = await self._store.call(
+                "publish", lambda: self._store.store.publish(metadata, checkpoint.options)
             )
         except Exception as error:
             del self._publishing[checkpoint_id]
@@ -415,6 +457,9 @@ class JobCheckpointing:
             self._handle(CheckpointStepFailed(checkpoint_id, reason, str(error)))
         else:
             self._published[checkpoint_id] = publication.checkpoint
+            self._statistics.completed(checkpoint, publication.checkpoint, self._now_ms)
+            if checkpoint.kind.is_synchronous:
+                self._on_final_savepoint(publication.checkpoint.uri)
             self._handle(Published(checkpoint_id, publication.last_subsumed_id))
             self._published.pop(checkpoint_id, None)
             self._publishing.pop(checkpoint_id, None)
@@ -434,8 +479,9 @@ class JobCheckpointing:
         checkpoint_id = checkpoint.checkpoint_id
         _LOG.info(
             "checkpoint %d of job %s came to nothing: %s",
-            checkpoint_id, self._graph().job_id, action.text,
+            checkpoint_id, self._job_id, action.text,
         )  # fmt: skip
+        self._statistics.failed(checkpoint, action.reason, action.text, self._now_ms)
         if action.reason is not _R.FINALIZE_CHECKPOINT_FAILURE:
             # What became of that one's files was decided where it failed.
             self._discard_checkpoint(checkpoint)
@@ -452,37 +498,18 @@ class JobCheckpointing:
         except HeadraceError as error:
             self._on_failed(error)
         except Exception as error:
-            _LOG.exception("a coordinator of job %s failed", self._graph().job_id)
+            _LOG.exception("a coordinator of job %s failed", self._job_id)
             self._on_failed(CheckpointFailedError(f"{type(error).__name__}: {error}"))
         self._snapshot_coordinators()
 
     def _discard_checkpoint(self, checkpoint: PendingCheckpoint) -> None:
         files = [file for snapshot in checkpoint.snapshots.values() for file in snapshot.files()]
-        self._discard(checkpoint.checkpoint_id, checkpoint.options, files)
+        self._store.discard(checkpoint.checkpoint_id, checkpoint.options, files)
 
-    def _discard(
-        self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
-    ) -> None:
-        own = [each for each in files if each.uri and not each.is_shared]
-        if own or options.exclusive_uri:
-            self._cleaning_count += 1
-            self._spawn(self._clean(checkpoint_id, options, own), "delete a checkpoint's files")
-
-    async def _clean(
-        self, checkpoint_id: int, options: CheckpointOptions, files: list[StateFile]
-    ) -> None:
-        try:
-            await self._run_blocking(
-                "checkpoint-cleaner", lambda: self._store.discard(checkpoint_id, options, files)
-            )
-        except HeadraceError as error:
-            _LOG.warning("files of checkpoint %d stay behind: %s", checkpoint_id, error)
-        finally:
-            self._cleaning_count -= 1
-        self._brakes_changed()
-
-    def _brakes_changed(self) -> None:
-        self._handle(BrakesChanged(self._cleaning_count, self.commits.is_backlog_full))
+    def brakes_changed(self) -> None:
+        """A sink has committed or has more to commit, or something was deleted."""
+        count = self._store.cleaning_count
+        self._handle(BrakesChanged(count, self.commits.is_backlog_full))
 
     def _answer(self, action: CompleteRequest | FailRequest | FailJob) -> None:
         match action:
@@ -511,23 +538,12 @@ class JobCheckpointing:
         elif not isinstance(error, HeadraceError):
             _LOG.exception("the checkpoint storage failed", exc_info=error)
 
-    async def _call_store(self, what: str, call: Callable[[], T]) -> T:
-        return await self._store_calls.run(lambda: self._run_blocking(f"checkpoint: {what}", call))
+    @property
+    def _now_ms(self) -> float:
+        return self._endpoint.clock.monotonic_ms()
 
     def _later(self, delay_ms: float, action: Callable[[], None]) -> Cancellable:
         return self._endpoint.schedule_run_async(delay_ms, action)
 
-    def _spawn(self, coroutine: Any, name: str) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
         self._endpoint.spawn(coroutine, name)
-
-
-class _OneAtATime:
-    """Calls of the storage in the order in which they were asked for: it has no lock of its own."""
-
-    def __init__(self) -> None:
-        # Waited for by coroutines of one loop, never across threads.
-        self._turn = asyncio.Lock()
-
-    async def run(self, begin: Callable[[], Awaitable[T]]) -> T:
-        async with self._turn:
-            return await begin()

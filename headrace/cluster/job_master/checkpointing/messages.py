@@ -126,9 +126,10 @@ class TaskGone:
 
 @dataclass(frozen=True)
 class CheckpointTimedOut:
-    """The timer that ArmTimeout asked for."""
+    """The timer that ArmTimeout asked for. `text` says who has not answered."""
 
     checkpoint_id: int
+    text: str = ""
 
 
 @dataclass(frozen=True)

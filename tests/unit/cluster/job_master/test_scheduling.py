@@ -30,6 +30,7 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
+from headrace.gateways.checkpoints import CheckpointOverview
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer, TaskMetrics
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import PartitionerKind
@@ -402,7 +403,7 @@ def test_details_carry_states_and_combined_metrics(job: Fixture) -> None:
     for attempt, count in zip(job.attempts, (3.0, 4.0, 0.0, 0.0), strict=True):
         metrics = TaskMetrics(attempt, {"numRecordsOut": count, "map.late": count})
         job.scheduler.report(ExecutionReport(attempt, S.FINISHED, metrics=metrics))
-    details = describe_job(job.scheduler)
+    details = describe_job(job.scheduler, CheckpointOverview())
     assert details.vertices[0].metrics["numRecordsOut"] == 7
     assert [subtask.state for subtask in details.vertices[0].subtasks] == [S.FINISHED] * 2
     assert result_of(job.scheduler).accumulators == {"map.late": 7}
@@ -580,3 +581,14 @@ def test_failures_are_remembered_with_task_and_place_and_those_that_came_with_th
     assert entry.root.task is not None
     assert (entry.root.task.name, entry.root.task.resource_id) == ("vertex 1 (2/2)", TM_2)
     assert [(each.failure.error, each.timestamp_ms) for each in entry.concurrent] == [(LOST, 5)]
+
+
+def test_after_the_savepoint_with_which_the_job_stops_no_failure_is_followed_by_a_restart() -> None:
+    job = Fixture(restarts=5)
+    job.run()
+    job.scheduler.stopped_with("file:/savepoint-1")
+    job.report(job.attempts[0], S.FAILED, USER_ERROR)
+    job.report_all(S.CANCELED)
+    assert job.scheduler.status is JobStatus.FAILED
+    failure = result_of(job.scheduler).failure
+    assert failure is not None and "savepoint file:/savepoint-1 is complete" in failure.text

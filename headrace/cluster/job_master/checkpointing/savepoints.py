@@ -1,0 +1,73 @@
+"""Savepoints: taken while a job goes on, or as the last thing that it does.
+
+A job stops with a savepoint when its sources stop behind the savepoint's barrier and everybody waits for exactly that
+one. Once it is complete its output is committed and the job may only end: going on from an older checkpoint would bring
+that output out twice. Source: Flink SchedulerBase.triggerSavepoint, StopWithSavepointTerminationHandler.
+"""
+
+import asyncio
+from typing import Final
+
+from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheckpointing
+from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.core.checkpoints import SnapshotKind
+from headrace.core.lifecycle import JobStatus
+from headrace.gateways.errors import CheckpointFailedError
+
+
+class Savepoints:
+    """One per JobMaster; `ended` gets the job's last status."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        checkpointing: JobCheckpointing,
+        ended: asyncio.Future[JobStatus],
+    ) -> None:
+        self._scheduler: Final = scheduler
+        self._checkpointing: Final = checkpointing
+        self._ended: Final = ended
+        self._is_stopping = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the job is being stopped with a savepoint, for which its tasks wait."""
+        return self._is_stopping
+
+    async def trigger(self, target: str) -> str:
+        """Take one below `target`, or where the settings say; return its URI. CheckpointFailedError."""
+        self._refuse_unless_running()
+        snapshot = await self._checkpointing.trigger(SnapshotKind.SAVEPOINT, target)
+        return snapshot.uri
+
+    async def stop(self, target: str, *, is_drained: bool) -> str:
+        """Take one and end the job with it; returns its URI when the job is FINISHED. CheckpointFailedError.
+
+        `is_drained`: event time ends before the savepoint, so that every window fires; nothing can go on from it.
+        """
+        self._refuse_unless_running()
+        if self._is_stopping:
+            raise CheckpointFailedError("the job is being stopped with a savepoint already")
+        kind = SnapshotKind.SAVEPOINT_TERMINATE if is_drained else SnapshotKind.SAVEPOINT_SUSPEND
+        self._is_stopping = True
+        self._checkpointing.suspend()
+        try:
+            snapshot = await self._checkpointing.trigger(kind, target)
+        except BaseException:
+            self._is_stopping = False
+            if self._scheduler.status is JobStatus.RUNNING:
+                self._checkpointing.resume()
+            raise
+        status = await asyncio.shield(self._ended)
+        if status is not JobStatus.FINISHED:
+            raise CheckpointFailedError(
+                f"the savepoint {snapshot.uri} is complete, but the job is {status.name}: its output may not be "
+                "committed; start a job from the savepoint once to commit it"
+            )
+        return snapshot.uri
+
+    def _refuse_unless_running(self) -> None:
+        if self._scheduler.status is not JobStatus.RUNNING:
+            raise CheckpointFailedError(
+                f"the job is {self._scheduler.status.name}: savepoints are taken of running jobs"
+            )

@@ -1,0 +1,70 @@
+"""StoreCalls: calls of the checkpoint storage beside the JobMaster's main thread, one after the other.
+
+Deletions run beside them and are only counted: how many there are holds new checkpoints up.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
+
+from headrace.checkpoint.handles import StateFile
+from headrace.cluster.job_master.checkpointing.store import CheckpointStore
+from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.errors import HeadraceError
+from headrace.core.threads import BlockingRunner
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+
+class StoreCalls:
+    """Used on the main thread. `spawn` begins a coroutine there; `on_cleaned` hears of every deletion that is done."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        run_blocking: BlockingRunner,
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+        on_cleaned: Callable[[], None],
+    ) -> None:
+        self.store: Final = store
+        self._run_blocking: Final = run_blocking
+        self._spawn: Final = spawn
+        self._on_cleaned: Final = on_cleaned
+        self._cleaning_count = 0
+        # Taken by coroutines of one loop, never across threads: the store has no lock of its own.
+        self._turn: Final = asyncio.Lock()
+
+    @property
+    def cleaning_count(self) -> int:
+        """Deletions that are not done."""
+        return self._cleaning_count
+
+    async def call(self, what: str, call: Callable[[], T]) -> T:
+        """Run a call when those before it have ended; whatever it raises."""
+        async with self._turn:
+            return await self._run_blocking(f"checkpoint: {what}", call)
+
+    def discard(
+        self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
+    ) -> None:
+        """Delete what is the checkpoint's alone, some time."""
+        own = [each for each in files if each.uri and not each.is_shared]
+        if own or options.exclusive_uri:
+            self._cleaning_count += 1
+            self._spawn(self._clean(checkpoint_id, options, own), "delete a checkpoint's files")
+
+    async def _clean(
+        self, checkpoint_id: int, options: CheckpointOptions, files: list[StateFile]
+    ) -> None:
+        try:
+            await self._run_blocking(
+                "checkpoint-cleaner", lambda: self.store.discard(checkpoint_id, options, files)
+            )
+        except HeadraceError as error:
+            _LOG.warning("files of checkpoint %d stay behind: %s", checkpoint_id, error)
+        finally:
+            self._cleaning_count -= 1
+        self._on_cleaned()
