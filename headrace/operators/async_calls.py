@@ -9,30 +9,30 @@ from headrace.core.threads import spawn
 
 
 class AsyncCall:
-    """One attempt. Once `done` is called with it, `results` or `error` is set; a cancelled one is never done."""
+    """One attempt. Once it has ended, `results` or `error` is set. `subject`: what it was made for."""
 
-    __slots__ = ("_done", "_invoke", "error", "is_cancelled", "results", "task")
+    __slots__ = ("_invoke", "error", "is_cancelled", "results", "subject", "task")
 
-    def __init__(
-        self, invoke: Callable[[], Awaitable[Any]], done: Callable[["AsyncCall"], None]
-    ) -> None:
+    def __init__(self, subject: Any, invoke: Callable[[], Awaitable[Any]]) -> None:
+        self.subject = subject
         self._invoke = invoke
-        self._done = done
         self.results: Any = None
         self.error: BaseException | None = None
         self.is_cancelled = False
         self.task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Await the user's coroutine and tell how it ended."""
+        """Await the user's coroutine and keep how it ended."""
         try:
             self.results = await self._invoke()
         except BaseException as error:  # whatever leaves user code has to reach the task's thread
             if self.is_cancelled:
                 raise
             self.error = error
-        if not self.is_cancelled:
-            self._done(self)
+
+
+CallsEnded = Callable[[Sequence[AsyncCall]], None]
+"""Told of calls that ended, several at once; not on the task's thread. Cancelled ones may be among them."""
 
 
 class AsyncCalls(Protocol):
@@ -43,7 +43,7 @@ class AsyncCalls(Protocol):
         ...
 
     def cancel(self, call: AsyncCall) -> None:
-        """Make sure that `done` is not called any more, or that it does not matter; does not wait."""
+        """End a call whose outcome does not matter any more; does not wait."""
         ...
 
     def close(self) -> None:
@@ -52,14 +52,19 @@ class AsyncCalls(Protocol):
 
 
 class CallThread:
-    """An event loop on a thread of its own. Implements AsyncCalls."""
+    """An event loop on a thread of its own. Implements AsyncCalls.
 
-    def __init__(self, name: str) -> None:
+    Crossing over between threads costs more than a coroutine does, so calls are begun together, and what ends in one
+    round of the loop is told together.
+    """
+
+    def __init__(self, name: str, ended: CallsEnded) -> None:
         self._thread: Final = EventLoopThread(name)
+        self._tell_ended: Final = ended
+        self._ended: list[AsyncCall] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, calls: Sequence[AsyncCall]) -> None:
-        # One crossing for many calls: waking the loop costs more than starting a coroutine on it.
         self._thread.loop.call_soon_threadsafe(self._start, calls)
 
     def cancel(self, call: AsyncCall) -> None:
@@ -72,7 +77,17 @@ class CallThread:
     def _start(self, calls: Sequence[AsyncCall]) -> None:
         for call in calls:
             if not call.is_cancelled:
-                call.task = spawn(call.run(), self._thread.loop, "async_invoke", self._tasks)
+                call.task = spawn(self._run(call), self._thread.loop, "async_invoke", self._tasks)
+
+    async def _run(self, call: AsyncCall) -> None:
+        await call.run()
+        if not self._ended:
+            self._thread.loop.call_soon(self._hand_over)
+        self._ended.append(call)
+
+    def _hand_over(self) -> None:
+        ended, self._ended = self._ended, []
+        self._tell_ended(ended)
 
 
 def _cancel(call: AsyncCall) -> None:

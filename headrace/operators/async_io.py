@@ -1,14 +1,14 @@
 """AsyncWaitOperator: calls an AsyncFunction for every record, with many calls in flight, and emits what they give.
 
-Everything but the coroutines themselves happens on the task's thread. A call that is done puts itself into `_done` and
-one mail into the mailbox; that mail hands the results to the queue and emits what the queue lets go.
+Everything but the coroutines themselves happens on the task's thread. Calls that have ended come back by mail, which
+hands their results to the queue and emits what the queue lets go.
 
 Inputs in flight are operator state: after a restore they are submitted again, so calls are made at least once.
 Source: Flink AsyncWaitOperator.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from headrace.core.elements import Watermark, WatermarkStatus
@@ -21,7 +21,7 @@ from headrace.functions.processing_time import ScheduledTimer
 from headrace.functions.specs import AsyncWaitSpec
 from headrace.functions.state import ListStateDescriptor
 from headrace.graph.pipeline_options import OBJECT_REUSE
-from headrace.operators.async_calls import AsyncCall, AsyncCalls, CallThread
+from headrace.operators.async_calls import AsyncCall, AsyncCalls, CallsEnded, CallThread
 from headrace.operators.async_queue import AsyncQueue, InFlight, OrderedQueue, UnorderedQueue
 from headrace.operators.emission import ResultCollector, timestamps_of
 from headrace.operators.function_operator import FunctionOperator
@@ -35,14 +35,13 @@ IN_FLIGHT_STATE: Final = "_async_wait_operator_state_"
 class _Request(InFlight):
     """An input in flight with its current call, or the timer of the next one."""
 
-    __slots__ = ("attempt_count", "call", "retry_timer", "timeout_timer")
+    __slots__ = ("attempt_count", "call", "retry_timer")
 
     def __init__(self, value: Any, timestamp_ms: int) -> None:
         super().__init__(value, timestamp_ms)
         self.attempt_count = 0
         self.call: AsyncCall | None = None
         self.retry_timer: ScheduledTimer | None = None
-        self.timeout_timer: ScheduledTimer | None = None
 
 
 class AsyncWaitOperator(FunctionOperator, OneInputOperator):
@@ -55,7 +54,9 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
     _calls: AsyncCalls | None = None
 
     def __init__(
-        self, spec: AsyncWaitSpec, create_calls: Callable[[str], AsyncCalls] = CallThread
+        self,
+        spec: AsyncWaitSpec,
+        create_calls: Callable[[str, CallsEnded], AsyncCalls] = CallThread,
     ) -> None:
         super().__init__(spec)
         self._spec = spec
@@ -67,9 +68,9 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         self._delayed: dict[_Request, None] = {}
         self._started_count = 0
         self._has_timestamps = False
-        # Filled on the calls' thread, emptied on the task's; both ends of a deque may be used at the same time.
-        self._done: deque[tuple[_Request, AsyncCall]] = deque()
-        self._is_mail_on_its_way = False
+        # What may time out, by rising deadline; one timer for the first of them, whether it is still there then or not.
+        self._deadlines: dict[_Request, int] = {}
+        self._is_timer_set = False
         predicate = spec.retry_strategy.get_retry_predicate()
         self._retries_result = predicate.result_predicate()
         self._retries_exception = predicate.exception_predicate()
@@ -81,7 +82,10 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         is_shared = context.settings.get_option(OBJECT_REUSE) or is_unchanging_type(input_type)
         # A call may change what it is given, while the input is still wanted for a repetition or a snapshot.
         self._copy = as_it_is if is_shared else private_copy
-        self._calls = self._create_calls(f"{context.task_name_with_subtasks} async")
+        self._calls = self._create_calls(
+            f"{context.task_name_with_subtasks} async",
+            self._mail_ended,
+        )
         self._open_function(None)
         element_type = Types.TUPLE([input_type, Types.LONG()])
         self._in_flight = self._operator_state.get_list_state(
@@ -151,13 +155,12 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         count = min(len(self._unstarted), self._spec.capacity - self._started_count)
         if count <= 0:
             return
-        timers = self.context.timers
-        deadline_ms = timers.now_ms() + self._spec.timeout_ms
+        deadline_ms = self.context.timers.now_ms() + self._spec.timeout_ms
         requests = [self._unstarted.popleft() for _ in range(count)]
-        for request in requests:
-            request.timeout_timer = timers.schedule(deadline_ms, self._when_timed_out(request))
+        self._deadlines.update(dict.fromkeys(requests, deadline_ms))
         self._started_count += count
         self._start(requests)
+        self._set_timer()
 
     def _start(self, requests: Iterable[_Request]) -> None:
         """Make the next call for each of them."""
@@ -172,22 +175,16 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
 
     def _call_for(self, request: _Request) -> AsyncCall:
         function, value = self._function, self._copy(request.value)
+        return AsyncCall(request, lambda: function.async_invoke(value))
 
-        def tell(call: AsyncCall) -> None:
-            """Runs on the calls' thread."""
-            self._done.append((request, call))
-            # Whoever empties the deque lowers the flag first: a call that finds it raised is seen by that mail.
-            if not self._is_mail_on_its_way:
-                self._is_mail_on_its_way = True
-                self.context.mail(self._take_done)
+    def _mail_ended(self, calls: Sequence[AsyncCall]) -> None:
+        """Runs on the calls' thread."""
+        self.context.mail(lambda: self._take_ended(calls))
 
-        return AsyncCall(lambda: function.async_invoke(value), tell)
-
-    def _take_done(self) -> None:
-        self._is_mail_on_its_way = False
+    def _take_ended(self, calls: Sequence[AsyncCall]) -> None:
         try:
-            while self._done:
-                request, call = self._done.popleft()
+            for call in calls:
+                request: _Request = call.subject
                 if request.call is call:  # else it was given up before
                     request.call = None
                     self._call_ended(request, call)
@@ -228,22 +225,36 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
 
         return retry
 
-    def _when_timed_out(self, request: _Request) -> Callable[[int], None]:
-        def time_out(_time_ms: int) -> None:
-            assert self._calls is not None
-            call, request.call = request.call, None
-            if call is not None:
-                self._calls.cancel(call)
-            self._cancel_retry(request)
-            try:
-                results = self._function.timeout(request.value)
-                _check_results(results)
-                self._complete(request, results)
-            except USER_EXCEPTIONS as error:
-                raise user_error(error, self.context.operator_name) from error
-            self._emit_ready()
+    def _set_timer(self) -> None:
+        """Be called when the first deadline is over. A timer for each input would stay long after its answer."""
+        if self._deadlines and not self._is_timer_set:
+            self._is_timer_set = True
+            self.context.timers.schedule(next(iter(self._deadlines.values())), self._time_out)
 
-        return time_out
+    def _time_out(self, _time_ms: int) -> None:
+        """Give up what took too long."""
+        self._is_timer_set = False
+        now_ms = self.context.timers.now_ms()
+        try:
+            while self._deadlines:
+                request = next(iter(self._deadlines))
+                if self._deadlines[request] > now_ms:
+                    break
+                self._give_up(request)
+        except USER_EXCEPTIONS as error:
+            raise user_error(error, self.context.operator_name) from error
+        self._set_timer()
+        self._emit_ready()
+
+    def _give_up(self, request: _Request) -> None:
+        assert self._calls is not None
+        call, request.call = request.call, None
+        if call is not None:
+            self._calls.cancel(call)
+        self._cancel_retry(request)
+        results = self._function.timeout(request.value)
+        _check_results(results)
+        self._complete(request, results)
 
     def _cancel_retry(self, request: _Request) -> None:
         self._delayed.pop(request, None)
@@ -252,8 +263,7 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
             timer.cancel()
 
     def _complete(self, request: _Request, results: list[Any]) -> None:
-        if request.timeout_timer is not None:
-            request.timeout_timer.cancel()
+        del self._deadlines[request]
         self._queue.complete(request, results)
 
     def _emit_ready(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headrace.operators.async_calls import AsyncCall
+from headrace.operators.async_calls import AsyncCall, CallsEnded
 
 
 class ManualCalls:
@@ -11,7 +11,8 @@ class ManualCalls:
     A coroutine that awaits is resumed at once, so it must not wait for anything but other coroutines.
     """
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, ended: CallsEnded) -> None:
+        self._tell_ended = ended
         self.running: list[AsyncCall] = []
         self.started_count = 0
         self.running_max = 0
@@ -33,12 +34,13 @@ class ManualCalls:
 
     def finish(self, index: int = 0) -> None:
         """Let the call at `index` of `running` run to its end."""
-        coroutine = self.running.pop(index).run()
+        call = self.running.pop(index)
+        coroutine = call.run()
         try:
             while True:
                 coroutine.send(None)
         except StopIteration:
-            pass
+            self._tell_ended([call])
 
     def finish_first(self) -> bool:
         """Let the oldest call end; False where none runs."""

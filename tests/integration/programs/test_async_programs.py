@@ -137,6 +137,7 @@ class NeverButPatient(Never):
 
 
 def test_a_call_without_an_answer_ends_with_its_timeout(env: StreamExecutionEnvironment) -> None:
+    env.set_parallelism(1)
     numbers = env.from_collection([1, 2], Types.INT())
     late = AsyncDataStream.ordered_wait(
         numbers, NeverButPatient(), Time.milliseconds(20), 1, Types.INT()

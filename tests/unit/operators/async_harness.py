@@ -5,6 +5,7 @@ from typing import Any
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.async_io import AsyncFunction, AsyncOutputMode, AsyncRetryStrategy
 from headrace.functions.specs import AsyncWaitSpec
+from headrace.operators.async_calls import CallsEnded
 from headrace.operators.async_io import AsyncWaitOperator
 from headrace.testing.async_calls import ManualCalls
 from headrace.testing.operator_harness import PICKLED, OperatorHarness
@@ -38,8 +39,11 @@ class Calls:
         self.made: list[ManualCalls] = []
 
     def create(self, spec: AsyncWaitSpec) -> AsyncWaitOperator:
-        self.made.append(ManualCalls())
-        return AsyncWaitOperator(spec, lambda name: self.made[-1])
+        return AsyncWaitOperator(spec, self._make)
+
+    def _make(self, name: str, ended: CallsEnded) -> ManualCalls:
+        self.made.append(ManualCalls(ended))
+        return self.made[-1]
 
     @property
     def last(self) -> ManualCalls:

@@ -11,15 +11,36 @@ import pytest
 from headrace.operators.async_calls import AsyncCall, CallThread
 
 
+class _Calls:
+    """A CallThread whose ended calls wait in a queue, and in which groups they came."""
+
+    def __init__(self) -> None:
+        self.ended: queue.Queue[AsyncCall] = queue.Queue()
+        self.group_sizes: list[int] = []
+        self.thread = CallThread("calls under test", self._take)
+
+    def _take(self, calls: Any) -> None:
+        self.group_sizes.append(len(calls))
+        for call in calls:
+            self.ended.put(call)
+
+    def start(self, *invokes: Any) -> list[AsyncCall]:
+        calls = [AsyncCall(number, invoke) for number, invoke in enumerate(invokes)]
+        self.thread.start(calls)
+        return calls
+
+    def next(self) -> AsyncCall:
+        return self.ended.get(timeout=30)
+
+
 @pytest.fixture
-def calls() -> Iterator[CallThread]:
-    thread = CallThread("calls under test")
-    yield thread
-    thread.close()
+def calls() -> Iterator[_Calls]:
+    made = _Calls()
+    yield made
+    made.thread.close()
 
 
-def test_calls_run_beside_each_other_on_one_other_thread(calls: CallThread) -> None:
-    done: queue.Queue[AsyncCall] = queue.Queue()
+def test_calls_run_beside_each_other_on_one_other_thread(calls: _Calls) -> None:
     threads: set[int] = set()
     meeting: list[asyncio.Event] = []
 
@@ -32,30 +53,37 @@ def test_calls_run_beside_each_other_on_one_other_thread(calls: CallThread) -> N
         meeting[0].set()
         return [2]
 
-    calls.start([AsyncCall(wait_for_the_other, done.put), AsyncCall(wait_for_the_other, done.put)])
-    ended = [done.get(timeout=30), done.get(timeout=30)]
-    assert sorted(call.results for call in ended) == [[1], [2]]
+    calls.start(wait_for_the_other, wait_for_the_other)
+    ended = [calls.next(), calls.next()]
+    assert sorted((call.subject, call.results) for call in ended) == [(0, [1]), (1, [2])]
     assert len(threads) == 1
     assert threading.get_ident() not in threads
 
 
-def test_an_error_is_handed_over_and_the_loop_goes_on(calls: CallThread) -> None:
-    done: queue.Queue[AsyncCall] = queue.Queue()
+def test_what_ends_in_one_round_of_the_loop_is_told_together(calls: _Calls) -> None:
+    async def answer() -> list[int]:
+        return []
 
+    calls.start(*[answer] * 50)
+    for _ in range(50):
+        calls.next()
+    assert calls.group_sizes == [50]
+
+
+def test_an_error_is_handed_over_and_the_loop_goes_on(calls: _Calls) -> None:
     async def leave() -> Any:
         raise SystemExit(3)
 
     def not_even_a_coroutine() -> Any:
         raise ValueError("at once")
 
-    calls.start([AsyncCall(leave, done.put)])
-    assert isinstance(done.get(timeout=30).error, SystemExit)
-    calls.start([AsyncCall(not_even_a_coroutine, done.put)])
-    assert isinstance(done.get(timeout=30).error, ValueError)
+    calls.start(leave)
+    assert isinstance(calls.next().error, SystemExit)
+    calls.start(not_even_a_coroutine)
+    assert isinstance(calls.next().error, ValueError)
 
 
-def test_a_cancelled_call_is_never_done(calls: CallThread) -> None:
-    done: queue.Queue[AsyncCall] = queue.Queue()
+def test_a_cancelled_call_is_not_told_of(calls: _Calls) -> None:
     seen: queue.Queue[str] = queue.Queue()
 
     async def wait() -> None:
@@ -69,19 +97,16 @@ def test_a_cancelled_call_is_never_done(calls: CallThread) -> None:
     async def answer() -> list[int]:
         return []
 
-    call = AsyncCall(wait, done.put)
-    calls.start([call])
+    (call,) = calls.start(wait)
     assert seen.get(timeout=30) == "started"
-    calls.cancel(call)
+    calls.thread.cancel(call)
     assert seen.get(timeout=30) == "cancelled"
-    last = AsyncCall(answer, done.put)
-    calls.start([last])
-    assert done.get(timeout=30) is last
-    assert done.empty()
+    (last,) = calls.start(answer)
+    assert calls.next() is last
+    assert calls.ended.empty()
 
 
-def test_a_call_that_is_cancelled_before_it_begins_does_not_begin(calls: CallThread) -> None:
-    done: queue.Queue[AsyncCall] = queue.Queue()
+def test_a_call_that_is_cancelled_before_it_begins_does_not_begin(calls: _Calls) -> None:
     release = threading.Event()
 
     async def block_the_loop() -> list[int]:
@@ -91,19 +116,17 @@ def test_a_call_that_is_cancelled_before_it_begins_does_not_begin(calls: CallThr
     async def never() -> list[int]:
         raise AssertionError("it was cancelled")
 
-    first, second = AsyncCall(block_the_loop, done.put), AsyncCall(never, done.put)
-    calls.start([first])
-    calls.start([second])
-    calls.cancel(second)
+    (first,) = calls.start(block_the_loop)
+    (second,) = calls.start(never)
+    calls.thread.cancel(second)
     release.set()
-    assert done.get(timeout=30) is first
-    calls.close()
+    assert calls.next() is first
+    calls.thread.close()
     assert second.error is None
     assert second.task is None
 
 
-def test_closing_ends_what_still_runs() -> None:
-    calls = CallThread("calls under test")
+def test_closing_ends_what_still_runs(calls: _Calls) -> None:
     seen: queue.Queue[str] = queue.Queue()
 
     async def wait() -> None:
@@ -113,8 +136,8 @@ def test_closing_ends_what_still_runs() -> None:
         finally:
             seen.put("ended")
 
-    calls.start([AsyncCall(wait, lambda call: None)])
+    calls.start(wait)
     assert seen.get(timeout=30) == "started"
-    calls.close()
-    calls.close()
+    calls.thread.close()
+    calls.thread.close()
     assert seen.get(timeout=30) == "ended"

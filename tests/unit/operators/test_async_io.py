@@ -176,10 +176,19 @@ def test_the_time_of_an_input_begins_when_its_call_does() -> None:
     assert harness.output.rows == [1, 1, "late", 2]
 
 
-def test_a_timer_of_an_answered_call_does_nothing() -> None:
-    harness, calls = async_harness(Twice(), timeout_ms=50)
-    harness.perform(Rows([1]))
-    finish_call(harness, calls, 0)
+def test_one_timer_serves_all_inputs_and_does_nothing_to_those_that_were_answered() -> None:
+    harness, calls = async_harness(_Patient(), timeout_ms=50)
+    for number in range(20):
+        harness.perform(TimeAt(number))
+        harness.perform(Rows([number]))
+        if number != 7:
+            finish_call(harness, calls, len(calls.last.running) - 1)
+    assert harness.timers.pending_count == 1
+    harness.perform(TimeAt(56))
+    assert harness.output.rows == [number for number in range(7) for _ in (0, 1)]
+    harness.perform(TimeAt(57))
+    assert harness.output.rows[14:16] == ["late", 7]
+    assert len(harness.output.rows) == 40
     assert harness.timers.pending_count == 0
 
 
