@@ -3,7 +3,7 @@
 The TaskManager's data plane implements it; every row of a partition comes through exactly once and in order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,9 +55,11 @@ class IngestDoor(Protocol):
         subtask_index: int,
         attempt: ExecutionAttemptId,
         on_data: Callable[[], None],
+        accepted_row_counts: Mapping[int, int],
     ) -> Ingest:
         """Open the door for one source subtask; an older attempt's door closes.
 
-        `on_data` is called from another thread when the first element waits.
+        `on_data` is called from another thread when the first element waits. `accepted_row_counts`: by partition, how
+        many rows a checkpoint has, so that pushers go on behind them.
         """
         ...

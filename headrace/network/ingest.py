@@ -9,7 +9,7 @@ Connections live on the transport's thread; a source subtask polls its receiver 
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,6 +42,7 @@ INGEST_NAME: Final = "ingest"
 INGEST_BODY_BYTES_MAX: Final = 256 << 20
 
 IngestTarget = tuple[JobId, OperatorId, int]
+_NOTHING_ACCEPTED: Final[Mapping[int, int]] = {}
 
 
 @dataclass(slots=True)
@@ -141,13 +142,17 @@ class IngestServer:
         subtask_index: int,
         attempt: ExecutionAttemptId,
         on_data: Callable[[], None],
+        accepted_row_counts: Mapping[int, int] = _NOTHING_ACCEPTED,
     ) -> IngestReceiver:
         """Open the door for one source subtask; an older attempt's door closes.
 
-        `on_data` is called from the transport's thread when the first element waits.
+        `on_data` is called from the transport's thread when the first element waits. `accepted_row_counts`: by
+        partition, how many rows the subtask has from a checkpoint.
         """
         target = (job_id, operator_id, subtask_index)
         receiver = IngestReceiver(self, target, on_data)
+        for partition, row_count in accepted_row_counts.items():
+            receiver.partitions[partition] = _Partition(row_count)
         with self._lock:
             replaced = self._receivers.get(target)
             self._receivers[target] = (attempt.attempt_number, receiver)

@@ -19,6 +19,7 @@ PINNED_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
 }
 
+_LEAF_PARALLELISM: Final = "spark.sql.leafNodeDefaultParallelism"
 _planning: Final = threading.Lock()
 
 
@@ -34,13 +35,24 @@ class PushPlan:
         self.java_frame.collectToPython()
 
 
-def plan_push(df: DataFrame, body: ArrowBody, result_schema: str) -> PushPlan:
+def default_parallelism(spark: SparkSession) -> int:
+    """Return into how many partitions Spark would cut what says nothing itself; it changes as executors come and go."""
+    return int(spark.conf.get(_LEAF_PARALLELISM, None) or spark.sparkContext.defaultParallelism)
+
+
+def plan_push(
+    df: DataFrame, body: ArrowBody, result_schema: str, parallelism: int | None = None
+) -> PushPlan:
     """Plan `df.mapInArrow(body)` under the pinned settings; they are the session's again afterwards.
 
-    Planning alone reads the settings, so other queries of the session see them for milliseconds only.
+    `parallelism` stands for `default_parallelism` where the partitions must be those of an earlier plan. Planning alone
+    reads the settings, so other queries of the session see them for milliseconds only.
     """
     spark = df.sparkSession
-    with _planning, _pinned(spark):
+    settings = dict(PINNED_SETTINGS)
+    if parallelism is not None:
+        settings[_LEAF_PARALLELISM] = str(parallelism)
+    with _planning, _pinned(spark, settings):
         java_frame = _map_in_arrow(df, body, result_schema)
         partition_count = int(java_frame.queryExecution().toRdd().getNumPartitions())
     return PushPlan(partition_count, java_frame)
@@ -63,9 +75,9 @@ def _map_in_arrow(df: DataFrame, body: ArrowBody, result_schema: str) -> Any:
 
 
 @contextmanager
-def _pinned(spark: SparkSession) -> Generator[None, None, None]:
-    before = {key: spark.conf.get(key, None) for key in PINNED_SETTINGS}
-    for key, value in PINNED_SETTINGS.items():
+def _pinned(spark: SparkSession, settings: Mapping[str, str]) -> Generator[None, None, None]:
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
         spark.conf.set(key, value)
     try:
         yield

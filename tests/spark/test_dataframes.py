@@ -38,6 +38,7 @@ from headrace.core.types.type_info import Types
 from headrace.functions.source import InputStatus, SourceReader
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.spark.dataframe_commit import SinkCommitError, SinkCoordinator
+from headrace.spark.dataframe_replay import plan_identity, unrepeatable_part
 from headrace.spark.dataframes import dataframe_source, source_coordinator_factory
 from headrace.spark.session import HostSession
 from tests.spark.processes import wait_until
@@ -94,7 +95,13 @@ class Pipe:
     """Two source subtasks on one TaskManager's door, and their coordinator; all turned by the test's thread."""
 
     def __init__(
-        self, df: DataFrame, *, event_time: str | None = None, parallelism: int = 2
+        self,
+        df: DataFrame,
+        *,
+        event_time: str | None = None,
+        parallelism: int = 2,
+        settings: dict[str, str] | None = None,
+        snapshot: tuple[bytes, list[bytes]] | None = None,
     ) -> None:
         source, row_type = dataframe_source(df, event_time_column=event_time)
         self.source: DataFrameSource = source
@@ -122,25 +129,38 @@ class Pipe:
             OPERATOR,
             "rows",
             parallelism,
-            Settings(),
+            Settings(settings),
             lambda index, event: self.readers[index].handle_event(event),
             self.posted.put,
             self.failures.append,
         )
         self.coordinator: Any = source_coordinator_factory(SECRET)(context, payload)
-        self.start_readers(0)
+        if snapshot is not None:
+            self.coordinator.reset(1, snapshot[0])
+        self.start_readers(0, None if snapshot is None else snapshot[1])
 
-    def start_readers(self, number: int) -> None:
+    def start_readers(self, number: int, splits: list[bytes] | None = None) -> None:
         self.readers = []
         for index in range(self.parallelism):
             context = ReaderContext(
                 index, self.parallelism, self.types, self.shuffle.ingest, attempt_number=number
             )
+            context.send_event = self._sender(index, number)
             reader = self.source.create_reader(context)  # pyright: ignore
+            if splits is not None:
+                reader.restore_splits(splits[index :: self.parallelism])
             reader.start()
             self.readers.append(reader)
         for index in range(self.parallelism):
             self.coordinator.subtask_ready(attempt(index, number), self.location)
+
+    def _sender(self, index: int, number: int) -> Callable[[bytes], None]:
+        return lambda payload: self.coordinator.handle_event(attempt(index, number), payload)
+
+    def checkpoint(self) -> tuple[bytes, list[bytes]]:
+        """The coordinator's state and the readers' splits, and the rows so far are those that count."""
+        state = self.coordinator.checkpoint(1)
+        return state, [split for reader in self.readers for split in reader.snapshot_state(1)]
 
     def turn(self) -> bool:
         """One round of the mailbox; True once every reader has ended."""
@@ -238,6 +258,100 @@ def test_new_attempts_get_every_row_again_from_a_new_spark_job(
     pipe.run()
     assert sum(len(pipe.rows(index)) for index in (0, 1)) == 200_000
     assert pipe.failures == []
+
+
+CHECKPOINTS = {"execution.checkpointing.interval": "1 s"}
+
+
+def all_rows(pipe: Pipe) -> list[Any]:
+    return [row for index in range(pipe.parallelism) for row in pipe.rows(index)]
+
+
+def rows_over_a_restart(df: DataFrame, pipes: list[Pipe], settings: dict[str, str]) -> list[Any]:
+    """Rows up to a checkpoint of two subtasks, and from there on three."""
+    before = Pipe(df, settings=settings)
+    pipes.append(before)
+    wait_until(lambda: before.turn() or bool(before.outputs[0].batches), 60, "the first rows")
+    snapshot, rows = before.checkpoint(), all_rows(before)
+    assert rows
+    for _ in range(3):
+        before.turn()
+    for index in (0, 1):
+        before.coordinator.subtask_failed(attempt(index))
+    after = Pipe(df, settings=settings, snapshot=snapshot, parallelism=3)
+    pipes.append(after)
+    after.run()
+    assert after.failures == []
+    return rows + all_rows(after)
+
+
+def test_a_job_goes_on_behind_the_rows_of_its_checkpoint_at_another_parallelism(
+    spark: SparkSession, pipes: list[Pipe]
+) -> None:
+    df = spark.range(0, 120_000, numPartitions=4).withColumn("square", F.col("id") * F.col("id"))
+    rows = rows_over_a_restart(df, pipes, CHECKPOINTS)
+    assert sorted(row["id"] for row in rows) == list(range(120_000))
+    assert pipes[0].coordinator.checkpoint(2) != b""
+
+
+def test_rows_that_would_come_out_otherwise_are_copied_once(
+    spark: SparkSession, pipes: list[Pipe], tmp_path: Path
+) -> None:
+    df = spark.range(0, 60_000).repartition(4).withColumn("chance", F.rand())
+    settings = {**CHECKPOINTS, "execution.checkpointing.dir": str(tmp_path)}
+    rows = rows_over_a_restart(df, pipes, settings)
+    (copy,) = (tmp_path / "dataframes").iterdir()
+    copied = {row["id"]: row["chance"] for row in spark.read.parquet(str(copy)).collect()}
+    assert {row["id"]: row["chance"] for row in rows} == copied
+    assert len(rows) == 60_000
+    asyncio.run(pipes[1].coordinator.job_finishing())
+    asyncio.run(pipes[1].coordinator.close())
+    wait_until(lambda: not copy.exists(), 20, "the copy of a finished job is deleted")
+
+
+def test_a_dataframe_that_is_not_the_one_of_the_checkpoint_is_refused(
+    spark: SparkSession, pipes: list[Pipe]
+) -> None:
+    before = Pipe(spark.range(0, 120_000, numPartitions=4), settings=CHECKPOINTS)
+    pipes.append(before)
+    wait_until(lambda: before.turn() or bool(before.outputs[0].batches), 60, "the first rows")
+    other = spark.range(0, 120_000, numPartitions=5)
+    after = Pipe(other, settings=CHECKPOINTS, snapshot=before.checkpoint())
+    pipes.append(after)
+    wait_until(lambda: after.turn() or bool(after.failures), 60, "the failure is reported")
+    assert "had 4 partitions" in str(after.failures[0])
+    assert "now has 5 partitions" in str(after.failures[0])
+
+
+def test_only_scans_of_files_and_ranges_can_be_read_again_row_by_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    numbers = spark.range(100)
+    numbers.write.parquet(str(tmp_path / "numbers"))
+    numbers.write.csv(str(tmp_path / "csv"))
+    read = spark.read.parquet(str(tmp_path / "numbers"))
+    same_each_time = [
+        numbers,
+        read.where("id > 3").select((F.col("id") + 1).alias("next")),
+        spark.read.csv(str(tmp_path / "csv")),
+        read.union(numbers),
+        spark.sql("select 1 as one"),
+    ]
+    assert [unrepeatable_part(df) for df in same_each_time] == [None] * len(same_each_time)
+    otherwise = [
+        read.repartition(3),
+        read.join(numbers, "id"),
+        read.groupBy((F.col("id") % 3).alias("key")).count(),
+        read.orderBy("id"),
+        read.limit(5),
+        read.withColumn("chance", F.rand()),
+        spark.createDataFrame([(1,)], "id long"),
+    ]
+    assert None not in [unrepeatable_part(df) for df in otherwise]
+    assert plan_identity(read, 2, 2) == plan_identity(
+        spark.read.parquet(str(tmp_path / "numbers")), 2, 2
+    )
+    assert plan_identity(read, 2, 2) != plan_identity(read.where("id > 3"), 2, 2)
 
 
 def test_a_dataframe_that_cannot_be_computed_fails_the_job_with_its_cause_first(

@@ -13,10 +13,47 @@ class SourcePayload(msgspec.Struct, frozen=True):
     dataframe_id: str
 
 
-class PartitionsAnnounced(msgspec.Struct, frozen=True):
-    """Coordinator → reader: the DataFrame has `partition_count` partitions; i goes to subtask i modulo parallelism."""
+class PartitionPosition(msgspec.Struct, frozen=True, array_like=True):
+    """A split of a DataFrame source, with its position: `row_count` rows of the partition have been emitted."""
 
-    partition_count: int
+    partition: int
+    row_count: int
+
+
+class ReaderOpened(msgspec.Struct, frozen=True, array_like=True, tag="opened"):
+    """Reader → coordinator, before anything else: the unfinished partitions of the state that it starts from."""
+
+    positions: tuple[PartitionPosition, ...]
+
+
+class PartitionEnded(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
+    """Reader → coordinator: every row of the partition has been emitted."""
+
+    partition: int
+
+
+class PartitionsAnnounced(msgspec.Struct, frozen=True):
+    """Coordinator → reader: these partitions are yours, and no others."""
+
+    partitions: tuple[int, ...]
+
+
+ReaderEvent = ReaderOpened | PartitionEnded
+
+
+class SourceState(msgspec.Struct, frozen=True):
+    """What the coordinator has in a checkpoint.
+
+    `is_announced`: whether partitions had been given to readers, in whose states they are. `plan`: what identifies the
+    plan by which the DataFrame is computed, with `parallelism` as Spark's default for cutting it into partitions.
+    `copy_path`: where its rows were written so that they can be read again; empty where the plan itself gives the same
+    rows in the same order each time.
+    """
+
+    is_announced: bool
+    plan: str
+    parallelism: int
+    copy_path: str
 
 
 class SinkPayload(msgspec.Struct, frozen=True):

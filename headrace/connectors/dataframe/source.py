@@ -1,9 +1,12 @@
 """DataFrameSource: a bounded DataFrame, pushed into source subtasks by the Spark tasks that compute it.
 
-The Spark job starts when all subtasks are ready. Spark partition i is a split of subtask i modulo parallelism; every
-split is known from the start, so a partition that Spark computes late holds the watermark until its rows have come.
+The Spark job starts when all subtasks are ready. Spark partition i is a split, at first of subtask i modulo
+parallelism; every split is known from the start, so a partition that Spark computes late holds the watermark until its
+rows have come. A split's position is how many of its rows were emitted: after a failure the rows are computed again,
+and those before the position are left out by whoever pushes them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +17,10 @@ import pyarrow.compute as pc
 
 from headrace.connectors.dataframe.messages import (
     SOURCE_COORDINATOR,
+    PartitionEnded,
+    PartitionPosition,
     PartitionsAnnounced,
+    ReaderOpened,
     SourcePayload,
 )
 from headrace.core.errors import ProgramError, RecordTypeError
@@ -26,6 +32,7 @@ from headrace.functions.source import Boundedness, InputStatus, Source, SourceRe
 from headrace.functions.subtask_context import SubtaskContext
 
 _ANNOUNCEMENT: Final = msgspec.msgpack.Decoder(PartitionsAnnounced)
+_POSITION: Final = msgspec.msgpack.Decoder(PartitionPosition)
 
 
 @dataclass(frozen=True)
@@ -60,9 +67,17 @@ class DataFrameReader(SourceReader):
         self._batch_type = context.types.output
         self._schema = data_schema(self._batch_type.value_type)
         self._receiver: Ingest | None = None
-        # Partitions that have not ended; None until the coordinator has said how many there are.
-        self._open_partitions: set[int] | None = None
+        # Emitted rows of the partitions that have not ended.
+        self._row_counts: dict[int, int] = {}
+        self._is_announced = False
         self._holds_watermark = False
+
+    def restore_splits(self, splits: Sequence[bytes]) -> None:
+        restored = [_POSITION.decode(split) for split in splits]
+        self._row_counts = {one.partition: one.row_count for one in restored}
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        return [msgspec.msgpack.encode(position) for position in self._positions()]
 
     def start(self) -> None:
         context = self._context
@@ -74,25 +89,26 @@ class DataFrameReader(SourceReader):
             context.subtask_index,
             attempt_id,
             context.wake,
+            self._row_counts,
         )
+        context.send_event(msgspec.msgpack.encode(ReaderOpened(self._positions())))
 
     def handle_event(self, payload: bytes) -> None:
-        count = _ANNOUNCEMENT.decode(payload).partition_count
-        self._open_partitions = set(
-            range(self._context.subtask_index, count, self._context.parallelism)
-        )
-        self._context.wake()
+        announced = _ANNOUNCEMENT.decode(payload).partitions
+        if not self._is_announced:
+            self._is_announced = True
+            self._row_counts = {one: self._row_counts.get(one, 0) for one in announced}
+            self._context.wake()
 
     def poll_next(self, output: Any) -> InputStatus:
         """Emit at most one batch. `output` also takes splits, which hold the watermark back."""
-        partitions = self._open_partitions
-        if partitions is None:
+        if not self._is_announced:
             return InputStatus.NOTHING_AVAILABLE
         if not self._holds_watermark:
             self._holds_watermark = True
-            for partition in sorted(partitions):
+            for partition in sorted(self._row_counts):
                 output.add_split(_split_id(partition))
-        if not partitions:
+        if not self._row_counts:
             return InputStatus.END_OF_INPUT
         assert self._receiver is not None
         received = self._receiver.poll()
@@ -100,16 +116,22 @@ class DataFrameReader(SourceReader):
             return InputStatus.NOTHING_AVAILABLE
         split_id = _split_id(received.partition)
         if isinstance(received, IngestedBatch):
+            assert received.row_offset == self._row_counts[received.partition]
             output.emit(self._rows(received.batch), split_id)
+            self._row_counts[received.partition] += received.batch.num_rows
         else:
-            partitions.discard(received.partition)
+            del self._row_counts[received.partition]
             output.release_split(split_id)
+            self._context.send_event(msgspec.msgpack.encode(PartitionEnded(received.partition)))
         return InputStatus.MORE_AVAILABLE
 
     def close(self) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.close()
+
+    def _positions(self) -> tuple[PartitionPosition, ...]:
+        return tuple(PartitionPosition(*one) for one in sorted(self._row_counts.items()))
 
     def _rows(self, received: pa.RecordBatch) -> RecordBatch:
         columns = conform(received, self._schema)

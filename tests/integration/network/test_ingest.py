@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,20 @@ def rows(start: int, count: int) -> pa.RecordBatch:
 class Source:
     """A source subtask that takes what is pushed."""
 
-    def __init__(self, environment: CreditBasedShuffleEnvironment, attempt_number: int = 0) -> None:
+    def __init__(
+        self,
+        environment: CreditBasedShuffleEnvironment,
+        attempt_number: int = 0,
+        accepted_row_counts: Mapping[int, int] = {},
+    ) -> None:
         self.data = threading.Event()
         self.receiver: IngestReceiver = environment.ingest.register(
-            JOB, OPERATOR, 0, attempt("source", 0, attempt_number), self.data.set
+            JOB,
+            OPERATOR,
+            0,
+            attempt("source", 0, attempt_number),
+            self.data.set,
+            accepted_row_counts,
         )
 
     def take(self) -> IngestedBatch | IngestedEnd:
@@ -274,3 +285,20 @@ def test_a_lost_task_manager_is_named(start: Starter) -> None:
     with pytest.raises((ConnectionLostError, IngestRefusedError), match="task manager a"):
         pusher.finish(0)
     pusher.close()
+
+
+def test_a_partition_goes_on_behind_the_rows_of_a_checkpoint(
+    door: tuple[CreditBasedShuffleEnvironment, Any],
+) -> None:
+    environment, location = door
+    source = Source(environment, accepted_row_counts={0: 700})
+    counts: list[int] = []
+    pushing = start_thread("push", lambda: counts.append(push(location, 0, 1000, 300)))
+    first = source.take()
+    assert isinstance(first, IngestedBatch)
+    assert first.row_offset == 700
+    assert first.batch.column(0).to_pylist()[0] == 700
+    assert source.take() == IngestedEnd(0, 1000)
+    pushing.join(10)
+    assert counts == [700]
+    source.receiver.close()

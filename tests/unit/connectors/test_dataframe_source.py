@@ -10,7 +10,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from headrace.connectors.dataframe.messages import PartitionsAnnounced
+from headrace.connectors.dataframe.messages import (
+    PartitionEnded,
+    PartitionPosition,
+    PartitionsAnnounced,
+    ReaderEvent,
+    ReaderOpened,
+)
 from headrace.connectors.dataframe.source import (
     DataFrameSource,
     check_dataframe_schema,
@@ -57,6 +63,15 @@ OPERATOR = OperatorId(b"o" * 16)
 TYPES = OperatorTypes((), BatchType(ROWS))
 
 
+class NothingRestored:
+    """The states of an operator that starts afresh."""
+
+    restored_checkpoint_id = None
+
+    def register(self, name: str, state: Any) -> tuple[()]:
+        return ()
+
+
 @dataclass
 class Context:
     ingest: ScriptedDoor
@@ -72,6 +87,8 @@ class Context:
     attempt_id: ExecutionAttemptId = ATTEMPT
     wake: Callable[[], None] = lambda: None
     send_event: Callable[[bytes], None] = lambda payload: None
+    back_pressured_ms: Callable[[], float] = lambda: 0.0
+    state: Any = field(default_factory=lambda: NothingRestored())
 
 
 @dataclass
@@ -95,8 +112,8 @@ def reader_of(context: Context, event_time: str | None = None) -> SourceReader:
     return reader
 
 
-def announce(reader: SourceReader, count: int) -> None:
-    reader.handle_event(msgspec.msgpack.encode(PartitionsAnnounced(count)))
+def announce(reader: SourceReader, *partitions: int) -> None:
+    reader.handle_event(msgspec.msgpack.encode(PartitionsAnnounced(partitions)))
 
 
 def batch(ids: list[int], offset: int, partition: int = 0, attempt: int = 0) -> IngestedBatch:
@@ -113,21 +130,21 @@ def test_nothing_is_taken_before_the_partitions_are_announced() -> None:
 
 def test_every_partition_of_the_subtask_holds_the_watermark_from_the_start() -> None:
     reader, output = reader_of(Context(ScriptedDoor(), subtask_index=1)), Output()
-    announce(reader, 5)
+    announce(reader, 1, 3)
     assert reader.poll_next(output) is InputStatus.NOTHING_AVAILABLE
     assert output.splits == ["partition-1", "partition-3"]
 
 
 def test_a_subtask_without_partitions_ends_at_once() -> None:
     reader = reader_of(Context(ScriptedDoor(), subtask_index=1))
-    announce(reader, 1)
+    announce(reader)
     assert reader.poll_next(Output()) is InputStatus.END_OF_INPUT
 
 
 def test_rows_go_on_in_order_whichever_attempt_pushed_them_and_the_end_releases_the_split() -> None:
     door = ScriptedDoor(deque([batch([1, 2], 0), batch([3], 2, attempt=1), IngestedEnd(0, 3)]))
     reader, output = reader_of(Context(door)), Output()
-    announce(reader, 1)
+    announce(reader, 0)
     assert [reader.poll_next(output) for _ in range(3)] == [InputStatus.MORE_AVAILABLE] * 3
     ids = [i for one, _ in output.emitted for i in one.columns().column("id").to_pylist()]
     assert ids == [1, 2, 3]
@@ -135,9 +152,59 @@ def test_rows_go_on_in_order_whichever_attempt_pushed_them_and_the_end_releases_
     assert reader.poll_next(output) is InputStatus.END_OF_INPUT
 
 
+def events_of(context: Context) -> list[Any]:
+    """What the reader says to its coordinator from now on."""
+    said: list[Any] = []
+    decoder = msgspec.msgpack.Decoder[Any](ReaderEvent)
+    context.send_event = lambda payload: said.append(decoder.decode(payload))
+    return said
+
+
+def test_a_reader_says_where_each_partition_is_and_goes_on_from_there() -> None:
+    before = reader_of(Context(ScriptedDoor(deque([batch([1, 2], 0), batch([7], 0, 2)]))))
+    announce(before, 0, 2, 4)
+    for _ in range(2):
+        before.poll_next(Output())
+    splits = before.snapshot_state(1)
+    door = ScriptedDoor(deque([batch([3], 2), IngestedEnd(0, 3)]))
+    context = Context(door)
+    said = events_of(context)
+    after = DataFrameSource("dataframe-1", ROWS).create_reader(context)
+    after.restore_splits(splits[:2])
+    after.start()
+    positions = (PartitionPosition(0, 2), PartitionPosition(2, 1))
+    assert said == [ReaderOpened(positions)]
+    assert door.registered[0][-1] == {0: 2, 2: 1}
+    announce(after, 0, 2)
+    output = Output()
+    for _ in range(2):
+        after.poll_next(output)
+    assert [row["id"] for one, _ in output.emitted for row in one.rows()] == [3]
+    assert said[1:] == [PartitionEnded(0)]
+    assert after.snapshot_state(2) == [msgspec.msgpack.encode(PartitionPosition(2, 1))]
+
+
+def test_a_reader_whose_partitions_had_ended_ends_once_it_is_told_that_it_has_none() -> None:
+    context = Context(ScriptedDoor())
+    reader = DataFrameSource("dataframe-1", ROWS).create_reader(context)
+    reader.restore_splits([])
+    reader.start()
+    assert reader.poll_next(Output()) is InputStatus.NOTHING_AVAILABLE
+    announce(reader)
+    assert reader.poll_next(Output()) is InputStatus.END_OF_INPUT
+
+
+def test_an_announcement_that_is_repeated_for_others_changes_nothing() -> None:
+    reader = reader_of(Context(ScriptedDoor(deque([batch([1, 2], 0)]))))
+    announce(reader, 0)
+    reader.poll_next(Output())
+    announce(reader, 0)
+    assert reader.snapshot_state(1) == [msgspec.msgpack.encode(PartitionPosition(0, 2))]
+
+
 def test_rows_get_the_time_of_the_named_column() -> None:
     reader, output = reader_of(Context(ScriptedDoor(deque([batch([1, 2], 0)]))), "at"), Output()
-    announce(reader, 1)
+    announce(reader, 0)
     reader.poll_next(output)
     timestamps = output.emitted[0][0].timestamps
     assert timestamps is not None
@@ -163,7 +230,7 @@ def test_a_row_without_event_time_is_blamed_on_its_source() -> None:
     operator = SourceReaderOperator(SourceSpec(DataFrameSource("dataframe-1", ROWS, "at"), None))
     context: Any = Context(door, clock=ManualClock(), settings=Settings(), output=Output())
     operator.open(context)
-    announced = msgspec.msgpack.encode(PartitionsAnnounced(1))
+    announced = msgspec.msgpack.encode(PartitionsAnnounced((0,)))
     operator.handle_event(announced)
     with pytest.raises(
         UserCodeError, match=r"gives the event time and is null .in operator 'flights'"

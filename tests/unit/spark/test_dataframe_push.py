@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.spark import dataframes
-from headrace.spark.dataframes import push_body
+from headrace.spark import dataframe_push
+from headrace.spark.dataframe_push import push_body
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_a_task_that_cannot_push_fails_with_the_cause_and_prints_nothing_more(
         raise ConnectionResetError("the subtask is gone")
         yield
 
-    monkeypatch.setattr(dataframes, "push_partition", broken)
+    monkeypatch.setattr(dataframe_push, "push_partition", broken)
     with pytest.raises(ConnectionResetError, match="the subtask is gone"):
         list(push_body(target=None)([]))  # type: ignore[arg-type]
     # As Spark's daemon does when it cannot flush the socket of a cancelled task.
@@ -38,6 +38,6 @@ def test_a_task_that_pushed_everything_keeps_its_standard_error(
     standard_error: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pushed = pa.RecordBatch.from_pydict({"row_count": [3]})
-    monkeypatch.setattr(dataframes, "push_partition", lambda target, batches: iter([pushed]))
+    monkeypatch.setattr(dataframe_push, "push_partition", lambda target, batches: iter([pushed]))
     assert list(push_body(target=None)([])) == [pushed]  # type: ignore[arg-type]
     assert sys.stderr is standard_error
