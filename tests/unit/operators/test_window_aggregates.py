@@ -1,4 +1,4 @@
-"""Built-in window aggregates: against a model in plain Python, in all ways of cutting, with nulls and late rows."""
+"""Built-in window aggregates: against the reference in plain Python, however cut, with nulls and late rows."""
 
 import datetime
 import math
@@ -23,7 +23,7 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_ways
-from tests.unit.operators.window_model import FixedWindowModel, sliding
+from tests.unit.operators.window_reference import AtTheEnd, Firing, Fixed, WindowReference
 
 INPUT = Types.ROW_NAMED(["key", "n", "x"], [Types.STRING(), Types.INT(), Types.DOUBLE()])
 UTC = TimestampTypeInfo("UTC")
@@ -90,11 +90,11 @@ def _percentile(values: list[float], quantile: float) -> float | None:
     return (higher - position) * ordered[lower] + (position - lower) * ordered[higher]
 
 
-def _expected(firing: tuple[Any, int, int, tuple[Any, ...]]) -> tuple[Any, ...]:
-    """What the aggregates of a firing must be; values come as (arrival, n, x)."""
-    key, start, end, values = firing
-    ns = [n for _, n, _ in values if n is not None]
-    xs = [x for _, _, x in values if x is not None]
+def _expected(firing: Firing) -> tuple[Any, ...]:
+    """What the aggregates of a firing must be; values come as (n, x)."""
+    key, (_, start, end), values = firing
+    ns = [n for n, _ in values if n is not None]
+    xs = [x for _, x in values if x is not None]
     total = 0.0
     for x in xs:
         total += x
@@ -128,50 +128,39 @@ STEPS = st.lists(st.lists(RECORD, max_size=10) | st.integers(1, 15), max_size=10
 
 @settings(max_examples=25)
 @given(STEPS, st.integers(1, 12), st.integers(1, 12), st.sampled_from([0, 0, 7]))
-def test_aggregates_are_those_of_the_model_whatever_the_batches(
+def test_aggregates_are_those_of_the_reference_whatever_the_batches(
     steps: Any, size: int, slide: int, lateness: int
 ) -> None:
     assigner = SlidingEventTimeWindows(size, slide, 0)
     if size == slide:
         assigner = TumblingEventTimeWindows(size, 0)
-    model = FixedWindowModel(sliding(size, slide, 0), lateness)
-    arrival, watermark = 0, 0
+    reference = WindowReference(Fixed(size, slide), AtTheEnd("event"), lateness)
+    watermark = 0
     operator_steps: list[HarnessStep] = []
     expected: list[Any] = []
     for step in steps:
         if isinstance(step, int):
             watermark += step
             operator_steps.append(WatermarkAt(watermark))
-            expected.extend(_expected(f) for f in _in_order(model.advance(watermark)))
+            expected.extend(_expected(f) for f in _in_order(reference.advance(watermark)))
         elif step:
             rows = [Row(key=key, n=n, x=x) for key, _, n, x in step]
             operator_steps.append(Rows(rows, [ts for _, ts, _, _ in step]))
             for key, timestamp, n, x in step:
-                arrival += 1
-                fired = model.record(key, _Value((arrival, n, x)), timestamp)
-                expected.extend(_expected(f) for f in reversed(fired))
-    expected.extend(_expected(f) for f in _in_order(model.advance(MAX_WATERMARK)))
+                expected.extend(_expected(f) for f in reference.record(key, (n, x), timestamp))
+    expected.extend(_expected(f) for f in _in_order(reference.advance(MAX_WATERMARK)))
     harness = run_all_ways(
         lambda: _harness(assigner, AGGREGATES, lateness=lateness, late_tag="late"), operator_steps
     )
     rows = [(row[0], _ms(row[1]), _ms(row[2]), *row[3:]) for row in harness.output.rows]
     assert rows == expected
     assert [ts for _, ts in harness.output.timed_rows] == [row[2] - 1 for row in rows]
-    assert [(row.n, row.x) for row in harness.output.side_rows("late")] == [
-        v[1:] for v in model.late
-    ]
+    assert [(row.n, row.x) for row in harness.output.side_rows("late")] == reference.late
     operator: Any = harness.operator
     assert operator._slots.live_slot_count == 0
 
 
-class _Value(tuple[Any, ...]):
-    """Ordered by arrival alone, so that the model's sorted values are in the order of arrival."""
-
-    def __lt__(self, other: Any) -> bool:
-        return self[0] < other[0]
-
-
-def _in_order(firings: list[Any]) -> list[Any]:
+def _in_order(firings: list[Firing]) -> list[Firing]:
     return sorted(firings, key=lambda firing: (firing[1], firing[0]))
 
 

@@ -1,11 +1,9 @@
-"""The window operator against the behaviours that PyFlink's own tests pin down, and against a model."""
+"""The window operator against the behaviours that PyFlink's own tests pin down."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from headrace.core.elements import MAX_WATERMARK
 from headrace.functions.assigners import WindowAssigner
@@ -15,13 +13,11 @@ from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingE
 from headrace.functions.window_functions import ProcessWindowFunction
 from headrace.testing.operator_harness import (
     PICKLED,
-    HarnessStep,
     OperatorHarness,
     Rows,
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_ways
-from tests.unit.operators.window_model import FixedWindowModel, SessionModel, sliding, tumbling
 
 KEYS = [lambda value: value[0]]
 
@@ -92,90 +88,6 @@ def test_sessions_end_after_their_gap() -> None:
 
 def test_a_record_between_two_sessions_makes_them_one() -> None:
     assert contents(EventTimeSessionWindows(5), [0, 8, 4]) == [(0, 13, 3)]
-
-
-STEPS = st.lists(
-    st.one_of(
-        st.lists(
-            st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(-20, 60)), max_size=8
-        ),
-        st.integers(0, 15),
-    ),
-    max_size=12,
-)
-
-
-def _check_against(
-    model: Any, assigner: WindowAssigner[Any, Any], lateness: int, steps: list[Any]
-) -> None:
-    """Run the operator in all ways and the model once; compare firings between watermarks, whatever their order."""
-    operator_steps: list[HarnessStep] = []
-    expected: list[Any] = []
-    watermark = 0
-    for step in steps:
-        if isinstance(step, int):
-            if step == 0:
-                continue
-            watermark += step
-            operator_steps.append(WatermarkAt(watermark))
-            expected.extend(sorted(model.advance(watermark)))
-            expected.append(watermark)
-        elif step:
-            operator_steps.append(
-                Rows([(key, value) for key, value, _ in step], [ts for _, _, ts in step])
-            )
-            for key, value, timestamp in step:
-                expected.extend(model.record(key, value, timestamp))
-    expected.extend(sorted(model.advance(MAX_WATERMARK)))
-    expected.append(MAX_WATERMARK)
-    spec = window_spec(
-        assigner, allowed_lateness_ms=lateness, late_tag_id="late", window_function=Contents()
-    )
-    harness = run_all_ways(
-        lambda: OperatorHarness(spec, keys=KEYS, side_types={"late": PICKLED}), operator_steps
-    )
-    # Among timers of one time the order of keys is open, and so it is among what a watermark fires.
-    found = [element[1] for element in harness.output.main]
-    assert _by_watermark(found) == _by_watermark(expected)
-    assert [value[1] for value in harness.output.side_rows("late")] == model.late
-    _assert_nothing_is_left(harness)
-
-
-def _by_watermark(elements: list[Any]) -> list[Any]:
-    ordered: list[Any] = []
-    segment: list[Any] = []
-    for element in elements:
-        if isinstance(element, int):
-            ordered.extend([sorted(segment), element])
-            segment = []
-        else:
-            segment.append(element)
-    return ordered
-
-
-@settings(max_examples=40)
-@given(STEPS, st.integers(1, 12), st.integers(-5, 5), st.sampled_from([0, 0, 7]))
-def test_tumbling_windows_are_those_of_the_model(
-    steps: Any, size: int, offset: int, lateness: int
-) -> None:
-    offset = offset % size
-    model = FixedWindowModel(tumbling(size, offset), lateness)
-    _check_against(model, TumblingEventTimeWindows(size, offset), lateness, steps)
-
-
-@settings(max_examples=40)
-@given(STEPS, st.integers(1, 12), st.integers(1, 6), st.sampled_from([0, 0, 7]))
-def test_sliding_windows_are_those_of_the_model(
-    steps: Any, size: int, slide: int, lateness: int
-) -> None:
-    model = FixedWindowModel(sliding(size, slide, 0), lateness)
-    _check_against(model, SlidingEventTimeWindows(size, slide, 0), lateness, steps)
-
-
-@settings(max_examples=40)
-@given(STEPS, st.integers(1, 12), st.sampled_from([0, 0, 7]))
-def test_sessions_are_those_of_the_model(steps: Any, gap: int, lateness: int) -> None:
-    _check_against(SessionModel(gap, lateness), EventTimeSessionWindows(gap), lateness, steps)
 
 
 @pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(5, 0), EventTimeSessionWindows(5)])

@@ -314,6 +314,44 @@ def test_windows_are_those_of_the_reference(assigner: str, data: st.DataObject) 
     run_all_cuts(create, [*steps, *closing])
 
 
+@st.composite
+def sized_windows(draw: st.DrawFn) -> Windows:
+    """Event-time windows of any size, slide, offset or gap."""
+    size, gap = draw(st.integers(1, 12)), draw(st.integers(1, 12))
+    slide, offset = draw(st.integers(1, 6)), draw(st.integers(-5, 5))
+    return draw(
+        st.sampled_from(
+            [
+                Windows(
+                    TumblingEventTimeWindows(size, offset % size),
+                    Fixed(size, size, offset % size),
+                    EVENT,
+                ),
+                Windows(
+                    SlidingEventTimeWindows(size, slide, offset % slide),
+                    Fixed(size, slide, offset % slide),
+                    EVENT,
+                ),
+                Windows(EventTimeSessionWindows(gap), Sessions(lambda value: gap), EVENT),
+            ]
+        )
+    )
+
+
+@settings(max_examples=60)
+@given(sized_windows(), STEPS, st.sampled_from([0, 0, 7]))
+def test_windows_of_any_size_are_those_of_the_reference(
+    windows: Windows, drawn: list[Any], lateness: int
+) -> None:
+    steps: list[HarnessStep] = [*as_harness_steps(drawn), WatermarkAt(MAX_WATERMARK)]
+    reference = WindowReference(windows.reference, windows.default_trigger, lateness)
+    harness = create_harness(windows, None, None, lateness)
+    assert emitted(harness, steps) == expected(reference, steps)
+    assert harness.output.side_rows("late") == reference.late
+    assert_nothing_is_left(harness)
+    run_all_cuts(lambda: create_harness(windows, None, None, lateness), steps)
+
+
 # A record behind the watermark may set this trigger's timer in the past, which fires with the next watermark: after a
 # restart that is the one which is sent again.
 SETS_TIMERS_IN_THE_PAST = {"continuous event time", "purging continuous event time"}
