@@ -25,9 +25,11 @@ class AsyncCall:
         """Await the user's coroutine and keep how it ended."""
         try:
             self.results = await self._invoke()
-        except BaseException as error:  # whatever leaves user code has to reach the task's thread
+        except asyncio.CancelledError as error:
             if self.is_cancelled:
                 raise
+            self.error = error
+        except BaseException as error:  # whatever leaves user code has to reach the task's thread
             self.error = error
 
 

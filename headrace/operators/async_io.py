@@ -166,10 +166,13 @@ class AsyncWaitOperator(FunctionOperator, OneInputOperator):
         """Make the next call for each of them."""
         assert self._calls is not None
         calls: list[AsyncCall] = []
-        for request in requests:
-            request.attempt_count += 1
-            request.call = self._call_for(request)
-            calls.append(request.call)
+        try:
+            for request in requests:
+                request.attempt_count += 1
+                request.call = self._call_for(request)
+                calls.append(request.call)
+        except USER_EXCEPTIONS as error:  # records are copied by their own classes
+            raise user_error(error, self.context.operator_name) from error
         if calls:
             self._calls.start(calls)
 

@@ -250,6 +250,17 @@ def test_a_call_may_change_what_it_is_given() -> None:
     assert harness.output.rows == []
 
 
+class Uncopyable:
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise ValueError("there is only one")
+
+
+def test_a_record_that_cannot_be_copied_is_told_with_the_operators_name() -> None:
+    harness, _ = async_harness(Twice(), operator_name="ask")
+    with pytest.raises(UserCodeError, match=r"TypeError: a Uncopyable cannot be .*'ask'"):
+        harness.perform(Rows([Uncopyable()]))
+
+
 @pytest.mark.parametrize("mode", AsyncOutputMode)
 def test_a_restored_operator_makes_every_call_again_whose_results_were_not_emitted(
     mode: AsyncOutputMode,
