@@ -5,6 +5,7 @@ looks at committed output again and again while a job runs, because output that 
 wrong in between: shown before it was committed, changed, or taken back.
 """
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -229,13 +230,12 @@ def rows_of_parquet(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """Files below a folder, but for those with a hidden name or in a hidden folder."""
-    return sorted(
-        file
-        for file in folder.rglob("*")
-        if not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
-        and file.is_file()
-    )
+    """Files below a folder, but for those with a hidden name or in a hidden folder, which may come and go meanwhile."""
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        found += [Path(place) / name for name in files if not name.startswith((".", "_"))]
+    return sorted(found)
 
 
 def _examples(values: Iterable[object]) -> str:

@@ -18,6 +18,7 @@ from headrace.api.job_client import JobClient
 from headrace.core import failpoints
 from headrace.core.config import Settings
 from headrace.core.configuration import Configuration
+from headrace.core.errors import JobCancelledError, JobExecutionError
 from headrace.core.failpoints import FAILPOINTS, Failpoint
 from headrace.core.lifecycle import ExecutionState
 from headrace.testing.chaos.digest_job import DigestJob, build, expected_rows
@@ -176,7 +177,8 @@ class ChaosRunner:
                     if disturb is not None:
                         disturb(run, client)
                     client.get_job_execution_result().result(self._timeout_s)
-        except Exception as error:
+        except (JobExecutionError, JobCancelledError, TimeoutError, AssertionError) as error:
+            # The job's own end, or what the second reader saw. Anything else is a failure of the suite, and raised.
             mistakes.append(f"{type(error).__name__}: {error}")
         verdict = compare_output(self._expected, follower.records)
         if not verdict.is_exact:
