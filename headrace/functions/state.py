@@ -6,6 +6,7 @@ current key. Absent values read as None, absent collections as empty.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from headrace.core.types.type_info import ListTypeInfo, MapTypeInfo, TypeInformation
@@ -40,6 +41,14 @@ IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 
 
+@dataclass(frozen=True)
+class FieldChange:
+    """How a field follows from older snapshots; see `StateDescriptor.evolve_field`."""
+
+    renamed_from: str | None = None
+    default: Any = None
+
+
 class StateDescriptor:
     """Name and type of a state; the name is unique in its operator."""
 
@@ -47,6 +56,7 @@ class StateDescriptor:
         self.name = name
         self.type_info = type_info
         self.ttl_config: StateTtlConfig | None = None
+        self.field_changes: dict[str, FieldChange] = {}
 
     def get_name(self) -> str:
         return self.name
@@ -54,6 +64,16 @@ class StateDescriptor:
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         """Let values expire."""
         self.ttl_config = ttl_config
+
+    def evolve_field(
+        self, path: str, *, renamed_from: str | None = None, default: Any = None
+    ) -> None:
+        """Say how a field of the declared type follows from what older snapshots hold.
+
+        `path`: the field's name, inside of others joined by dots. `renamed_from`: its name in older snapshots.
+        `default`: its value where they have none, as Arrow stores it (else null).
+        """
+        self.field_changes[path] = FieldChange(renamed_from, default)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.type_info})"

@@ -82,7 +82,7 @@ class HeapKeyedStateBackend:
         if handle is None:
             handle = self._new_handle(handle_class, descriptor, scope)
             if self._restored is not None:
-                for rows in self._restored.claim(self._form(handle)):
+                for rows in self._restored.claim(self._form(handle), descriptor.field_changes):
                     handle.load(rows)
             self._handles[name] = handle
         elif handle.kind != handle_class.kind:

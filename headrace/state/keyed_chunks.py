@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.core.types.arrow_mapping import arrow_type_of
 from headrace.core.types.type_info import TypeInformation
 from headrace.state import columns as state_columns
 from headrace.state.columns import (
@@ -30,11 +31,15 @@ from headrace.state.columns import (
     KeyGroups,
     is_opaque,
 )
+from headrace.state.evolution import schema_text
 from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 
 KIND: Final = "kind"
 SCOPE: Final = "scope"
 OPAQUE: Final = "opaque"
+"""Columns of pickles: nobody but the program can read them, and they cannot follow a change of type."""
+SCHEMA: Final = "schema"
+"""Types of key, map key and value, as `evolution.schema_text` writes them."""
 
 _HASH_ROWS: Final = 65_536
 _FIRST_PIECE_ENTRIES: Final = 1_024
@@ -69,6 +74,13 @@ class KeyedStateForm:
         """Whether entries are dicts."""
         return self.kind == "map"
 
+    def schema(self) -> pa.Schema:
+        """Arrow types of key, map key and single value."""
+        fields = [pa.field(KEY, arrow_type_of(self.key_type))]
+        if self.map_key_type is not None:
+            fields.append(pa.field(MAP_KEY, arrow_type_of(self.map_key_type)))
+        return pa.schema([*fields, pa.field(VALUE, arrow_type_of(self.value_type))])
+
     def attributes(self) -> dict[str, str]:
         """What a chunk says of its state."""
         opaque = [KEY] if is_opaque(self.key_type) else []
@@ -76,7 +88,7 @@ class KeyedStateForm:
             opaque.append(MAP_KEY)
         if is_opaque(self.value_type):
             opaque.append(VALUE)
-        attributes = {KIND: self.kind, SCOPE: self.scope}
+        attributes = {KIND: self.kind, SCOPE: self.scope, SCHEMA: schema_text(self.schema())}
         return attributes | ({OPAQUE: ",".join(opaque)} if opaque else {})
 
 

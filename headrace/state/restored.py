@@ -10,10 +10,19 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
-from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.types.type_info import TypeInformation
+from headrace.state.columns import KEY, MAP_KEY, VALUE
+from headrace.state.evolution import (
+    FieldChanges,
+    StateIncompatibleError,
+    check_evolution,
+    evolve,
+    schema_of_text,
+)
 from headrace.state.keyed_chunks import (
     KIND,
+    OPAQUE,
+    SCHEMA,
     SCOPE,
     ChunkFiles,
     KeyedRows,
@@ -22,12 +31,6 @@ from headrace.state.keyed_chunks import (
     table_to_rows,
 )
 from headrace.state.snapshots import SnapshotReader, SnapshotWriter
-
-
-class StateIncompatibleError(HeadraceError):
-    """What was stored under a state's name is not what the program asks for now."""
-
-    domain, recoverable = ErrorDomain.USER, False
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,22 @@ class RestoredKeyedState:
             if chunk.table is StateTable.KEYED:
                 self._waiting.setdefault(chunk.name, []).append(chunk)
 
-    def claim(self, form: KeyedStateForm) -> Iterator[KeyedRows]:
-        """Yield the rows of a state, which are the caller's from now on. StateIncompatibleError."""
+    def claim(
+        self, form: KeyedStateForm, changes: FieldChanges | None = None
+    ) -> Iterator[KeyedRows]:
+        """Yield the rows of a state, which are the caller's from now on, in its form. StateIncompatibleError.
+
+        `changes`: what the program declares of fields that differ from what was stored.
+        """
         chunks = self._waiting.pop(form.name, [])
         for chunk in chunks:
-            _check_form(form, chunk)
+            _check_form(form, chunk, changes)
+        value_type = form.schema().field(VALUE).type
         for table in self._tables(form.name, chunks):
+            index = table.schema.get_field_index(VALUE)
+            values = table.column(index).combine_chunks()
+            if values.type != value_type:
+                table = table.set_column(index, VALUE, evolve(values, value_type, changes))
             yield table_to_rows(form, table)
         self._held.pop(form.name, None)
 
@@ -89,7 +102,7 @@ class RestoredKeyedState:
         return read_tables(chunks, self._reader, self._key_groups)
 
 
-def _check_form(form: KeyedStateForm, chunk: StateChunk) -> None:
+def _check_form(form: KeyedStateForm, chunk: StateChunk, changes: FieldChanges | None) -> None:
     for attribute, wanted, what in ((KIND, form.kind, "kind"), (SCOPE, form.scope, "scope")):
         found = chunk.attributes.get(attribute)
         if found != wanted:
@@ -97,3 +110,28 @@ def _check_form(form: KeyedStateForm, chunk: StateChunk) -> None:
                 f"state '{form.name}' was stored as {found} state and is asked for as {wanted} state ({what}): "
                 "give the new state another name"
             )
+    reasons = [*_opaque_differences(form, chunk), *_schema_differences(form, chunk, changes)]
+    if reasons:
+        raise StateIncompatibleError(
+            f"state '{form.name}' cannot follow its new type: {'; '.join(reasons)}. Declare renames and defaults with "
+            "the descriptor's evolve_field, or give the new state another name"
+        )
+
+
+def _opaque_differences(form: KeyedStateForm, chunk: StateChunk) -> Iterator[str]:
+    """Pickles and byte strings are both binary to Arrow."""
+    wanted = set(form.attributes().get(OPAQUE, "").split(","))
+    found = set(chunk.attributes.get(OPAQUE, "").split(","))
+    for column in sorted(wanted ^ found):
+        was, now = ("undeclared", "declared") if column in found else ("declared", "undeclared")
+        yield f"'{column}' was {was} and is {now} now"
+
+
+def _schema_differences(
+    form: KeyedStateForm, chunk: StateChunk, changes: FieldChanges | None
+) -> list[str]:
+    text = chunk.attributes.get(SCHEMA)
+    if text is None:
+        return []
+    written = schema_of_text(text)
+    return check_evolution(written, form.schema(), changes, fixed=frozenset({KEY, MAP_KEY}))

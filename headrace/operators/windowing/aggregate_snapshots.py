@@ -20,9 +20,10 @@ from headrace.core.types.arrow_mapping import VALUE_COLUMN, arrow_type_of, data_
 from headrace.operators.windowing.aggregates import FrozenAggregates, WindowAggregates
 from headrace.operators.windowing.slots import FrozenWindow, SlotTable
 from headrace.state.columns import KEY, KEY_GROUP, is_opaque
+from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
 from headrace.state.operator_states import StatesOfOperator
-from headrace.state.restored import KeySpace, StateIncompatibleError
+from headrace.state.restored import KeySpace
 from headrace.state.snapshots import SnapshotWriter
 
 NAME: Final = "window-aggregates"

@@ -24,8 +24,8 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.functions.windows import GlobalWindow, TimeWindow
+from headrace.state.evolution import StateIncompatibleError
 from headrace.state.operator_states import StatesOfOperator
-from headrace.state.restored import StateIncompatibleError
 from headrace.testing.memory_snapshots import MemorySnapshots, snapshot, write_frozen
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
