@@ -1,0 +1,201 @@
+"""Programs that fail in the middle, stop with a savepoint or end, on a cluster that takes checkpoints.
+
+Whatever happens, the output is the one of a run in which nothing did.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.api.job_client import JobClient
+from headrace.common import Configuration, Encoder
+from headrace.core.errors import HeadraceError, JobExecutionError
+from headrace.core.lifecycle import JobStatus
+from headrace.datastream import KeyedProcessFunction, RuntimeContext
+from headrace.datastream.connectors.file_system import FileSink
+from headrace.datastream.state import ValueStateDescriptor
+from headrace.gateways.job_master import JobDetails
+from tests.integration.programs.gated import GATES, Gate, GatedSource
+
+pytestmark = pytest.mark.integration
+
+COUNT, KEY_COUNT = 700, 7
+PAIR = Types.TUPLE([Types.INT(), Types.INT()])
+WAIT_S = 60
+
+
+class CountPerKey(KeyedProcessFunction):
+    """Counts; fails when it counts `fails_at` for a key, unless the marker says that it has failed before."""
+
+    def __init__(self, marker: str, fails_at: int) -> None:
+        self._marker = marker
+        self._fails_at = fails_at
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        if count == self._fails_at and not Path(self._marker).exists():
+            Path(self._marker).touch()
+            raise ValueError("it was to fail once")
+        yield ctx.get_current_key(), count
+
+
+class Program:
+    """Counts numbers per key into files; the gate lets the numbers through."""
+
+    def __init__(self, env: StreamExecutionEnvironment, folder: Path, name: str) -> None:
+        self.env = env
+        self.folder = folder
+        self.target = folder / "target"
+        self.gate = GATES[name] = Gate(0)
+        self._name = name
+
+    def configure(self, options: dict[str, str]) -> "Program":
+        configuration = Configuration()
+        for key, value in options.items():
+            configuration.set_string(key, value)
+        self.env.configure(configuration)
+        return self
+
+    def start(self, count: int | None = COUNT, fails_at: int = 0) -> JobClient:
+        sink = FileSink.for_row_format(str(self.target), Encoder.simple_string_encoder()).build()
+        source = GatedSource(self._name, count)
+        self.env.set_parallelism(2)
+        (
+            self.env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.INT())
+            .key_by(lambda number: number % KEY_COUNT, key_type=Types.INT())
+            .process(CountPerKey(str(self.folder / "failed"), fails_at), output_type=PAIR)
+            .uid("count")
+            .map(lambda pair: f"{pair[0]} {pair[1]}", output_type=Types.STRING())
+            .sink_to(sink)
+            .uid("sink")
+        )
+        return self.env.execute_async(self._name)
+
+    def written(self) -> Counter[str]:
+        files = [file for file in self.target.rglob("*") if file.is_file()]
+        visible = [file for file in files if file.relative_to(self.target).parts[0][0] not in "._"]
+        return Counter(line for file in visible for line in file.read_text().splitlines())
+
+
+def expected(count: int = COUNT) -> Counter[str]:
+    per_key = Counter(number % KEY_COUNT for number in range(count))
+    return Counter(f"{key} {n}" for key, total in per_key.items() for n in range(1, total + 1))
+
+
+def await_details(client: JobClient, is_there: Callable[[JobDetails], bool]) -> JobDetails:
+    """Ask until it is so: every answer comes after some of the job's steps."""
+    while True:
+        details = client.get_job_details().result(WAIT_S)
+        if is_there(details):
+            return details
+        assert not details.status.is_terminal_state(), details.failure
+
+
+def has_read(count: int) -> Callable[[JobDetails], bool]:
+    return lambda details: details.vertices[0].metrics.get("numRecordsOut", 0) >= count
+
+
+@pytest.fixture
+def program(
+    env: StreamExecutionEnvironment, tmp_path: Path, request: pytest.FixtureRequest
+) -> Program:
+    return Program(env, tmp_path, request.node.name)
+
+
+EVERY_50_MS = {
+    "execution.checkpointing.interval": "50 ms",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "3",
+    "restart-strategy.fixed-delay.delay": "10 ms",
+}
+HOURLY = {"execution.checkpointing.interval": "1 h"}
+
+
+@pytest.mark.parametrize("unaligned", ["false", "true"])
+def test_a_program_that_fails_in_the_middle_writes_every_row_once(
+    program: Program, unaligned: str
+) -> None:
+    unaligned_options = {"execution.checkpointing.unaligned.enabled": unaligned}
+    client = program.configure(EVERY_50_MS | unaligned_options).start(fails_at=60)
+    program.gate.open_to(300)
+    await_details(client, lambda details: details.checkpoints.counts.completed > 0)
+    program.gate.open_to(COUNT)
+    client.get_job_execution_result().result(WAIT_S)
+    details = client.get_job_details().result(WAIT_S)
+    assert details.checkpoints.counts.restored == 1 and details.checkpoints.restored_id
+    assert [entry.root.error.class_name for entry in details.exceptions] == ["UserCodeError"]
+    assert program.written() == expected()
+
+
+def test_a_program_that_ends_commits_its_last_rows_at_once_and_before_it_is_finished(
+    program: Program,
+) -> None:
+    client = program.configure(HOURLY).start()
+    program.gate.open_to(COUNT)
+    client.get_job_execution_result().result(WAIT_S)
+    assert program.written() == expected()
+    details = client.get_job_details().result(WAIT_S)
+    assert details.checkpoints.counts.completed == 1, "the final one, an hour early"
+
+
+def test_a_program_that_stops_with_a_savepoint_goes_on_from_it_as_if_it_had_not(
+    program: Program,
+) -> None:
+    client = program.configure(HOURLY).start(count=None)
+    program.gate.open_to(300)
+    await_details(client, has_read(300))
+    path = client.stop_with_savepoint(False, str(program.folder / "savepoints")).result(WAIT_S)
+    assert client.get_job_status().result(WAIT_S) is JobStatus.FINISHED
+    assert program.written() == expected(300), "all output is committed when the call returns"
+    following = program.configure({"execution.state-recovery.path": path}).start()
+    program.gate.open_to(COUNT)
+    following.get_job_execution_result().result(WAIT_S)
+    assert program.written() == expected()
+
+
+def test_a_savepoint_leaves_the_job_running(program: Program) -> None:
+    client = program.configure(HOURLY).start()
+    program.gate.open_to(300)
+    await_details(client, has_read(300))
+    path = client.trigger_savepoint(str(program.folder / "savepoints")).result(WAIT_S)
+    assert Path(path.removeprefix("file://")).is_dir()
+    assert program.written() == Counter(), "it commits nothing"
+    program.gate.open_to(COUNT)
+    client.get_job_execution_result().result(WAIT_S)
+    assert program.written() == expected()
+    savepoint = client.get_job_details().result(WAIT_S).checkpoints.latest_savepoint
+    assert savepoint is not None and savepoint.uri == path
+
+
+def test_nothing_goes_on_from_a_savepoint_behind_the_end_of_event_time(program: Program) -> None:
+    client = program.configure(HOURLY).start(count=None)
+    program.gate.open_to(100)
+    await_details(client, has_read(100))
+    path = client.stop_with_savepoint(True, str(program.folder / "savepoints")).result(WAIT_S)
+    assert program.written() == expected(100)
+    following = program.configure({"execution.state-recovery.path": path}).start()
+    with pytest.raises(JobExecutionError, match=r"drained|end of event time"):
+        following.get_job_execution_result().result(WAIT_S)
+
+
+def test_a_savepoint_without_a_place_is_refused_with_the_option_to_set(program: Program) -> None:
+    client = program.configure(HOURLY).start(count=None)
+    await_details(
+        client,
+        lambda details: all(
+            subtask.state.name == "RUNNING"
+            for vertex in details.vertices
+            for subtask in vertex.subtasks
+        ),
+    )
+    with pytest.raises(HeadraceError, match=r"execution\.checkpointing\.savepoint-dir"):
+        client.trigger_savepoint().result(WAIT_S)
+    client.cancel().result(WAIT_S)
