@@ -69,9 +69,17 @@ class Rows:
 
     def __init__(self) -> None:
         self.batches: list[RecordBatch] = []
+        self.splits: set[str] = set()
 
-    def emit(self, batch: RecordBatch) -> None:
+    def emit(self, batch: RecordBatch, split_id: str = "") -> None:
+        assert not split_id or split_id in self.splits
         self.batches.append(batch)
+
+    def add_split(self, split_id: str) -> None:
+        self.splits.add(split_id)
+
+    def release_split(self, split_id: str) -> None:
+        self.splits.remove(split_id)
 
     @property
     def values(self) -> list[Any]:

@@ -50,6 +50,7 @@ class SinkWorld:
     positions: list[int] = field(default_factory=list[int])
     latest: Published | None = None
     lineage: str = "lineage"
+    settings: Settings = field(default_factory=lambda: WITH_CHECKPOINTS)
 
     def __post_init__(self) -> None:
         self.committer = self.new_committer()
@@ -64,7 +65,7 @@ class SinkWorld:
                     self.value_type,
                     subtask_index=index,
                     parallelism=self.parallelism,
-                    settings=WITH_CHECKPOINTS,
+                    settings=self.settings,
                     attempt_id=ExecutionAttemptId(JOB, vertex, self.attempt),
                 )
             )

@@ -1,0 +1,272 @@
+"""KafkaEnumerator: finds partitions, says where reading begins and ends in them, and gives each to its reader.
+
+Source: Flink KafkaSourceEnumerator.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from headrace.connectors.kafka.clients import (
+    REQUEST_TIMEOUT_S,
+    KafkaError,
+    client_library,
+    create_consumer,
+)
+from headrace.connectors.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaPartitionSplit,
+    KafkaTopicPartition,
+    OffsetKind,
+    owner_of,
+)
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.functions.split_enumerator import (
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class KafkaEnumeration(msgspec.Struct, frozen=True):
+    """What the enumerator is made from. One of `topics`, `topic_pattern` and `partitions` is set.
+
+    `discovery_interval_ms`: how often to look for new partitions, which are read from their beginning; None: once.
+    """
+
+    config: dict[str, str]
+    topics: tuple[str, ...]
+    topic_pattern: str
+    partitions: tuple[KafkaTopicPartition, ...]
+    starting: KafkaOffsetsInitializer
+    stopping: KafkaOffsetsInitializer | None
+    discovery_interval_ms: int | None
+
+
+class KafkaEnumeratorState(msgspec.Struct, frozen=True):
+    """Splits that nobody has, and all partitions that were ever found; None before the first look."""
+
+    splits: tuple[SourceSplit, ...]
+    known: tuple[KafkaTopicPartition, ...] | None
+
+
+class NoOffsetError(HeadraceError):
+    """There is no offset to begin with, and the program does not say what to do then."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+
+class PartitionLookup(Protocol):
+    """What is asked of the brokers; may block."""
+
+    def partitions(self) -> Sequence[KafkaTopicPartition]:
+        """Return the partitions that there are of the source's topics."""
+        ...
+
+    def offsets(
+        self, partitions: Sequence[KafkaTopicPartition], which: KafkaOffsetsInitializer
+    ) -> Mapping[KafkaTopicPartition, int]:
+        """Return the offsets that the initializer means now."""
+        ...
+
+
+class KafkaEnumerator(SplitEnumerator):
+    """Partitions go to readers by their names, as soon as the readers are registered."""
+
+    def __init__(
+        self,
+        context: SplitEnumeratorContext,
+        enumeration: KafkaEnumeration,
+        lookup: PartitionLookup,
+    ) -> None:
+        self._context: Final = context
+        self._enumeration: Final = enumeration
+        self._lookup: Final = lookup
+        self._waiting: dict[KafkaTopicPartition, SourceSplit] = {}
+        self._known: set[KafkaTopicPartition] | None = None
+
+    def restore(self, state: bytes) -> None:
+        restored = msgspec.msgpack.decode(state, type=KafkaEnumeratorState)
+        self._keep(restored.splits)
+        self._known = None if restored.known is None else set(restored.known)
+
+    def start(self) -> None:
+        if self._known is None or self._enumeration.discovery_interval_ms is not None:
+            self._look(0)
+
+    def handle_split_request(self, subtask_index: int, host: str) -> None:
+        """Readers get their partitions without asking."""
+
+    def add_splits_back(self, splits: Sequence[SourceSplit], subtask_index: int) -> None:
+        self._keep(splits)
+        self._assign([subtask_index])
+
+    def add_reader(self, subtask_index: int) -> None:
+        self._assign([subtask_index])
+
+    def snapshot_state(self, checkpoint_id: int) -> bytes:
+        known = None if self._known is None else tuple(sorted(self._known))
+        return msgspec.msgpack.encode(KafkaEnumeratorState(tuple(self._waiting.values()), known))
+
+    def _look(self, delay_ms: float) -> None:
+        known = None if self._known is None else frozenset(self._known)
+        self._context.call_async(lambda: self._new_splits(known), self._found, delay_ms=delay_ms)
+
+    def _new_splits(
+        self, known: frozenset[KafkaTopicPartition] | None
+    ) -> Sequence[KafkaPartitionSplit]:
+        """Ask the brokers, on a thread that may wait."""
+        new = [one for one in self._lookup.partitions() if known is None or one not in known]
+        # What is found later came into being while the job ran, and is read whole.
+        starting = KafkaOffsetsInitializer.earliest() if known else self._enumeration.starting
+        begins = self._lookup.offsets(new, starting) if new else {}
+        stopping = self._enumeration.stopping
+        ends = self._lookup.offsets(new, stopping) if new and stopping else {}
+        return [KafkaPartitionSplit(one, begins[one], ends.get(one)) for one in new]
+
+    def _found(
+        self, splits: Sequence[KafkaPartitionSplit] | None, error: BaseException | None
+    ) -> None:
+        if splits is None:
+            assert error is not None
+            if self._known is None:
+                raise error
+            _LOG.warning("looking for new partitions failed: %s", error)
+        else:
+            self._known = (self._known or set()) | {split.partition for split in splits}
+            self._keep(split.encoded() for split in splits)
+            self._assign(self._context.registered_readers)
+        if self._enumeration.discovery_interval_ms is not None:
+            self._look(self._enumeration.discovery_interval_ms)
+
+    def _keep(self, splits: Iterable[SourceSplit]) -> None:
+        for split in splits:
+            self._waiting[KafkaPartitionSplit.decoded(split).partition] = split
+
+    def _assign(self, readers: Sequence[int]) -> None:
+        """Give readers what is theirs; and where no more partitions are looked for, say that this was all."""
+        registered = self._context.registered_readers
+        for reader in readers:
+            if reader not in registered:
+                continue
+            mine = [
+                one
+                for one in sorted(self._waiting)
+                if owner_of(one, self._context.parallelism) == reader
+            ]
+            if mine:
+                self._context.assign_splits(reader, [self._waiting.pop(one) for one in mine])
+            if self._known is not None and self._enumeration.discovery_interval_ms is None:
+                self._context.signal_no_more_splits(reader)
+
+
+class BrokerLookup:
+    """A real PartitionLookup. Makes a consumer for each question: they are rare."""
+
+    def __init__(self, enumeration: KafkaEnumeration) -> None:
+        self._enumeration = enumeration
+
+    def partitions(self) -> Sequence[KafkaTopicPartition]:
+        wanted = self._enumeration
+        if wanted.partitions:
+            return wanted.partitions
+        with _asking(wanted.config) as consumer:
+            topics = consumer.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+            names = wanted.topics or sorted(
+                name for name in topics if re.fullmatch(wanted.topic_pattern, name)
+            )
+            missing = [name for name in names if name not in topics]
+            for name in missing:
+                # Asked for by name, a topic is made by brokers that make topics on demand.
+                topics |= consumer.list_topics(name, timeout=REQUEST_TIMEOUT_S).topics
+            for name in names:
+                if topics[name].error is not None:
+                    raise KafkaError(f"Kafka: {topics[name].error} (topic '{name}')")
+            return [
+                KafkaTopicPartition(name, one) for name in names for one in topics[name].partitions
+            ]
+
+    def offsets(
+        self, partitions: Sequence[KafkaTopicPartition], which: KafkaOffsetsInitializer
+    ) -> Mapping[KafkaTopicPartition, int]:
+        with _asking(self._enumeration.config) as consumer:
+            return OffsetQuestions(consumer, partitions).ask(which)
+
+
+class OffsetQuestions:
+    """Asks a consumer for offsets of some partitions."""
+
+    def __init__(self, consumer: Any, partitions: Sequence[KafkaTopicPartition]) -> None:
+        self._consumer = consumer
+        self._partitions = partitions
+
+    def ask(self, which: KafkaOffsetsInitializer) -> dict[KafkaTopicPartition, int]:
+        """Return an offset for every partition; NoOffsetError where there is none, and `reset` is NONE."""
+        found: dict[KafkaTopicPartition, int] = {}
+        if which.kind is OffsetKind.COMMITTED:
+            found = self._committed()
+        elif which.kind is OffsetKind.TIMESTAMP:
+            found = self._at_time(which.timestamp_ms)
+        elif which.kind is OffsetKind.GIVEN:
+            found = dict(which.given)
+        return {
+            one: found[one] if found.get(one, -1) >= 0 else self._reset(one, which.reset)
+            for one in self._partitions
+        }
+
+    def _reset(self, partition: KafkaTopicPartition, reset: KafkaOffsetResetStrategy) -> int:
+        if reset is KafkaOffsetResetStrategy.NONE:
+            raise NoOffsetError(
+                f"the consumer group has committed no offset for partition {partition.partition} of "
+                f"'{partition.topic}': say committed_offsets(KafkaOffsetResetStrategy.EARLIEST) or LATEST"
+            )
+        low, high = self._consumer.get_watermark_offsets(
+            _as_client(partition), timeout=REQUEST_TIMEOUT_S
+        )
+        return low if reset is KafkaOffsetResetStrategy.EARLIEST else high
+
+    def _committed(self) -> dict[KafkaTopicPartition, int]:
+        wanted = [_as_client(one) for one in self._partitions]
+        return _offsets(self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
+
+    def _at_time(self, timestamp_ms: int) -> dict[KafkaTopicPartition, int]:
+        wanted = [_as_client(one, timestamp_ms) for one in self._partitions]
+        return _offsets(self._consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
+
+
+class _asking:
+    """A consumer for a few questions."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._consumer = create_consumer({**config, "enable.auto.commit": False})
+
+    def __enter__(self) -> Any:
+        return self._consumer
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+
+def _as_client(partition: KafkaTopicPartition, offset: int | None = None) -> Any:
+    library = client_library()
+    where = library.OFFSET_INVALID if offset is None else offset
+    return library.TopicPartition(partition.topic, partition.partition, where)
+
+
+def _offsets(answers: Sequence[Any]) -> dict[KafkaTopicPartition, int]:
+    for answer in answers:
+        if answer.error is not None:
+            raise KafkaError(f"Kafka: {answer.error} ({answer.topic}-{answer.partition})")
+    return {KafkaTopicPartition(one.topic, one.partition): one.offset for one in answers}
+
+
+def create_kafka_enumerator(context: SplitEnumeratorContext, payload: bytes) -> KafkaEnumerator:
+    """Make the enumerator of a KafkaSource; the entry point of KAFKA_ENUMERATOR."""
+    enumeration = msgspec.msgpack.decode(payload, type=KafkaEnumeration)
+    return KafkaEnumerator(context, enumeration, BrokerLookup(enumeration))

@@ -1,0 +1,127 @@
+"""Which records of a partition are read: where reading begins, and where it ends if it does.
+
+Source: Flink OffsetsInitializer, KafkaPartitionSplit.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from headrace.functions.split_enumerator import SourceSplit
+
+KAFKA_ENUMERATOR: Final = "kafka"
+
+
+class KafkaOffsetResetStrategy(enum.Enum):
+    """What to do where there is no offset to begin with."""
+
+    LATEST = 0
+    EARLIEST = 1
+    NONE = 2
+
+
+class KafkaTopicPartition(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    @property
+    def split_id(self) -> str:
+        """The partition's name among the splits of a source."""
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetKind(enum.Enum):
+    """Kinds of offsets."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    COMMITTED = "committed"
+    TIMESTAMP = "timestamp"
+    GIVEN = "given"
+
+
+class KafkaOffsetsInitializer(msgspec.Struct, frozen=True):
+    """Where reading begins or ends, in every partition. `reset`: where there is no such offset."""
+
+    kind: OffsetKind
+    reset: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE
+    timestamp_ms: int = 0
+    given: tuple[tuple[KafkaTopicPartition, int], ...] = ()
+
+    @staticmethod
+    def committed_offsets(
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
+    ) -> "KafkaOffsetsInitializer":
+        """What the consumer group has committed."""
+        return KafkaOffsetsInitializer(OffsetKind.COMMITTED, offset_reset_strategy)
+
+    @staticmethod
+    def timestamp(timestamp: int) -> "KafkaOffsetsInitializer":
+        """The first record at or after an epoch millisecond; the end where there is none."""
+        return KafkaOffsetsInitializer(
+            OffsetKind.TIMESTAMP, KafkaOffsetResetStrategy.LATEST, timestamp
+        )
+
+    @staticmethod
+    def earliest() -> "KafkaOffsetsInitializer":
+        """The first record that is kept."""
+        return KafkaOffsetsInitializer(OffsetKind.EARLIEST, KafkaOffsetResetStrategy.EARLIEST)
+
+    @staticmethod
+    def latest() -> "KafkaOffsetsInitializer":
+        """Behind the last record there is when a partition is found."""
+        return KafkaOffsetsInitializer(OffsetKind.LATEST, KafkaOffsetResetStrategy.LATEST)
+
+    @staticmethod
+    def offsets(
+        offsets: Mapping[KafkaTopicPartition, int],
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
+    ) -> "KafkaOffsetsInitializer":
+        """These, and `offset_reset_strategy` in other partitions."""
+        return KafkaOffsetsInitializer(
+            OffsetKind.GIVEN, offset_reset_strategy, given=tuple(sorted(offsets.items()))
+        )
+
+
+@dataclass(frozen=True)
+class KafkaPartitionSplit:
+    """What is read of a partition: from `offset` to before `stopping_offset`, or without end."""
+
+    partition: KafkaTopicPartition
+    offset: int
+    stopping_offset: int | None = None
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether nothing is left to read."""
+        return self.stopping_offset is not None and self.offset >= self.stopping_offset
+
+    def encoded(self) -> SourceSplit:
+        """As a split of the framework."""
+        one = self.partition
+        content = msgspec.msgpack.encode(
+            (one.topic, one.partition, self.offset, self.stopping_offset)
+        )
+        return SourceSplit(one.split_id, content)
+
+    @staticmethod
+    def decoded(split: SourceSplit) -> "KafkaPartitionSplit":
+        """Back from `encoded`."""
+        topic, partition, offset, stopping_offset = _SPLIT.decode(split.content)
+        return KafkaPartitionSplit(KafkaTopicPartition(topic, partition), offset, stopping_offset)
+
+
+_SPLIT: Final[Any] = msgspec.msgpack.Decoder(tuple[str, int, int, int | None])
+
+
+def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:
+    """The reader of a partition: partitions of a topic go round, from a reader that its name chooses."""
+    digest = 0
+    for letter in partition.topic:
+        digest = (digest * 31 + ord(letter)) & 0xFFFFFFFF
+    return (((digest * 31) & 0x7FFFFFFF) + partition.partition) % parallelism

@@ -1,0 +1,154 @@
+"""KafkaReader: reads its partitions with one consumer, whose group never moves them.
+
+Source: Flink KafkaSourceReader, KafkaPartitionSplitReader.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from headrace.connectors.kafka.clients import KafkaError, client_library, create_consumer
+from headrace.connectors.kafka.offsets import KafkaPartitionSplit, KafkaTopicPartition
+from headrace.core.record_batch import RecordBatch
+from headrace.functions.serialization import DeserializationSchema
+from headrace.functions.source import InputStatus, SourceOutput
+from headrace.functions.split_enumerator import SourceSplit, encode_split
+from headrace.functions.split_reader import SplitReader
+from headrace.functions.subtask_context import SubtaskContext
+
+RECORD_COUNT_MAX: Final = 1000
+"""Records taken from the consumer at a time."""
+POLL_INTERVAL_MS: Final = 10
+"""How long a reader waits before it looks again: the client has no way to say that there is something."""
+
+
+class KafkaReader(SplitReader):
+    """The partitions of one subtask. Positions are those behind what was emitted, never the consumer's own."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        schema: DeserializationSchema,
+        context: SubtaskContext,
+        *,
+        commits_offsets: bool,
+    ) -> None:
+        super().__init__(context)
+        self._schema = schema
+        self._commits_offsets = commits_offsets
+        self._consumer: Any = create_consumer(config)
+        self._splits: dict[KafkaTopicPartition, KafkaPartitionSplit] = {}
+        self._new: list[KafkaPartitionSplit] = []
+        # Positions by checkpoint, until it is published.
+        self._snapshots: dict[int, dict[KafkaTopicPartition, int]] = {}
+        self._is_look_scheduled = False
+
+    def add_splits(self, splits: Sequence[SourceSplit]) -> None:
+        self._new += [KafkaPartitionSplit.decoded(split) for split in splits]
+
+    def poll_next(self, output: SourceOutput) -> InputStatus:
+        """Emit what the consumer has fetched, a batch per partition."""
+        self._begin_new(output)
+        if not self._splits:
+            return InputStatus.END_OF_INPUT if self.has_no_more_splits else self._wait()
+        messages = self._consumer.consume(RECORD_COUNT_MAX, 0)
+        if not messages:
+            return self._wait()
+        by_partition: dict[KafkaTopicPartition, list[Any]] = {}
+        for message in messages:
+            partition = KafkaTopicPartition(message.topic(), message.partition())
+            by_partition.setdefault(partition, []).append(message)
+        for partition, received in by_partition.items():
+            if partition in self._splits:
+                self._take(partition, received, output)
+        return InputStatus.MORE_AVAILABLE
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        splits = [*self._splits.values(), *self._new]
+        self._snapshots[checkpoint_id] = {split.partition: split.offset for split in splits}
+        return [encode_split(split.encoded()) for split in splits]
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell the consumer group how far we are: for people who watch it; nothing of ours depends on it."""
+        positions = self._snapshots.pop(checkpoint_id, {})
+        self._snapshots = {
+            one: kept for one, kept in self._snapshots.items() if one > checkpoint_id
+        }
+        if positions and self._commits_offsets:
+            offsets = [_as_client(partition, offset) for partition, offset in positions.items()]
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+
+    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
+        by_id = {partition.split_id: partition for partition in self._splits}
+        self._consumer.pause([_as_client(by_id[one], None) for one in to_pause if one in by_id])
+        self._consumer.resume([_as_client(by_id[one], None) for one in to_resume if one in by_id])
+
+    def close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def _begin_new(self, output: SourceOutput) -> None:
+        new, self._new = self._new, []
+        for split in new:
+            if split.is_at_end:
+                continue
+            self._splits[split.partition] = split
+            output.add_split(split.partition.split_id)
+            self._consumer.incremental_assign([_as_client(split.partition, split.offset)])
+
+    def _take(
+        self, partition: KafkaTopicPartition, messages: Sequence[Any], output: SourceOutput
+    ) -> None:
+        """Emit the records of one partition up to where it is to end, and end it there."""
+        split = self._splits[partition]
+        wanted: list[Any] = []
+        position = split.offset
+        for message in messages:
+            if message.error() is not None:
+                position = max(position, self._offset_of_end(message))
+                continue
+            if split.stopping_offset is None or message.offset() < split.stopping_offset:
+                wanted.append(message)
+            position = message.offset() + 1
+        if wanted:
+            output.emit(self._batch(wanted), partition.split_id)
+        moved = KafkaPartitionSplit(partition, position, split.stopping_offset)
+        if moved.is_at_end:
+            del self._splits[partition]
+            self._consumer.incremental_unassign([_as_client(partition, None)])
+            output.release_split(partition.split_id)
+        else:
+            self._splits[partition] = moved
+
+    def _offset_of_end(self, message: Any) -> int:
+        """The end of a partition, behind records that were never committed and marks of transactions. KafkaError."""
+        error = message.error()
+        if error.code() != client_library().KafkaError._PARTITION_EOF:
+            raise KafkaError(f"Kafka: {error} (reading {message.topic()}-{message.partition()})")
+        return message.offset()
+
+    def _batch(self, messages: Sequence[Any]) -> RecordBatch:
+        deserialize = self._schema.deserialize
+        rows = [deserialize(message.value()) for message in messages]
+        times = np.array([message.timestamp()[1] for message in messages], np.int64)
+        return RecordBatch.of_rows(self.context.types.output, rows, times)
+
+    def _wait(self) -> InputStatus:
+        """Have somebody look again in a moment."""
+        if not self._is_look_scheduled:
+            self._is_look_scheduled = True
+            timers = self.context.timers
+            timers.schedule(timers.now_ms() + POLL_INTERVAL_MS, self._look_again)
+        return InputStatus.NOTHING_AVAILABLE
+
+    def _look_again(self, _: int) -> None:
+        self._is_look_scheduled = False
+        self.context.wake()
+
+
+def _as_client(partition: KafkaTopicPartition, offset: int | None) -> Any:
+    library = client_library()
+    where = library.OFFSET_INVALID if offset is None else offset
+    return library.TopicPartition(partition.topic, partition.partition, where)

@@ -1,0 +1,96 @@
+"""Records that wait for their transaction: as bytes within a committable, or in a file that it names.
+
+They are serialised by the task, so that nothing of a user's runs where they are committed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+from pyarrow import fs
+
+from headrace.connectors.files.paths import file_system_of
+from headrace.connectors.files.staging import delete_file, remove_if_empty
+from headrace.connectors.kafka.clients import KafkaRecord
+
+KAFKA_COMMITTER: Final = "kafka"
+INLINE_SIZE_MAX: Final = 16 * 1024
+"""Bytes of records that travel with the checkpoint itself; what is more goes into a file, where there is a place."""
+STAGED_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.dictionary(pa.int32(), pa.string())),
+        ("key", pa.large_binary()),
+        ("value", pa.large_binary()),
+        ("timestamp_ms", pa.int64()),
+    ]
+)
+
+
+class StagedRecords(msgspec.Struct, frozen=True):
+    """Writer → committer: records in order, as an Arrow IPC stream: `content`, or the file at `path`."""
+
+    content: bytes
+    path: str
+    record_count: int
+    subtask_index: int
+    attempt_number: int
+
+
+class KafkaPayload(msgspec.Struct, frozen=True):
+    """What the committer is made from. `config` is librdkafka's."""
+
+    config: dict[str, str]
+    transactional_id_prefix: str
+    control_topic: str
+
+
+STAGED: Final = msgspec.msgpack.Decoder(StagedRecords)
+
+
+def to_ipc_stream(records: Sequence[KafkaRecord]) -> bytes:
+    """Return records as the bytes of an Arrow stream."""
+    columns = [
+        pa.array([one.topic for one in records]).dictionary_encode(),
+        pa.array([one.key for one in records], pa.large_binary()),
+        pa.array([one.value for one in records], pa.large_binary()),
+        pa.array([one.timestamp_ms for one in records], pa.int64()),
+    ]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, STAGED_SCHEMA) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA))
+    return sink.getvalue().to_pybytes()
+
+
+def staged_records(staged: StagedRecords) -> Iterator[KafkaRecord]:
+    """The records of a committable, in order. FileNotFoundError where its file is gone."""
+    content: Any = staged.content
+    if staged.path:
+        file_system, path = file_system_of(staged.path)
+        with file_system.open_input_stream(path, compression=None) as stream:
+            content = stream.read()
+    for batch in pa.ipc.open_stream(content):
+        for topic, key, value, timestamp_ms in zip(
+            *(column.to_pylist() for column in batch.columns), strict=True
+        ):
+            yield KafkaRecord(topic, key, value, None, timestamp_ms)
+
+
+def delete_staged(staged: Iterable[StagedRecords]) -> None:
+    """Delete the files that committables name. Idempotent."""
+    for one in staged:
+        if one.path:
+            file_system, path = file_system_of(one.path)
+            delete_file(file_system, path)
+            remove_if_empty(file_system, path.rpartition("/")[0])
+
+
+def delete_older_attempts(staged: StagedRecords) -> None:
+    """Delete the files beside a committable's that earlier attempts of its subtask wrote."""
+    file_system, path = file_system_of(staged.path)
+    folder = path.rpartition("/")[0]
+    for info in file_system.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+        subtask, attempt, *_ = info.base_name.split("-")
+        if int(subtask) == staged.subtask_index and int(attempt) < staged.attempt_number:
+            delete_file(file_system, info.path)
+    remove_if_empty(file_system, folder)

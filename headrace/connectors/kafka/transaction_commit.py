@@ -1,0 +1,181 @@
+"""KafkaCommitter: writes the records of a checkpoint in one transaction, together with a record that says so.
+
+Transactions are as short as the writing: none stays open while a job is down, so none can time out and lose data, and
+no reader of committed records waits for one. What an earlier driver left open is aborted when the producer is made.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from headrace.connectors.files.notes import digest_of_scope
+from headrace.connectors.kafka.clients import (
+    KafkaRecord,
+    TransactionalProducer,
+    ensure_compacted_topic,
+    read_to_end,
+)
+from headrace.connectors.kafka.staged_records import (
+    STAGED,
+    KafkaPayload,
+    StagedRecords,
+    delete_older_attempts,
+    delete_staged,
+    staged_records,
+)
+from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.functions.sink import CommitterContext, scope_of
+
+
+class StagedRecordsLostError(HeadraceError):
+    """Records of a checkpoint are gone, and the control topic does not say that they were written."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+
+class Producer(Protocol):
+    """What is used of a TransactionalProducer."""
+
+    def write(self, records: Iterable[KafkaRecord]) -> None:
+        """All of them in one transaction."""
+        ...
+
+    def close(self) -> None:
+        """Leave."""
+        ...
+
+
+class KafkaCluster(Protocol):
+    """The brokers, as the committer knows them."""
+
+    def producer(self, transactional_id: str) -> Producer:
+        """Make a producer; every earlier one of the id is shut out."""
+        ...
+
+    def control_records(self, topic: str) -> Sequence[KafkaRecord]:
+        """Make sure that there is a control topic, and return the committed records of its only partition in order."""
+        ...
+
+
+class Brokers:
+    """A real KafkaCluster."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._config = config
+
+    def producer(self, transactional_id: str) -> Producer:
+        return TransactionalProducer(self._config, transactional_id)
+
+    def control_records(self, topic: str) -> Sequence[KafkaRecord]:
+        ensure_compacted_topic(_without_producer_settings(self._config), topic)
+        return read_to_end(_without_producer_settings(self._config), topic, CONTROL_PARTITION)
+
+
+CONTROL_PARTITION: Final = 0
+
+
+class KafkaCommitter:
+    """Implements Committer for one KafkaSink.
+
+    The producer and what the control topic said are kept from call to call, until an error: then nobody knows what
+    became of the transaction, and the next call asks again.
+    """
+
+    def __init__(self, payload: KafkaPayload, cluster: KafkaCluster) -> None:
+        self._payload: Final = payload
+        self._cluster: Final = cluster
+        self._producer: Producer | None = None
+        self._last_ids: dict[str, int] = {}
+        self._scope = ""
+        self._swept: set[tuple[int, int]] = set()
+
+    def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
+        """See Committer. KafkaFencedError where another driver commits; StagedRecordsLostError."""
+        staged = [STAGED.decode(content) for content in committables]
+        if not staged:
+            return
+        scope = scope_of(key)
+        try:
+            producer = self._connected(scope)
+            if checkpoint_id > self._last_ids.get(scope, -1):
+                producer.write(self._records(scope, checkpoint_id, staged))
+                self._last_ids[scope] = checkpoint_id
+        except BaseException:
+            self.close()
+            raise
+        delete_staged(staged)
+        self._sweep(staged)
+
+    def discard(self, committables: Sequence[bytes]) -> None:
+        """See Committer."""
+        delete_staged(STAGED.decode(content) for content in committables)
+
+    def close(self) -> None:
+        """See Committer."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
+
+    def _connected(self, scope: str) -> Producer:
+        """Return a producer of this scope's transactional id; behind it, nobody else writes under the scope."""
+        if self._producer is None or self._scope != scope:
+            self.close()
+            prefix = self._payload.transactional_id_prefix
+            self._producer = self._cluster.producer(f"{prefix}-{digest_of_scope(scope)}")
+            self._scope = scope
+            # Read after others were shut out, so that what is read cannot change any more.
+            self._last_ids = last_ids(self._cluster.control_records(self._payload.control_topic))
+        return self._producer
+
+    def _records(
+        self, scope: str, checkpoint_id: int, staged: Sequence[StagedRecords]
+    ) -> Iterator[KafkaRecord]:
+        """The records of a transaction: those of the checkpoint in order, and the marker."""
+        for one in staged:
+            try:
+                yield from staged_records(one)
+            except FileNotFoundError as error:
+                raise StagedRecordsLostError(
+                    f"records of checkpoint {checkpoint_id} are gone ({error}), and the topic "
+                    f"'{self._payload.control_topic}' does not say that they were written"
+                ) from error
+        yield KafkaRecord(
+            self._payload.control_topic,
+            scope.encode(),
+            str(checkpoint_id).encode(),
+            CONTROL_PARTITION,
+        )
+
+    def _sweep(self, staged: Sequence[StagedRecords]) -> None:
+        """Delete what attempts before those of `staged` had put aside, and no checkpoint has: ids commit in order."""
+        for one in staged:
+            attempt = (one.subtask_index, one.attempt_number)
+            if one.path and one.attempt_number > 0 and attempt not in self._swept:
+                self._swept.add(attempt)
+                delete_older_attempts(one)
+
+
+def last_ids(records: Sequence[KafkaRecord]) -> dict[str, int]:
+    """Return the highest id that a control topic names for each scope."""
+    found: dict[str, int] = {}
+    for record in records:
+        if record.key and record.value:
+            scope = record.key.decode()
+            found[scope] = max(found.get(scope, -1), int(record.value))
+    return found
+
+
+def create_kafka_committer(context: CommitterContext, payload: bytes) -> KafkaCommitter:
+    """Make the committer of a KafkaSink: what the entry point `kafka` stands for."""
+    decoded: Any = msgspec.msgpack.decode(payload, type=KafkaPayload)
+    return KafkaCommitter(decoded, Brokers(decoded.config))
+
+
+_PRODUCER_ONLY: Final = ("acks", "linger.ms", "batch.", "compression.", "enable.idempotence",
+                         "transaction.", "partitioner", "message.", "queue.buffering.")  # fmt: skip
+
+
+def _without_producer_settings(config: Mapping[str, str]) -> dict[str, str]:
+    """What a consumer may be told too; librdkafka warns of the rest."""
+    return {key: value for key, value in config.items() if not key.startswith(_PRODUCER_ONLY)}

@@ -1,0 +1,139 @@
+"""The writers of a KafkaSink: one that sends at once, and one that stages records for the transaction of a checkpoint.
+
+Source: Flink KafkaWriter.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
+from headrace.connectors.files.paths import file_system_of
+from headrace.connectors.files.staging import delete_file, remove_if_empty
+from headrace.connectors.kafka.clients import KafkaRecord, RecordProducer
+from headrace.connectors.kafka.serialization import KafkaRecordSerializationSchema
+from headrace.connectors.kafka.staged_records import INLINE_SIZE_MAX, StagedRecords, to_ipc_stream
+from headrace.core.randomness import system_random
+from headrace.core.record_batch import RecordBatch
+from headrace.functions.sink import SinkWriter
+from headrace.functions.subtask_context import SubtaskContext
+
+FILE_SIZE_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of keys and values that a writer holds before it writes them to a file."""
+
+
+class DirectKafkaWriter(SinkWriter):
+    """Sends records as they come. `waits`: whether a checkpoint waits until all have arrived (at least once)."""
+
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        schema: KafkaRecordSerializationSchema,
+        *,
+        waits: bool,
+    ) -> None:
+        self._producer = RecordProducer(config)
+        self._schema = schema
+        self._waits = waits
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        for record in serialized(batch, self._schema):
+            self._producer.send(record)
+
+    def flush(self, end_of_input: bool) -> None:
+        if self._waits or end_of_input:
+            self._producer.flush()
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+class StagingKafkaWriter(SinkWriter):
+    """Keeps records until their checkpoint, beyond a size in files of the checkpoints' folder."""
+
+    def __init__(self, schema: KafkaRecordSerializationSchema, context: SubtaskContext) -> None:
+        self._schema = schema
+        self._context = context
+        self._held: list[KafkaRecord] = []
+        self._held_size_bytes = 0
+        self._staged: list[StagedRecords] = []
+        self._file_count = 0
+        self._folder = _staging_folder(context)
+        self._token = system_random().randbytes(8).hex()
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        for record in serialized(batch, self._schema):
+            self._held.append(record)
+            self._held_size_bytes += len(record.key or b"") + len(record.value or b"")
+            if self._held_size_bytes >= FILE_SIZE_BYTES:
+                self._stage()
+
+    def flush(self, end_of_input: bool) -> None:
+        """Records are complete with `prepare_commit`."""
+
+    def prepare_commit(self, checkpoint_id: int) -> Sequence[bytes]:
+        """Stage what is held and hand everything over, in order."""
+        if self._held:
+            self._stage()
+        staged, self._staged = self._staged, []
+        return [msgspec.msgpack.encode(one) for one in staged]
+
+    def close(self) -> None:
+        """Remove what was not handed over."""
+        self._held.clear()
+        staged, self._staged = self._staged, []
+        for one in staged:
+            if one.path:
+                file_system, path = file_system_of(one.path)
+                delete_file(file_system, path)
+                remove_if_empty(file_system, path.rpartition("/")[0])
+
+    def _stage(self) -> None:
+        content, path = to_ipc_stream(self._held), ""
+        if self._folder and len(content) > INLINE_SIZE_MAX:
+            path, content = self._write_file(content), b""
+        self._staged.append(
+            StagedRecords(
+                content,
+                path,
+                len(self._held),
+                self._context.subtask_index,
+                self._context.attempt_number,
+            )
+        )
+        self._held.clear()
+        self._held_size_bytes = 0
+
+    def _write_file(self, content: bytes) -> str:
+        context = self._context
+        name = f"{context.subtask_index}-{context.attempt_number}-{self._token}-{self._file_count}"
+        self._file_count += 1
+        file_system, folder = file_system_of(self._folder)
+        file_system.create_dir(folder, recursive=True)
+        with file_system.open_output_stream(f"{folder}/{name}.arrow", compression=None) as stream:
+            stream.write(content)
+        return f"{self._folder}/{name}.arrow"
+
+
+def serialized(batch: RecordBatch, schema: KafkaRecordSerializationSchema) -> list[KafkaRecord]:
+    """Return the records of a batch as Kafka's, with their event times where they have any."""
+    times: Any = None if batch.timestamps is None else batch.timestamps.tolist()
+    if times is None:
+        return [schema.serialize(row) for row in batch.rows()]
+    return [
+        schema.serialize(row, time if time >= 0 else None)
+        for row, time in zip(batch.rows(), times, strict=True)
+    ]
+
+
+def _staging_folder(context: SubtaskContext) -> str:
+    """Where the records of this sink may wait, or empty where there is no place that the driver sees too."""
+    directory = context.settings.get_option(CHECKPOINT_DIRECTORY)
+    if not directory:
+        return ""
+    attempt = context.attempt_id
+    job = system_random().randbytes(16) if attempt is None else attempt.job_id.value
+    owner = hashlib.blake2b(job + context.operator_id.value, digest_size=8).hexdigest()
+    return f"{directory.rstrip('/')}/kafka-staging/{owner}"

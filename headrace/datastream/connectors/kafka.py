@@ -1,0 +1,27 @@
+"""PyFlink's `datastream.connectors.kafka`: re-exports."""
+
+from headrace.connectors.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+)
+from headrace.connectors.kafka.serialization import (
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaTopicSelector,
+)
+from headrace.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
+from headrace.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+
+__all__ = [
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaTopicSelector",
+]

@@ -1,0 +1,50 @@
+"""Brokers that speak Kafka's protocol over TCP, in a process of their own: librdkafka's mock cluster.
+
+    python -m tests.integration.kafka.mock_cluster 3
+
+starts three brokers, prints their addresses on one line, and ends with its standard input. They make topics of four
+partitions when they are first asked for one, keep offsets of groups, and answer all requests of transactions. They do
+not hold back what is not committed, abort nothing, shut nobody out, compact nothing and look up no times: what depends
+on that is tested against a model (tests/unit/connectors/test_kafka_sink.py).
+"""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from confluent_kafka import Producer
+
+from headrace.connectors.kafka.sink import CONTROL_TOPIC
+
+
+@contextlib.contextmanager
+def running_cluster(broker_count: int = 2) -> Iterator[str]:
+    """Start brokers, hand out their addresses, and stop them."""
+    command = [sys.executable, "-m", "tests.integration.kafka.mock_cluster", str(broker_count)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        servers = process.stdout.readline().strip()
+        assert servers, "the mock cluster did not start"
+        yield servers
+    finally:
+        process.stdin.close()
+        process.wait(10)
+        process.stdout.close()
+
+
+def serve(broker_count: int) -> None:
+    """Run brokers until standard input ends."""
+    owner = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": broker_count})
+    # They cannot create topics when they are told to, only when one is asked for.
+    owner.list_topics(CONTROL_TOPIC, timeout=10)
+    brokers = owner.list_topics(timeout=10).brokers.values()
+    print(",".join(f"{broker.host}:{broker.port}" for broker in brokers), flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))
