@@ -4,7 +4,7 @@ One chunk is what one subtask had of one channel: as its receiver (queued there)
 What a sender had is dealt among today's senders, who send each row where it belongs today. What a receiver had goes to
 the receivers that may own its rows:
 
-    rows with keys (HASH)               the subtasks whose key groups overlap those of the old one; each keeps its own
+    rows sent by key (HASH)             the subtasks whose key groups overlap those of the old one; each keeps its own
     others (REBALANCE, SHUFFLE)         in turn: any subtask may process any row
     others (GLOBAL)                     in turn as well: only subtask 0 had any, and is the first in turn
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.elements import PlacedMarker, StreamMarker, Watermark, WatermarkStatus
@@ -31,11 +33,11 @@ class CapturedFrame:
 
 @dataclass(frozen=True)
 class FrameTable:
-    """Frames of one schema. `has_keys`: their rows belong to key groups."""
+    """Frames of one schema. `key_hashes`, shape (row_count,): of rows that have keys, else None."""
 
     content: memoryview
     row_count: int
-    has_keys: bool
+    key_hashes: npt.NDArray[np.int32] | None
 
 
 def tables_of(frames: Iterable[CapturedFrame]) -> Iterator[FrameTable]:
@@ -64,9 +66,17 @@ def _table(schema: pa.Schema, frames: list[CapturedFrame]) -> FrameTable:
                 empty = [pa.array([], column.type) for column in schema]
                 rows = pa.RecordBatch.from_arrays(empty, schema=schema)
             stream.write_batch(rows)
-    row_count = sum(frame.rows.num_rows for frame in frames if frame.rows is not None)
-    content = memoryview(sink.getvalue())
-    return FrameTable(content, row_count, KEY_HASH_COLUMN in schema.names)
+    batches = [frame.rows for frame in frames if frame.rows is not None]
+    key_hashes = None
+    if batches and KEY_HASH_COLUMN in schema.names:
+        key_hashes = np.concatenate([key_hashes_of(rows) for rows in batches])
+    row_count = sum(rows.num_rows for rows in batches)
+    return FrameTable(memoryview(sink.getvalue()), row_count, key_hashes)
+
+
+def key_hashes_of(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
+    """The hashes of the keys that rows on a keyed edge carry, shape (num_rows,)."""
+    return rows.column(KEY_HASH_COLUMN).to_numpy(zero_copy_only=True)
 
 
 def frames_of(content: memoryview) -> list[CapturedFrame]:

@@ -35,7 +35,6 @@ from headrace.checkpoint.errors import MetadataError
 from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.core.ids import OperatorId
 from headrace.core.key_groups import subtasks_of
-from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.network.batches import SealedBatch
 from headrace.network.channels import ReceivedBatch
 from headrace.network.input_capture import CapturedBatch
@@ -43,7 +42,13 @@ from headrace.network.output_capture import OutputCapture
 from headrace.network.partitioner import order_by_channel
 from headrace.network.record_writer import RecordWriter
 from headrace.state.snapshots import SnapshotWriter
-from headrace.task.channel_frames import CapturedFrame, frames_of, tables_of
+from headrace.task.channel_frames import (
+    CapturedFrame,
+    FrameTable,
+    frames_of,
+    key_hashes_of,
+    tables_of,
+)
 from headrace.task.environment import GateInput, PartitionOutput, TaskEnvironment
 
 
@@ -285,8 +290,16 @@ class ChannelStates:
 
 def _owners(rows: pa.RecordBatch, parallelism: int, max_parallelism: int) -> npt.NDArray[np.int32]:
     """Whose key groups the rows belong to; shape (num_rows,)."""
-    hashes = rows.column(KEY_HASH_COLUMN).to_numpy(zero_copy_only=True)
-    return subtasks_of(hashes, parallelism, max_parallelism)
+    return subtasks_of(key_hashes_of(rows), parallelism, max_parallelism)
+
+
+def _mapping_of(part: ChannelPart, table: FrameTable) -> ReceiverMapping:
+    """By key group where every row was sent to the owner of its key: keys travel on other edges too."""
+    if table.key_hashes is None:
+        return ReceiverMapping.ROUND_ROBIN
+    owners = subtasks_of(table.key_hashes, part.receiver_count, part.max_parallelism)
+    is_by_key = bool((owners == part.receiver).all())
+    return ReceiverMapping.RANGE if is_by_key else ReceiverMapping.ROUND_ROBIN
 
 
 def _received(frame: CapturedFrame) -> ReceivedBatch:
@@ -299,7 +312,7 @@ def _write(
 ) -> list[StateChunk]:
     chunks: list[StateChunk] = []
     for number, table in enumerate(tables_of(frames)):
-        mapping = ReceiverMapping.RANGE if table.has_keys else ReceiverMapping.ROUND_ROBIN
+        mapping = _mapping_of(part, table)
         placed = msgspec.structs.replace(part, part=number, mapping=mapping)
         file = writer.write(f"in-flight-{part.role.value}", table.content)
         chunks.append(

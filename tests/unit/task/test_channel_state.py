@@ -1,0 +1,185 @@
+"""Data in flight: stored with a checkpoint taken at any moment, in any way, and begun with at any parallelism."""
+
+import random
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from headrace.checkpoint.channel_chunks import ChannelPart, ChannelRole
+from headrace.checkpoint.errors import MetadataError
+from headrace.core.checkpoints import AlignmentMode, CheckpointBarrier, CheckpointOptions
+from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
+from headrace.graph.job_graph import PartitionerKind
+from headrace.task.channel_frames import CapturedFrame, frames_of, tables_of
+from tests.unit.task.in_flight import Checkpoint, Job, order_of, owner_of
+
+ALIGNED = CheckpointOptions()
+TIMEOUT = CheckpointOptions(aligned_timeout_ms=100)
+UNALIGNED = CheckpointOptions(alignment=AlignmentMode.UNALIGNED)
+ROW_COUNT = 60
+HASH, REBALANCE = PartitionerKind.HASH, PartitionerKind.REBALANCE
+
+
+def barrier(options: CheckpointOptions) -> CheckpointBarrier:
+    return CheckpointBarrier(1, 0, options)
+
+
+ACTS = (
+    *("send", "send and flush", "network", "network", "process") * 3,
+    *("begin", "begin", "time out output", "time out input"),
+)
+
+
+def played(job: Job, chance: random.Random, options: CheckpointOptions) -> Checkpoint:
+    """A checkpoint at some moment, of which each part is taken at a moment of its own."""
+    for index in range(len(job.senders)):
+        job.send(index, 3, flushes=True)
+        job.send(index, 3, flushes=True)
+    for _ in range(50):
+        act, index = chance.choice(ACTS), chance.randrange(4)
+        match act:
+            case "send" | "send and flush":
+                job.send(index, 3, flushes=act != "send")
+            case "network":
+                job.network()
+            case "process":
+                job.process(index)
+            case "begin":
+                job.begin_checkpoint(index, barrier(options))
+            case "time out output":
+                job.time_out_output(index)
+            case _:
+                job.time_out_input(index)
+    checkpoint = job.complete_checkpoint(barrier(options), is_slow=chance.random() < 0.5)
+    job.close()
+    return checkpoint
+
+
+def rows_of_senders(count: int) -> list[list[int]]:
+    return [[sender * 1000 + number for number in range(ROW_COUNT)] for sender in range(count)]
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_every_row_is_processed_once_at_its_subtask_and_in_order(seed: int) -> None:
+    chance = random.Random(seed)
+    options = chance.choice([ALIGNED, TIMEOUT, TIMEOUT, UNALIGNED, UNALIGNED])
+    kind = chance.choice([HASH, HASH, REBALANCE])
+    senders, receivers = chance.randint(1, 3), chance.randint(1, 3)
+    new_senders, new_receivers = senders, receivers
+    if chance.random() < 0.6:
+        new_senders, new_receivers = chance.randint(1, 3), chance.randint(1, 3)
+    checkpoint = played(Job(senders, receivers, kind, rows_of_senders(senders)), chance, options)
+    chunks = (checkpoint.sender_chunks, checkpoint.receiver_chunks)
+    if options is ALIGNED:
+        assert chunks == ([], [])
+    restored = Job(new_senders, new_receivers, kind, checkpoint.left, chunks)
+    restored.run_out()
+    before = [value for rows in checkpoint.processed for value in rows]
+    after = [value for receiver in restored.receivers for value in receiver.processed]
+    sent = [value for rows in rows_of_senders(senders) for value in rows]
+    assert Counter(before + after) == Counter(sent)
+    if kind is REBALANCE:
+        return
+    for index, receiver in enumerate(restored.receivers):
+        assert {owner_of(value, new_receivers) for value in receiver.processed} <= {index}
+    for (_, _), counts in order_of(before + after).items():
+        # A sender's rows that had not been sent may come from another one now, which waits for nobody.
+        same_sender = new_senders == senders
+        assert not same_sender or counts == sorted(counts)
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+def test_markers_stand_where_they_stood_where_nothing_is_dealt_anew(is_slow: bool) -> None:
+    job = Job(1, 1, HASH, rows_of_senders(1))
+    for _ in range(4):
+        job.send(0, 3, flushes=True)
+    checkpoint = job.complete_checkpoint(barrier(UNALIGNED), is_slow=is_slow)
+    job.close()
+    chunks = (checkpoint.sender_chunks, checkpoint.receiver_chunks)
+    restored = Job(1, 1, HASH, [[]], chunks)
+    restored.run_out()
+    (receiver,) = restored.receivers
+    # Each watermark is the number of the row in front of it.
+    assert receiver.watermarks == [2, 5, 8, 11][-len(receiver.watermarks) :]
+    assert receiver.watermarks
+    other = Job(2, 1, HASH, [[]], chunks)
+    other.run_out()
+    assert other.receivers[0].watermarks == []
+
+
+def test_rows_that_wait_on_either_side_are_stored_by_that_side() -> None:
+    job = Job(1, 1, HASH, rows_of_senders(1))
+    for _ in range(3):
+        job.send(0, 4, flushes=True)
+    job.cluster.loop.run_for(100)
+    job.send(0, 4, flushes=False)
+    checkpoint = job.complete_checkpoint(barrier(UNALIGNED), is_slow=True)
+    job.close()
+    parts = [
+        ChannelPart.of(chunk) for chunk in (*checkpoint.sender_chunks, *checkpoint.receiver_chunks)
+    ]
+    assert {part.role for part in parts} == {ChannelRole.INPUT, ChannelRole.OUTPUT}
+    rows = sum(
+        chunk.row_count for chunk in (*checkpoint.sender_chunks, *checkpoint.receiver_chunks)
+    )
+    assert rows == 16
+
+
+def test_the_same_rows_twice_are_refused() -> None:
+    job = Job(1, 1, HASH, rows_of_senders(1))
+    job.send(0, 4, flushes=True)
+    checkpoint = job.complete_checkpoint(barrier(UNALIGNED))
+    job.close()
+    chunks = [*checkpoint.sender_chunks, *checkpoint.receiver_chunks]
+    assert chunks
+    with pytest.raises(MetadataError, match="twice"):
+        Job(1, 1, HASH, [[]], (checkpoint.sender_chunks * 2, checkpoint.receiver_chunks * 2))
+
+
+def test_rows_of_an_edge_that_is_gone_are_refused() -> None:
+    job = Job(1, 1, HASH, rows_of_senders(1))
+    job.send(0, 4, flushes=True)
+    checkpoint = job.complete_checkpoint(barrier(UNALIGNED))
+    job.close()
+    (chunk,) = checkpoint.sender_chunks
+    moved = type(chunk)(
+        chunk.table, chunk.name, 4, chunk.file, None, chunk.attributes | {"edge": "00" * 16}
+    )
+    with pytest.raises(MetadataError, match="which this job does not have"):
+        Job(1, 1, HASH, [[]], ([moved], []))
+
+
+def frame(
+    *values: int, name: str = "value", markers: tuple[PlacedMarker, ...] = ()
+) -> CapturedFrame:
+    rows = pa.RecordBatch.from_arrays([pa.array(values, pa.int64())], names=[name])
+    return CapturedFrame(rows, markers)
+
+
+MARKERS = (PlacedMarker(1, Watermark(-(2**63))), PlacedMarker(2, WatermarkStatus(True)))
+
+
+@pytest.mark.parametrize(
+    ("frames", "table_count"),
+    [
+        ([frame(1, 2, markers=MARKERS), frame(3)], 1),
+        ([CapturedFrame(None, MARKERS[:1])], 1),
+        ([frame(1), CapturedFrame(None, MARKERS), frame(2)], 1),
+        ([CapturedFrame(None, MARKERS), frame(1), frame(2, name="other")], 3),
+    ],
+)
+def test_frames_survive_being_stored(frames: list[CapturedFrame], table_count: int) -> None:
+    tables = list(tables_of(frames))
+    assert len(tables) == table_count
+    found = [each for table in tables for each in frames_of(table.content)]
+    assert [(each.rows, each.markers) for each in found] == [
+        (each.rows, each.markers) for each in frames
+    ]
+
+
+def test_anybody_can_read_what_was_in_flight() -> None:
+    (table,) = tables_of([frame(1, 2, markers=MARKERS[:1])])
+    stream = pa.ipc.open_stream(table.content)
+    assert stream.read_all().to_pydict() == {"value": [1, 2]}
+    assert stream.schema.metadata[b"headrace.markers"] == b'[[[1, "w", -9223372036854775808]]]'
