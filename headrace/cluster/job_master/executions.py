@@ -176,6 +176,11 @@ class Executions:
         return all(e.state is _S.FINISHED for e in self)
 
     @property
+    def has_all_data_ended(self) -> bool:
+        """Whether no subtask has any data left."""
+        return all(e.has_data_ended or e.state is _S.FINISHED for e in self)
+
+    @property
     def all_ended(self) -> bool:
         """Whether no execution can still change."""
         return all(e.state.is_terminal for e in self)

@@ -8,7 +8,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
+from headrace.cluster.job_master.event_delivery import EventDelivery
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
@@ -17,6 +19,7 @@ from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.threads import BlockingRunner
@@ -43,6 +46,12 @@ class JobCoordination:
         self._endpoint: Final = endpoint
         self._scheduler: Final = scheduler
         self._task_managers: Final = task_managers
+        self._delivery: Final = EventDelivery(
+            endpoint,
+            task_managers.send_event,
+            lambda: self.coordinators.everything_arrived(),
+            self._refused,
+        )
         self.coordinators: Final = OperatorCoordinators(
             scheduler.graph,
             factories,
@@ -51,6 +60,7 @@ class JobCoordination:
             run_async=endpoint.run_async,
             fail_job=self._fail_job_later,
             later=self,
+            has_all_arrived=lambda: self._delivery.is_quiet,
         )
 
     def handle_event(
@@ -82,6 +92,8 @@ class JobCoordination:
     def execution_changed(self, execution: Execution) -> None:
         """An execution changed its state: coordinators hear who can take events, and who does no more."""
         attempt_id, slot = execution.attempt_id, execution.slot
+        if execution.state.is_terminal:
+            self._delivery.attempt_ended(attempt_id)
         try:
             if execution.state is ExecutionState.RUNNING and slot is not None:
                 location = self._task_managers.location_of(slot.resource_id)
@@ -147,9 +159,13 @@ class JobCoordination:
         self, subtask: ExecutionVertexId, operator_id: OperatorId, payload: bytes
     ) -> None:
         execution = self._scheduler.executions.current(subtask)
-        if execution.slot is not None:
-            resource_id = execution.slot.resource_id
-            self._task_managers.send_event(resource_id, execution.attempt_id, operator_id, payload)
+        if execution.slot is not None and not execution.state.is_terminal:
+            self._delivery.send(execution.attempt_id, operator_id, payload)
+
+    def _refused(self, attempt_id: ExecutionAttemptId, error: HeadraceError) -> None:
+        execution = self._scheduler.executions.find(attempt_id)
+        if execution is not None:
+            self._scheduler.lose(execution, error_info_of(error))
 
     def _fail_job(self, error: BaseException) -> None:
         self._scheduler.fail_job(Failure.of_error(error))

@@ -50,7 +50,10 @@ class OperatorCoordinators:
         run_async: Callable[[Callable[[], None]], None],
         fail_job: Callable[[BaseException], None],
         later: LaterCalls = NO_LATER_CALLS,
+        has_all_arrived: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._has_all_arrived: Final = has_all_arrived
+        self._when_quiet: Callable[[], None] | None = None
         known = {**BUILT_IN_COORDINATORS, **factories}
         known[ALIGNED_COORDINATOR] = AlignedCoordinators(known).create
         self._send_event: Final = send_event
@@ -111,8 +114,17 @@ class OperatorCoordinators:
 
     @property
     def can_be_snapshotted(self) -> bool:
-        """Whether nothing waits for the barrier of an earlier checkpoint: it would be in no snapshot."""
-        return not self._gates.holds_events
+        """Whether nothing waits for an earlier checkpoint's barrier, or is on its way: it would be in no snapshot."""
+        return not self._gates.holds_events and self._has_all_arrived()
+
+    def when_quiet(self, action: Callable[[], None]) -> None:
+        """Have `action` called whenever nothing is on its way any more."""
+        self._when_quiet = action
+
+    def everything_arrived(self) -> None:
+        """All that was said has arrived."""
+        if self._when_quiet is not None:
+            self._when_quiet()
 
     def checkpoint(self, checkpoint_id: int) -> dict[OperatorId, bytes]:
         """Take every coordinator's part; from now on their events wait for the subtasks' parts."""

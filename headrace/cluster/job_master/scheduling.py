@@ -247,14 +247,12 @@ class Scheduler:
             self.lose(execution, error)
 
     def data_ended(self, attempt_id: ExecutionAttemptId) -> bool:
-        """A task has processed all its data and waits; True where nobody has any data left."""
+        """A task has processed all its data and waits; False where it is not the present attempt."""
         execution = self.executions.find(attempt_id)
         if execution is None:
             return False
         execution.has_data_ended = True
-        return all(
-            each.has_data_ended or each.state is ExecutionState.FINISHED for each in self.executions
-        )
+        return True
 
     def fail_job(self, failure: Failure) -> None:
         """The job as a whole failed."""

@@ -310,18 +310,20 @@ class TaskManagers:
             except HeadraceError as error:
                 _LOG.info("cancelling %s on %s failed: %s", attempt_id, resource_id, error)
 
-    def send_event(
+    async def send_event(
         self,
-        resource_id: ResourceId,
         attempt_id: ExecutionAttemptId,
         operator_id: OperatorId,
+        sequence_number: int,
         payload: bytes,
     ) -> None:
-        """Send an event of a coordinator to a task."""
-        task_manager = self._registered.get(resource_id)
+        """Send an event of a coordinator to a task. RpcError where it may not have arrived."""
+        execution = self._owner.executions.find(attempt_id)
+        slot = None if execution is None else execution.slot
+        task_manager = None if slot is None else self._registered.get(slot.resource_id)
         if task_manager is not None:
-            task_manager.gateway.send_operator_event(
-                attempt_id, self.job_master_id, operator_id, payload
+            await task_manager.gateway.send_operator_event(
+                attempt_id, self.job_master_id, operator_id, sequence_number, payload
             )
 
     def release_partitions(

@@ -13,6 +13,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.threads import BlockingRunner
 from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.options import HEARTBEAT_INTERVAL
 
 
 def open_checkpointing(
@@ -55,4 +56,5 @@ def open_checkpointing(
         run_blocking=run_blocking,
         on_failed=failed,
         on_final_savepoint=scheduler.stopped_with,
+        reminder_ms=settings.duration_ms(HEARTBEAT_INTERVAL),
     )

@@ -7,18 +7,20 @@ CheckpointCoordinator (its input and output), SchedulerBase.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from headrace.checkpoint.errors import (
     CheckpointExistsError,
     CheckpointFencedError,
-    PublicationUnknownError,
 )
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
-from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
-from headrace.cluster.job_master.checkpointing.commit_ledger import sent_keys
+from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.collaborators import (
+    CheckpointedCoordinators,
+    CheckpointedTasks,
+)
 from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
 from headrace.cluster.job_master.checkpointing.messages import (
     ArmPeriodicTimer,
@@ -57,16 +59,20 @@ from headrace.cluster.job_master.checkpointing.messages import (
     TaskGone,
     TriggerFailed,
 )
-from headrace.cluster.job_master.checkpointing.metadata_of import metadata_of
 from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan, CheckpointRefusedError
+from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
+from headrace.cluster.job_master.checkpointing.publisher import (
+    PublishedContent,
+    Publisher,
+    discard,
+)
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
 from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.statistics import (
     CheckpointStatistics,
     describe_waiting,
 )
-from headrace.cluster.job_master.checkpointing.store import CheckpointStore, Publication
+from headrace.cluster.job_master.checkpointing.store import CheckpointStore
 from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
 from headrace.core.checkpoints import (
     NEVER_UNALIGNED,
@@ -76,7 +82,7 @@ from headrace.core.checkpoints import (
 )
 from headrace.core.clock import Cancellable
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.threads import BlockingRunner
 from headrace.gateways.checkpoints import CheckpointOverview
@@ -88,65 +94,11 @@ _LOG = logging.getLogger(__name__)
 _R = CheckpointFailureReason
 
 
-class CheckpointedTasks(Protocol):
-    """The job's tasks. Calls return at once, and may be lost."""
-
-    def plan(self) -> CheckpointPlan:
-        """Who takes part in a checkpoint that begins now; CheckpointRefusedError."""
-        ...
-
-    def trigger_checkpoint(
-        self,
-        attempt_id: ExecutionAttemptId,
-        checkpoint_id: int,
-        timestamp_ms: int,
-        options: CheckpointOptions,
-    ) -> None:
-        """Have a task begin."""
-        ...
-
-    def notify_checkpoint_complete(
-        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, last_subsumed_id: int
-    ) -> None:
-        """Tell a task of a published checkpoint."""
-        ...
-
-    def notify_checkpoint_aborted(
-        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int
-    ) -> None:
-        """Tell a task of a checkpoint that came to nothing."""
-        ...
-
-
-class CheckpointedCoordinators(Protocol):
-    """The job's operator coordinators."""
-
-    @property
-    def can_be_snapshotted(self) -> bool:
-        """Whether no event of theirs waits for the barrier of an earlier checkpoint."""
-        ...
-
-    def checkpoint(self, checkpoint_id: int) -> Mapping[OperatorId, bytes]:
-        """Take their part, and hold back what they say from now on."""
-        ...
-
-    def acknowledged(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
-        """A subtask's part is taken: what they said to it may go on."""
-        ...
-
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """It is published."""
-        ...
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """It came to nothing, or commits nothing."""
-        ...
-
-
 class JobCheckpointing:
     """One per JobMaster. `on_failed`: the job has to fail over, or, where the error is not recoverable, to end.
 
     `on_final_savepoint` hears the URI of the savepoint with which the job stops, before anything of it is committed.
+    After `reminder_ms` tasks that wait for a checkpoint are told of it again.
     """
 
     def __init__(
@@ -162,7 +114,9 @@ class JobCheckpointing:
         run_blocking: BlockingRunner,
         on_failed: Callable[[HeadraceError], None],
         on_final_savepoint: Callable[[str], None],
+        reminder_ms: float,
     ) -> None:
+        self._reminder_ms: Final = reminder_ms
         self._on_final_savepoint: Final = on_final_savepoint
         self._endpoint: Final = endpoint
         self._graph: Final = graph
@@ -170,6 +124,7 @@ class JobCheckpointing:
         self._rules: Final = rules
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
+        coordinators.when_quiet(self._snapshot_coordinators)
         self._on_failed: Final = on_failed
         self._store: Final = StoreCalls(store, run_blocking, endpoint.spawn, self.brakes_changed)
         self._statistics: Final = CheckpointStatistics()
@@ -182,11 +137,13 @@ class JobCheckpointing:
         self._waiting_for_gates: deque[int] = deque()
         self._requests: dict[int, asyncio.Future[CompletedCheckpoint]] = {}
         self._next_number = 1
-        # What is being published, and what its subtasks sent with it.
-        self._publishing: dict[int, tuple[CheckpointMetadata, dict[OperatorId, set[str]]]] = {}
-        self._published: dict[int, CompletedCheckpoint] = {}
-        self._settled: Final = asyncio.Event()
-        self._settled.set()
+        self._publisher: Final = Publisher(
+            self._store, self.commits, endpoint.spawn, self._published, self._publication_failed
+        )
+        # What was published just now, for as long as the coordinator has it told.
+        self._content: PublishedContent | None = None
+        self._last_published_id = 0
+        self._reminder: Cancellable | None = None
 
     # The job
 
@@ -212,34 +169,39 @@ class JobCheckpointing:
         self._handle(TaskGone(attempt_id, is_failure))
 
     async def recover(self) -> CompletedCheckpoint | None:
-        """Take over the job's lineage; return what the job starts from. CheckpointError."""
+        """Take over the job's lineage; return what the job starts from. CheckpointError.
+
+        All output of it is committed then.
+        """
         restored = await self._store.call("recover", self._store.store.recover)
-        return await self._start_from(restored)
+        await self.commits.restore(None if restored is None else restored.metadata)
+        return self._starts_from(restored)
 
     async def latest(self) -> CompletedCheckpoint | None:
-        """What the job restarts from, once no publication is under way; all its output is committed then."""
-        await self._settled.wait()
-        return await self._start_from(await self._store.call("latest", self._store.store.latest))
+        """What the job, or a part of it, restarts from, once no publication is under way and all is committed."""
+        await self._publisher.settled()
+        await self.commits.resume()
+        return self._starts_from(await self._store.call("latest", self._store.store.latest))
 
     async def close(self, status: JobStatus) -> None:
         """The job has ended: what is published is made visible first, as far as its sinks can."""
-        await self._settled.wait()
+        await self._publisher.settled()
         is_committed = True
-        try:
-            await self.commits.await_all()
-        except HeadraceError as error:
-            is_committed = False
-            _LOG.error("job %s ends with output not committed: %s", self._job_id, error)
+        if status.is_globally_terminal_state():
+            try:
+                await self.commits.await_all()
+            except HeadraceError as error:
+                is_committed = False
+                _LOG.error("job %s ends with output not committed: %s", self._job_id, error)
         await self.commits.close()
         await self._store.call(
             "close", lambda: self._store.store.close(status, keeps_latest=not is_committed)
         )
 
-    async def _start_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
+    def _starts_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
         if restored is not None:
             self._coordinator.restored(restored.checkpoint_id)
             self._statistics.restored(restored.checkpoint_id)
-        await self.commits.restore(None if restored is None else restored.metadata)
         return restored
 
     @property
@@ -270,10 +232,38 @@ class JobCheckpointing:
         self._handle(CheckpointRequested(number, kind, target))
         return await done
 
-    def trigger_final(self) -> None:
-        """All data is processed: the checkpoint that the tasks wait for is taken at once."""
+    def data_ended(self, *, is_stopping: bool) -> None:
+        """A task has processed all its data. Where nobody has any left, the last checkpoint is taken at once.
+
+        `is_stopping`: they wait for a savepoint that is under way.
+        """
+        if self._tasks.has_all_data_ended and not is_stopping:
+            self._trigger_final()
+        if self._reminder is None:
+            self._remind_later(is_stopping=is_stopping)
+
+    def _trigger_final(self) -> None:
         number, self._next_number = self._next_number, self._next_number + 1
         self._handle(CheckpointRequested(number, SnapshotKind.CHECKPOINT))
+
+    def _remind_later(self, *, is_stopping: bool) -> None:
+        """Tasks that wait for their end have nothing else to learn it from: what may have been lost is said again."""
+
+        def remind() -> None:
+            self._reminder = None
+            if not self._tasks.ending:
+                return
+            for attempt_id in self._tasks.ending:
+                self._tasks.notify_checkpoint_complete(attempt_id, self._last_published_id, 0)
+            if self._tasks.has_all_data_ended and not is_stopping and self._is_idle:
+                self._trigger_final()
+            self._remind_later(is_stopping=is_stopping)
+
+        self._reminder = self._later(self._reminder_ms, remind)
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._coordinator.pending and self._coordinator.waiting_count == 0
 
     # Answers of tasks
 
@@ -327,7 +317,7 @@ class JobCheckpointing:
             case SendTriggers(checkpoint):
                 self._send_triggers(checkpoint)
             case Publish(checkpoint):
-                self._publish(checkpoint)
+                self._publisher.publish(checkpoint, self._graph().job_graph)
             case NotifyComplete(checkpoint, last_subsumed_id):
                 self._notify_complete(checkpoint, last_subsumed_id)
             case NotifyAborted():
@@ -428,48 +418,26 @@ class JobCheckpointing:
 
     # The end of a checkpoint
 
-    def _publish(self, checkpoint: PendingCheckpoint) -> None:
-        acknowledged = metadata_of(
-            checkpoint,
-            self._graph().job_graph,
-            self._store.store.lineage_id,
-            self._store.store.epoch,
-        )
-        metadata = self.commits.complete(acknowledged)
-        self._publishing[checkpoint.checkpoint_id] = (metadata, sent_keys(acknowledged))
-        self._settled.clear()
-        self._spawn(self._store_metadata(checkpoint, metadata), "publish a checkpoint")
-
-    async def _store_metadata(
-        self, checkpoint: PendingCheckpoint, metadata: CheckpointMetadata
-    ) -> None:
+    def _published(self, checkpoint: PendingCheckpoint, content: PublishedContent) -> None:
         checkpoint_id = checkpoint.checkpoint_id
-        try:
-            publication: Publication = await self._store.call(
-                "publish", lambda: self._store.store.publish(metadata, checkpoint.options)
-            )
-        except Exception as error:
-            del self._publishing[checkpoint_id]
-            if not isinstance(error, PublicationUnknownError):
-                self._discard_checkpoint(checkpoint)
-            self._storage_failed(error)
-            reason = _R.FINALIZE_CHECKPOINT_FAILURE
-            self._handle(CheckpointStepFailed(checkpoint_id, reason, str(error)))
-        else:
-            self._published[checkpoint_id] = publication.checkpoint
-            self._statistics.completed(checkpoint, publication.checkpoint, self._now_ms)
-            if checkpoint.kind.is_synchronous:
-                self._on_final_savepoint(publication.checkpoint.uri)
-            self._handle(Published(checkpoint_id, publication.last_subsumed_id))
-            self._published.pop(checkpoint_id, None)
-            self._publishing.pop(checkpoint_id, None)
-        finally:
-            self._settled.set()
+        self._statistics.completed(checkpoint, content.completed, self._now_ms)
+        if checkpoint.kind.is_synchronous:
+            self._on_final_savepoint(content.completed.uri)
+        self._content = content
+        self._handle(Published(checkpoint_id, content.last_subsumed_id))
+        self._content = None
+
+    def _publication_failed(self, checkpoint: PendingCheckpoint, error: Exception) -> None:
+        self._storage_failed(error)
+        reason = _R.FINALIZE_CHECKPOINT_FAILURE
+        self._handle(CheckpointStepFailed(checkpoint.checkpoint_id, reason, str(error)))
 
     def _notify_complete(self, checkpoint: PendingCheckpoint, last_subsumed_id: int) -> None:
         checkpoint_id = checkpoint.checkpoint_id
-        metadata, sent = self._publishing[checkpoint_id]
-        self.commits.published(metadata, sent)
+        content = self._content
+        assert content is not None and content.completed.checkpoint_id == checkpoint_id
+        self._last_published_id = checkpoint_id
+        self.commits.published(content.metadata, content.sent)
         self._tell_coordinators(lambda: self._coordinators.checkpoint_completed(checkpoint_id))
         for attempt_id in checkpoint.plan.to_wait_for:
             self._tasks.notify_checkpoint_complete(attempt_id, checkpoint_id, last_subsumed_id)
@@ -484,7 +452,7 @@ class JobCheckpointing:
         self._statistics.failed(checkpoint, action.reason, action.text, self._now_ms)
         if action.reason is not _R.FINALIZE_CHECKPOINT_FAILURE:
             # What became of that one's files was decided where it failed.
-            self._discard_checkpoint(checkpoint)
+            discard(self._store, checkpoint)
         self._tell_coordinators(lambda: self._coordinators.checkpoint_aborted(checkpoint_id))
         for attempt_id in checkpoint.plan.to_wait_for:
             self._tasks.notify_checkpoint_aborted(
@@ -502,10 +470,6 @@ class JobCheckpointing:
             self._on_failed(CheckpointFailedError(f"{type(error).__name__}: {error}"))
         self._snapshot_coordinators()
 
-    def _discard_checkpoint(self, checkpoint: PendingCheckpoint) -> None:
-        files = [file for snapshot in checkpoint.snapshots.values() for file in snapshot.files()]
-        self._store.discard(checkpoint.checkpoint_id, checkpoint.options, files)
-
     def brakes_changed(self) -> None:
         """A sink has committed or has more to commit, or something was deleted."""
         count = self._store.cleaning_count
@@ -513,10 +477,11 @@ class JobCheckpointing:
 
     def _answer(self, action: CompleteRequest | FailRequest | FailJob) -> None:
         match action:
-            case CompleteRequest(request, checkpoint_id):
+            case CompleteRequest(request):
                 waiting = self._requests.pop(request.number, None)
                 if waiting is not None and not waiting.done():
-                    waiting.set_result(self._published[checkpoint_id])
+                    assert self._content is not None
+                    waiting.set_result(self._content.completed)
             case FailRequest(request, reason, text):
                 waiting = self._requests.pop(request.number, None)
                 if waiting is not None and not waiting.done():

@@ -127,13 +127,19 @@ class SinkCommits:
         self._on_changed()
 
     async def restore(self, metadata: CheckpointMetadata | None) -> None:
-        """Commit all that the checkpoint may have left open, before any task runs. CommitFailedError."""
-        await self._threads_end()
+        """Commit all that another JobMaster may have left open, before any task runs. CommitFailedError."""
         self._ledger.restore(metadata)
-        for sink in self._sinks.values():
-            sink.failure = None
         if metadata is not None:
             self._lineage_id = metadata.lineage
+        await self.resume()
+
+    async def resume(self) -> None:
+        """Commit all that was given up or is under way, before tasks restart. CommitFailedError.
+
+        What is known of output that was sent before stays: tasks that run on may send it again.
+        """
+        for sink in self._sinks.values():
+            sink.failure = None
         self._commit_all()
         self._on_changed()
         await self.await_all()

@@ -16,6 +16,7 @@ from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.ids import ExecutionAttemptId
+from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.task_executor import TaskExecutorGateway
 
 
@@ -42,6 +43,20 @@ class CheckpointCalls:
             for execution in self._scheduler.executions
         }
         return calculate_plan(graph, attempts, after_tasks_finish=self._after_tasks_finish)
+
+    @property
+    def ending(self) -> list[ExecutionAttemptId]:
+        """See CheckpointedTasks."""
+        return [
+            execution.attempt_id
+            for execution in self._scheduler.executions
+            if execution.has_data_ended and execution.state is ExecutionState.RUNNING
+        ]
+
+    @property
+    def has_all_data_ended(self) -> bool:
+        """See CheckpointedTasks."""
+        return self._scheduler.executions.has_all_data_ended
 
     def trigger_checkpoint(
         self,

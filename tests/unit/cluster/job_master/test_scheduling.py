@@ -563,7 +563,10 @@ def test_data_has_ended_when_every_task_has_said_so_or_is_finished() -> None:
     job.run()
     first, *others = job.attempts
     job.report(first, S.FINISHED)
-    assert [job.scheduler.data_ended(each) for each in others] == [False, False, True]
+    for attempt in others:
+        assert not job.scheduler.executions.has_all_data_ended
+        assert job.scheduler.data_ended(attempt)
+    assert job.scheduler.executions.has_all_data_ended
     stale = ExecutionAttemptId(first.job_id, first.execution_vertex_id, 7)
     assert not job.scheduler.data_ended(stale)
 

@@ -140,16 +140,34 @@ def test_an_error_that_trying_again_does_not_mend_fails_at_once() -> None:
     assert len(world.committer.calls) == 1 and not world.failures[0].recoverable
 
 
-def test_a_restored_job_commits_what_was_left_open_before_anything_else() -> None:
+def test_a_job_that_restarts_commits_what_was_left_open_before_anything_else() -> None:
     world = World(retries=0)
     world.committer.errors = [OSError("down")]
     world.publish(1, 1)
     with pytest.raises(CommitFailedError):
         world.await_all()
-    restored = metadata(1, [1])
-    world.loop.run_until(world.commits.restore(restored))
+    world.loop.run_until(world.commits.resume())
     assert world.committed == [(1, [b"1"]), (1, [b"1"])]
     assert world.commits.undecided_ids == ()
+
+
+def test_another_job_master_commits_again_what_the_checkpoint_holds() -> None:
+    world = World()
+    world.loop.run_until(world.commits.restore(metadata(7, [1, 2])))
+    assert world.committer.calls == [(f"lineage/{SINK}/7", 7, [b"1", b"2"])]
+
+
+def test_what_a_task_that_runs_on_sends_again_after_others_restarted_is_not_committed_twice() -> (
+    None
+):
+    world = World()
+    world.publish(1, 1)
+    world.publish(2, 1, 2)
+    world.await_all()
+    world.loop.run_until(world.commits.resume())
+    world.publish(3, 1, 2, 3)
+    world.await_all()
+    assert world.committed == [(1, [b"1"]), (2, [b"2"]), (3, [b"3"])]
 
 
 def test_with_three_checkpoints_uncommitted_no_further_one_is_to_be_taken() -> None:

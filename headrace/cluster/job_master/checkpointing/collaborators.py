@@ -1,0 +1,73 @@
+"""What the checkpoints of a job need of its tasks and of its operator coordinators."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan
+from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.ids import ExecutionAttemptId, OperatorId
+
+
+class CheckpointedTasks(Protocol):
+    """The job's tasks. Calls to them return at once, and may be lost."""
+
+    def plan(self) -> CheckpointPlan:
+        """Who takes part in a checkpoint that begins now; CheckpointRefusedError."""
+        ...
+
+    @property
+    def ending(self) -> Sequence[ExecutionAttemptId]:
+        """Those that have processed all their data and wait for a checkpoint that says so."""
+        ...
+
+    @property
+    def has_all_data_ended(self) -> bool:
+        """Whether nobody has any data left."""
+        ...
+
+    def trigger_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        timestamp_ms: int,
+        options: CheckpointOptions,
+    ) -> None:
+        """Have a task begin."""
+        ...
+
+    def notify_checkpoint_complete(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, last_subsumed_id: int
+    ) -> None:
+        """Tell a task of a published checkpoint."""
+        ...
+
+    def notify_checkpoint_aborted(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int
+    ) -> None:
+        """Tell a task of a checkpoint that came to nothing."""
+        ...
+
+
+class CheckpointedCoordinators(Protocol):
+    """The job's operator coordinators."""
+
+    @property
+    def can_be_snapshotted(self) -> bool:
+        """Whether no event of theirs waits for the barrier of an earlier checkpoint."""
+        ...
+
+    def checkpoint(self, checkpoint_id: int) -> Mapping[OperatorId, bytes]:
+        """Take their part, and hold back what they say from now on."""
+        ...
+
+    def acknowledged(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
+        """A subtask's part is taken: what they said to it may go on."""
+        ...
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """It is published."""
+        ...
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """It came to nothing, or commits nothing."""
+        ...
