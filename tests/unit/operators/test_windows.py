@@ -7,6 +7,7 @@ import pytest
 
 from headrace.core.elements import MAX_WATERMARK
 from headrace.functions.assigners import WindowAssigner
+from headrace.functions.process import TimeDomain
 from headrace.functions.session_assigners import EventTimeSessionWindows
 from headrace.functions.specs import WindowSpec
 from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -88,6 +89,19 @@ def test_sessions_end_after_their_gap() -> None:
 
 def test_a_record_between_two_sessions_makes_them_one() -> None:
     assert contents(EventTimeSessionWindows(5), [0, 8, 4]) == [(0, 13, 3)]
+
+
+def test_sessions_that_became_one_leave_no_timers_of_their_own() -> None:
+    spec = window_spec(
+        EventTimeSessionWindows(5), window_function=Contents(), allowed_lateness_ms=10
+    )
+    harness = OperatorHarness(spec, keys=KEYS)
+    operator: Any = harness.operator
+    harness.perform(Rows([("a", 1), ("a", 2)], [0, 8]))
+    # For each session the end, and the time at which it is cleaned up.
+    assert operator._timers.timer_count(TimeDomain.EVENT_TIME) == 4
+    harness.perform(Rows([("a", 3)], [4]))
+    assert operator._timers.timer_count(TimeDomain.EVENT_TIME) == 2
 
 
 @pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(5, 0), EventTimeSessionWindows(5)])
