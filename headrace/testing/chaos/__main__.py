@@ -16,7 +16,7 @@ from headrace.testing.chaos.planted_bugs import BUGS, VARIABLE
 from headrace.testing.chaos.runner import ChaosRunner, Outcome
 from headrace.testing.chaos.scenarios import KILLS
 
-_BUG_TIMEOUT_S: Final = 30.0
+_BUG_TIMEOUT_S: Final = 90.0
 
 
 def main() -> int:
