@@ -1,6 +1,6 @@
 """What the checkpoints of a job need of its tasks and of its operator coordinators."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan
@@ -53,7 +53,11 @@ class CheckpointedCoordinators(Protocol):
 
     @property
     def can_be_snapshotted(self) -> bool:
-        """Whether no event of theirs waits for the barrier of an earlier checkpoint."""
+        """Whether no event of theirs is on its way, or waits for the barrier of an earlier checkpoint."""
+        ...
+
+    def when_quiet(self, action: Callable[[], None]) -> None:
+        """Have `action` called whenever the last event that was on its way has arrived."""
         ...
 
     def checkpoint(self, checkpoint_id: int) -> Mapping[OperatorId, bytes]:

@@ -7,8 +7,8 @@ CheckpointCoordinator (its input and output), SchedulerBase.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from headrace.checkpoint.errors import (
     CheckpointExistsError,
@@ -34,18 +34,14 @@ from headrace.cluster.job_master.checkpointing.messages import (
     CompleteRequest,
     CoordinatorAction,
     CoordinatorEvent,
-    CoordinatorsSnapshotted,
     CreateLocation,
     DiscardLocation,
     DiscardState,
     FailJob,
     FailRequest,
-    IdTaken,
-    LocationCreated,
     NotifyAborted,
     NotifyComplete,
     PeriodicTimerFired,
-    PlanCalculated,
     Publish,
     Published,
     RegisterSharedState,
@@ -57,10 +53,8 @@ from headrace.cluster.job_master.checkpointing.messages import (
     TaskAcknowledged,
     TaskDeclined,
     TaskGone,
-    TriggerFailed,
 )
 from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
-from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.publisher import (
     PublishedContent,
     Publisher,
@@ -74,9 +68,8 @@ from headrace.cluster.job_master.checkpointing.statistics import (
 )
 from headrace.cluster.job_master.checkpointing.store import CheckpointStore
 from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
+from headrace.cluster.job_master.checkpointing.trigger_steps import TriggerSteps
 from headrace.core.checkpoints import (
-    NEVER_UNALIGNED,
-    AlignmentMode,
     CheckpointOptions,
     SnapshotKind,
 )
@@ -124,17 +117,28 @@ class JobCheckpointing:
         self._rules: Final = rules
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
-        coordinators.when_quiet(self._snapshot_coordinators)
         self._on_failed: Final = on_failed
         self._store: Final = StoreCalls(store, run_blocking, endpoint.spawn, self.brakes_changed)
         self._statistics: Final = CheckpointStatistics()
         self._coordinator: Final = CheckpointCoordinator(rules, endpoint.rpc_service.random)
+        self._steps: Final = TriggerSteps(
+            tasks,
+            coordinators,
+            self._store,
+            rules,
+            endpoint.clock,
+            handle=self._handle,
+            spawn=endpoint.spawn,
+            is_pending=lambda key: any(
+                each.checkpoint_id == key for each in self._coordinator.pending
+            ),
+            on_storage_failed=self._storage_failed,
+        )
         self.commits: Final = commits(self)
         self._events: deque[CoordinatorEvent] = deque()
         self._is_handling = False
         self._timeouts: dict[int, Cancellable] = {}
         self._periodic_timer: Cancellable | None = None
-        self._waiting_for_gates: deque[int] = deque()
         self._requests: dict[int, asyncio.Future[CompletedCheckpoint]] = {}
         self._next_number = 1
         self._publisher: Final = Publisher(
@@ -277,7 +281,7 @@ class JobCheckpointing:
         """A subtask's part is stored."""
         self._coordinators.acknowledged(attempt_id, checkpoint_id)
         self._handle(TaskAcknowledged(attempt_id, checkpoint_id, snapshot, metrics))
-        self._snapshot_coordinators()
+        self._steps.snapshot_waiting()
 
     def decline(
         self,
@@ -306,16 +310,15 @@ class JobCheckpointing:
     def _perform(self, action: CoordinatorAction) -> None:
         match action:
             case CalculatePlan(number):
-                self._calculate_plan(number)
+                self._steps.calculate_plan(number)
             case TakeId(number):
-                self._spawn(self._take_id(number), "take a checkpoint id")
+                self._steps.take_id(number)
             case CreateLocation(checkpoint_id, kind, target):
-                self._spawn(self._locate(checkpoint_id, kind, target), "make a checkpoint's place")
+                self._steps.create_location(checkpoint_id, kind, target)
             case SnapshotCoordinators(checkpoint_id):
-                self._waiting_for_gates.append(checkpoint_id)
-                self._snapshot_coordinators()
+                self._steps.snapshot_coordinators(checkpoint_id)
             case SendTriggers(checkpoint):
-                self._send_triggers(checkpoint)
+                self._steps.send_triggers(checkpoint)
             case Publish(checkpoint):
                 self._publisher.publish(checkpoint, self._graph().job_graph)
             case NotifyComplete(checkpoint, last_subsumed_id):
@@ -359,62 +362,6 @@ class JobCheckpointing:
                 self._handle(CheckpointTimedOut(checkpoint_id, text))
                 return
         self._handle(CheckpointTimedOut(checkpoint_id))
-
-    def _calculate_plan(self, number: int) -> None:
-        try:
-            self._events.append(PlanCalculated(number, self._tasks.plan()))
-        except CheckpointRefusedError as error:
-            self._events.append(TriggerFailed(number, error.reason, str(error)))
-
-    async def _take_id(self, number: int) -> None:
-        try:
-            checkpoint_id = await self._store.call("take an id", self._store.store.take_id)
-        except Exception as error:
-            self._storage_failed(error)
-            self._handle(TriggerFailed(number, _R.IO_EXCEPTION, str(error)))
-        else:
-            now_ms = self._endpoint.clock.now_ms()
-            self._handle(IdTaken(number, checkpoint_id, now_ms))
-
-    async def _locate(self, checkpoint_id: int, kind: SnapshotKind, target: str) -> None:
-        wanted = self._options(kind)
-        try:
-            options = await self._store.call(
-                "make a place", lambda: self._store.store.locate(checkpoint_id, wanted, target)
-            )
-        except Exception as error:
-            self._handle(CheckpointStepFailed(checkpoint_id, _R.IO_EXCEPTION, str(error)))
-        else:
-            self._handle(LocationCreated(checkpoint_id, options))
-
-    def _options(self, kind: SnapshotKind) -> CheckpointOptions:
-        alignment, timeout_ms = self._rules.alignment, self._rules.aligned_timeout_ms
-        if kind.is_savepoint and alignment is not AlignmentMode.AT_LEAST_ONCE:
-            # Nothing in flight is stored in what another version of the job may start from.
-            alignment, timeout_ms = AlignmentMode.ALIGNED, NEVER_UNALIGNED
-        return CheckpointOptions(kind, alignment, aligned_timeout_ms=timeout_ms)
-
-    def _snapshot_coordinators(self) -> None:
-        """Take their part as soon as nothing they said is still held back for an earlier barrier."""
-        while self._waiting_for_gates and self._coordinators.can_be_snapshotted:
-            checkpoint_id = self._waiting_for_gates.popleft()
-            if all(each.checkpoint_id != checkpoint_id for each in self._coordinator.pending):
-                continue
-            try:
-                states = self._coordinators.checkpoint(checkpoint_id)
-            except Exception as error:
-                text = f"an operator coordinator failed: {type(error).__name__}: {error}"
-                _LOG.exception("checkpoint %d: %s", checkpoint_id, text)
-                reason = _R.TRIGGER_CHECKPOINT_FAILURE
-                self._handle(CheckpointStepFailed(checkpoint_id, reason, text))
-            else:
-                self._handle(CoordinatorsSnapshotted(checkpoint_id, states))
-
-    def _send_triggers(self, checkpoint: PendingCheckpoint) -> None:
-        for attempt_id in checkpoint.plan.to_trigger:
-            self._tasks.trigger_checkpoint(
-                attempt_id, checkpoint.checkpoint_id, checkpoint.timestamp_ms, checkpoint.options
-            )
 
     # The end of a checkpoint
 
@@ -468,7 +415,7 @@ class JobCheckpointing:
         except Exception as error:
             _LOG.exception("a coordinator of job %s failed", self._job_id)
             self._on_failed(CheckpointFailedError(f"{type(error).__name__}: {error}"))
-        self._snapshot_coordinators()
+        self._steps.snapshot_waiting()
 
     def brakes_changed(self) -> None:
         """A sink has committed or has more to commit, or something was deleted."""
@@ -509,6 +456,3 @@ class JobCheckpointing:
 
     def _later(self, delay_ms: float, action: Callable[[], None]) -> Cancellable:
         return self._endpoint.schedule_run_async(delay_ms, action)
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        self._endpoint.spawn(coroutine, name)
