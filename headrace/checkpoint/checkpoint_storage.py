@@ -27,12 +27,12 @@ from headrace.checkpoint.errors import (
 from headrace.checkpoint.file_systems import (
     absolute_uri,
     child_uri,
+    file_name_of,
     files_below,
     folders_in,
     is_there,
     make_folder,
     makes_names_at_once,
-    name_of,
     parent_uri,
     put_if_absent,
     read_all,
@@ -320,7 +320,7 @@ def load_snapshot(path: str, settings: Settings) -> CompletedCheckpoint:
 def snapshot_folder(path: str) -> str:
     """Return the folder of a snapshot that is named by it or by its metadata file."""
     uri = absolute_uri(path)
-    return parent_uri(uri) if name_of(uri) == METADATA_NAME else uri
+    return parent_uri(uri) if file_name_of(uri) == METADATA_NAME else uri
 
 
 def nearby_snapshots(folder: str) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def parent_uri(uri: str) -> str:
     return path.rstrip("/").rpartition("/")[0] + options
 
 
-def name_of(uri: str) -> str:
+def file_name_of(uri: str) -> str:
     """Return the last part of a URI's path."""
     return posixpath.basename(_without_options(uri)[0].rstrip("/"))
 
@@ -236,7 +236,7 @@ def _place_of(operation: str, uri: str) -> tuple[Any, str]:
     """The file system of a URI and the path there. Cached by folder: opening some costs a request."""
     with _errors(operation, uri):
         system, folder = _folder_of(parent_uri(uri))
-    return system, f"{folder.rstrip('/')}/{name_of(uri)}"
+    return system, f"{folder.rstrip('/')}/{file_name_of(uri)}"
 
 
 @lru_cache(maxsize=64)

@@ -12,9 +12,9 @@ from headrace.checkpoint.errors import CheckpointError, MetadataAuthenticationEr
 from headrace.checkpoint.file_systems import (
     absolute_uri,
     child_uri,
+    file_name_of,
     folders_in,
     is_there,
-    name_of,
     read_all,
 )
 from headrace.checkpoint.metadata import CheckpointMetadata
@@ -66,7 +66,7 @@ def find_snapshots(path: str) -> list[str]:
     CheckpointStorageError.
     """
     folder = snapshot_folder(absolute_uri(path))
-    if name_of(folder).startswith(_PREFIXES) or is_there(child_uri(folder, METADATA_NAME)):
+    if file_name_of(folder).startswith(_PREFIXES) or is_there(child_uri(folder, METADATA_NAME)):
         return [folder]
     found = _snapshots_in(folder)
     for name in folders_in(folder):

@@ -30,7 +30,7 @@ from headrace.checkpoint.options import KEY_FILE
 from headrace.core.checkpoints import SnapshotKind
 from headrace.core.ids import JobId, OperatorId
 
-VERSION: Final = 1
+METADATA_VERSION: Final = 1
 METADATA_NAME: Final = "_metadata"
 _FORMAT: Final = "headrace-checkpoint"
 _ABANDONED: Final = "headrace-checkpoint-abandoned"
@@ -139,7 +139,7 @@ def read_untrusted(content: bytes | memoryview, metadata_uri: str) -> Checkpoint
 
 def abandonment(epoch: int) -> bytes:
     """Return the content that takes the place of the metadata of a checkpoint that must never be published."""
-    text = {"format": _ABANDONED, "version": VERSION, "abandoned_by_epoch": epoch}
+    text = {"format": _ABANDONED, "version": METADATA_VERSION, "abandoned_by_epoch": epoch}
     return msgspec.json.encode(text) + b"\n"
 
 
@@ -171,9 +171,9 @@ def _parts_of(content: bytes, uri: str) -> tuple[bytes, _Authentication]:
         raise MetadataTruncatedError(uri, "it does not begin as metadata of Headrace does")
     body, mark, tail = content.rpartition(_SEAL)
     version_line = content.split(b"\n", 3)[2]
-    if version_line != b'  "version": %d,' % VERSION:
+    if version_line != b'  "version": %d,' % METADATA_VERSION:
         found = version_line.partition(b":")[2].strip(b" ,").decode(errors="replace")
-        raise MetadataVersionError(uri, found, (VERSION,))
+        raise MetadataVersionError(uri, found, (METADATA_VERSION,))
     if not mark or not tail.endswith(_END + b"\n"):
         raise MetadataTruncatedError(uri, f"it ends after {len(content)} bytes without a last line")
     try:
@@ -196,7 +196,7 @@ def _document_of(metadata: CheckpointMetadata, path_of: Callable[[str], str]) ->
     moment = datetime.fromtimestamp(metadata.timestamp_ms / 1000, UTC)
     return _Document(
         format=_FORMAT,
-        version=VERSION,
+        version=METADATA_VERSION,
         checkpoint_id=metadata.checkpoint_id,
         kind=metadata.kind.name,
         time=moment.isoformat(timespec="milliseconds"),

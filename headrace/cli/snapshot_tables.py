@@ -7,7 +7,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from headrace.checkpoint.file_systems import name_of
+from headrace.checkpoint.file_systems import file_name_of
 from headrace.checkpoint.inspection import DamagedFile, InspectedSnapshot, SnapshotCondition
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 
@@ -24,7 +24,7 @@ def snapshots_table(snapshots: Sequence[InspectedSnapshot]) -> Table:
     table.add_column("condition")
     table.add_column("folder", overflow="fold")
     for one in snapshots:
-        table.add_row(*_summary(one.metadata), _condition(one), name_of(one.uri))
+        table.add_row(*_summary(one.metadata), _condition(one), file_name_of(one.uri))
     return table
 
 
@@ -42,7 +42,7 @@ def operators_table(metadata: CheckpointMetadata) -> Table:
             operator.uid or "-",
             str(operator.parallelism),
             str(operator.max_parallelism),
-            size_text(operator.size_bytes),
+            bytes_text(operator.size_bytes),
             f"{_row_count(operator):,}",
             _states(operator),
         )
@@ -64,7 +64,7 @@ def facts(snapshot: InspectedSnapshot, metadata: CheckpointMetadata) -> list[tup
         ("time", time_text(metadata.timestamp_ms)),
         ("job", f"{metadata.job_name} ({metadata.job_id})"),
         ("lineage", f"{metadata.lineage}, epoch {metadata.epoch}"),
-        ("state", size_text(metadata.size_bytes)),
+        ("state", bytes_text(metadata.size_bytes)),
         ("files", str(len({file.uri for file in metadata.files()}))),
         ("prepared output", str(pending_count)),
     ]
@@ -109,7 +109,7 @@ def snapshot_json(snapshot: InspectedSnapshot) -> dict[str, Any]:
     return shown
 
 
-def size_text(size_bytes: int) -> str:
+def bytes_text(size_bytes: int) -> str:
     """Bytes in the unit that people would choose."""
     value, unit = float(size_bytes), 0
     while value >= 1024 and unit < len(_UNITS) - 1:
@@ -131,7 +131,7 @@ def _summary(metadata: CheckpointMetadata | None) -> tuple[str, ...]:
         _kind(metadata),
         metadata.job_name,
         str(len(metadata.operators)),
-        size_text(metadata.size_bytes),
+        bytes_text(metadata.size_bytes),
     )
 
 

@@ -61,6 +61,7 @@ SAME_NAMES_ALLOWED: Final[dict[str, str]] = {
     "MASTER": "an option of the Spark host, and a node of the simulation",
     "MODE": "an option of checkpoints, and an attribute of chunks of operator state",
     "OnError": "a callback of the network, and its like in the tests' own tools",
+    "STORAGE": "an option of checkpoints, and the chaos runs that spoil their storage",
     "dataframe_source": "the call that looks for a bridge, and the bridge that it finds",
     "describe": "says in words what its only argument is: an error, a frame",
     "encode": "to bytes: a frame of the data plane, a message of the control plane",

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointStorageError
 from headrace.checkpoint.file_systems import (
     child_uri,
+    file_name_of,
     files_below,
-    name_of,
     parent_uri,
     read_all,
     write_new,
@@ -164,7 +164,7 @@ def test_options_of_a_file_system_stay_at_the_end_of_its_uris() -> None:
     assert child_uri("s3://bucket/a", "x") == "s3://bucket/a/x"
     assert child_uri("hdfs:///a?user=me", "x") == "hdfs:///a/x?user=me"
     assert parent_uri(uri) == "s3://bucket?region=eu-west-1"
-    assert (name_of(uri), name_of("folder/what?")) == ("a", "what?")
+    assert (file_name_of(uri), file_name_of("folder/what?")) == ("a", "what?")
     assert child_uri("folder/what?", "x") == "folder/what?/x"
 
 

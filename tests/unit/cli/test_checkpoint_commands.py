@@ -15,7 +15,7 @@ from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, SAVEPOIN
 from headrace.checkpoint.storage import SubtaskStorage
 from headrace.cli.main import cli
 from headrace.cli.run import recovery_settings
-from headrace.cli.snapshot_tables import size_text
+from headrace.cli.snapshot_tables import bytes_text
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.config import Settings
 from tests.unit.checkpoint.snapshots import JOB, LINEAGE, metadata_of
@@ -172,4 +172,4 @@ def test_a_program_starts_from_a_snapshot_by_options_of_run(
     ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KB"), (5 << 40, "5.0 TB")]
 )
 def test_sizes_have_the_unit_that_people_would_choose(size: int, text: str) -> None:
-    assert size_text(size) == text
+    assert bytes_text(size) == text
