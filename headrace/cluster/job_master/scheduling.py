@@ -17,7 +17,12 @@ from headrace.cluster.job_master.deployment_plan import (
     registrations_of,
 )
 from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
-from headrace.cluster.job_master.failover import FailedTask, Failure, FailureHistory
+from headrace.cluster.job_master.failover import (
+    EXCEPTION_HISTORY_SIZE,
+    FailedTask,
+    Failure,
+    FailureHistory,
+)
 from headrace.cluster.job_master.failover_regions import create_failover_strategy
 from headrace.cluster.job_master.partition_tracker import PartitionTracker, ToRelease
 from headrace.cluster.job_master.restart_strategies import RestartStrategy
@@ -135,11 +140,12 @@ class Scheduler:
         self.clock = clock
         self.pool = SlotPool()
         self.partitions = partitions
-        self.history = FailureHistory(strategy)
+        settings = settings or Settings()
+        self.history = FailureHistory(strategy, settings.get_option(EXCEPTION_HISTORY_SIZE))
         self.executions = Executions(graph, clock.now_ms())
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
         self.execution_graph = expand(graph)
-        self._failover = create_failover_strategy(settings or Settings(), self.execution_graph)
+        self._failover = create_failover_strategy(settings, self.execution_graph)
         self._groups = share_slots(self.execution_graph)
         # The slot of each group, once it has one.
         self._slots: list[PhysicalSlot | None] = [None] * len(self._groups)

@@ -148,6 +148,8 @@ class JobCheckpointing:
         self._content: PublishedContent | None = None
         self._last_published_id = 0
         self._reminder: Cancellable | None = None
+        # The request for the last checkpoint, until one that was taken for it is complete.
+        self._final_number: int | None = None
 
     # The job
 
@@ -244,13 +246,14 @@ class JobCheckpointing:
         if self._tasks.has_all_data_ended and not is_stopping:
             self._trigger_final()
         if self._reminder is None:
-            self._remind_later(is_stopping=is_stopping)
+            self._remind_later()
 
     def _trigger_final(self) -> None:
         number, self._next_number = self._next_number, self._next_number + 1
+        self._final_number = number
         self._handle(CheckpointRequested(number, SnapshotKind.CHECKPOINT))
 
-    def _remind_later(self, *, is_stopping: bool) -> None:
+    def _remind_later(self) -> None:
         """Tasks that wait for their end have nothing else to learn it from: what may have been lost is said again."""
 
         def remind() -> None:
@@ -259,9 +262,9 @@ class JobCheckpointing:
                 return
             for attempt_id in self._tasks.ending:
                 self._tasks.notify_checkpoint_complete(attempt_id, self._last_published_id, 0)
-            if self._tasks.has_all_data_ended and not is_stopping and self._is_idle:
+            if self._final_number is not None and self._is_idle and self._tasks.has_all_data_ended:
                 self._trigger_final()
-            self._remind_later(is_stopping=is_stopping)
+            self._remind_later()
 
         self._reminder = self._later(self._reminder_ms, remind)
 
@@ -384,6 +387,8 @@ class JobCheckpointing:
         content = self._content
         assert content is not None and content.completed.checkpoint_id == checkpoint_id
         self._last_published_id = checkpoint_id
+        if checkpoint.request.number == self._final_number:
+            self._final_number = None
         self.commits.published(content.metadata, content.sent)
         self._tell_coordinators(lambda: self._coordinators.checkpoint_completed(checkpoint_id))
         for attempt_id in checkpoint.plan.to_wait_for:

@@ -1,0 +1,434 @@
+"""JobCheckpointing: what the storage, the tasks and the coordinators are asked for, and what their errors lead to."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from headrace.checkpoint.errors import (
+    CheckpointFencedError,
+    CheckpointStorageError,
+    PublicationUnknownError,
+)
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason as R
+from headrace.checkpoint.handles import (
+    CheckpointMetrics,
+    OperatorSubtaskState,
+    StateChunk,
+    StateFile,
+    StateTable,
+    TaskStateSnapshot,
+)
+from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheckpointing
+from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan, CheckpointRefusedError
+from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
+from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
+from headrace.cluster.job_master.checkpointing.store import Publication
+from headrace.core.checkpoints import AlignmentMode, CheckpointOptions, SnapshotKind
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.randomness import SeededRandom
+from headrace.gateways.errors import CheckpointFailedError
+from headrace.graph.expansion import expand
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.loopback import LoopbackNetwork
+from headrace.testing.virtual_loop import VirtualLoop
+from tests.unit.cluster.cluster_samples import attempt, edge, job_graph, vertex
+
+T = TypeVar("T")
+
+SOURCE, SINK = attempt(0, vertex=1), attempt(0, vertex=2)
+OPERATOR = OperatorId((1).to_bytes(16, "big"))
+
+
+class ScriptedStore:
+    """Keeps what is published; raises the scripted error of a call once."""
+
+    lineage_id, epoch = "lineage", 3
+
+    def __init__(self) -> None:
+        self.errors: dict[str, Exception] = {}
+        self.published: list[CheckpointMetadata] = []
+        self.discarded: list[tuple[int, str, list[str]]] = []
+        self.shared: list[tuple[int, str]] = []
+        self.closed: list[tuple[JobStatus, bool]] = []
+        self.last_id = 0
+
+    def _raise(self, call: str) -> None:
+        error = self.errors.pop(call, None)
+        if error is not None:
+            raise error
+
+    def recover(self) -> CompletedCheckpoint | None:
+        self._raise("recover")
+        return self.latest()
+
+    def latest(self) -> CompletedCheckpoint | None:
+        return CompletedCheckpoint(self.published[-1], "") if self.published else None
+
+    def take_id(self) -> int:
+        self._raise("take_id")
+        self.last_id += 1
+        return self.last_id
+
+    def locate(
+        self, checkpoint_id: int, options: CheckpointOptions, target: str
+    ) -> CheckpointOptions:
+        self._raise("locate")
+        return msgspec.structs.replace(options, exclusive_uri=f"{target}/chk-{checkpoint_id}")
+
+    def publish(self, metadata: CheckpointMetadata, options: CheckpointOptions) -> Publication:
+        self._raise("publish")
+        self.published.append(metadata)
+        return Publication(CompletedCheckpoint(metadata, options.exclusive_uri))
+
+    def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
+        self.shared += [(checkpoint_id, file.uri) for file in files]
+
+    def discard(
+        self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
+    ) -> None:
+        self._raise("discard")
+        uris = [file.uri for file in files]
+        self.discarded.append((checkpoint_id, options.exclusive_uri, uris))
+
+    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> None:
+        self.closed.append((status, keeps_latest))
+
+
+class ScriptedTasks:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.refusal: CheckpointRefusedError | None = None
+        self.told: list[tuple[Any, ...]] = []
+        self.ending: list[ExecutionAttemptId] = []
+        self.has_all_data_ended = False
+
+    def plan(self) -> CheckpointPlan:
+        if self.refusal is not None:
+            raise self.refusal
+        return CheckpointPlan((SOURCE,), (SOURCE, SINK))
+
+    def trigger_checkpoint(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        timestamp_ms: int,
+        options: CheckpointOptions,
+    ) -> None:
+        self.told.append(("trigger", attempt_id, checkpoint_id, options.alignment))
+
+    def notify_checkpoint_complete(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, last_subsumed_id: int
+    ) -> None:
+        self.told.append(("complete", attempt_id, checkpoint_id))
+
+    def notify_checkpoint_aborted(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int
+    ) -> None:
+        self.told.append(("aborted", attempt_id, checkpoint_id, latest_completed_id))
+
+
+class ScriptedCoordinators:
+    """Notes what it hears; what it said has arrived when the test says so."""
+
+    def __init__(self) -> None:
+        self.can_be_snapshotted = True
+        self.error: Exception | None = None
+        self.heard: list[tuple[Any, ...]] = []
+        self.arrived: Callable[[], None] = lambda: None
+
+    def when_quiet(self, action: Callable[[], None]) -> None:
+        self.arrived = action
+
+    def checkpoint(self, checkpoint_id: int) -> Mapping[OperatorId, bytes]:
+        if self.error is not None:
+            raise self.error
+        self.heard.append(("taken", checkpoint_id))
+        return {OPERATOR: b"enumerator"}
+
+    def acknowledged(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
+        self.heard.append(("acknowledged", attempt_id, checkpoint_id))
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        self.heard.append(("completed", checkpoint_id))
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        self.heard.append(("aborted", checkpoint_id))
+
+
+class World:
+    """Checkpoints of a job with a source and a sink, on a virtual loop."""
+
+    def __init__(self, rules: CheckpointRules) -> None:
+        self.loop = VirtualLoop(ManualClock(1_000))
+        network = LoopbackNetwork(self.loop.clock, SeededRandom(1), loop=self.loop)
+        self.endpoint = RpcEndpoint(network.create_service("master"), "job")
+        self.endpoint.start()
+        self.store, self.tasks = ScriptedStore(), ScriptedTasks()
+        self.coordinators = ScriptedCoordinators()
+        self.failures: list[HeadraceError] = []
+        self.final_savepoints: list[str] = []
+        graph = expand(job_graph((vertex(1, 1), vertex(2, 1)), (edge(1, 2),)))
+        self.checkpointing = JobCheckpointing(
+            self.endpoint,
+            lambda: graph,
+            rules,
+            self.store,
+            tasks=self.tasks,
+            coordinators=self.coordinators,
+            commits=lambda owner: SinkCommits(
+                self.endpoint,
+                graph.job_graph,
+                Settings(),
+                self._run_blocking,
+                on_changed=owner.brakes_changed,
+                on_failed=self.failures.append,
+            ),
+            run_blocking=self._run_blocking,
+            on_failed=self.failures.append,
+            on_final_savepoint=self.final_savepoints.append,
+            reminder_ms=100,
+        )
+        self.loop.run_until(self.checkpointing.recover())
+
+    def close(self) -> None:
+        self.endpoint.rpc_service.abort()
+        self.loop.run_for(1)
+        self.loop.close()
+
+    async def _run_blocking(self, name: str, body: Callable[[], T]) -> T:
+        return body()
+
+    def begin(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT, target: str = "") -> Any:
+        asked = self.endpoint.spawn(self._asked(kind, target), "a user asks")
+        self.loop.run_for(1)
+        return asked
+
+    async def _asked(self, kind: SnapshotKind, target: str) -> CompletedCheckpoint | HeadraceError:
+        try:
+            return await self.checkpointing.trigger(kind, target)
+        except HeadraceError as error:
+            return error
+
+    def acknowledge(self, checkpoint_id: int, *uris: str) -> None:
+        for attempt_id in (SOURCE, SINK):
+            files = [StateFile(uri, b"", 1, b"", uri.startswith("shared")) for uri in uris]
+            chunks = tuple(StateChunk(StateTable.KEYED, "s", 1, file) for file in files)
+            snapshot = TaskStateSnapshot({OPERATOR: OperatorSubtaskState(chunks)})
+            self.checkpointing.acknowledge(attempt_id, checkpoint_id, snapshot, CheckpointMetrics())
+        self.loop.run_for(1)
+
+
+@pytest.fixture
+def new_world() -> Iterator[Callable[[CheckpointRules], World]]:
+    made: list[World] = []
+
+    def create(rules: CheckpointRules) -> World:
+        made.append(World(rules))
+        return made[-1]
+
+    yield create
+    for world in made:
+        world.close()
+
+
+@pytest.fixture
+def world(new_world: Callable[[CheckpointRules], World]) -> World:
+    return new_world(CheckpointRules(None, timeout_ms=500))
+
+
+def test_a_checkpoint_is_published_with_the_state_of_all_and_then_told(world: World) -> None:
+    asked = world.begin()
+    assert world.tasks.told == [("trigger", SOURCE, 1, AlignmentMode.ALIGNED)]
+    world.acknowledge(1, "own-1")
+    (metadata,) = world.store.published
+    assert (metadata.lineage, metadata.epoch, metadata.checkpoint_id) == ("lineage", 3, 1)
+    source = next(each for each in metadata.operators if each.operator_id == OPERATOR)
+    assert source.coordinator_state == b"enumerator" and source.subtasks[0].chunks
+    assert world.tasks.told[1:] == [("complete", SOURCE, 1), ("complete", SINK, 1)]
+    assert world.coordinators.heard[-1] == ("completed", 1)
+    assert asked.result().checkpoint_id == 1
+    counts = world.checkpointing.overview.counts
+    assert (counts.triggered, counts.completed, counts.failed) == (1, 1, 0)
+
+
+def test_a_storage_that_gives_no_id_fails_the_request_and_is_counted(world: World) -> None:
+    world.store.errors["take_id"] = CheckpointStorageError("write", "s3:/x", "down")
+    assert "cannot write s3:/x" in str(world.begin().result())
+    assert len(world.failures) == 1 and world.failures[0].recoverable
+
+
+def test_a_place_that_cannot_be_made_ends_the_checkpoint(world: World) -> None:
+    world.store.errors["locate"] = CheckpointStorageError("write", "s3:/x", "down")
+    assert isinstance(world.begin().result(), CheckpointFailedError)
+    assert world.tasks.told == [("aborted", SOURCE, 1, 0), ("aborted", SINK, 1, 0)]
+
+
+def test_where_somebody_else_leads_the_job_it_ends_and_nothing_is_restarted(world: World) -> None:
+    world.store.errors["publish"] = CheckpointFencedError("lineage", 3, 4)
+    world.begin()
+    world.acknowledge(1)
+    assert any(not failure.recoverable for failure in world.failures)
+    assert world.coordinators.heard[-1] == ("aborted", 1)
+
+
+def test_files_stay_where_it_is_not_known_whether_the_checkpoint_is_complete(world: World) -> None:
+    world.store.errors["publish"] = PublicationUnknownError("s3:/x", "timeout")
+    world.begin()
+    world.acknowledge(1, "own-1")
+    assert world.store.discarded == []
+
+
+def test_files_go_where_it_is_known_that_it_will_never_be(world: World) -> None:
+    world.store.errors["publish"] = CheckpointStorageError("publish", "s3:/x", "denied")
+    world.begin()
+    world.acknowledge(1, "own-1", "shared-1")
+    assert world.store.discarded == [(1, "/chk-1", ["own-1", "own-1"])]
+
+
+def test_an_acknowledgement_that_comes_too_late_leaves_only_shared_files(world: World) -> None:
+    world.begin()
+    world.checkpointing.decline(SINK, 1, R.CHECKPOINT_DECLINED, "busy")
+    world.loop.run_for(1)
+    world.store.discarded.clear()
+    snapshot = TaskStateSnapshot(
+        {
+            OPERATOR: OperatorSubtaskState(
+                (
+                    StateChunk(StateTable.KEYED, "a", 1, StateFile("own", b"", 1, b"")),
+                    StateChunk(StateTable.KEYED, "b", 1, StateFile("shared", b"", 1, b"", True)),
+                )
+            )
+        }
+    )
+    world.checkpointing.acknowledge(SOURCE, 1, snapshot, CheckpointMetrics())
+    world.loop.run_for(1)
+    assert world.store.shared == [(1, "shared")]
+    assert world.store.discarded == [(1, "", ["own"])]
+
+
+def test_files_that_cannot_be_deleted_stay_behind_and_hold_nothing_up(world: World) -> None:
+    world.store.errors["discard"] = CheckpointStorageError("delete", "s3:/x", "denied")
+    world.begin()
+    world.checkpointing.decline(SINK, 1, R.CHECKPOINT_DECLINED_TASK_NOT_READY, "")
+    world.loop.run_for(1)
+    world.begin()
+    assert world.tasks.told[-1][:3] == ("trigger", SOURCE, 2)
+
+
+def test_coordinators_are_asked_when_all_they_said_has_arrived(world: World) -> None:
+    world.coordinators.can_be_snapshotted = False
+    world.begin()
+    assert world.coordinators.heard == [] and world.tasks.told == []
+    world.coordinators.can_be_snapshotted = True
+    world.coordinators.arrived()
+    assert world.coordinators.heard == [("taken", 1)]
+    assert [each[0] for each in world.tasks.told] == ["trigger"]
+
+
+def test_a_coordinator_that_cannot_be_snapshotted_ends_the_checkpoint_alone(world: World) -> None:
+    world.coordinators.error = ValueError("no")
+    assert "an operator coordinator failed: ValueError: no" in str(world.begin().result())
+    assert world.failures == []
+
+
+def test_a_job_whose_tasks_do_not_all_run_takes_none_and_survives(world: World) -> None:
+    world.tasks.refusal = CheckpointRefusedError(R.NOT_ALL_REQUIRED_TASKS_RUNNING, "not yet")
+    assert str(world.begin().result()) == "not yet"
+    assert world.failures == []
+
+
+def test_what_expires_says_where_it_is_stuck(world: World) -> None:
+    asked = world.begin()
+    world.checkpointing.acknowledge(SOURCE, 1, TaskStateSnapshot(), CheckpointMetrics())
+    world.loop.run_for(600)
+    text = str(asked.result())
+    assert "1 of 2 subtask(s) had not answered" in text
+    assert "'vertex 2' (1/1), which have been sent barriers" in text
+    failed = world.checkpointing.overview.latest_failed
+    assert failed is not None and failed.reason == "CHECKPOINT_EXPIRED"
+
+
+def test_a_savepoint_stores_nothing_in_flight(
+    new_world: Callable[[CheckpointRules], World],
+) -> None:
+    world = new_world(
+        CheckpointRules(None, alignment=AlignmentMode.UNALIGNED, forces_savepoints=False)
+    )
+    world.begin()
+    assert world.tasks.told[-1][3] is AlignmentMode.UNALIGNED
+    world.acknowledge(1)
+    world.begin(SnapshotKind.SAVEPOINT, "target")
+    assert world.tasks.told[-1][3] is AlignmentMode.ALIGNED
+
+
+def test_the_savepoint_with_which_a_job_stops_is_known_before_its_output_is_committed(
+    world: World,
+) -> None:
+    asked = world.begin(SnapshotKind.SAVEPOINT_SUSPEND, "target")
+    world.acknowledge(1)
+    assert world.final_savepoints == ["target/chk-1"]
+    assert asked.result().uri == "target/chk-1"
+
+
+def test_when_nobody_has_data_left_the_last_checkpoint_is_taken_at_once(world: World) -> None:
+    world.tasks.ending = [SOURCE]
+    world.checkpointing.data_ended(is_stopping=False)
+    world.loop.run_for(1)
+    assert world.tasks.told == []
+    world.tasks.ending, world.tasks.has_all_data_ended = [SOURCE, SINK], True
+    world.checkpointing.data_ended(is_stopping=False)
+    world.loop.run_for(1)
+    assert [each[:2] for each in world.tasks.told] == [("trigger", SOURCE)]
+
+
+def test_tasks_at_their_end_are_told_again_of_what_they_wait_for(world: World) -> None:
+    world.tasks.ending, world.tasks.has_all_data_ended = [SINK], True
+    world.checkpointing.data_ended(is_stopping=False)
+    world.loop.run_for(1)
+    world.acknowledge(1)
+    world.tasks.told.clear()
+    world.loop.run_for(250)
+    assert world.tasks.told == [("complete", SINK, 1)] * 2, "and no further one is taken"
+    world.tasks.ending = []
+    world.loop.run_for(200)
+    world.tasks.told.clear()
+    world.loop.run_for(1_000)
+    assert world.tasks.told == []
+
+
+def test_a_last_checkpoint_that_came_to_nothing_is_taken_again(
+    new_world: Callable[[CheckpointRules], World],
+) -> None:
+    world = new_world(CheckpointRules(None, tolerable_failure_count=5))
+    world.tasks.ending, world.tasks.has_all_data_ended = [SINK], True
+    world.checkpointing.data_ended(is_stopping=False)
+    world.loop.run_for(1)
+    world.checkpointing.decline(SINK, 1, R.CHECKPOINT_DECLINED, "busy")
+    world.loop.run_for(100)
+    assert [each[2] for each in world.tasks.told if each[0] == "trigger"] == [1, 2]
+
+
+def test_a_restart_waits_for_the_publication_that_is_under_way(world: World) -> None:
+    world.begin()
+    world.checkpointing.status_changed(JobStatus.RUNNING)
+    for attempt_id in (SOURCE, SINK):
+        world.checkpointing.acknowledge(attempt_id, 1, TaskStateSnapshot(), CheckpointMetrics())
+    # It is being published; only now does the job fail.
+    world.checkpointing.status_changed(JobStatus.RESTARTING)
+    latest = world.loop.run_until(world.checkpointing.latest())
+    assert latest is not None and latest.checkpoint_id == 1
+    assert world.checkpointing.overview.restored_id == 1
+
+
+@pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.SUSPENDED])
+def test_the_storage_hears_how_the_job_ended(world: World, status: JobStatus) -> None:
+    world.loop.run_until(world.checkpointing.close(status))
+    assert world.store.closed == [(status, False)]
