@@ -10,8 +10,8 @@ from headrace.core.record_batch import BatchType
 from headrace.core.types.time_values import to_millis
 from headrace.functions.joins import ProcessJoinFunction
 from headrace.functions.process import OutputTag
-from headrace.functions.specs import IntervalJoinSpec
 from headrace.functions.time_assigners import Amount
+from headrace.functions.window_specs import IntervalJoinSpec
 
 
 class IntervalJoin:

@@ -14,7 +14,7 @@ from headrace.api.window_settings import WindowSettings, check_tag
 from headrace.core.record_batch import BatchType
 from headrace.functions.joins import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headrace.functions.process import OutputTag
-from headrace.functions.specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
+from headrace.functions.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 
 AnyJoinFunction = (
     JoinFunction[Any, Any, Any] | FlatJoinFunction[Any, Any, Any] | Callable[[Any, Any], Any]

@@ -12,7 +12,6 @@ from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.process import OutputTag
 from headrace.functions.record import AggregateFunction, ReduceFunction
-from headrace.functions.specs import WindowAggregateSpec, WindowSpec
 from headrace.functions.time_assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
@@ -24,6 +23,7 @@ from headrace.functions.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.functions.window_specs import WindowAggregateSpec, WindowSpec
 
 if TYPE_CHECKING:
     from headrace.api.keyed_stream import KeyedStream

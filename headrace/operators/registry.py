@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions import specs
+from headrace.functions import specs, window_specs
 from headrace.operators.async_io import AsyncWaitOperator
 from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columnar import (
@@ -59,11 +59,11 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.AsyncWaitSpec.kind: AsyncWaitOperator,
     specs.ReduceSpec.kind: ReduceOperator,
     specs.RollingAggregationSpec.kind: RollingAggregationOperator,
-    specs.WindowSpec.kind: WindowOperator,
-    specs.WindowAggregateSpec.kind: WindowAggregateOperator,
-    specs.CoGroupSpec.kind: CoGroupOperator,
-    specs.WindowJoinSpec.kind: WindowJoinOperator,
-    specs.IntervalJoinSpec.kind: IntervalJoinOperator,
+    window_specs.WindowSpec.kind: WindowOperator,
+    window_specs.WindowAggregateSpec.kind: WindowAggregateOperator,
+    window_specs.CoGroupSpec.kind: CoGroupOperator,
+    window_specs.WindowJoinSpec.kind: WindowJoinOperator,
+    window_specs.IntervalJoinSpec.kind: IntervalJoinOperator,
     specs.SourceSpec.kind: SourceReaderOperator,
     specs.SinkSpec.kind: SinkWriterOperator,
     specs.PrintSinkSpec.kind: PrintOperator,

@@ -4,7 +4,7 @@ import inspect
 from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions import specs
+from headrace.functions import specs, window_specs
 from headrace.operators import registry
 from headrace.operators.operator import SourceOperator, TwoInputOperator
 from tools.pages.markdown import first_paragraph, table
@@ -12,8 +12,8 @@ from tools.pages.markdown import first_paragraph, table
 _INTRODUCTION: Final = """\
 # Operators
 
-A node of a graph carries a spec of `headrace/functions/specs.py`: its kind, the user's functions and what
-was set on the stream. On the worker, `headrace/operators/registry.py` makes the operator from it.
+A node of a graph carries a spec of `headrace/functions/specs.py` or `window_specs.py`: its kind, the user's functions
+and what was set on the stream. On the worker, `headrace/operators/registry.py` makes the operator from it.
 """
 
 
@@ -26,7 +26,7 @@ def operators_page() -> str:
 def _kinds() -> list[type[OperatorSpec]]:
     return [
         value
-        for value in vars(specs).values()
+        for value in (*vars(specs).values(), *vars(window_specs).values())
         if inspect.isclass(value) and issubclass(value, OperatorSpec) and "kind" in vars(value)
     ]
 

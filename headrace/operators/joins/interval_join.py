@@ -15,8 +15,8 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.functions.joins import JoinContext
 from headrace.functions.process import TimeDomain
-from headrace.functions.specs import IntervalJoinSpec
 from headrace.functions.state import MapStateDescriptor
+from headrace.functions.window_specs import IntervalJoinSpec
 from headrace.operators.emission import timestamps_of
 from headrace.operators.function_operator import FunctionOperator
 from headrace.operators.late_records import LateRecords

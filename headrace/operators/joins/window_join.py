@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.joins import FlatJoinFunction, TaggedUnion
-from headrace.functions.specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
+from headrace.functions.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.operators.late_records import LateRecords
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.user_code import method_of, not_iterable

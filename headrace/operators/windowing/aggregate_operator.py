@@ -17,8 +17,8 @@ from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.assigners import require_timestamp
-from headrace.functions.specs import WindowAggregateSpec
 from headrace.functions.time_assigners import SlidingWindows, TumblingWindows
+from headrace.functions.window_specs import WindowAggregateSpec
 from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
 from headrace.operators.emission import RowEmitter

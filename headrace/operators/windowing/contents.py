@@ -11,7 +11,6 @@ from typing import Any
 from headrace.core.types.type_info import PickledBytesTypeInfo
 from headrace.functions.evictors import Evictor, EvictorContext, TimestampedValue
 from headrace.functions.record import AggregateFunction
-from headrace.functions.specs import WindowSpec
 from headrace.functions.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -24,6 +23,7 @@ from headrace.functions.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.functions.window_specs import WindowSpec
 from headrace.functions.windows import Window
 from headrace.operators.user_code import method_of
 from headrace.state.backend import KeyedStateBackend

@@ -13,10 +13,10 @@ from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import PickledBytesTypeInfo
 from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.process import TimeDomain
-from headrace.functions.specs import TwoStreamWindowSpec, WindowSpec
 from headrace.functions.state import MapStateDescriptor
 from headrace.functions.triggers import Trigger, TriggerResult
 from headrace.functions.window_functions import ProcessAllWindowFunction, ProcessWindowFunction
+from headrace.functions.window_specs import TwoStreamWindowSpec, WindowSpec
 from headrace.functions.windows import Window
 from headrace.operators.emission import timestamps_of
 from headrace.operators.late_records import LateRecords

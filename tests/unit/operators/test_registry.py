@@ -3,14 +3,15 @@
 import inspect
 
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions import specs
+from headrace.functions import specs, window_specs
 from headrace.operators import registry
 
 
 def test_every_spec_has_an_operator_and_every_operator_a_spec() -> None:
     kinds = {
         spec.kind
-        for _, spec in inspect.getmembers(specs, inspect.isclass)
+        for module in (specs, window_specs)
+        for _, spec in inspect.getmembers(module, inspect.isclass)
         if issubclass(spec, OperatorSpec) and "kind" in vars(spec)
     }
     assert kinds == set(registry._OPERATORS)

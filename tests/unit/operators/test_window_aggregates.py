@@ -14,8 +14,8 @@ from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
-from headrace.functions.specs import ColumnAggregate, WindowAggregateSpec
 from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.functions.window_specs import ColumnAggregate, WindowAggregateSpec
 from headrace.testing.operator_harness import (
     HarnessStep,
     OperatorHarness,
@@ -23,7 +23,14 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_ways
-from tests.unit.operators.window_reference import AtTheEnd, Firing, Fixed, WindowReference
+from tests.unit.operators.reference_triggers import (
+    AtTheEnd,
+)
+from tests.unit.operators.window_reference import (
+    Firing,
+    Fixed,
+    WindowReference,
+)
 
 INPUT = Types.ROW_NAMED(["key", "n", "x"], [Types.STRING(), Types.INT(), Types.DOUBLE()])
 UTC = TimestampTypeInfo("UTC")

@@ -16,7 +16,6 @@ from headrace.functions.evictors import CountEvictor, DeltaEvictor
 from headrace.functions.joins import CoGroupFunction, FlatJoinFunction, JoinFunction, TaggedUnion
 from headrace.functions.process import OutputTag
 from headrace.functions.session_assigners import EventTimeSessionWindows
-from headrace.functions.specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.functions.state import ValueStateDescriptor
 from headrace.functions.time_assigners import (
     SlidingEventTimeWindows,
@@ -25,6 +24,7 @@ from headrace.functions.time_assigners import (
 )
 from headrace.functions.timeout_trigger import ProcessingTimeoutTrigger
 from headrace.functions.triggers import CountTrigger, PurgingTrigger, Trigger
+from headrace.functions.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.testing.operator_harness import (
     PICKLED,
     HarnessStep,
@@ -34,23 +34,25 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
+from tests.unit.operators.reference_triggers import (
+    AfterCount,
+    AtTheEnd,
+    OrTimeout,
+    Purging,
+    ReferenceTrigger,
+    TooFar,
+)
 from tests.unit.operators.test_windows_against_reference import (
     START_MS,
     assert_nothing_is_left,
     expected,
 )
 from tests.unit.operators.window_reference import (
-    AfterCount,
     Assigner,
-    AtTheEnd,
     Everything,
     Eviction,
     Fixed,
-    OrTimeout,
-    Purging,
-    ReferenceTrigger,
     Sessions,
-    TooFar,
     WindowReference,
     keep_close,
     keep_last,

@@ -9,9 +9,9 @@ from headrace.core.elements import MAX_WATERMARK
 from headrace.functions.assigners import WindowAssigner
 from headrace.functions.process import TimeDomain
 from headrace.functions.session_assigners import EventTimeSessionWindows
-from headrace.functions.specs import WindowSpec
 from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.functions.window_functions import ProcessWindowFunction
+from headrace.functions.window_specs import WindowSpec
 from headrace.testing.operator_harness import (
     PICKLED,
     OperatorHarness,

@@ -55,24 +55,26 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
-from tests.unit.operators.test_windows import window_spec
-from tests.unit.operators.window_reference import (
+from tests.unit.operators.reference_triggers import (
     AfterCount,
     Again,
-    Assigner,
     AtTheEnd,
-    Counted,
-    Everything,
-    Eviction,
-    Fixed,
     Never,
     OrTimeout,
     Purging,
     ReferenceTrigger,
-    Sessions,
     TooFar,
-    WindowReference,
     distance,
+)
+from tests.unit.operators.test_windows import window_spec
+from tests.unit.operators.window_reference import (
+    Assigner,
+    Counted,
+    Everything,
+    Eviction,
+    Fixed,
+    Sessions,
+    WindowReference,
     keep_close,
     keep_last,
     keep_recent,
@@ -368,7 +370,9 @@ def test_windows_are_the_same_after_failures_and_at_other_parallelisms(
     evictor, _ = EVICTORS[data.draw(st.sampled_from(list(EVICTORS)), "evictor")] or (None, None)
     lateness = data.draw(st.sampled_from([0, 6]), "lateness")
     steps = as_harness_steps(data.draw(STEPS, "steps"))
-    run_all_ways(
+    done = run_all_ways(
         lambda: create_harness(ASSIGNERS[assigner], trigger, evictor, lateness),
         [*steps, TimeAt(FAR_MS)],
     )
+    late = done.output.side_rows("late")
+    assert done.metrics.snapshot()["numLateRecordsDiverted"] == len(late)
