@@ -19,7 +19,7 @@ from headrace.connectors.dataframe.staging import is_left_by_older_attempt
 from headrace.connectors.files.notes import NoteFile, digest_of_scope
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import delete_file, remove_if_empty
-from headrace.core.errors import HostError, ProgramError
+from headrace.core.errors import ErrorDomain, HostError, ProgramError
 from headrace.functions.sink import Committer, CommitterContext, scope_of
 from headrace.spark.dataframe_commit import SinkCommitError
 from headrace.spark.session import spark_session
@@ -27,6 +27,12 @@ from headrace.spark.spark_errors import root_message
 
 FILE_FORMATS: Final = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml"})
 _PART: Final = msgspec.msgpack.Decoder(StagedPart)
+
+
+class SinkWriteError(SinkCommitError):
+    """Spark could not write what was staged; it stays, and the same call may succeed later."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
 
 
 class WriteNote(msgspec.Struct, frozen=True):
@@ -49,16 +55,16 @@ class DataFrameCommitter:
         self._swept: set[tuple[int, int]] = set()
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
-        """See Committer. SinkCommitError where the write fails; what was staged then stays."""
+        """See Committer. SinkWriteError where Spark fails, SinkCommitError where trying again is no use."""
         parts = [_PART.decode(content) for content in committables]
         if not parts:
             return
         try:
             self._write(scope_of(key), checkpoint_id, parts)
         except Exception as error:
-            raise SinkCommitError(
-                self._operator_name, self._payload.path, root_message(error)
-            ) from error
+            may_succeed = getattr(error, "recoverable", True)
+            kind = SinkWriteError if may_succeed else SinkCommitError
+            raise kind(self._operator_name, self._payload.path, root_message(error)) from error
         self.discard(committables)
         self._sweep(parts)
 

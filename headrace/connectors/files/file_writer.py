@@ -132,7 +132,9 @@ class FileWriter(SinkWriter):
         self._is_closed = True
         for bucket in list(self._open):
             part = self._open.pop(bucket)
+            # What cannot be written any more is deleted all the same.
             with contextlib.suppress(Exception):
+                part.content.abandon()
                 part.stream.close()
             delete_file(self._file_system, part.hidden_path)
         while self._complete:

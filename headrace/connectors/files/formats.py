@@ -36,6 +36,10 @@ class PartContent(Protocol):
         """Write what is held and whatever ends a file of this kind."""
         ...
 
+    def abandon(self) -> None:
+        """Let go without finishing, while the stream is still open: the file is going to be deleted."""
+        ...
+
 
 class FileFormat(ABC):
     """Picklable; the same for all files of a sink."""
@@ -72,6 +76,9 @@ class _EncodedRows:
         self.size_bytes += len(payload)
 
     def finish(self) -> None:
+        """Nothing is held."""
+
+    def abandon(self) -> None:
         """Nothing is held."""
 
 
@@ -133,6 +140,11 @@ class _ParquetRows:
 
     def finish(self) -> None:
         self._write_held()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        self._held.clear()
+        # Else it would end the file when it is collected, into a stream that is closed.
         self._writer.close()
 
     def _write_held(self) -> None:

@@ -1,17 +1,18 @@
 """Brokers that speak Kafka's protocol over TCP, in a process of their own: librdkafka's mock cluster.
 
-    python -m tests.integration.kafka.mock_cluster 3
+    python -m tests.integration.kafka.mock_cluster 3 numbers
 
-starts three brokers, prints their addresses on one line, and ends with its standard input. They make topics of four
-partitions when they are first asked for one, keep offsets of groups, and answer all requests of transactions. They do
-not hold back what is not committed, abort nothing, shut nobody out, compact nothing and look up no times: what depends
-on that is tested against a model (tests/unit/connectors/test_kafka_sink.py).
+starts three brokers with a topic, prints their addresses on one line, and ends with its standard input. They make
+topics of four partitions when they are first asked for one, keep offsets of groups, and answer all requests of
+transactions. They do not hold back what is not committed, abort nothing, shut nobody out, compact nothing, create no
+topic on command and look up no times: what depends on that is tested against a model
+(tests/unit/connectors/test_kafka_sink.py, test_kafka_source.py).
 """
 
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from confluent_kafka import Producer
 
@@ -19,9 +20,9 @@ from headrace.connectors.kafka.sink import CONTROL_TOPIC
 
 
 @contextlib.contextmanager
-def running_cluster(broker_count: int = 2) -> Iterator[str]:
-    """Start brokers, hand out their addresses, and stop them."""
-    command = [sys.executable, "-m", "tests.integration.kafka.mock_cluster", str(broker_count)]
+def running_cluster(*topics: str) -> Iterator[str]:
+    """Start two brokers that have these topics, hand out their addresses, and stop them."""
+    command = [sys.executable, "-m", "tests.integration.kafka.mock_cluster", "2", *topics]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -36,15 +37,16 @@ def running_cluster(broker_count: int = 2) -> Iterator[str]:
         process.stdout.close()
 
 
-def serve(broker_count: int) -> None:
+def serve(broker_count: int, topics: Sequence[str]) -> None:
     """Run brokers until standard input ends."""
     owner = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": broker_count})
     # They cannot create topics when they are told to, only when one is asked for.
-    owner.list_topics(CONTROL_TOPIC, timeout=10)
+    for topic in (CONTROL_TOPIC, *topics):
+        owner.list_topics(topic, timeout=10)
     brokers = owner.list_topics(timeout=10).brokers.values()
     print(",".join(f"{broker.host}:{broker.port}" for broker in brokers), flush=True)
     sys.stdin.read()
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1]), sys.argv[2:])

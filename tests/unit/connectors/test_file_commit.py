@@ -1,5 +1,6 @@
 """Exactly once into files: whatever is killed between writing and naming, each record is in one file."""
 
+import gc
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -215,6 +216,15 @@ def test_parquet_files_hold_the_stream_s_columns(tmp_path: Path) -> None:
     assert table.schema.names == ["subtask", "number"]
     rows = zip(*table.to_pydict().values(), strict=True)
     assert sorted(rows) == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0)]
+
+
+def test_a_parquet_file_that_is_given_up_writes_no_more(tmp_path: Path) -> None:
+    builder = FileSink.for_bulk_format(str(tmp_path), ParquetBulkWriters.for_row_type())
+    world = world_of(builder.build(), ROW, parallelism=1)
+    world.write(0, 1)
+    world.writers.pop().close()
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- compaction

@@ -173,6 +173,7 @@ def test_results_that_are_there_are_an_error_or_left_as_they_are(tmp_path: Path)
     with pytest.raises(SinkCommitError, match="holds results already") as caught:
         world.checkpoint()
     assert isinstance(caught.value.__cause__, TargetExistsError)
+    assert not caught.value.recoverable
     ignoring = world_of(DataFrameSink(target, mode="ignore"), ArrowSession())
     ignoring.write(0, 1)
     ignoring.checkpoint()
@@ -225,8 +226,9 @@ def test_a_delta_table_passes_over_the_version_that_it_has(tmp_path: Path) -> No
     world.write(0, 1)
     world.publish()
     session.fails_after_write = True
-    with pytest.raises(SinkCommitError):
+    with pytest.raises(SinkCommitError) as caught:
         world.commit()
+    assert caught.value.recoverable
     world.crash()
     world.write(0, 1)
     world.checkpoint()
