@@ -209,6 +209,14 @@ INPUT_FLOATING_USAGE = _row(
     "Share of the buffers that channels share in use.",
     _MAX,
 )
+INPUT_CREDITS = _row(
+    "credits",
+    _G,
+    "segments",
+    _TASK,
+    "Segments that the task's remote channels have granted to their producers and that are not filled yet.",
+    _SUM,
+)
 DEBLOATED_BUFFER_SIZE = _row(
     "debloatedBufferSize",
     _G,

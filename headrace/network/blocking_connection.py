@@ -19,9 +19,11 @@ from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.framing import Body, Frame, encode
 from headrace.network.handshake import Handshake
 from headrace.network.server import host_id
-from headrace.network.wire import TEXT_BYTES_MAX, Close
+from headrace.network.wire import TEXT_BYTES_MAX, Close, Feature
 
 CONNECT_TIMEOUT_S: Final = 30.0
+_LEAVING_TIMEOUT_S: Final = 1.0
+"""A peer that does not read need not hear that this side leaves."""
 
 
 class BlockingConnection:
@@ -40,6 +42,7 @@ class BlockingConnection:
     ) -> None:
         self.peer: Final = str(location.resource_id)
         self._frames: deque[Frame] = deque()
+        self._has_checksums = False
         self._socket = _connect(location, tls)
         try:
             self._assembler = self._shake_hands(name, secret, random)
@@ -47,9 +50,12 @@ class BlockingConnection:
             self._socket.close()
             raise
 
-    def send(self, message: Frame) -> None:
-        """Write a frame, waiting where the peer does not read. ConnectionLostError."""
-        self._send_all(encode(message))
+    def send(self, message: Frame, timeout_s: float | None = None) -> None:
+        """Write a frame, waiting where the peer does not read. ConnectionLostError; TimeoutError as `receive`."""
+        self._socket.settimeout(timeout_s)
+        has_checksum = self._has_checksums and message.HAS_CHECKSUM
+        self._send_all(encode(message, with_checksum=has_checksum))
+        self._socket.settimeout(None)
 
     @property
     def has_frames(self) -> bool:
@@ -70,8 +76,8 @@ class BlockingConnection:
             try:
                 count = self._socket.recv_into(self._assembler.buffer())
             except OSError as error:
-                if isinstance(error, TimeoutError) and error.errno is None:
-                    raise  # Ours; that of the TCP stack, which gave the peer up, has a number.
+                if _is_own_timeout(error):
+                    raise
                 raise ConnectionLostError(self.peer, str(error)) from error
             if not count:
                 raise ConnectionLostError(self.peer, "it closed the connection")
@@ -80,8 +86,8 @@ class BlockingConnection:
 
     def close(self) -> None:
         """Leave on purpose. Idempotent."""
-        with contextlib.suppress(NetworkError):
-            self.send(Close())
+        with contextlib.suppress(NetworkError, OSError):
+            self.send(Close(), _LEAVING_TIMEOUT_S)
         self._socket.close()
 
     def abort(self) -> None:
@@ -94,10 +100,15 @@ class BlockingConnection:
             for buffer in buffers:
                 self._socket.sendall(memoryview(buffer))
         except OSError as error:
+            if _is_own_timeout(error):
+                raise
             raise ConnectionLostError(self.peer, str(error)) from error
 
     def _shake_hands(self, name: str, secret: bytes, random: SeededRandom) -> FrameAssembler:
-        handshake = Handshake(Role.DIALLER, name, secret, random, self.peer)
+        # Whoever receives says whether it wants them.
+        handshake = Handshake(
+            Role.DIALLER, name, secret, random, self.peer, features=Feature.CHECKSUM
+        )
         self._socket.settimeout(CONNECT_TIMEOUT_S)
         self._send_all([handshake.opening()])
         while True:
@@ -115,6 +126,7 @@ class BlockingConnection:
                 self._send_all([reply])
             if established is not None:
                 break
+        self._has_checksums = bool(established.features & Feature.CHECKSUM)
         # From here on waiting is back pressure, which has no end of its own.
         self._socket.settimeout(None)
         assembler = FrameAssembler(self.peer, refuse_large_bodies(TEXT_BYTES_MAX, self.peer))
@@ -123,6 +135,11 @@ class BlockingConnection:
         room[: len(rest)] = rest
         self._frames.extend(assembler.received(len(rest)))
         return assembler
+
+
+def _is_own_timeout(error: OSError) -> bool:
+    """Whether we waited long enough; where the TCP stack gave the peer up, there is a number."""
+    return isinstance(error, TimeoutError) and error.errno is None
 
 
 def _connect(location: TaskManagerLocation, tls: TlsIdentity | None) -> socket.socket:

@@ -142,9 +142,9 @@ class CreditBasedShuffleEnvironment:
 
     def open_session(self, link: Link, peer_name: str, features: int) -> Session:
         """See transport.TransportHost."""
-        if peer_name == INGEST_NAME:
-            return IngestSession(link, self.ingest)
         has_checksums = bool(features & Feature.CHECKSUM)
+        if peer_name == INGEST_NAME:
+            return IngestSession(link, self.ingest, has_checksums=has_checksums)
         producer = ProducerSession(
             self.partitions,
             self.transport,

@@ -208,9 +208,10 @@ class IngestSession:
     is_kept_alive = False
     is_spent = False
 
-    def __init__(self, link: Link, server: IngestServer) -> None:
+    def __init__(self, link: Link, server: IngestServer, *, has_checksums: bool = False) -> None:
         self._link = link
         self._server = server
+        self._has_checksums = has_checksums
         self._output: list[Body] = []
         self._schema = SchemaMemory(link.peer)
         self._receiver: IngestReceiver | None = None
@@ -315,7 +316,11 @@ class IngestSession:
             self.grant()
             return
         batch = read_batch(
-            frame.body, self._schema.schema_of(frame.fingerprint), frame.row_count, self._link.peer
+            frame.body,
+            self._schema.schema_of(frame.fingerprint),
+            frame.row_count,
+            self._link.peer,
+            is_verified=self._has_checksums,
         )
         known = accepted - frame.row_offset
         partition.accepted_row_count = end

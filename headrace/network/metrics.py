@@ -61,6 +61,7 @@ def _register_inputs(group: MetricGroup, gates: Sequence[SingleInputGate]) -> No
     )
     group.gauge(names.INPUT_QUEUE_SIZE, lambda: sum(gate.queued_bytes for gate in gates))
     receivers = [gate.receiver for gate in gates if gate.receiver is not None]
+    group.gauge(names.INPUT_CREDITS, lambda: sum(receiver.granted_count for receiver in receivers))
     group.gauge(
         names.INPUT_EXCLUSIVE_USAGE,
         lambda: max((receiver.exclusive_usage for receiver in receivers), default=0.0),

@@ -49,7 +49,7 @@ class PushAccept(Frame, frozen=True, gc=False):
     batch_bytes_max: int  # bytes, u32: a batch may have so many
 
 
-@frame(id=32, layout="!IIQIQ")
+@frame(id=32, layout="!IIQIQ", has_checksum=True)
 class PushData(Frame, frozen=True, gc=False):
     """Producer → shuffle service: one sealed batch, with its markers. Costs one credit. Since version 1."""
 
@@ -62,7 +62,7 @@ class PushData(Frame, frozen=True, gc=False):
     body: Body  # Arrow record batch message
 
 
-@frame(id=33, layout="!IQBq")
+@frame(id=33, layout="!IQBq", has_checksum=True)
 class PushEvent(Frame, frozen=True, gc=False):
     """Producer → shuffle service: an event for all subpartitions, free of credit. Since version 1."""
 

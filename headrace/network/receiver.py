@@ -57,6 +57,11 @@ class GateReceiver:
         )
 
     @property
+    def granted_count(self) -> int:
+        """Segments that producers may fill, as far as this side knows. Any thread; a moment's reading."""
+        return sum(account.granted for account in self.credits.accounts)
+
+    @property
     def exclusive_usage(self) -> float:
         """Share of the channels' own segments that hold batches. Any thread; a moment's reading."""
         held = sum(account.held_exclusive for account in self.credits.accounts)

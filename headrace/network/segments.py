@@ -22,15 +22,24 @@ _ALIGNMENT: Final = 64
 
 
 class SegmentMemory:
-    """One anonymous mapping. The system provides a page when it is first written to. Guarded by the pool's lock."""
+    """One anonymous mapping, made when something is to be received. Guarded by the pool's lock.
+
+    The system provides a page when it is first written to.
+    """
 
     def __init__(self, page_count: int, page_bytes: int, order_max: int) -> None:
         self.page_bytes: Final = page_bytes
         self._buddies = BuddyAllocator(page_count, order_max)
-        self._mapping = mmap.mmap(-1, max(1, page_count) * page_bytes)
-        self._address: int = pa.py_buffer(self._mapping).address
-        self._view = memoryview(self._mapping)
+        self._size_bytes = max(1, page_count) * page_bytes
+        self._mapping: mmap.mmap | None = None
+        self._address = 0
+        self._view = memoryview(b"")
         self._closing: list[SegmentRegion] = []
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether there is memory to receive into."""
+        return self._mapping is not None
 
     @property
     def free_page_count(self) -> int:
@@ -44,6 +53,11 @@ class SegmentMemory:
 
     def open_region(self, count: int, pin_budget: int, order: int) -> "SegmentRegion | None":
         """Take `count` + `pin_budget` segments of 2^`order` pages, all or none."""
+        if self._mapping is None:
+            # Who only sends, or only counts, never comes here.
+            self._mapping = mmap.mmap(-1, self._size_bytes)
+            self._address = pa.py_buffer(self._mapping).address
+            self._view = memoryview(self._mapping)
         taken: list[int] = []
         for _ in range(count + pin_budget):
             page = self._buddies.take(order)

@@ -40,7 +40,7 @@ class Feature:
     """Bits of `Hello.features`."""
 
     CHECKSUM: Final = 1
-    """Schema, Data and Event frames carry checksums, and are refused without."""
+    """Frames with schemas, rows and events carry checksums, and are refused without."""
 
 
 @frame(id=2, layout="!32s")
@@ -274,7 +274,7 @@ class IngestAccept(Frame, frozen=True, gc=False):
     initial_credit: int  # batches, u32
 
 
-@frame(id=22, layout="!IQIQ")
+@frame(id=22, layout="!IQIQ", has_checksum=True)
 class IngestData(Frame, frozen=True, gc=False):
     """Pusher → source: the batch that begins at row `row_offset`; costs one credit. Since version 1."""
 

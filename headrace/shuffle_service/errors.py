@@ -32,6 +32,20 @@ class PushNotAdmittedError(NetworkError):
         self.timeout_s = timeout_s
 
 
+class PushStalledError(NetworkError):
+    """The remote shuffle service stores nothing of what it was sent."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, peer: str, timeout_s: float, what: str) -> None:
+        super().__init__(
+            f"the shuffle service {peer} did not {what} within {timeout_s:g} s: its disk is too slow or it hangs; see "
+            "'shuffle-service.push-timeout'"
+        )
+        self.peer = peer
+        self.timeout_s = timeout_s
+
+
 class PushRefusedError(NetworkError):
     """The remote shuffle service does not take a result, or not all of it."""
 

@@ -55,6 +55,10 @@ ADMISSION_TIMEOUT: Final = ConfigOption(
     "shuffle-service.admission-timeout", timedelta, timedelta(minutes=5),
     "A producer to which a shuffle service does not say for so long that it may push fails.",
 )  # fmt: skip
+PUSH_TIMEOUT: Final = ConfigOption(
+    "shuffle-service.push-timeout", timedelta, timedelta(minutes=10),
+    "A producer that waits so long for a shuffle service to store a batch, or to complete its result, fails.",
+)  # fmt: skip
 CONNECTIONS_MAX: Final = ConfigOption(
     "shuffle-service.connections.max", int, 10_000,
     "Connections that a shuffle service holds at most; further ones are refused.",

@@ -30,6 +30,7 @@ from headrace.network.wire import (
 from headrace.shuffle_service.errors import (
     PushNotAdmittedError,
     PushRefusedError,
+    PushStalledError,
     ShuffleServiceLostError,
 )
 from headrace.shuffle_service.push_session import PUSH_NAME
@@ -38,7 +39,10 @@ _CHANNEL: Final = 0
 
 
 class PushSender:
-    """Connects at once; the first element waits until it may be pushed. ShuffleServiceLostError, HandshakeError."""
+    """Connects at once; the first element waits until it may be pushed. ShuffleServiceLostError, HandshakeError.
+
+    Waiting has an end: `admission_timeout_s` for the first answer, `push_timeout_s` for each sign of progress.
+    """
 
     def __init__(
         self,
@@ -49,9 +53,11 @@ class PushSender:
         partition_id: ResultPartitionId,
         subpartition_count: int,
         admission_timeout_s: float,
+        push_timeout_s: float,
     ) -> None:
         self._peer: Final = str(location.resource_id)
         self._admission_timeout_s: Final = admission_timeout_s
+        self._push_timeout_s: Final = push_timeout_s
         self._announcer: Final = SchemaAnnouncer()
         self._credit = 0
         self._sequence = 0
@@ -74,7 +80,7 @@ class PushSender:
             if piece.size_bytes > self._batch_bytes_max:
                 raise RecordTooLargeError(piece.size_bytes, self._batch_bytes_max)
             while self._credit < 1:
-                self._take(self._read())
+                self._await_progress("store a batch")
             self._credit -= 1
             fingerprint = 0
             if piece.arrow is not None:
@@ -108,7 +114,7 @@ class PushSender:
         self._await_admission()
         self._write(PushCommit(_CHANNEL, self._sequence))
         while self._committed_count is None:
-            self._take(self._read())
+            self._await_progress("complete a result")
 
     def close(self) -> None:
         """Leave; what was not committed is forgotten there. Idempotent."""
@@ -125,14 +131,22 @@ class PushSender:
             except TimeoutError as error:
                 raise PushNotAdmittedError(self._peer, self._admission_timeout_s) from error
 
+    def _await_progress(self, what: str) -> None:
+        try:
+            self._take(self._read(self._push_timeout_s))
+        except TimeoutError as error:
+            raise PushStalledError(self._peer, self._push_timeout_s, what) from error
+
     def _write(self, message: Frame) -> None:
         try:
-            self._connection.send(message)
+            self._connection.send(message, self._push_timeout_s)
+        except TimeoutError as error:
+            raise PushStalledError(self._peer, self._push_timeout_s, "read a batch") from error
         except ConnectionLostError as error:
             self._raise_what_was_said()
             raise ShuffleServiceLostError(self._peer, error.reason) from error
 
-    def _read(self, timeout_s: float | None = None) -> Frame:
+    def _read(self, timeout_s: float) -> Frame:
         try:
             return self._connection.receive(timeout_s)
         except ConnectionLostError as error:

@@ -137,9 +137,16 @@ class PushSession:
     is_spent = False
 
     def __init__(
-        self, link: Link, owner: PushOwner, io: IoExecutor, on_lost: Callable[[], None]
+        self,
+        link: Link,
+        owner: PushOwner,
+        io: IoExecutor,
+        on_lost: Callable[[], None],
+        *,
+        has_checksums: bool = False,
     ) -> None:
         self._link: Final = link
+        self._has_checksums: Final = has_checksums
         self._on_lost: Final = on_lost
         self._owner: Final = owner
         self._jobs: Final = SerialJobs(io)
@@ -244,7 +251,8 @@ class PushSession:
         arrow = None
         if frame.row_count:
             schema = self._schema.schema_of(frame.fingerprint)
-            arrow = read_batch(frame.body, schema, frame.row_count, self._link.peer)
+            peer, is_verified = self._link.peer, self._has_checksums
+            arrow = read_batch(frame.body, schema, frame.row_count, peer, is_verified=is_verified)
         sealed = SealedBatch(arrow, frame.markers)
         self._jobs.submit(lambda: self._write(lambda writer: _store(writer, index, sealed), True))
 

@@ -33,7 +33,7 @@ from headrace.network.shuffle_environment import ShuffleEnvironmentContext
 from headrace.network.single_input_gate import SingleInputGate
 from headrace.network.transport import Link
 from headrace.shuffle_service.errors import ShuffleServiceLostError
-from headrace.shuffle_service.options import ADMISSION_TIMEOUT
+from headrace.shuffle_service.options import ADMISSION_TIMEOUT, PUSH_TIMEOUT
 from headrace.shuffle_service.push_sender import PushSender
 from headrace.shuffle_service.remote_partition import RemoteResultPartition
 from headrace.shuffle_service.service import SERVICE_NAME_PREFIX
@@ -114,6 +114,7 @@ class RemoteShuffleEnvironment:
             descriptor.partition_id,
             descriptor.subpartition_count,
             context.settings.get_option(ADMISSION_TIMEOUT).total_seconds(),
+            context.settings.get_option(PUSH_TIMEOUT).total_seconds(),
         )
         partition = RemoteResultPartition(
             descriptor.partition_id, descriptor.subpartition_count, pool, connect, self._over

@@ -29,7 +29,7 @@ from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.handshake import offered_features
 from headrace.network.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.keepalive import KeepAlivePolicy
-from headrace.network.local_pool import NeverWait
+from headrace.network.local_pool import LocalBufferPool, NeverWait
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.partitioned_file import PartitionedFile
 from headrace.network.peer_session import PeerSession, Session
@@ -103,11 +103,7 @@ class ShuffleService:
         self._budget: Final = _write_budget(settings)
         self._credit_max: Final = settings.get_option(PUSH_CREDIT)
         self.batch_bytes_max: Final = self._budget.minimum * PAGE_BYTES
-        # Nobody takes of it.
-        self._unwritten: Final = NetworkBufferPool(PAGE_BYTES, PAGE_BYTES).create_local_pool(
-            "results that are read", required=1, maximum=1, segment_size=PAGE_BYTES,
-            overdraft_max=0, wait=NeverWait(),
-        )  # fmt: skip
+        self._unwritten: Final = _pool_of_what_is_only_read()
         self._io: Final[IoExecutor] = io or ThreadIoPool("shuffle service")
         self._storage: Final = PartitionStorage(
             self._io,
@@ -244,15 +240,17 @@ class ShuffleService:
             reason = f"it has {self._connections_max} connections: {CONNECTIONS_MAX.key}"
             raise ConnectionLostError(peer_name, reason)
         self._connection_count += 1
+        has_checksums = bool(features & Feature.CHECKSUM)
         if peer_name == PUSH_NAME:
-            return PushSession(link, self, self._io, self._session_ended)
+            ended = self._session_ended
+            return PushSession(link, self, self._io, ended, has_checksums=has_checksums)
         producer = ProducerSession(
             self.partitions,
             self._transport,
             link,
             self._request_timeout_ms,
             self._task_events,
-            has_checksums=bool(features & Feature.CHECKSUM),
+            has_checksums=has_checksums,
         )
         return _CountedSession(link, producer, ConsumerSession(link), self._session_ended)
 
@@ -345,6 +343,18 @@ class _CountedSession(PeerSession):
         """See Session."""
         self._on_ended()
         super().lost(error)
+
+
+def _pool_of_what_is_only_read() -> LocalBufferPool:
+    """Every partition has a pool; nobody takes of this one."""
+    return NetworkBufferPool(PAGE_BYTES, PAGE_BYTES).create_local_pool(
+        "results that are read",
+        required=1,
+        maximum=1,
+        segment_size=PAGE_BYTES,
+        overdraft_max=0,
+        wait=NeverWait(),
+    )
 
 
 def _write_budget(settings: Settings) -> WriteBudget[PushSession]:

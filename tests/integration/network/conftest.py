@@ -13,6 +13,9 @@ import pytest
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity, generate_identity
 from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
+from headrace.shuffle_service.service import ShuffleService
+from tests.integration.network.shuffle_world import new_service, new_task_manager
 from tests.integration.network.threaded_simulation import ThreadedSimulation
 from tests.unit.network.exchange import environment
 
@@ -107,3 +110,37 @@ def edge(
         return Edge(producer, consumer, location)
 
     return make
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Any]]:
+    """Closes what is put into it; every thread has to be gone afterwards, and every segment back."""
+    threads_before = set(threading.enumerate())
+    things: list[Any] = []
+    yield things
+    for thing in reversed(things):
+        thing.close()
+        thing.close()
+    gc.collect()
+    for thing in things:
+        if isinstance(thing, RemoteShuffleEnvironment):
+            assert thing.pushing_count == 0 and thing.partitions.partition_count == 0
+    assert set(threading.enumerate()) <= threads_before
+
+
+@pytest.fixture
+def service(opened: list[Any], tmp_path: Path) -> ShuffleService:
+    service = new_service(tmp_path / "results")
+    service.start()
+    opened.append(service)
+    return service
+
+
+@pytest.fixture
+def task_manager(opened: list[Any]) -> Callable[..., RemoteShuffleEnvironment]:
+    def start(name: str, **options: Any) -> RemoteShuffleEnvironment:
+        made = new_task_manager(name, **options)
+        opened.append(made)
+        return made
+
+    return start

@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
+from headrace.core.elements import EndOfData, StopMode
 from headrace.core.ids import ResourceId, ResultPartitionId
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import (
@@ -24,7 +25,7 @@ from headrace.network.single_input_gate import SingleInputGate
 from headrace.network.sorting_writer import create_record_writer
 from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
 from headrace.shuffle_service.service import ShuffleService
-from tests.unit.network.exchange import NUMBERS, SECRET, attempt
+from tests.unit.network.exchange import NUMBERS, SECRET, attempt, numbers, partition_id
 
 _SIZES = {
     "taskmanager.memory.network.min": "8mb",
@@ -112,3 +113,22 @@ def consume(
     gate.read_as(NUMBERS)
     gate.request_partitions()
     return gate
+
+
+def push(
+    environment: RemoteShuffleEnvironment,
+    service: ShuffleService,
+    count: int = 1,
+    rows: int = 1000,
+    key: ResultPartitionId | None = None,
+    kind: PartitionerKind = PartitionerKind.REBALANCE,
+) -> Any:
+    """A whole result; returns its descriptor."""
+    shuffle = register(service, key or partition_id(), count)
+    writer = writer_of(produce(environment, shuffle, count), kind)
+    for start in range(0, rows, 100):
+        writer.emit(numbers(start, min(100, rows - start)))
+    writer.emit_event(EndOfData(StopMode.DRAIN))
+    writer.finish()
+    writer.close()
+    return shuffle

@@ -1,94 +1,33 @@
 """The remote shuffle service over real sockets: what is pushed, committed, read, refused and found again."""
 
-import gc
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.core.elements import CancelTaskException, EndOfData, StopMode
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import ResultPartitionId
-from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
 from headrace.core.tls import TlsIdentity
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import HandshakeError, NetworkError, ProducerFailedError
 from headrace.shuffle_service.errors import (
-    PushNotAdmittedError,
     PushRefusedError,
     ShuffleServiceLostError,
 )
-from headrace.shuffle_service.push_sender import PushSender
-from headrace.shuffle_service.remote_shuffle_environment import RemoteShuffleEnvironment
 from headrace.shuffle_service.service import ShuffleService
 from tests.integration.network.conftest import wait_until
 from tests.integration.network.shuffle_world import (
     consume,
     new_service,
-    new_task_manager,
     produce,
+    push,
     register,
     writer_of,
 )
-from tests.unit.network.exchange import SECRET, drain, events_of, numbers, partition_id, values_of
+from tests.unit.network.exchange import drain, events_of, numbers, partition_id, values_of
 
 Opener = Callable[..., Any]
-
-
-@pytest.fixture
-def opened() -> Iterator[list[Any]]:
-    """Closes what is put into it; every thread has to be gone afterwards, and every segment back."""
-    threads_before = set(threading.enumerate())
-    things: list[Any] = []
-    yield things
-    for thing in reversed(things):
-        thing.close()
-        thing.close()
-    gc.collect()
-    for thing in things:
-        if isinstance(thing, RemoteShuffleEnvironment):
-            assert thing.pushing_count == 0 and thing.partitions.partition_count == 0
-    assert set(threading.enumerate()) <= threads_before
-
-
-@pytest.fixture
-def service(opened: list[Any], tmp_path: Path) -> ShuffleService:
-    service = new_service(tmp_path / "results")
-    service.start()
-    opened.append(service)
-    return service
-
-
-@pytest.fixture
-def task_manager(opened: list[Any]) -> Callable[..., RemoteShuffleEnvironment]:
-    def start(name: str, **options: Any) -> RemoteShuffleEnvironment:
-        made = new_task_manager(name, **options)
-        opened.append(made)
-        return made
-
-    return start
-
-
-def push(
-    environment: RemoteShuffleEnvironment,
-    service: ShuffleService,
-    count: int = 1,
-    rows: int = 1000,
-    key: ResultPartitionId | None = None,
-    kind: PartitionerKind = PartitionerKind.REBALANCE,
-) -> Any:
-    """A whole result; returns its descriptor."""
-    shuffle = register(service, key or partition_id(), count)
-    writer = writer_of(produce(environment, shuffle, count), kind)
-    for start in range(0, rows, 100):
-        writer.emit(numbers(start, min(100, rows - start)))
-    writer.emit_event(EndOfData(StopMode.DRAIN))
-    writer.finish()
-    writer.close()
-    return shuffle
 
 
 def files_in(directory: Path) -> list[str]:
@@ -356,33 +295,6 @@ def test_a_service_without_memory_for_one_batch_is_refused(tmp_path: Path, size:
         new_service(tmp_path / "results", **{"shuffle-service__memory__write": size})
 
 
-@pytest.fixture
-def hanging(service: ShuffleService, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """The service's disk hangs until the test is over. Set once somebody waits for it."""
-    entered, over = threading.Event(), threading.Event()
-    create_writer = service.create_writer
-
-    def hang(*values: Any) -> Any:
-        entered.set()
-        over.wait()
-        return create_writer(*values)
-
-    monkeypatch.setattr(service, "create_writer", hang)
-    yield entered
-    over.set()
-
-
-def test_a_producer_does_not_wait_for_ever_to_be_admitted(
-    service: ShuffleService, hanging: threading.Event
-) -> None:
-    location = register(service, partition_id(), 1).location
-    assert location is not None
-    sender = PushSender(location, SECRET, SeededRandom(1), None, partition_id(), 1, 0.01)
-    with pytest.raises(PushNotAdmittedError, match=r"within 0\.01 s .*admission-timeout"):
-        sender.commit()
-    sender.close()
-
-
 def test_too_many_connections_are_refused(
     opened: list[Any], task_manager: Opener, tmp_path: Path
 ) -> None:
@@ -397,29 +309,6 @@ def test_too_many_connections_are_refused(
         push(environment, service, key=partition_id(1))
     writer.finish()
     writer.close()
-
-
-def test_a_task_that_waits_for_the_service_can_be_cancelled(
-    service: ShuffleService, task_manager: Opener, hanging: threading.Event
-) -> None:
-    waiting = writer_of(produce(task_manager("tm-1"), register(service, partition_id(1), 1), 1))
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            waiting.emit(numbers(0, 10))
-            waiting.finish()
-        except (NetworkError, CancelTaskException) as error:
-            errors.append(error)
-        finally:
-            waiting.close()
-
-    task = threading.Thread(target=run)
-    task.start()
-    assert hanging.wait(10)
-    waiting.fail(CancelTaskException("cancelled"))
-    task.join(10)
-    assert len(errors) == 1 and not task.is_alive()
 
 
 def test_pipelined_results_of_the_same_environment_stay_on_their_task_manager(

@@ -130,6 +130,26 @@ def test_the_lengths_of_single_queues_are_told_where_they_are_wanted() -> None:
     cluster.assert_nothing_leaks()
 
 
+def test_granted_credit_is_told_and_goes_with_what_arrives() -> None:
+    cluster = SimulatedCluster()
+    producer, location = cluster.start("a")
+    consumer, _ = cluster.start("b")
+    sink, source = writer(producer, buffer_timeout_ms=0), gate(consumer, [location])
+    group = MetricGroup(cluster.loop.clock)
+    register_task_metrics(group, [source], [])
+    assert group.own_snapshot()[names.INPUT_CREDITS.name] == 0
+    source.request_partitions()
+    cluster.loop.run_for(50)
+    granted = group.own_snapshot()[names.INPUT_CREDITS.name]
+    assert granted == source.segment_count
+    sink.emit(numbers(0, 10))
+    cluster.loop.run_for(50)
+    assert group.own_snapshot()[names.INPUT_CREDITS.name] == granted - 1
+    sink.close()
+    source.close()
+    cluster.assert_nothing_leaks()
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_a_gauge_never_raises_and_shares_stay_shares_whatever_is_cancelled_meanwhile(
     seed: int,
@@ -171,4 +191,5 @@ def test_a_gauge_never_raises_and_shares_stay_shares_whatever_is_cancelled_meanw
         act()
     cluster.loop.run_all()
     assert group.own_snapshot()[names.IN_POOL_USAGE.name] == 0
+    assert group.own_snapshot()[names.INPUT_CREDITS.name] == 0
     cluster.assert_nothing_leaks()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.network.buddies import BuddyAllocator
 from headrace.network.buffer_pool import NetworkBufferPool, Reservation
-from headrace.network.segments import Segment, SegmentRegion
+from headrace.network.segments import Segment, SegmentMemory, SegmentRegion
 
 PAGE = 4096
 
@@ -201,3 +201,10 @@ def test_no_order_of_keeping_and_dropping_loses_a_segment_or_changes_a_batch(
     reservation.close()
     kept.clear()
     assert network.count_idle_pages() == network.total_pages
+
+
+def test_memory_that_nobody_receives_into_is_not_mapped() -> None:
+    memory = SegmentMemory(16, 4096, 4)
+    assert not memory.is_mapped
+    region = memory.open_region(2, 1, 1)
+    assert region is not None and memory.is_mapped
