@@ -124,14 +124,19 @@ class TaskExecutorGateway(Protocol):
         """Say where partitions are that were unknown when their consumer was deployed; others change nothing."""
         ...
 
-    def send_operator_event(
+    async def send_operator_event(
         self,
         attempt_id: ExecutionAttemptId,
         job_master_id: JobMasterId,
         operator_id: OperatorId,
+        sequence_number: int,
         payload: bytes,
-    ) -> None:
-        """Deliver an event of an operator's coordinator to one subtask."""
+    ) -> Acknowledge:
+        """Deliver an event of an operator's coordinator to one subtask.
+
+        Events for an attempt are numbered from 0; one that has come before changes nothing, nor does one for an attempt
+        that is not there any more.
+        """
         ...
 
     def trigger_checkpoint(

@@ -7,6 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from headrace.api.environment import StreamExecutionEnvironment
+from headrace.connectors.files.source import FileSource
+from headrace.connectors.files.text_lines import StreamFormat
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.record_batch import RecordBatch
@@ -20,6 +22,7 @@ from headrace.graph.job_graph_generator import generate_job_graph
 
 KEY_COUNT: Final = 7
 BATCH_ROWS: Final = 10
+_SPLIT_SIZE: Final = 20
 
 Counted = tuple[int, int]
 
@@ -118,15 +121,27 @@ def counting_job(
     parallelism: int,
     settings: dict[str, str],
     fail_at: int | None = None,
+    numbers_path: str | None = None,
 ) -> JobGraph:
-    """Return the job: for each number its key and how many of that key there were up to it."""
+    """Return the job: for each number its key and how many of that key there were up to it.
+
+    `numbers_path`: a file of the numbers, one per line, in place of the paced source; it is cut into many splits.
+    """
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(parallelism)
-    source = PacedSource(count, interval_ms, fail_at)
+    source: Source = PacedSource(count, interval_ms, fail_at)
+    if numbers_path is not None:
+        lines = FileSource.for_record_stream_format(StreamFormat.text_line_format(), numbers_path)
+        source = lines.with_split_size(_SPLIT_SIZE).build()
     pair = Types.TUPLE([Types.INT(), Types.INT()])
     (
-        env.from_source(source, WatermarkStrategy.no_watermarks(), "Paced", Types.INT())
-        .map(_with_key, output_type=pair)
+        env.from_source(
+            source,
+            WatermarkStrategy.no_watermarks(),
+            "Numbers",
+            source.produced_type or Types.INT(),
+        )
+        .map(_with_key if numbers_path is None else _line_with_key, output_type=pair)
         .key_by(_key_of, key_type=Types.INT())
         .reduce(_add)
         .sink_to(RecordingSink(name))
@@ -156,6 +171,10 @@ def _tuples(rows: Iterable[Any]) -> list[Counted]:
 
 def _with_key(number: int) -> Counted:
     return number % KEY_COUNT, 1
+
+
+def _line_with_key(line: str) -> Counted:
+    return _with_key(int(line))
 
 
 def _key_of(pair: Counted) -> int:

@@ -124,8 +124,13 @@ class Outcome:
     trace_lines: tuple[str, ...]
 
 
-def run_scenario(seed: int, *, takes_checkpoints: bool = False) -> Outcome:
-    """Run the counting job through the faults of `seed` and look at what must hold."""
+def run_scenario(
+    seed: int, *, takes_checkpoints: bool = False, numbers_path: str | None = None
+) -> Outcome:
+    """Run the counting job through the faults of `seed` and look at what must hold.
+
+    `numbers_path`: a file with the numbers up to `COUNT`, to be read instead of the paced source.
+    """
     plan = Plan.draw(seed)
     job_settings: dict[str, str] = {}
     if takes_checkpoints:
@@ -154,6 +159,7 @@ def run_scenario(seed: int, *, takes_checkpoints: bool = False) -> Outcome:
             parallelism=plan.parallelism,
             settings={**job_settings, **(RESTARTS if plan.has_restarts else {})},
             fail_at=plan.fail_at,
+            numbers_path=numbers_path,
         )
     )
     if plan.cancel_at_ms is not None:

@@ -3,13 +3,14 @@
 Whatever is lost, the job ends with the output of a run in which nothing was.
 """
 
+from pathlib import Path
+
 import pytest
 
 from headrace.testing.simulation import failure_note
-from tests.simulation.scenario import run_scenario
+from tests.simulation.scenario import COUNT, run_scenario
 
 SEEDS = range(40)
-COUNT = 400
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -22,6 +23,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_a_job_with_checkpoints_brings_out_every_row_once(scenario_seed: int) -> None:
     note = failure_note(scenario_seed)
     outcome = run_scenario(scenario_seed, takes_checkpoints=True)
+    assert outcome.faults == (), note("not as it must be")
+
+
+def test_splits_of_a_file_are_read_once_whatever_is_lost(
+    scenario_seed: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "numbers.txt"
+    file.write_text("".join(f"{number}\n" for number in range(COUNT)), encoding="utf-8")
+    note = failure_note(scenario_seed)
+    outcome = run_scenario(scenario_seed, takes_checkpoints=True, numbers_path=str(file))
     assert outcome.faults == (), note("not as it must be")
 
 

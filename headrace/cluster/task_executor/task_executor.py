@@ -264,18 +264,20 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             for shuffle in shuffles:
                 entry.task.update_partition_info(shuffle)
 
-    def send_operator_event(
+    async def send_operator_event(
         self,
         attempt_id: ExecutionAttemptId,
         job_master_id: JobMasterId,
         operator_id: OperatorId,
+        sequence_number: int,
         payload: bytes,
-    ) -> None:
+    ) -> Acknowledge:
         """See TaskExecutorGateway."""
         self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
         entry = self._tasks.find(attempt_id)
         if entry is not None:
-            entry.task.deliver_operator_event(operator_id, payload)
+            entry.deliver_event(operator_id, sequence_number, payload)
+        return Acknowledge()
 
     def trigger_checkpoint(
         self,

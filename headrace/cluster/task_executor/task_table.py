@@ -12,7 +12,7 @@ from headrace.cluster.task_executor.deployment import RunningTask
 from headrace.cluster.task_executor.task_reports import TaskOutbox
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
-from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId
+from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, OperatorId
 from headrace.gateways.messages import TaskMetrics
 from headrace.graph.pipeline_options import TASK_CANCELLATION_TIMEOUT
 from headrace.rpc.endpoint import RpcEndpoint
@@ -31,6 +31,14 @@ class TaskEntry:
     has_ended: bool = False
     last_metrics: TaskMetrics | None = None
     watchdog: Cancellable | None = None
+    next_event_number: int = 0
+
+    def deliver_event(self, operator_id: OperatorId, sequence_number: int, payload: bytes) -> None:
+        """Pass a coordinator's event on to the task, unless it came before."""
+        assert sequence_number <= self.next_event_number, "an event was passed over"
+        if sequence_number == self.next_event_number:
+            self.next_event_number += 1
+            self.task.deliver_operator_event(operator_id, payload)
 
     def cancel(self) -> None:
         """Cancel the task."""

@@ -269,7 +269,8 @@ def test_a_goodbye_or_an_event_of_an_old_leader_changes_nothing(
     world.request_slot()
     task = world.submit()
     world.gateway.disconnect_job_master(JOB, OLD_LEADER, cause)
-    world.gateway.send_operator_event(attempt(0), OLD_LEADER, OPERATOR, b"late")
+    with pytest.raises(StaleLeaderError):
+        world.ask(world.gateway.send_operator_event(attempt(0), OLD_LEADER, OPERATOR, 0, b"late"))
     world.run_for(10)
     assert (task.state, task.events) == (ExecutionState.RUNNING, [])
     assert len(world.job_master.script.called("register_task_manager")) == 1
