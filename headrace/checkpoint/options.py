@@ -122,7 +122,6 @@ INCREMENTAL: Final = ConfigOption(
     _P + "incremental", bool, False,
     "Whether a checkpoint refers to files of older ones, where the state backend can.",
     deprecated_keys=("state.backend.incremental",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 
 STORAGE: Final = ConfigOption(
@@ -197,7 +196,15 @@ STATE_BACKEND_TYPE: Final = ConfigOption(
     "state.backend.type", str, "hashmap",
     "Where keyed state lives while a job runs: `hashmap` in memory, `rocksdb` on the workers' disks.",
     deprecated_keys=("state.backend",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+ROCKSDB_MEMORY: Final = ConfigOption(
+    "state.backend.rocksdb.memory.fixed-per-slot", SizeBytes, SizeBytes(128 << 20),
+    "Memory of all RocksDB databases of a TaskManager together: block cache, with indexes and filters, and write "
+    "buffers.",
+)  # fmt: skip
+ROCKSDB_LOCAL_DIRECTORY: Final = ConfigOption(
+    "state.backend.rocksdb.localdir", str, "",
+    "Where a worker keeps the files of RocksDB while a job runs. Unset: in the TaskManager's scratch directory.",
 )  # fmt: skip
 
 INLINE_THRESHOLD_MAX: Final = 1 << 20

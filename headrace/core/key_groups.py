@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 MAX_PARALLELISM_LIMIT = 32768
 _U32 = np.uint32
+_MASK = 0xFFFFFFFF
 
 
 def default_max_parallelism(parallelism: int) -> int:
@@ -41,6 +42,23 @@ def mix_hashes(hashes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
 def key_groups_of(hashes: npt.NDArray[np.int32], max_parallelism: int) -> npt.NDArray[np.int32]:
     """Key group of each hash, in [0, max_parallelism)."""
     return mix_hashes(hashes) % np.int32(max_parallelism)
+
+
+def key_group_of(key_hash: int, max_parallelism: int) -> int:
+    """Key group of one hash, given as an unsigned number of 32 bits: `key_groups_of` without arrays."""
+    code = key_hash * 0xCC9E2D51 & _MASK
+    code = (code << 15 | code >> 17) & _MASK
+    code = code * 0x1B873593 & _MASK
+    code = (code << 13 | code >> 19) & _MASK
+    code = (code * 5 + 0xE6546B64) & _MASK ^ 4
+    code ^= code >> 16
+    code = code * 0x85EBCA6B & _MASK
+    code ^= code >> 13
+    code = code * 0xC2B2AE35 & _MASK
+    code ^= code >> 16
+    if code == 1 << 31:
+        return 0
+    return (code if code < 1 << 31 else (1 << 32) - code) % max_parallelism
 
 
 def subtasks_of(

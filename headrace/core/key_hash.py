@@ -97,6 +97,13 @@ def _hash_plain(array: pa.Array, origin: str) -> npt.NDArray[np.uint32]:
     return hashes
 
 
+def hash_key(value: Any, origin: str = "the key selector") -> int:
+    """Hash one Python value as `hash_keys` does, as an unsigned number of 32 bits. InvalidKeyError names `origin`."""
+    if value is None:
+        raise InvalidKeyError(origin, _NULL_REASON)
+    return _hash_of(value, origin)
+
+
 def hash_array(array: pa.Array, origin: str = "the key column") -> Hashes:
     """Hash the values of an Arrow array, shape (len(array),); InvalidKeyError names `origin`."""
     if array.null_count:

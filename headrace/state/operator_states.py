@@ -6,7 +6,7 @@ StreamTaskStateInitializer.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from headrace.checkpoint.handles import (
     OperatorSubtaskState,
@@ -14,12 +14,15 @@ from headrace.checkpoint.handles import (
     StateFile,
     StateTable,
 )
+from headrace.checkpoint.options import STATE_BACKEND_TYPE, StateBackendType, member_of
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.types.type_info import PickledBytesTypeInfo
 from headrace.metrics.groups import MetricGroup
+from headrace.state.backend import KeyedStateBackend
+from headrace.state.evolution import StateIncompatibleError
 from headrace.state.heap import HeapKeyedStateBackend
 from headrace.state.operator_state import OperatorStateBackend
 from headrace.state.operator_state_chunks import OperatorStateSnapshots, restore_operator_state
@@ -27,6 +30,18 @@ from headrace.state.restored import KeySpace, RestoredKeyedState
 from headrace.state.snapshots import FrozenState, Snapshotable, SnapshotReader
 
 _OF_BACKENDS: Final = frozenset({StateTable.KEYED, StateTable.NATIVE, StateTable.OPERATOR})
+
+
+class KeyedBackend(KeyedStateBackend, Snapshotable, Protocol):
+    """A backend of keyed state that takes part in snapshots."""
+
+    def total_entry_count(self) -> int:
+        """Number of entries of all states, to see that nothing is left behind."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all resources; idempotent."""
+        ...
 
 
 class NothingToRead:
@@ -76,16 +91,37 @@ class StatesOfOperator:
         self._metrics = metrics
         self._snapshotables: dict[str, Snapshotable] = {}
         self._restored_keyed = RestoredKeyedState(self._chunks, self.reader, key_groups)
-        self._keyed_backend: HeapKeyedStateBackend | None = None
+        self._keyed_backend: KeyedBackend | None = None
         self._operator_state: OperatorStateBackend | None = None
 
-    def create_keyed_backend(self) -> HeapKeyedStateBackend:
-        """Return the operator's backend of keyed state; called once, in `open`."""
+    def create_keyed_backend(self) -> KeyedBackend:
+        """Return the operator's backend of keyed state, of `state.backend.type`; called once, in `open`."""
         assert self._keyed_backend is None, "an operator has one keyed backend"
-        self._keyed_backend = HeapKeyedStateBackend(
-            self.key_space, self._restored_keyed, self._clock
-        )
+        self._keyed_backend = self._new_backend()
         return self._keyed_backend
+
+    def _new_backend(self) -> KeyedBackend:
+        native = [chunk for chunk in self._chunks if chunk.table is StateTable.NATIVE]
+        kind = member_of(StateBackendType, self._settings, STATE_BACKEND_TYPE)
+        if kind is StateBackendType.ROCKSDB:
+            # Imported late: the library is an extra that only those who choose it have.
+            from headrace.state.rocksdb.backend import RocksDBKeyedStateBackend
+
+            return RocksDBKeyedStateBackend(
+                self.key_space,
+                self._restored_keyed,
+                native,
+                self.reader,
+                self._clock,
+                self._settings,
+                self._scratch,
+            )
+        if native:
+            raise StateIncompatibleError(
+                f"the state of operator '{self._operator_name}' is in RocksDB's own files, which 'state.backend.type: "
+                "hashmap' cannot read: take a savepoint with the old backend and restore that"
+            )
+        return HeapKeyedStateBackend(self.key_space, self._restored_keyed, self._clock)
 
     @property
     def operator_state(self) -> OperatorStateBackend:

@@ -4,9 +4,10 @@ States are asked for late, some only at the first record; what nobody asks for g
 so that a job that leaves a state out for a while does not lose it. Source: Flink HeapRestoreOperation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
@@ -28,6 +29,7 @@ from headrace.state.keyed_chunks import (
     KeyedRows,
     KeyedStateForm,
     read_tables,
+    rows_to_table,
     table_to_rows,
 )
 from headrace.state.snapshots import SnapshotReader, SnapshotWriter
@@ -66,14 +68,9 @@ class RestoredKeyedState:
         """
         chunks = self._waiting.pop(form.name, [])
         for chunk in chunks:
-            _check_form(form, chunk, changes)
-        value_type = form.schema().field(VALUE).type
+            check_form(form, chunk.attributes, changes)
         for table in self._tables(form.name, chunks):
-            index = table.schema.get_field_index(VALUE)
-            values = table.column(index).combine_chunks()
-            if values.type != value_type:
-                table = table.set_column(index, VALUE, evolve(values, value_type, changes))
-            yield table_to_rows(form, table)
+            yield table_to_rows(form, _evolved(form, table, changes))
         self._held.pop(form.name, None)
 
     def unclaimed(self) -> dict[str, list[StateChunk]]:
@@ -102,15 +99,42 @@ class RestoredKeyedState:
         return read_tables(chunks, self._reader, self._key_groups)
 
 
-def _check_form(form: KeyedStateForm, chunk: StateChunk, changes: FieldChanges | None) -> None:
+def evolved_rows(
+    known: KeyedStateForm,
+    form: KeyedStateForm,
+    rows: KeyedRows,
+    groups: Sequence[int],
+    changes: FieldChanges | None,
+) -> KeyedRows:
+    """Return rows of the form `known` in the form that is asked for, which `check_form` has found to be possible."""
+    table = rows_to_table(known, rows, np.array(groups, dtype=np.int32))
+    return table_to_rows(form, _evolved(form, table, changes))
+
+
+def _evolved(form: KeyedStateForm, table: pa.Table, changes: FieldChanges | None) -> pa.Table:
+    value_type = form.schema().field(VALUE).type
+    index = table.schema.get_field_index(VALUE)
+    values = table.column(index).combine_chunks()
+    if values.type == value_type:
+        return table
+    return table.set_column(index, VALUE, evolve(values, value_type, changes))
+
+
+def check_form(
+    form: KeyedStateForm, attributes: Mapping[str, str], changes: FieldChanges | None
+) -> None:
+    """StateIncompatibleError where what chunks with `attributes` hold cannot be read in the form that is asked for."""
     for attribute, wanted, what in ((KIND, form.kind, "kind"), (SCOPE, form.scope, "scope")):
-        found = chunk.attributes.get(attribute)
+        found = attributes.get(attribute)
         if found != wanted:
             raise StateIncompatibleError(
                 f"state '{form.name}' was stored as {found} state and is asked for as {wanted} state ({what}): "
                 "give the new state another name"
             )
-    reasons = [*_opaque_differences(form, chunk), *_schema_differences(form, chunk, changes)]
+    reasons = [
+        *_opaque_differences(form, attributes),
+        *_schema_differences(form, attributes, changes),
+    ]
     if reasons:
         raise StateIncompatibleError(
             f"state '{form.name}' cannot follow its new type: {'; '.join(reasons)}. Declare renames and defaults with "
@@ -118,19 +142,19 @@ def _check_form(form: KeyedStateForm, chunk: StateChunk, changes: FieldChanges |
         )
 
 
-def _opaque_differences(form: KeyedStateForm, chunk: StateChunk) -> Iterator[str]:
+def _opaque_differences(form: KeyedStateForm, attributes: Mapping[str, str]) -> Iterator[str]:
     """Pickles and byte strings are both binary to Arrow."""
     wanted = set(form.attributes().get(OPAQUE, "").split(","))
-    found = set(chunk.attributes.get(OPAQUE, "").split(","))
-    for column in sorted(wanted ^ found):
+    found = set(attributes.get(OPAQUE, "").split(","))
+    for column in sorted((wanted ^ found) - {""}):
         was, now = ("undeclared", "declared") if column in found else ("declared", "undeclared")
         yield f"'{column}' was {was} and is {now} now"
 
 
 def _schema_differences(
-    form: KeyedStateForm, chunk: StateChunk, changes: FieldChanges | None
+    form: KeyedStateForm, attributes: Mapping[str, str], changes: FieldChanges | None
 ) -> list[str]:
-    text = chunk.attributes.get(SCHEMA)
+    text = attributes.get(SCHEMA)
     if text is None:
         return []
     written = schema_of_text(text)

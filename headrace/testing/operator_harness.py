@@ -34,7 +34,7 @@ from headrace.operators.registry import create_operator
 from headrace.state.operator_states import StatesOfOperator
 from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
 
-MAX_PARALLELISM: Final = 128
+HARNESS_KEY_GROUPS: Final = 128
 PICKLED: Final = Types.PICKLED_BYTE_ARRAY()
 
 
@@ -241,8 +241,8 @@ class OperatorHarness:
         """Make and open an operator, beginning with what was restored."""
         self.states = StatesOfOperator(
             operator_name=self._operator_name,
-            key_groups=key_group_range(subtask_index, parallelism, MAX_PARALLELISM),
-            max_parallelism=MAX_PARALLELISM,
+            key_groups=key_group_range(subtask_index, parallelism, HARNESS_KEY_GROUPS),
+            max_parallelism=HARNESS_KEY_GROUPS,
             types=self.types,
             settings=self._settings,
             clock=self.clock,
@@ -259,7 +259,7 @@ class OperatorHarness:
             task_name="task under test",
             subtask_index=subtask_index,
             parallelism=parallelism,
-            max_parallelism=MAX_PARALLELISM,
+            max_parallelism=HARNESS_KEY_GROUPS,
             attempt_number=0,
             types=self.types,
             settings=self._settings,

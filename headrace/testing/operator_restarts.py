@@ -13,7 +13,7 @@ import numpy as np
 from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.core.key_groups import subtasks_of
 from headrace.testing.operator_harness import (
-    MAX_PARALLELISM,
+    HARNESS_KEY_GROUPS,
     HarnessStep,
     OperatorHarness,
     RecordedOutput,
@@ -94,7 +94,7 @@ def _share(
         return
     batch = one.batch(step)
     assert batch.key_hashes is not None
-    owners = subtasks_of(batch.key_hashes, len(all_subtasks), MAX_PARALLELISM)
+    owners = subtasks_of(batch.key_hashes, len(all_subtasks), HARNESS_KEY_GROUPS)
     index = next(index for index, other in enumerate(all_subtasks) if other is one)
     one.process(batch.take(np.flatnonzero(owners == index)), step.input_number)
 

@@ -66,6 +66,7 @@ LIBRARY_HOMES: Final[dict[str, frozenset[str]]] = {
     "py4j": frozenset({"spark"}),
     "pandas": frozenset(),
     "cryptography": frozenset({"core"}),
+    "rocksdict": frozenset({"state"}),
     "psycopg": frozenset({"connectors"}),
     "confluent_kafka": frozenset({"connectors"}),
 }

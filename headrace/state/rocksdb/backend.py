@@ -1,0 +1,264 @@
+"""The RocksDB backend: as much state as the disk holds, memory bounded by an option, checkpoints of what is new.
+
+What user code reads is a copy, unlike in the heap backend: a change that is not written back is lost.
+Source: Flink RocksDBKeyedStateBackend.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace.checkpoint.handles import StateChunk
+from headrace.checkpoint.options import INCREMENTAL, ROCKSDB_LOCAL_DIRECTORY, ROCKSDB_MEMORY
+from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.clock import Clock
+from headrace.core.config import Settings
+from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
+from headrace.state.backend import NO_KEY, EntryScope, StateAccessError
+from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm
+from headrace.state.restored import KeySpace, RestoredKeyedState, check_form, evolved_rows
+from headrace.state.rocksdb.database import Database
+from headrace.state.rocksdb.handles import (
+    ROCKS_HANDLES,
+    Positions,
+    RocksState,
+    RocksValueState,
+    StateHome,
+    stored_form,
+)
+from headrace.state.rocksdb.keys import CompositeKeys, position_bytes, to_bytes
+from headrace.state.rocksdb.restore import RestoredDatabase, restore_databases
+from headrace.state.rocksdb.snapshots import (
+    DATABASE,
+    FORMS,
+    POSITIONS,
+    FrozenFiles,
+    FrozenRows,
+    FrozenTable,
+    Uploaded,
+    forms_text,
+    pieces_of_rows,
+)
+from headrace.state.snapshots import FrozenState, SnapshotReader, SnapshotWriter
+from headrace.state.ttl import BatchClock
+
+
+class RocksDBKeyedStateBackend:
+    """Keyed state in RocksDB. See `KeyedStateBackend` and `Snapshotable`."""
+
+    def __init__(
+        self,
+        key_space: KeySpace,
+        restored: RestoredKeyedState,
+        native_chunks: Sequence[StateChunk],
+        reader: SnapshotReader,
+        clock: Clock,
+        settings: Settings,
+        scratch: str,
+    ) -> None:
+        self.key_scope = EntryScope()
+        self.window_scope = EntryScope()
+        self._key_space = key_space
+        self._restored = restored
+        self._keys = CompositeKeys(key_space)
+        self._clock = BatchClock(clock)
+        self._is_incremental = settings.get_option(INCREMENTAL)
+        self._handles: dict[str, RocksState] = {}
+        database = Database(
+            settings.get_option(ROCKSDB_LOCAL_DIRECTORY) or scratch,
+            settings.get_option(ROCKSDB_MEMORY),
+        )
+        self._database = database
+        found: RestoredDatabase = restore_databases(
+            database, native_chunks, reader, key_space, self._keys
+        )
+        self._forms: dict[str, KeyedStateForm] = {form.name: form for form in found.forms}
+        """Of all column families, those that nobody has asked for yet too."""
+        # A directory's name is made up anew for each database of a machine; with the key groups and the time it is
+        # one of a kind, as it must be where databases of several subtasks are restored together.
+        self._identity = f"{database.directory.name}-{key_space.key_groups.start}-{clock.now_ms()}"
+        self._base: Uploaded = found.base or {}
+        self._uploads: dict[int, Uploaded] = {}
+        self._home = StateHome(
+            self._keys, self._clock, clock.now_ms(), Positions(found.following_position)
+        )
+
+    def set_current_key(self, key: Any) -> None:
+        self.key_scope.entry = key
+
+    def set_current_namespace(self, namespace: Any) -> None:
+        self.window_scope.entry = (self.key_scope.entry, namespace)
+
+    def begin_batch(self, row_count: int) -> None:
+        self._clock.begin_batch()
+
+    def end_batch(self) -> None:
+        self.key_scope.entry = NO_KEY
+        self._clock.end_batch()
+
+    def get_state(self, descriptor: StateDescriptor, scope: EntryScope) -> State:
+        name = descriptor.get_name()
+        handle_class = _handle_class(descriptor)
+        handle = self._handles.get(name)
+        if handle is None:
+            handle = self._new_handle(handle_class, descriptor, scope)
+        elif handle.kind != handle_class.kind:
+            raise StateAccessError(
+                f"state '{name}' is already registered as {handle.kind} state: "
+                f"give the {handle_class.kind} state another name"
+            )
+        elif handle.scope is not scope:
+            raise StateAccessError(
+                f"state '{name}' is already registered, once per key and once per window: use two names"
+            )
+        return handle
+
+    def merge_namespaces(
+        self, descriptor: StateDescriptor, target: Any, sources: Sequence[Any]
+    ) -> None:
+        self.get_state(descriptor, self.window_scope)
+        handle = self._handles[descriptor.get_name()]
+        key = self.key_scope.entry
+        for source in sources:
+            handle.merge_entry((key, target), (key, source))
+
+    def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
+        self.get_state(descriptor, self.key_scope)
+        return self._entries(descriptor.get_name())
+
+    def key_count(self, name: str) -> int:
+        return len(self._entries(name)) if name in self._handles else 0
+
+    def total_entry_count(self) -> int:
+        """Number of entries of all states, to see that nothing is left behind."""
+        return sum(map(self.key_count, self._handles))
+
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenRocksDB":
+        """See Snapshotable. Files cost a flush here, rows nothing."""
+        forms = list(self._forms.values())
+        if options.kind.is_savepoint or not self._is_incremental:
+            tables = [FrozenTable(form, self._database.table(form.name).items()) for form in forms]
+            return FrozenRocksDB(FrozenRows(tables, self._keys), self._restored)
+        attributes = {
+            DATABASE: self._identity,
+            FORMS: forms_text(forms),
+            POSITIONS: str(self._home.positions.following),
+        }
+        base: Uploaded = {} if options.kind is SnapshotKind.FULL_CHECKPOINT else self._base
+
+        def uploaded(tables: Uploaded) -> None:
+            # On the writing thread; the mailbox looks only once the checkpoint is complete.
+            self._uploads[checkpoint_id] = tables
+
+        files = FrozenFiles(
+            self._database.hard_links(), base, attributes, self._key_space.key_groups, uploaded
+        )
+        return FrozenRocksDB(files, self._restored)
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """See Snapshotable: what it uploaded is what later checkpoints refer to. Savepoints upload nothing here."""
+        uploaded = self._uploads.pop(checkpoint_id, None)
+        if uploaded is not None:
+            self._base = uploaded
+        for older in [one for one in list(self._uploads) if one < checkpoint_id]:
+            del self._uploads[older]
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """See Snapshotable."""
+        self._uploads.pop(checkpoint_id, None)
+
+    def close(self) -> None:
+        """Delete the database from this machine; idempotent."""
+        for handle in self._handles.values():
+            handle.table = None
+        self._handles.clear()
+        self._database.close()
+
+    def _entries(self, name: str) -> list[Any]:
+        handle = self._handles[name]
+        found: dict[Any, None] = {}
+        for composite in handle.table.keys():
+            _, entry, _ = self._keys.split(composite, has_namespace=handle.is_window)
+            found[entry] = None
+        return list(found)
+
+    def _new_handle(
+        self, handle_class: type[RocksState], descriptor: StateDescriptor, scope: EntryScope
+    ) -> RocksState:
+        name = descriptor.get_name()
+        is_window = scope is self.window_scope
+        known = self._forms.get(name)
+        handle = handle_class(descriptor, scope, is_window, self._database.table(name), self._home)
+        form = self._form(handle)
+        if known is not None:
+            self._follow(known, form, handle)
+        for rows in self._restored.claim(form, descriptor.field_changes):
+            self._load(handle, rows)
+        self._handles[name], self._forms[name] = handle, form
+        return handle
+
+    def _form(self, handle: RocksState) -> KeyedStateForm:
+        descriptor = handle.descriptor
+        is_map = isinstance(descriptor, MapStateDescriptor)
+        return KeyedStateForm(
+            name=descriptor.get_name(),
+            kind=handle.kind,
+            scope="window" if handle.is_window else "key",
+            key_type=self._key_space.key_type,
+            value_type=handle.single_value_type(),
+            map_key_type=descriptor.key_type if is_map else None,
+            has_ttl=handle.rules is not None,
+        )
+
+    def _follow(self, known: KeyedStateForm, form: KeyedStateForm, handle: RocksState) -> None:
+        """Bring rows of a restored database into the form that is asked for now. StateIncompatibleError."""
+        changes = handle.descriptor.field_changes
+        check_form(form, known.attributes(), changes)
+        if known.schema() == form.schema():
+            return
+        stored = list(pieces_of_rows(known, iter(handle.table.items()), self._keys))
+        handle.table.delete_range(b"", b"\xff" * 8)
+        old = replace(known, has_ttl=form.has_ttl)
+        for rows, groups in stored:
+            self._load(handle, evolved_rows(old, form, rows, groups, changes))
+
+    def _load(self, handle: RocksState, rows: KeyedRows) -> None:
+        entries = rows.keys
+        if rows.namespaces is not None:
+            entries = list(zip(rows.keys, rows.namespaces, strict=True))
+        stamps = rows.last_accesses or [None] * len(rows.values)
+        opened_ms = self._home.opened_ms if handle.rules is not None else 0
+        for index, (entry, value, stamp) in enumerate(
+            zip(entries, rows.values, stamps, strict=True)
+        ):
+            composite = handle.prefix_of(entry)
+            if rows.map_keys is not None:
+                composite += to_bytes(rows.map_keys[index])
+            elif rows.list_positions is not None:
+                composite += position_bytes(self._home.positions.take())
+            handle.table.put(composite, stored_form(value, stamp or opened_ms))
+
+
+class FrozenRocksDB:
+    """See FrozenState: the database, and what was restored as rows and nobody asked for."""
+
+    def __init__(self, database: FrozenState, restored: RestoredKeyedState) -> None:
+        self._database = database
+        self._restored = restored
+        self._unclaimed = restored.unclaimed()
+
+    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
+        """See FrozenState."""
+        chunks = list(self._database.write(writer))
+        return chunks + self._restored.write_unclaimed(self._unclaimed, writer)
+
+    def discard(self) -> None:
+        """See FrozenState."""
+        self._database.discard()
+
+
+def _handle_class(descriptor: StateDescriptor) -> type[RocksState]:
+    for descriptor_class, handle_class in ROCKS_HANDLES.items():
+        if isinstance(descriptor, descriptor_class):
+            return handle_class
+    return RocksValueState

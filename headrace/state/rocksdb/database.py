@@ -1,0 +1,140 @@
+"""One RocksDB on this machine's disk: opened, copied as hard links, closed and deleted.
+
+All databases of a process share one block cache, out of which write buffers are paid too, so that memory has a bound
+whatever operators and states there are. Nothing is written ahead: a checkpoint is the only way back.
+Source: Flink RocksDBMemoryControllerUtils, RocksDBResourceContainer.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.core.errors import ErrorDomain, HeadraceError
+
+_CF: Final = "state-"
+_WRITE_BUFFER_SHARE: Final = 0.5
+_SUFFIX_OF_TABLES: Final = ".sst"
+
+
+class StateBackendMissingError(HeadraceError):
+    """The library of the chosen state backend is not installed on this worker."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+
+def rocksdict() -> Any:
+    """Return the library. StateBackendMissingError."""
+    try:
+        import rocksdict as library
+    except ImportError as error:
+        raise StateBackendMissingError(
+            "'state.backend.type: rocksdb' needs RocksDB on every worker: pip install 'headrace[rocksdb]'"
+        ) from error
+    return library
+
+
+@lru_cache(maxsize=8)
+def _shared_memory(size_bytes: int) -> tuple[Any, Any]:
+    """The block cache, and the account of write buffers that are charged to it."""
+    library = rocksdict()
+    cache = library.Cache(size_bytes)
+    buffers = library.WriteBufferManager.new_write_buffer_manager_with_cache(
+        int(size_bytes * _WRITE_BUFFER_SHARE), False, cache
+    )
+    return cache, buffers
+
+
+class Database:
+    """Column families by state name. `directory` is the database's own and is deleted with it."""
+
+    def __init__(self, scratch: str, memory_bytes: int) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="rocksdb-", dir=scratch or None))
+        self.path = self.directory / "db"
+        self.memory_bytes = memory_bytes
+        self._tables: dict[str, Any] = {}
+        self._db: Any = None
+        self._copies = 0
+
+    def open(self) -> None:
+        """Open what is at `path`, with its column families, or make it."""
+        library = rocksdict()
+        options = self._options()
+        options.create_if_missing(True)
+        _, buffers = _shared_memory(self.memory_bytes)
+        options.set_write_buffer_manager(buffers)
+        names: list[str] = []
+        if (self.path / "CURRENT").exists():
+            names = library.Rdict.list_cf(str(self.path), options)
+        families = {name: self._options() for name in names if name != "default"}
+        self._db = library.Rdict(str(self.path), options, column_families=families or None)
+        for name in families:
+            self._tables[name.removeprefix(_CF)] = self._ready(self._db.get_column_family(name))
+
+    @property
+    def state_names(self) -> list[str]:
+        """States that have a column family."""
+        return list(self._tables)
+
+    def table(self, state_name: str) -> Any:
+        """Return the column family of a state, made where there is none."""
+        table = self._tables.get(state_name)
+        if table is None:
+            made = self._db.create_column_family(_CF + state_name, self._options())
+            table = self._tables[state_name] = self._ready(made)
+        return table
+
+    def keep_range(self, begin: bytes, end: bytes) -> None:
+        """Delete every row outside of [begin, end)."""
+        for table in self._tables.values():
+            table.delete_range(b"", begin)
+            table.delete_range(end, b"\xff" * 8)
+
+    def hard_links(self) -> Path:
+        """Return a directory with the files of the database as it is now. Costs a flush of what is in memory."""
+        self._copies += 1
+        path = self.directory / f"copy-{self._copies}"
+        rocksdict().Checkpoint(self._db).create_checkpoint(str(path))
+        return path
+
+    def close(self) -> None:
+        """Close and delete; idempotent. Snapshots that are still read keep what they need."""
+        if self._db is not None:
+            for table in self._tables.values():
+                table.close()
+            self._tables.clear()
+            self._db.close()
+            self._db = None
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _options(self) -> Any:
+        library = rocksdict()
+        options = library.Options(raw_mode=True)
+        cache, _ = _shared_memory(self.memory_bytes)
+        blocks = library.BlockBasedOptions()
+        blocks.set_block_cache(cache)
+        # Indexes and filters too, or they would be memory that nobody counts.
+        blocks.set_cache_index_and_filter_blocks(True)
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        blocks.set_bloom_filter(10, False)
+        options.set_block_based_table_factory(blocks)
+        return options
+
+    @staticmethod
+    def _ready(table: Any) -> Any:
+        write_options = rocksdict().WriteOptions()
+        write_options.disable_wal = True
+        table.set_write_options(write_options)
+        return table
+
+
+def is_table_file(name: str) -> bool:
+    """Whether a file of a database never changes once it is written, so that checkpoints can share it."""
+    return name.endswith(_SUFFIX_OF_TABLES)
+
+
+def files_of(directory: Path) -> Sequence[Path]:
+    """Return the files that make a database, in order of name."""
+    return sorted(path for path in directory.iterdir() if path.name not in ("LOCK", "LOG"))

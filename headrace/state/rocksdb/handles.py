@@ -1,0 +1,389 @@
+"""The handles of states in RocksDB: each reads and writes bytes, so what they give is a copy, to be written back.
+
+A stored value is its last access (8 bytes, epoch ms; 0 where there is no time to live) and a pickle. Lists have one
+stored value per element, under a position that only grows; maps one per entry.
+
+Source: Flink RocksDBValueState, RocksDBListState, RocksDBMapState, RocksDBReducingState, RocksDBAggregatingState.
+"""
+
+import pickle
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from headrace.core.errors import RecordTypeError
+from headrace.core.types.pickles import pickle_value
+from headrace.core.types.type_info import TypeInformation
+from headrace.core.types.value_checks import ValueCheck
+from headrace.functions.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+    ValueState,
+)
+from headrace.state.backend import EntryScope, StateAccessError
+from headrace.state.rocksdb.keys import CompositeKeys, from_bytes, position_bytes, to_bytes
+from headrace.state.ttl import BatchClock, TtlRules
+
+_STAMP: Final = struct.Struct(">Q")
+_ABSENT: Final = object()
+
+
+@dataclass
+class Positions:
+    """Gives each list element a position higher than all before it."""
+
+    following: int = 0
+
+    def take(self) -> int:
+        """Return the next one."""
+        self.following += 1
+        return self.following - 1
+
+
+@dataclass(frozen=True)
+class StateHome:
+    """What the handles of a backend share. `opened_ms`: from when values without a time live."""
+
+    keys: CompositeKeys
+    clock: BatchClock
+    opened_ms: int
+    positions: Positions = field(default_factory=Positions)
+
+
+def stored_form(value: Any, stamp_ms: int) -> bytes:
+    """Return what is stored for a value."""
+    return _STAMP.pack(stamp_ms) + pickle_value(value)
+
+
+def stored_value(form: bytes) -> Any:
+    """Return the value of what is stored."""
+    return pickle.loads(memoryview(form)[_STAMP.size :])
+
+
+def stored_stamp(form: bytes) -> int:
+    """Return the last access of what is stored, 0 for none."""
+    return _STAMP.unpack_from(form)[0]
+
+
+class RocksState(State):
+    """`table` is the state's column family: bytes to bytes."""
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        descriptor: StateDescriptor,
+        scope: EntryScope,
+        is_window: bool,
+        table: Any,
+        home: StateHome,
+    ) -> None:
+        self.descriptor = descriptor
+        self.scope = scope
+        self.is_window = is_window
+        self.table = table
+        self.rules = TtlRules.of(descriptor)
+        self._home = home
+        check = ValueCheck.of(self.single_value_type())
+        self._fitting, self._refuse = check.fitting, check.refuse
+
+    def clear(self) -> None:
+        for composite, _ in list(self._rows(self._prefix())):
+            self.table.delete(composite)
+
+    def single_value_type(self) -> TypeInformation:
+        """Type of one row's value in a snapshot."""
+        return self.descriptor.type_info
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        """Move what is at `source`, if anything, into what is at `target`."""
+        raise StateAccessError(
+            f"{self.kind} state '{self.descriptor.get_name()}' cannot be merged, as merging windows ask"
+        )
+
+    def prefix_of(self, entry: Any) -> bytes:
+        """Return the beginning of all composite keys of an entry."""
+        return self._home.keys.of_entry(entry, has_namespace=self.is_window)
+
+    def _prefix(self) -> bytes:
+        return self.prefix_of(self.scope.entry)
+
+    def _rows(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for composite, form in self.table.items(from_key=prefix):
+            if not composite.startswith(prefix):
+                return
+            yield composite, form
+
+    def _put(self, composite: bytes, value: Any) -> None:
+        stamp_ms = 0 if self.rules is None else self._home.clock.now_ms()
+        self.table.put(composite, stored_form(value, stamp_ms))
+
+    def _is_expired(self, form: bytes) -> bool:
+        if self.rules is None:
+            return False
+        stamp_ms = stored_stamp(form) or self._home.opened_ms
+        return self.rules.is_expired(stamp_ms, self._home.clock.now_ms())
+
+    def _seen(self, composite: bytes, form: bytes) -> Any:
+        """The value that a reader sees, or _ABSENT; what has expired goes, what is read is renewed where asked."""
+        rules = self.rules
+        if rules is not None:
+            if self._is_expired(form):
+                self.table.delete(composite)
+                return stored_value(form) if rules.returns_expired else _ABSENT
+            if rules.renews_on_read:
+                value = stored_value(form)
+                self._put(composite, value)
+                return value
+        return stored_value(form)
+
+    def _check(self, value: Any) -> None:
+        if type(value) in self._fitting:
+            return
+        try:
+            self._refuse(value)
+        except RecordTypeError as error:
+            raise misfit(self.descriptor, error) from None
+
+
+def misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
+    """Return the error for a value that is not of the declared type."""
+    return StateAccessError(
+        f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
+        f"{error.reason}"
+    )
+
+
+class _SingleState(RocksState):
+    """Base of states with one stored value per entry, under the prefix itself."""
+
+    def clear(self) -> None:
+        self.table.delete(self._prefix())
+
+    def _read(self) -> Any:
+        prefix = self._prefix()
+        form = self.table.get(prefix)
+        return _ABSENT if form is None else self._seen(prefix, form)
+
+    def _current(self, prefix: bytes) -> Any:
+        """The value to go on from, or _ABSENT."""
+        form = self.table.get(prefix)
+        if form is None or self._is_expired(form):
+            return _ABSENT
+        return stored_value(form)
+
+    def _take(self, entry: Any) -> Any:
+        prefix = self.prefix_of(entry)
+        value = self._current(prefix)
+        self.table.delete(prefix)
+        return value
+
+
+class RocksValueState(_SingleState, ValueState[Any]):
+    """One value."""
+
+    kind = "value"
+
+    def value(self) -> Any:
+        value = self._read()
+        return None if value is _ABSENT else value
+
+    def update(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+        else:
+            self._check(value)
+            self._put(self._prefix(), value)
+
+
+class RocksReducingState(_SingleState, ReducingState[Any]):
+    """The fold of what was added."""
+
+    kind = "reducing"
+
+    def __init__(self, descriptor: ReducingStateDescriptor, *rest: Any) -> None:
+        super().__init__(descriptor, *rest)
+        self._reduce = descriptor.get_reduce_function().reduce
+
+    def get(self) -> Any:
+        value = self._read()
+        return None if value is _ABSENT else value
+
+    def add(self, value: Any) -> None:
+        self._fold(self._prefix(), value)
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        moved = self._take(source)
+        if moved is not _ABSENT:
+            self._fold(self.prefix_of(target), moved)
+
+    def _fold(self, prefix: bytes, value: Any) -> None:
+        held = self._current(prefix)
+        self._put(prefix, value if held is _ABSENT else self._reduce(held, value))
+
+
+class RocksAggregatingState(_SingleState, AggregatingState[Any, Any]):
+    """An accumulator; the result is computed on each read."""
+
+    kind = "aggregating"
+
+    def __init__(self, descriptor: AggregatingStateDescriptor, *rest: Any) -> None:
+        super().__init__(descriptor, *rest)
+        self._function = descriptor.get_agg_function()
+
+    def get(self) -> Any:
+        held = self._read()
+        return None if held is _ABSENT else self._function.get_result(held)
+
+    def add(self, value: Any) -> None:
+        prefix = self._prefix()
+        held = self._current(prefix)
+        if held is _ABSENT:
+            held = self._function.create_accumulator()
+        changed = self._function.add(value, held)
+        if changed is None:
+            raise TypeError(
+                "AggregateFunction.add must return the accumulator, but it returned None"
+            )
+        self._put(prefix, changed)
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        moved = self._take(source)
+        if moved is not _ABSENT:
+            prefix = self.prefix_of(target)
+            held = self._current(prefix)
+            self._put(prefix, moved if held is _ABSENT else self._function.merge(held, moved))
+
+
+class RocksListState(RocksState, ListState[Any]):
+    """A list: one stored value per element."""
+
+    kind = "list"
+
+    def single_value_type(self) -> TypeInformation:
+        assert isinstance(self.descriptor, ListStateDescriptor)
+        return self.descriptor.element_type
+
+    def get(self) -> Iterable[Any]:
+        seen = [self._seen(*row) for row in list(self._rows(self._prefix()))]
+        return [value for value in seen if value is not _ABSENT]
+
+    def add(self, value: Any) -> None:
+        self.add_all((value,))
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        self._append(self._prefix(), self._checked(values))
+
+    def update(self, values: Iterable[Any]) -> None:
+        checked = self._checked(values)
+        self.clear()
+        self._append(self._prefix(), checked)
+
+    def merge_entry(self, target: Any, source: Any) -> None:
+        prefix = self.prefix_of(target)
+        for composite, form in list(self._rows(self.prefix_of(source))):
+            self.table.delete(composite)
+            if not self._is_expired(form):
+                self.table.put(prefix + position_bytes(self._home.positions.take()), form)
+
+    def _append(self, prefix: bytes, values: Iterable[Any]) -> None:
+        for value in values:
+            self._put(prefix + position_bytes(self._home.positions.take()), value)
+
+    def _checked(self, values: Iterable[Any]) -> list[Any]:
+        checked = list(values)
+        if any(value is None for value in checked):
+            raise StateAccessError(
+                f"list state '{self.descriptor.get_name()}' takes no None elements"
+            )
+        for value in checked:
+            self._check(value)
+        return checked
+
+
+class RocksMapState(RocksState, MapState[Any, Any]):
+    """A map: one stored value per entry; iteration is over a copy."""
+
+    kind = "map"
+
+    def __init__(self, descriptor: MapStateDescriptor, *rest: Any) -> None:
+        super().__init__(descriptor, *rest)
+        check = ValueCheck.of(descriptor.key_type)
+        self._fitting_keys, self._refuse_key = check.fitting, check.refuse
+
+    def single_value_type(self) -> TypeInformation:
+        assert isinstance(self.descriptor, MapStateDescriptor)
+        return self.descriptor.value_type
+
+    def get(self, key: Any) -> Any:
+        value = self._look_up(key)
+        return None if value is _ABSENT else value
+
+    def contains(self, key: Any) -> bool:
+        return self._look_up(key) is not _ABSENT
+
+    def put(self, key: Any, value: Any) -> None:
+        self._check_key(key)
+        if value is not None:
+            self._check(value)
+        self._put(self._prefix() + to_bytes(key), value)
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        for key, value in dict_value.items():
+            self._check_key(key)
+            if value is not None:
+                self._check(value)
+        prefix = self._prefix()
+        for key, value in dict_value.items():
+            self._put(prefix + to_bytes(key), value)
+
+    def remove(self, key: Any) -> None:
+        self.table.delete(self._prefix() + to_bytes(key))
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        prefix = self._prefix()
+        seen = [
+            (from_bytes(composite[len(prefix) :]), self._seen(composite, form))
+            for composite, form in list(self._rows(prefix))
+        ]
+        return [(key, value) for key, value in seen if value is not _ABSENT]
+
+    def keys(self) -> Iterable[Any]:
+        return [key for key, _ in self.items()]
+
+    def values(self) -> Iterable[Any]:
+        return [value for _, value in self.items()]
+
+    def is_empty(self) -> bool:
+        if self.rules is not None:
+            return not self.items()
+        return next(self._rows(self._prefix()), None) is None
+
+    def _look_up(self, key: Any) -> Any:
+        composite = self._prefix() + to_bytes(key)
+        form = self.table.get(composite)
+        return _ABSENT if form is None else self._seen(composite, form)
+
+    def _check_key(self, key: Any) -> None:
+        if type(key) not in self._fitting_keys:
+            try:
+                self._refuse_key(key)
+            except RecordTypeError as error:
+                raise misfit(self.descriptor, error) from None
+
+
+ROCKS_HANDLES: Final[dict[type[StateDescriptor], type[RocksState]]] = {
+    ListStateDescriptor: RocksListState,
+    MapStateDescriptor: RocksMapState,
+    ReducingStateDescriptor: RocksReducingState,
+    AggregatingStateDescriptor: RocksAggregatingState,
+}

@@ -1,0 +1,191 @@
+"""How keys, namespaces and positions stand in RocksDB's keys, so that what is equal is equal as bytes, and back.
+
+A composite key is the key group (one byte where there are at most 128, else two, big-endian), then the key and, in
+states of windows, the namespace, each with its length before it, so that no entry is the beginning of another; then
+the map key, or the position in a list. Numbers that Python calls equal have one form, but for truth values.
+
+Source: Flink CompositeKeySerializationUtils.
+"""
+
+import io
+import pickle
+import struct
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+from headrace.core.key_groups import key_group_of
+from headrace.core.key_hash import hash_key
+from headrace.core.types.pickles import PICKLE_PROTOCOL, pickle_value
+from headrace.core.types.type_info import BasicType, BasicTypeInfo, TypeInformation
+from headrace.functions.windows import TimeWindow
+from headrace.state.backend import NO_KEY
+from headrace.state.columns import is_opaque, key_groups
+from headrace.state.restored import KeySpace
+
+_LENGTH: Final = struct.Struct(">I")
+_POSITION: Final = struct.Struct(">Q")
+_WINDOW: Final = struct.Struct(">qq")
+_FLOAT: Final = struct.Struct(">d")
+_PREFIXES_MAX: Final = 65_536
+_MASK: Final = 0xFFFFFFFF
+
+
+def to_bytes(value: Any) -> bytes:
+    """Return the form of a key, namespace or map key: equal values have equal ones."""
+    writer = _WRITERS.get(type(value))
+    return _pickled(value) if writer is None else writer(value)
+
+
+def from_bytes(form: bytes) -> Any:
+    """Return the value of a form."""
+    tag, content = form[:1], form[1:]
+    match tag:
+        case b"n":
+            return None
+        case b"i":
+            return int.from_bytes(content, "big", signed=True)
+        case b"s":
+            return content.decode("utf-8", "surrogatepass")
+        case b"t":
+            return tuple(map(from_bytes, _parts(content)))
+        case b"w":
+            return TimeWindow(*_WINDOW.unpack(content))
+        case b"f":
+            return _FLOAT.unpack(content)[0]
+        case b"b":
+            return bytes(content)
+        case b"B":
+            return content == b"1"
+        case _:
+            return pickle.loads(content)
+
+
+def _of_int(value: int) -> bytes:
+    return b"i" + value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _of_float(value: float) -> bytes:
+    return _of_int(int(value)) if value.is_integer() else b"f" + _FLOAT.pack(value)
+
+
+def _of_decimal(value: Decimal) -> bytes:
+    if value.is_finite() and value == int(value):
+        return _of_int(int(value))
+    return _of_float(float(value)) if Decimal(float(value)) == value else _pickled(value)
+
+
+def _of_tuple(value: tuple[Any, ...]) -> bytes:
+    parts = list(map(to_bytes, value))
+    return b"t" + b"".join(_LENGTH.pack(len(part)) + part for part in parts)
+
+
+def _parts(content: bytes) -> list[bytes]:
+    parts: list[bytes] = []
+    offset = 0
+    while offset < len(content):
+        (length,) = _LENGTH.unpack_from(content, offset)
+        offset += _LENGTH.size
+        parts.append(content[offset : offset + length])
+        offset += length
+    return parts
+
+
+def _pickled(value: Any) -> bytes:
+    """Pickle without memory of what was pickled before: one object twice and two equal ones have one form."""
+    sink = io.BytesIO()
+    pickler = pickle.Pickler(sink, PICKLE_PROTOCOL)
+    pickler.fast = True
+    try:
+        pickler.dump(value)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return b"p" + pickle_value(value)
+    form = sink.getvalue()
+    return b"p" + (pickle_value(value) if b"__main__" in form else form)
+
+
+_WRITERS: Final[dict[type, Callable[[Any], bytes]]] = {
+    type(None): lambda value: b"n",
+    bool: lambda value: b"B1" if value else b"B0",
+    int: _of_int,
+    float: _of_float,
+    Decimal: _of_decimal,
+    str: lambda value: b"s" + value.encode("utf-8", "surrogatepass"),
+    bytes: lambda value: b"b" + value,
+    tuple: _of_tuple,
+    TimeWindow: lambda value: b"w" + _WINDOW.pack(value.start, value.end),
+}
+
+
+def position_bytes(position: int) -> bytes:
+    """Return the form of a position in a list; forms are in the order of positions."""
+    return _POSITION.pack(position)
+
+
+def position_of(form: bytes) -> int:
+    """Return the position of a form."""
+    return _POSITION.unpack(form)[0]
+
+
+class CompositeKeys:
+    """Prefixes of all that belongs to an entry; those of the last keys are kept."""
+
+    def __init__(self, key_space: KeySpace) -> None:
+        self._key_space = key_space
+        self.group_size = 1 if key_space.max_parallelism <= 128 else 2
+        self._hash_scalar = _scalar_hash(key_space.key_type)
+        self._known: dict[Any, bytes] = {}
+
+    def of_key(self, key: Any) -> bytes:
+        """Return the prefix of a key."""
+        prefix = self._known.get(key)
+        if prefix is None:
+            form = to_bytes(key)
+            prefix = self.group_bytes(self._group(key)) + _LENGTH.pack(len(form)) + form
+            if len(self._known) >= _PREFIXES_MAX:
+                self._known.clear()
+            self._known[key] = prefix
+        return prefix
+
+    def of_entry(self, entry: Any, *, has_namespace: bool) -> bytes:
+        """Return the prefix of an entry: of a key, or of a pair of key and namespace."""
+        if not has_namespace:
+            return self.of_key(entry)
+        if entry is NO_KEY:
+            hash(entry)  # which says what is wrong
+        form = to_bytes(entry[1])
+        return self.of_key(entry[0]) + _LENGTH.pack(len(form)) + form
+
+    def split(self, composite: bytes, *, has_namespace: bool) -> tuple[int, Any, bytes]:
+        """Return key group, entry and what follows the entry in a composite key."""
+        size = self.group_size
+        group = int.from_bytes(composite[:size], "big")
+        key, offset = _read_part(composite, size)
+        if not has_namespace:
+            return group, key, composite[offset:]
+        namespace, offset = _read_part(composite, offset)
+        return group, (key, namespace), composite[offset:]
+
+    def group_bytes(self, group: int) -> bytes:
+        """Return the first bytes of all keys of a key group."""
+        return group.to_bytes(self.group_size, "big")
+
+    def _group(self, key: Any) -> int:
+        if type(key) in (str, int) and self._hash_scalar:
+            return key_group_of(hash_key(key) & _MASK, self._key_space.max_parallelism)
+        space = self._key_space
+        return int(key_groups([key], space.key_type, space.max_parallelism)[0])
+
+
+def _read_part(composite: bytes, offset: int) -> tuple[Any, int]:
+    (length,) = _LENGTH.unpack_from(composite, offset)
+    offset += _LENGTH.size
+    return from_bytes(composite[offset : offset + length]), offset + length
+
+
+def _scalar_hash(key_type: TypeInformation) -> bool:
+    """Whether texts and integers of the type are hashed one by one as in columns."""
+    return is_opaque(key_type) or (
+        isinstance(key_type, BasicTypeInfo)
+        and key_type.basic_type in (BasicType.STRING, BasicType.LONG)
+    )

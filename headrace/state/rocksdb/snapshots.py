@@ -1,0 +1,151 @@
+"""Snapshots of RocksDB: its own files, those that older checkpoints have uploaded only referred to; or open rows.
+
+A file is referred to if and only if it is in the last checkpoint that this task was told is complete. Savepoints, and
+checkpoints where `execution.checkpointing.incremental` is off, are rows in Parquet, which any backend restores.
+Source: Flink RocksIncrementalSnapshotStrategy, RocksFullSnapshotStrategy.
+"""
+
+import base64
+import pickle
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
+from headrace.core.types.pickles import pickle_value
+from headrace.state.keyed_chunks import ChunkFiles, KeyedRows, KeyedStateForm, rows_to_table
+from headrace.state.rocksdb.database import files_of, is_table_file
+from headrace.state.rocksdb.handles import stored_stamp, stored_value
+from headrace.state.rocksdb.keys import CompositeKeys, from_bytes
+from headrace.state.snapshots import SnapshotWriter
+
+NATIVE_NAME: Final = "rocksdb"
+DATABASE: Final = "database"
+FILE: Final = "file"
+FORMS: Final = "forms"
+POSITIONS: Final = "positions"
+_PIECE_ROWS: Final = 16_384
+
+Uploaded = Mapping[str, StateFile]
+"""Files of one database by their names in it."""
+
+
+class FrozenFiles:
+    """See FrozenState: hard links to a database's files, written unless `base` has them."""
+
+    def __init__(
+        self,
+        directory: Path,
+        base: Uploaded,
+        attributes: dict[str, str],
+        key_groups: range,
+        on_uploaded: Callable[[Uploaded], None],
+    ) -> None:
+        self._directory = directory
+        self._base = base
+        self._attributes = attributes
+        self._key_groups = key_groups
+        self._on_uploaded = on_uploaded
+
+    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
+        """See FrozenState."""
+        tables: dict[str, StateFile] = {}
+        chunks: list[StateChunk] = []
+        for path in files_of(self._directory):
+            known = self._base.get(path.name)
+            is_table = is_table_file(path.name)
+            if known is None or not is_table:
+                known = writer.write_file(f"rocksdb-{path.name}", str(path), is_shared=is_table)
+            if is_table:
+                tables[path.name] = known
+            attributes = {**self._attributes, FILE: path.name}
+            key_groups = (self._key_groups.start, self._key_groups.stop - 1)
+            chunks.append(
+                StateChunk(StateTable.NATIVE, NATIVE_NAME, 0, known, key_groups, attributes)
+            )
+        self._on_uploaded(tables)
+        return chunks
+
+    def discard(self) -> None:
+        """See FrozenState."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+@dataclass
+class FrozenTable:
+    """One state: its form, and an iterator over its column family.
+
+    An iterator sees the rows of the moment at which it was made. RocksDB's snapshots would say so more plainly, but
+    the library iterates over a snapshot as if it were the live table.
+    """
+
+    form: KeyedStateForm
+    stored: Iterator[tuple[bytes, bytes]]
+
+
+class FrozenRows:
+    """See FrozenState: every row of every state, in Parquet."""
+
+    def __init__(self, tables: Sequence[FrozenTable], keys: CompositeKeys) -> None:
+        self._tables = tables
+        self._keys = keys
+
+    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
+        """See FrozenState."""
+        chunks: list[StateChunk] = []
+        for table in self._tables:
+            form = table.form
+            files = ChunkFiles(StateTable.KEYED, form.name, form.attributes(), writer)
+            for rows, groups in pieces_of_rows(form, table.stored, self._keys):
+                files.add(rows_to_table(form, rows, np.array(groups, dtype=np.int32)))
+            chunks += files.finish()
+        return chunks
+
+    def discard(self) -> None:
+        """See FrozenState. RocksDB keeps old versions of rows while an iterator lives."""
+        for table in self._tables:
+            table.stored = iter(())
+
+
+def pieces_of_rows(
+    form: KeyedStateForm, stored: Iterator[tuple[bytes, bytes]], keys: CompositeKeys
+) -> Iterator[tuple[KeyedRows, list[int]]]:
+    """Yield stored rows, which are in order of key group, in pieces, with their key groups. Positions begin at 0."""
+    is_window = form.scope == "window"
+    last_entry: Any = None
+    position = 0
+    while piece := list(islice(stored, _PIECE_ROWS)):
+        rows, groups = KeyedRows.for_form(form), list[int]()
+        for composite, value in piece:
+            group, entry, rest = keys.split(composite, has_namespace=is_window)
+            groups.append(group)
+            if rows.namespaces is None:
+                rows.keys.append(entry)
+            else:
+                rows.keys.append(entry[0])
+                rows.namespaces.append(entry[1])
+            if rows.map_keys is not None:
+                rows.map_keys.append(from_bytes(rest))
+            if rows.list_positions is not None:
+                position = position + 1 if entry == last_entry else 0
+                last_entry = entry
+                rows.list_positions.append(position)
+            rows.values.append(stored_value(value))
+            if rows.last_accesses is not None:
+                rows.last_accesses.append(stored_stamp(value))
+        yield rows, groups
+
+
+def forms_text(forms: Sequence[KeyedStateForm]) -> str:
+    """Return the forms of a database's states as text; read again only inside the task."""
+    return base64.b64encode(pickle_value(list(forms))).decode()
+
+
+def forms_of_text(text: str) -> list[KeyedStateForm]:
+    """Return what `forms_text` wrote."""
+    return pickle.loads(base64.b64decode(text))
