@@ -6,11 +6,9 @@ Source: Flink DefaultScheduler, DefaultExecutionDeployer.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.deployment_plan import (
-    PartitionRegistration,
     describe_task,
     partition_id_of,
     partitions_read_by,
@@ -24,8 +22,10 @@ from headrace.cluster.job_master.failover import (
     FailureHistory,
 )
 from headrace.cluster.job_master.failover_regions import create_failover_strategy
+from headrace.cluster.job_master.group_slots import GroupSlots
 from headrace.cluster.job_master.partition_tracker import PartitionTracker, ToRelease
 from headrace.cluster.job_master.restart_strategies import RestartStrategy
+from headrace.cluster.job_master.scheduler_shell import SchedulerShell
 from headrace.cluster.job_master.scheduler_states import (
     Created,
     Ended,
@@ -34,7 +34,7 @@ from headrace.cluster.job_master.scheduler_states import (
     SchedulerState,
     WaitingForSlots,
 )
-from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
+from headrace.cluster.job_master.slot_pool import SlotPool
 from headrace.cluster.job_master.slot_sharing import share_slots
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -45,83 +45,11 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transition
-from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
-from headrace.gateways.messages import ErrorInfo, ExecutionReport, ResourceProfile
-from headrace.gateways.task_executor import TaskDeploymentDescriptor
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.gateways.messages import ErrorInfo, ExecutionReport
 from headrace.graph.execution_graph import ExecutionEdge
 from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
-
-
-class TaskManagerCalls(Protocol):
-    """What the scheduler asks of registered TaskManagers; every call returns at once."""
-
-    def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
-        """Where its data plane is."""
-        ...
-
-    def submit_task(self, execution: Execution, descriptor: TaskDeploymentDescriptor) -> None:
-        """Ask it to run the task; answers with `Scheduler.submit_answered`."""
-        ...
-
-    def cancel_task(self, execution: Execution) -> None:
-        """Ask it to cancel the task."""
-        ...
-
-    def release_partitions(
-        self, resource_id: ResourceId, partition_ids: tuple[ResultPartitionId, ...]
-    ) -> None:
-        """Have it delete stored results."""
-        ...
-
-
-class SchedulerShell(Protocol):
-    """What the JobMaster does for its scheduler; every method returns at once."""
-
-    @property
-    def task_managers(self) -> TaskManagerCalls:
-        """Those that work for the job."""
-        ...
-
-    def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
-        """Find out what these subtasks start from.
-
-        Answers with `Scheduler.restored` or `Scheduler.fail_job`.
-        """
-        ...
-
-    def request_slots(self) -> None:
-        """Tell the ResourceManager the pool's whole requirements, and begin to wait for slots, anew."""
-        ...
-
-    def register_partitions(
-        self, registrations: Sequence[PartitionRegistration], version: int
-    ) -> None:
-        """Tell the shuffle master of partitions.
-
-        Answers with `Scheduler.partitions_registered`, in the same order, or `Scheduler.registration_failed`.
-        """
-        ...
-
-    def release_externally(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
-        """Have the shuffle master delete external partitions."""
-        ...
-
-    def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> object:
-        """Run `action` on the main thread after `delay_ms`."""
-        ...
-
-    def commit(self) -> None:
-        """Let the coordinators finish; answers with `Scheduler.committed` or `Scheduler.fail_job`."""
-        ...
-
-    def execution_changed(self, execution: Execution) -> None:
-        """An execution changed its state."""
-        ...
-
-    def status_changed(self, status: JobStatus) -> None:
-        """The job changed its status; for a terminal one, release everything."""
-        ...
 
 
 class Scheduler:
@@ -146,9 +74,7 @@ class Scheduler:
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
         self.execution_graph = expand(graph)
         self._failover = create_failover_strategy(settings, self.execution_graph)
-        self._groups = share_slots(self.execution_graph)
-        # The slot of each group, once it has one.
-        self._slots: list[PhysicalSlot | None] = [None] * len(self._groups)
+        self._slots = GroupSlots(share_slots(self.execution_graph), self.pool)
         # Subtasks that are being started, or restarted; empty while all run or have ended.
         self._scope = self.executions.subtasks
         self._restores: Mapping[ExecutionVertexId, SubtaskRestore] = {}
@@ -289,31 +215,17 @@ class Scheduler:
         """See SchedulerContext."""
         for execution in self.executions.of(self._scope):
             self._become(execution, ExecutionState.SCHEDULED)
-        # Every group takes any slot until slot sharing groups can declare a profile.
-        self.pool.require([ResourceProfile() for _ in self._groups])
+        self.pool.require(self._slots.profiles)
         self._shell.request_slots()
 
     def reserve_slots(self) -> bool:
-        """See SchedulerContext. A group that still has its slot keeps it: others may be running there."""
-        needed = [
-            (number, group)
-            for number, group in enumerate(self._groups)
-            if not self._scope.isdisjoint(group.execution_vertices)
-        ]
-        missing = [number for number, _ in needed if not self._holds_slot(number)]
-        reserved = self.pool.reserve([ResourceProfile() for _ in missing])
-        if reserved is None:
+        """See SchedulerContext."""
+        slots = self._slots.reserve(self._scope)
+        if slots is None:
             return False
-        for number, slot in zip(missing, reserved, strict=True):
-            self._slots[number] = slot
-        for number, group in needed:
-            for subtask in self._scope.intersection(group.execution_vertices):
-                self.executions.current(subtask).slot = self._slots[number]
+        for subtask, slot in slots.items():
+            self.executions.current(subtask).slot = slot
         return True
-
-    def _holds_slot(self, number: int) -> bool:
-        slot = self._slots[number]
-        return slot is not None and self.pool.holds(slot.allocation_id)
 
     def register_partitions(self) -> None:
         """See SchedulerContext."""

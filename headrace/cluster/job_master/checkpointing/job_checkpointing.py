@@ -55,6 +55,7 @@ from headrace.cluster.job_master.checkpointing.messages import (
     TaskGone,
 )
 from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.publisher import (
     PublishedContent,
     Publisher,
@@ -378,8 +379,11 @@ class JobCheckpointing:
         self._content = None
 
     def _publication_failed(self, checkpoint: PendingCheckpoint, error: Exception) -> None:
-        self._storage_failed(error)
         reason = _R.FINALIZE_CHECKPOINT_FAILURE
+        if isinstance(error, CheckpointRefusedError):
+            reason = error.reason
+        else:
+            self._storage_failed(error)
         self._handle(CheckpointStepFailed(checkpoint.checkpoint_id, reason, str(error)))
 
     def _notify_complete(self, checkpoint: PendingCheckpoint, last_subsumed_id: int) -> None:

@@ -3,17 +3,29 @@
 Source: Flink PendingCheckpoint.finalizeCheckpoint, DefaultCheckpointPlan.fulfillFinishedTaskStatus.
 """
 
+from typing import Final
+
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import OperatorSubtaskState, TaskStateSnapshot
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.core.ids import ExecutionVertexId
 from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
+
+# As operator state writes it into its chunks.
+_MODE: Final = "mode"
+_UNION: Final = "UNION"
 
 
 def metadata_of(
     checkpoint: PendingCheckpoint, graph: JobGraph, lineage_id: str, epoch: int
 ) -> CheckpointMetadata:
-    """The metadata of a checkpoint that everybody has acknowledged."""
+    """The metadata of a checkpoint that everybody has acknowledged.
+
+    CheckpointRefusedError where some subtasks of an operator have finished whose state everybody is to have: their
+    part of it would be missing.
+    """
     snapshots = {
         attempt_id.execution_vertex_id: snapshot
         for attempt_id, snapshot in checkpoint.snapshots.items()
@@ -21,6 +33,13 @@ def metadata_of(
     finished = frozenset(checkpoint.plan.finished) | {
         subtask for subtask, snapshot in snapshots.items() if snapshot.is_finished
     }
+    operators = tuple(
+        _operator(checkpoint, vertex, operator, snapshots, finished)
+        for vertex in graph.vertices
+        for operator in vertex.operators
+    )
+    for each in operators:
+        _refuse_partly_finished(each)
     return CheckpointMetadata(
         checkpoint_id=checkpoint.checkpoint_id,
         kind=checkpoint.kind,
@@ -29,12 +48,18 @@ def metadata_of(
         job_name=graph.name,
         lineage=lineage_id,
         epoch=epoch,
-        operators=tuple(
-            _operator(checkpoint, vertex, operator, snapshots, finished)
-            for vertex in graph.vertices
-            for operator in vertex.operators
-        ),
+        operators=operators,
     )
+
+
+def _refuse_partly_finished(operator: OperatorSnapshot) -> None:
+    if operator.is_finished or not operator.finished_subtasks:
+        return
+    chunks = [chunk for state in operator.subtasks.values() for chunk in state.chunks]
+    if any(chunk.attributes.get(_MODE) == _UNION for chunk in chunks):
+        reason = CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
+        text = f"some subtasks of '{operator.name}', which has union state, have finished and others have not"
+        raise CheckpointRefusedError(reason, text)
 
 
 def _operator(

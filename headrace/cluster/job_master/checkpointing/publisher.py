@@ -13,6 +13,7 @@ from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
 from headrace.cluster.job_master.checkpointing.commit_ledger import sent_keys
 from headrace.cluster.job_master.checkpointing.metadata_of import metadata_of
 from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
 from headrace.core.ids import OperatorId
@@ -59,7 +60,11 @@ class Publisher:
     def publish(self, checkpoint: PendingCheckpoint, graph: JobGraph) -> None:
         """Begin."""
         store = self._store.store
-        acknowledged = metadata_of(checkpoint, graph, store.lineage_id, store.epoch)
+        try:
+            acknowledged = metadata_of(checkpoint, graph, store.lineage_id, store.epoch)
+        except CheckpointRefusedError as error:
+            self._on_failed(checkpoint, error)
+            return
         metadata = self._commits.complete(acknowledged)
         self._settled.clear()
         self._spawn(
