@@ -62,13 +62,15 @@ class OneInputStreamTask(StreamTask):
         head.process_batch(batch, self.chain.head_output)
 
     def watermark(self, timestamp_ms: int) -> None:
-        """See InputHandler."""
+        """See InputHandler. Operators that had finished before are not open, and have sent their last watermark."""
         self.counters.input_watermark = timestamp_ms
-        self.chain.head.process_watermark(timestamp_ms, self.chain.head_output)
+        if not self.chain.is_finished:
+            self.chain.head.process_watermark(timestamp_ms, self.chain.head_output)
 
     def status(self, is_idle: bool) -> None:
         """See InputHandler."""
-        self.chain.head.process_status(is_idle, self.chain.head_output)
+        if not self.chain.is_finished:
+            self.chain.head.process_status(is_idle, self.chain.head_output)
 
     def _process_one(self) -> Progress:
         if not self._input.process_next():
@@ -161,7 +163,9 @@ class TwoInputStreamTask(StreamTask):
         super().notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
 
     def perform(self, actions: list[ValveAction]) -> None:
-        """Carry out what the combined watermark decided."""
+        """Carry out what the combined watermark decided; nothing where the operators had finished before."""
+        if self.chain.is_finished:
+            return
         for action in actions:
             if isinstance(action, EmitWatermark):
                 self.counters.input_watermark = action.timestamp_ms
