@@ -178,9 +178,13 @@ class NoResourceAvailableError(HeadraceError):
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
 
-    def __init__(self, missing_count: int, timeout_ms: int, explanation: str) -> None:
+    def __init__(
+        self, missing_count: int, timeout_ms: int, explanation: str, needed_by: str = ""
+    ) -> None:
+        """`needed_by`: the operators that were to run in them, with their places in the program."""
+        wanted = f" for {needed_by}" if needed_by else ""
         super().__init__(
-            f"{missing_count} slot(s) did not become available within {timeout_ms} ms "
+            f"{missing_count} slot(s){wanted} did not become available within {timeout_ms} ms "
             f"(slot.request.timeout): {explanation}"
         )
         self.missing_count = missing_count

@@ -1,5 +1,6 @@
 """Wrong programs on real Spark: the first line names cause, operator, file and line; nothing is left running."""
 
+import re
 import socket
 import venv
 from collections.abc import Iterator
@@ -181,7 +182,8 @@ numbers = env.from_collection([1], type_info=Types.LONG())
 numbers.print()
 """
     line = runs.failing(body, "-D", "slot.request.timeout=4 s")
-    assert "1 slot(s) did not become available within 4000 ms (slot.request.timeout)" in line
+    assert "did not become available within 4000 ms (slot.request.timeout)" in line
+    assert re.search(r"1 slot\(s\) for 'Source: .*' \(.*\.py, line \d+\)", line)
 
 
 def test_another_library_version_on_the_workers(runs: Runs) -> None:

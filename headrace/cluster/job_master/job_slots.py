@@ -14,7 +14,10 @@ from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.config import Settings
 from headrace.core.errors import NoResourceAvailableError
 from headrace.gateways.messages import ErrorInfo
+from headrace.graph.job_graph import JobGraph, JobVertex
 from headrace.rpc.endpoint import RpcEndpoint
+
+_NAMED_MAX: Final = 3
 
 
 class JobSlots:
@@ -65,6 +68,21 @@ class JobSlots:
         explanation = await self._resource_manager.explain()
         missing_count = self._scheduler.pool.missing_count
         error = NoResourceAvailableError(
-            missing_count, round(self._request_timeout_ms), explanation
+            missing_count,
+            round(self._request_timeout_ms),
+            explanation,
+            _operators_of(self._scheduler.graph),
         )
         self._scheduler.fail_waiting_for_slots(Failure(error_info_of(error)))
+
+
+def _operators_of(graph: JobGraph) -> str:
+    """The tasks of a job as people know them: by name, with the file and line of a function of the user's in each."""
+    named = [f"'{vertex.name}'{_place_of(vertex)}" for vertex in graph.vertices[:_NAMED_MAX]]
+    rest = len(graph.vertices) - _NAMED_MAX
+    return ", ".join(named) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _place_of(vertex: JobVertex) -> str:
+    places = [operator.location for operator in vertex.operators if operator.location]
+    return f" ({places[0]})" if places else ""

@@ -17,6 +17,7 @@ from headrace.checkpoint.storage import SubtaskStorage
 from headrace.connectors.datagen import source as datagen
 from headrace.connectors.files import file_commit
 from headrace.connectors.files.file_writer import FileWriter
+from headrace.core.elements import MAX_WATERMARK
 from headrace.network.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.receiver import GateReceiver
 from headrace.operators.sink_writer import UndecidedCommittables
@@ -201,7 +202,8 @@ def hurry_event_time() -> None:
     """Event time on an input is that of its fastest channel, not of its slowest."""
 
     def advance(self: Any) -> Any:
-        return self._emit(max(channel.watermark for channel in self._channels) + 400)
+        fastest = max(channel.watermark for channel in self._channels)
+        return self._emit(min(fastest + 400, MAX_WATERMARK))
 
     _replace(WatermarkValve, "_advance", advance)
 
