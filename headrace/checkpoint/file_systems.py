@@ -244,11 +244,15 @@ def _folder_of(uri: str) -> tuple[Any, str]:
     if not is_uri(uri):
         return fs.LocalFileSystem(), uri or "/"
     scheme = urlsplit(uri).scheme
-    if scheme not in _SCHEMES and scheme in entry_point_names(ENTRY_POINT_GROUP_FILE_SYSTEMS):
-        _SCHEMES[scheme] = load_entry_point(ENTRY_POINT_GROUP_FILE_SYSTEMS, scheme)
-    if scheme in _SCHEMES:
-        return _SCHEMES[scheme](uri)
-    return fs.FileSystem.from_uri(uri)
+    open_file_system = _SCHEMES.get(scheme) or _installed(scheme)
+    return (open_file_system or fs.FileSystem.from_uri)(uri)
+
+
+@lru_cache(maxsize=64)
+def _installed(scheme: str) -> OpenFileSystem | None:
+    if scheme not in entry_point_names(ENTRY_POINT_GROUP_FILE_SYSTEMS):
+        return None
+    return load_entry_point(ENTRY_POINT_GROUP_FILE_SYSTEMS, scheme)
 
 
 def _write_local(path: str, parts: Iterable[bytes | memoryview]) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from headrace.checkpoint.errors import CheckpointError, PublicationUnknownError
-from headrace.checkpoint.file_systems import register_file_system
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, NUM_RETAINED, RETENTION
@@ -31,11 +30,6 @@ FAULTS = (
     "full_after=400000",
     "fail_writes=0.05&torn_writes=0.05&lost_answers=0.05&stale_listings=0.2&fail_reads=0.02",
 )
-
-
-@pytest.fixture(autouse=True)
-def faulty_uris() -> None:
-    register_file_system("faulty", open_faulty)
 
 
 @dataclass
