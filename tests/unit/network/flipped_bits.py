@@ -29,6 +29,10 @@ def batches() -> dict[str, pa.RecordBatch]:
         "numbers": [pa.array(range(ROWS)), pa.array([1.5, None] * (ROWS // 2))],
         "flags": [pa.array([True, None] * (ROWS // 2)), pa.array([b"abcd"] * ROWS, pa.binary(4))],
         "texts": [texts, texts.cast(pa.large_binary())],
+        "plain texts": [
+            pa.array(["hello", "", None, "world", "x"] * (ROWS // 5)),
+            pa.array(["a", "bc"] * (ROWS // 2), pa.large_string()),
+        ],
         "lists": [pa.array([["x", None], [], None, ["yz"], []] * (ROWS // 5))],
         "rows": [pa.array([{"a": "x", "b": [1]}, {"a": None, "b": None}] * (ROWS // 2))],
         "maps": [pa.array(pairs, pa.map_(pa.string(), pa.int64()))],

@@ -120,6 +120,31 @@ def test_rows_with_a_right_checksum_are_not_searched_for_errors() -> None:
     assert read_batch(not_utf8, arrow.schema, 2, "peer", is_verified=True).num_rows == 2
 
 
+def test_texts_that_are_not_ascii_are_read_and_refused_where_a_letter_is_cut() -> None:
+    arrow = pa.RecordBatch.from_arrays([pa.array(["ü", "wörld"])], names=["value"])
+    message = arrow.serialize().to_pybytes()
+    assert read_batch(message, arrow.schema, 2, "peer").to_pylist() == arrow.to_pylist()
+    offsets = (0).to_bytes(4, "little") + (2).to_bytes(4, "little") + (8).to_bytes(4, "little")
+    assert offsets in message
+    cut = message.replace(offsets, offsets[:4] + (1).to_bytes(4, "little") + offsets[8:])
+    with pytest.raises(CorruptBatchError, match="UTF8"):
+        read_batch(cut, arrow.schema, 2, "peer")
+
+
+@pytest.mark.parametrize("offset", [-1, 3, 1 << 30])
+def test_offsets_that_lead_elsewhere_are_refused_in_plain_texts_too(offset: int) -> None:
+    arrow = texts([2, 2])
+    offsets = b"".join(each.to_bytes(4, "little") for each in (0, 2, 4))
+    spoilt = offsets[:8] + offset.to_bytes(4, "little", signed=True)
+    message = arrow.serialize().to_pybytes()
+    assert offsets in message
+    if offset == 3:
+        assert read_batch(message.replace(offsets, spoilt), arrow.schema, 2, "peer").num_rows == 2
+        return
+    with pytest.raises(CorruptBatchError, match="no Arrow message of its schema"):
+        read_batch(message.replace(offsets, spoilt), arrow.schema, 2, "peer")
+
+
 def test_another_number_of_rows_is_an_error() -> None:
     arrow = texts([1, 1])
     with pytest.raises(CorruptBatchError, match="2 rows that was announced with 3"):
