@@ -83,6 +83,8 @@ class FileWriter(SinkWriter):
         self._writer_id = f"{self._folder.token}-{context.subtask_index}"
         self._open: dict[str, PartFile] = {}
         self._complete: list[PendingFile] = []
+        # Without checkpoints: what savepoints were given, and only those commit with which a job stops.
+        self._handed_over: list[PendingFile] = []
         self._part_count = 0
         self._is_closed = False
         self._is_check_scheduled = False
@@ -117,6 +119,8 @@ class FileWriter(SinkWriter):
         """Complete every file and hand it over: what is prepared is never written to again."""
         self._roll_all()
         prepared, self._complete = self._complete, []
+        if self._names_files:
+            self._handed_over += prepared
         committables = [encode_committable(file) for file in prepared]
         if (
             checkpoint_id == FINAL_CHECKPOINT
@@ -195,6 +199,10 @@ class FileWriter(SinkWriter):
 
     def _name_all(self) -> None:
         compaction = self._settings.compaction
+        # Who goes on from a savepoint finds them named already.
+        while self._handed_over:
+            name_file(self._file_system, self._base_path, self._handed_over[-1])
+            self._handed_over.pop()
         if compaction is None:
             while self._complete:
                 name_file(self._file_system, self._base_path, self._complete[-1])

@@ -8,11 +8,14 @@ from headrace.connectors.files.buckets import (
     RollingPolicy,
     strftime_of,
 )
+from headrace.connectors.files.committables import FileSinkPayload
+from headrace.connectors.files.file_commit import FileCommitter
 from headrace.connectors.files.sink import FileSink
 from headrace.core.clock import ManualClock
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
+from headrace.functions.sink import FINAL_CHECKPOINT
 from tests.unit.connectors.connector_contexts import ConnectorContext
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -60,6 +63,23 @@ def test_what_was_not_finished_is_removed(tmp_path: Path) -> None:
     writer.close()
     writer.close()
     assert names(tmp_path) == []
+
+
+def test_without_checkpoints_what_a_savepoint_was_given_appears_at_the_end_too(
+    tmp_path: Path,
+) -> None:
+    writer = sink(tmp_path).create_writer(ConnectorContext(PAIR))
+    writer.write_batch(batch(("a", 1)))
+    (given,) = writer.prepare_commit(1)
+    writer.write_batch(batch(("b", 2)))
+    writer.flush(end_of_input=True)
+    assert writer.prepare_commit(FINAL_CHECKPOINT) == []
+    writer.close()
+    contents = [(tmp_path / name).read_text(encoding="utf-8") for name in names(tmp_path)]
+    assert sorted(contents) == ["(a,1)\n", "(b,2)\n"]
+    committer = FileCommitter(FileSinkPayload(str(tmp_path)))
+    committer.commit("lineage/sink/1", 1, [given])
+    assert len([name for name in names(tmp_path) if name.startswith("out-")]) == 2
 
 
 def test_no_two_writers_share_a_file(tmp_path: Path) -> None:
