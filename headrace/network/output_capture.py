@@ -38,7 +38,7 @@ class OutputCapture:
     def answer(self, index: int, batches: Sequence[SealedBatch]) -> None:
         """The barrier is out of subpartition `index` and overtook `batches`. The first answer counts."""
         with self._lock:
-            if self._answers[index] is not None or self._is_abandoned:
+            if self._is_abandoned or self._answers[index] is not None:
                 return
             self._answers[index] = batches
             self._open_count -= 1

@@ -135,6 +135,14 @@ def test_a_newer_barrier_ends_what_is_known_of_the_older(output: Output) -> None
     assert newer.is_complete
 
 
+def test_an_answer_that_comes_too_late_changes_nothing(output: Output) -> None:
+    capture = output.partition.emit_barrier(CheckpointBarrier(7, 0, TIMEOUT), {})
+    capture.abandon()
+    assert output.poll(0) == CheckpointBarrier(7, 0, TIMEOUT)
+    output.partition.time_out_barrier(7)
+    assert capture.is_done and not capture.is_complete
+
+
 def test_a_consumer_that_leaves_completes_and_a_producer_that_fails_abandons() -> None:
     left, failed = make_output(), make_output()
     captures = [
