@@ -284,6 +284,9 @@ class OperatorChain:
     def _states_of(self, described: ChainedOperator) -> StatesOfOperator:
         environment, operator_id = self._environment, described.operator_id
         vertex, restore = environment.vertex, environment.restore
+        if restore is not None and operator_id not in restore.operators:
+            # New in the program: a source, say, must begin, and not go on with no splits.
+            restore = None
         subtask_index = environment.attempt_id.subtask_index
         return StatesOfOperator(
             operator_name=described.name,

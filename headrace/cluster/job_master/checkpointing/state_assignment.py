@@ -141,7 +141,6 @@ def _restores(
             {
                 operator_id: OperatorSubtaskState(tuple(chunks[index]))
                 for operator_id, chunks in assigned.items()
-                if chunks[index]
             },
             is_finished,
         )
