@@ -28,6 +28,29 @@ TimerCallback = Callable[[int, Any, Any], None]
 """Called with (time, key, namespace) of a timer that fires; the key is current."""
 
 
+Bucket = dict[tuple[Any, Any], None]
+"""Keys and namespaces of the timers of one time, in order of registration."""
+
+
+class FrozenQueue:
+    """The timers of a queue as they were when it was frozen. Any thread; `release` ends it."""
+
+    def __init__(self, buckets: dict[int, Bucket]) -> None:
+        self._buckets = buckets
+        # Set by the writing thread, read by the mailbox: one assignment, nothing to lock.
+        self.is_released = False
+
+    def __iter__(self) -> Iterator[Timer]:
+        for time_ms, bucket in self._buckets.items():
+            for key, namespace in bucket:
+                yield time_ms, key, namespace
+
+    def release(self) -> None:
+        """Let the buckets change again. Idempotent."""
+        self._buckets = {}
+        self.is_released = True
+
+
 class TimerQueue:
     """A set of (time, key, namespace), taken out in order of time; ties in order of registration.
 
@@ -36,24 +59,29 @@ class TimerQueue:
     """
 
     def __init__(self) -> None:
-        self._buckets: dict[int, dict[tuple[Any, Any], None]] = {}
+        self._buckets: dict[int, Bucket] = {}
         self._times: list[int] = []
+        self._frozen: list[FrozenQueue] = []
+        # Times whose buckets are shared with nothing that is frozen.
+        self._own_times: set[int] = set()
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))
 
     def register(self, time_ms: int, key: Any, namespace: Any) -> None:
         """Add a timer; one that is there already stays one."""
-        bucket = self._buckets.get(time_ms)
+        bucket = self._bucket(time_ms)
         if bucket is None:
             self._buckets[time_ms] = {(key, namespace): None}
             heapq.heappush(self._times, time_ms)
+            if self._frozen:
+                self._own_times.add(time_ms)
         else:
             bucket[key, namespace] = None
 
     def delete(self, time_ms: int, key: Any, namespace: Any) -> None:
         """Remove a timer; no effect where there is none."""
-        bucket = self._buckets.get(time_ms)
+        bucket = self._bucket(time_ms)
         if bucket is None:
             return
         bucket.pop((key, namespace), None)
@@ -77,7 +105,8 @@ class TimerQueue:
             self._fire_bucket(time_ms, fire)
 
     def _fire_bucket(self, time_ms: int, fire: TimerCallback) -> None:
-        bucket = self._buckets[time_ms]
+        bucket = self._bucket(time_ms)
+        assert bucket is not None
         for timer in list(bucket):
             if timer not in bucket:
                 continue  # an earlier callback deleted it
@@ -88,9 +117,26 @@ class TimerQueue:
         if not bucket and self._buckets.get(time_ms) is bucket:
             del self._buckets[time_ms]
 
-    def freeze(self) -> dict[int, dict[tuple[Any, Any], None]]:
-        """Return all timers by time; later changes do not show."""
-        return {time_ms: dict(bucket) for time_ms, bucket in self._buckets.items()}
+    def freeze(self) -> "FrozenQueue":
+        """Return all timers as they are now. Copies the distinct times; buckets are copied when they change."""
+        frozen = FrozenQueue(self._buckets)
+        self._frozen.append(frozen)
+        self._buckets = dict(self._buckets)
+        self._own_times = set()
+        return frozen
+
+    def _bucket(self, time_ms: int) -> Bucket | None:
+        """The timers of a time, which may be changed."""
+        bucket = self._buckets.get(time_ms)
+        if bucket is None or not self._frozen or time_ms in self._own_times:
+            return bucket
+        self._frozen = [frozen for frozen in self._frozen if not frozen.is_released]
+        if not self._frozen:
+            self._own_times = set()
+            return bucket
+        self._own_times.add(time_ms)
+        copied = self._buckets[time_ms] = dict(bucket)
+        return copied
 
     def _forget_stale_times(self) -> None:
         """Keep the heap within twice the times that have timers, for whoever moves a timer with every record."""
@@ -225,7 +271,7 @@ class FrozenTimers:
     def __init__(
         self,
         name: str,
-        queues: dict[TimeDomain, dict[int, dict[tuple[Any, Any], None]]],
+        queues: dict[TimeDomain, FrozenQueue],
         key_space: KeySpace,
     ) -> None:
         self._name = name
@@ -234,15 +280,10 @@ class FrozenTimers:
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
         """See FrozenState."""
-        timers = {domain: _timers_of(buckets) for domain, buckets in self._queues.items()}
+        timers = {domain: iter(queue) for domain, queue in self._queues.items()}
         return write_timers(self._name, timers, self._key_space, writer)
 
     def discard(self) -> None:
         """See FrozenState."""
-        self._queues = {}
-
-
-def _timers_of(buckets: dict[int, dict[tuple[Any, Any], None]]) -> Iterator[Timer]:
-    for time_ms, bucket in buckets.items():
-        for key, namespace in bucket:
-            yield time_ms, key, namespace
+        for queue in self._queues.values():
+            queue.release()

@@ -174,3 +174,32 @@ def test_a_timer_that_an_earlier_one_of_its_time_deletes_does_not_fire() -> None
     queue.fire_until(5, fire)
     assert fired == ["a", "c"]
     assert len(queue) == 0
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("rdfwx"), st.integers(0, 5), st.sampled_from("ab")), max_size=40
+    )
+)
+def test_a_frozen_queue_keeps_what_it_had(steps: list[tuple[str, int, str]]) -> None:
+    queue, model = TimerQueue(), set[tuple[int, str]]()
+    views: list[tuple[Any, set[tuple[int, str]]]] = []
+    for step, time_ms, key in steps:
+        match step:
+            case "r":
+                queue.register(time_ms, key, None)
+                model.add((time_ms, key))
+            case "d":
+                queue.delete(time_ms, key, None)
+                model.discard((time_ms, key))
+            case "f":
+                queue.fire_until(time_ms, lambda *_: None)
+                model = {timer for timer in model if timer[0] > time_ms}
+            case "w":
+                views.append((queue.freeze(), set(model)))
+            case _:
+                if views:
+                    views.pop(time_ms % len(views))[0].release()
+        assert len(queue) == len(model)
+        for view, wanted in views:
+            assert {(time, key) for time, key, _ in view} == wanted

@@ -1,0 +1,123 @@
+"""Operators with their state in RocksDB: the same output as on the heap, with failures in between."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.core.operator_spec import OperatorSpec
+from headrace.core.types.type_info import TypeInformation, Types
+from headrace.functions.process import KeyedProcessFunction
+from headrace.functions.record import AggregateFunction
+from headrace.functions.session_assigners import EventTimeSessionWindows
+from headrace.functions.specs import KeyedProcessSpec, ReduceSpec
+from headrace.functions.state import ListStateDescriptor, MapStateDescriptor
+from headrace.functions.time_assigners import TumblingEventTimeWindows
+from headrace.functions.window_functions import WindowFunction
+from headrace.functions.window_specs import WindowSpec
+from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
+from headrace.testing.operator_restarts import (
+    assert_same_at_other_parallelisms,
+    assert_same_with_restarts,
+)
+
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+STEPS: Sequence[HarnessStep] = [
+    Rows([("a", 1), ("b", 2), ("a", 3)], [1, 2, 3]),
+    WatermarkAt(4),
+    Rows([("b", 4), ("c", 5), ("a", 6)], [11, 12, 3]),
+    Rows([("c", 7), ("c", 8)], [9, 25]),
+    WatermarkAt(21),
+    Rows([("a", 9)], [40]),
+]
+
+
+class _Sum(AggregateFunction):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: tuple[str, int], accumulator: int) -> int:
+        return accumulator + value[1]
+
+    def get_result(self, accumulator: int) -> Any:
+        return ("sum", accumulator)
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class _Timed(KeyedProcessFunction):
+    """Keeps values in a list and a map, and emits both ten ms after each of them."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", PAIR))
+        descriptor = MapStateDescriptor("counts", Types.LONG(), Types.LONG())
+        self.counts = runtime_context.get_map_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.seen.add(value)
+        self.counts.put(value[1] % 2, (self.counts.get(value[1] % 2) or 0) + 1)
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 10)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield (ctx.get_current_key(), sum(n for _, n in self.seen) + 1000 * len(self.counts.keys()))
+
+
+class _Listed(WindowFunction):
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        yield (key, str((window.start, window.end, list(inputs))))
+
+
+def _window(assigner: Any, incremental: Any, window_function: Any) -> WindowSpec:
+    return WindowSpec(assigner, None, 5, None, incremental, window_function, is_keyed=True)
+
+
+SPECS: dict[str, OperatorSpec] = {
+    "reduce": ReduceSpec(lambda a, b: (a[0], a[1] + b[1])),
+    "timers": KeyedProcessSpec(_Timed()),
+    "tumbling lists": _window(TumblingEventTimeWindows(10, 0), None, _Listed()),
+    "tumbling sums": _window(TumblingEventTimeWindows(10, 0), _Sum(), None),
+    "sessions": _window(EventTimeSessionWindows(5), None, _Listed()),
+}
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_failures_and_other_parallelisms_change_nothing(name: str, tmp_path: Path) -> None:
+    assert _outputs(name, tmp_path, "rocksdb") == _outputs(name, tmp_path, "hashmap")
+
+
+def _outputs(name: str, tmp_path: Path, backend: str) -> list[Any]:
+    settings = {
+        "state.backend.type": backend,
+        "state.backend.rocksdb.localdir": str(tmp_path),
+        "execution.checkpointing.incremental": "true",
+    }
+
+    def create() -> OperatorHarness:
+        return OperatorHarness(
+            deepcopy(SPECS[name]),  # open puts handles into functions
+            input_types=[PAIR],
+            keys=[_key],
+            key_type=_STRING,
+            settings=settings,
+        )
+
+    if backend == "rocksdb":
+        assert_same_with_restarts(create, STEPS, finishes=True)
+    if name == "timers":  # each change of parallelism opens many databases
+        assert_same_at_other_parallelisms(create, STEPS, finishes=True)
+    harness = create()
+    for step in STEPS:
+        harness.perform(step)
+    harness.finish()
+    assert harness.output.rows
+    return harness.output.main
+
+
+_STRING: TypeInformation = Types.STRING()
+
+
+def _key(value: tuple[str, int]) -> str:
+    return value[0]
