@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.dispatcher import JobResult
+from headrace.gateways.job_master import JobDetails
 from headrace.testing.lossy_network import LinkFaults
 from headrace.testing.simulated_job import (
     counting_job,
@@ -122,14 +123,20 @@ class Outcome:
     faults: tuple[str, ...]
     trace_digest: str
     trace_lines: tuple[str, ...]
+    details: JobDetails
 
 
 def run_scenario(
-    seed: int, *, takes_checkpoints: bool = False, numbers_path: str | None = None
+    seed: int,
+    *,
+    takes_checkpoints: bool = False,
+    numbers_path: str | None = None,
+    is_sliced: bool = False,
 ) -> Outcome:
     """Run the counting job through the faults of `seed` and look at what must hold.
 
-    `numbers_path`: a file with the numbers up to `COUNT`, to be read instead of the paced source.
+    `numbers_path`: a file with the numbers up to `COUNT`, to be read instead of the paced source. `is_sliced`: each
+    subtask restarts without the others.
     """
     plan = Plan.draw(seed)
     job_settings: dict[str, str] = {}
@@ -160,14 +167,16 @@ def run_scenario(
             settings={**job_settings, **(RESTARTS if plan.has_restarts else {})},
             fail_at=plan.fail_at,
             numbers_path=numbers_path,
+            is_sliced=is_sliced,
         )
     )
     if plan.cancel_at_ms is not None:
         sim.later(plan.cancel_at_ms, lambda: sim.cancel(job_id))
     result = sim.await_result(job_id)
+    details = sim.loop.run_until(sim.dispatcher.request_job_details(job_id))
     faults = (*_faults_of_the_result(plan, result, name), *_leaks(sim))
     sim.close()
-    return Outcome(result, faults, sim.trace.digest, tuple(sim.trace.lines))
+    return Outcome(result, faults, sim.trace.digest, tuple(sim.trace.lines), details)
 
 
 def _faults_of_the_result(plan: Plan, result: JobResult, name: str) -> Iterator[str]:

@@ -36,6 +36,28 @@ def test_splits_of_a_file_are_read_once_whatever_is_lost(
     assert outcome.faults == (), note("not as it must be")
 
 
+@pytest.mark.parametrize("seed", range(15))
+def test_slices_that_restart_alone_bring_out_every_row_once(seed: int) -> None:
+    outcome = run_scenario(seed, takes_checkpoints=True, is_sliced=True)
+    assert outcome.faults == (), failure_note(seed)("not as it must be")
+
+
+def test_some_runs_go_on_from_checkpoints_and_some_checkpoints_come_to_nothing() -> None:
+    counts = [
+        run_scenario(seed, takes_checkpoints=True).details.checkpoints.counts for seed in range(12)
+    ]
+    assert sum(each.restored for each in counts) >= 3
+    assert sum(each.failed for each in counts) >= 3
+
+
+def test_a_slice_restarts_alone() -> None:
+    outcome = run_scenario(10, takes_checkpoints=True, is_sliced=True)
+    attempts = {
+        subtask.attempt_number for vertex in outcome.details.vertices for subtask in vertex.subtasks
+    }
+    assert len(attempts) > 1, "others ran on"
+
+
 def test_the_same_seed_gives_the_same_events_with_checkpoints_too() -> None:
     first = run_scenario(5, takes_checkpoints=True)
     assert run_scenario(5, takes_checkpoints=True).trace_digest == first.trace_digest

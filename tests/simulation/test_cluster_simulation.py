@@ -154,7 +154,7 @@ def test_a_user_error_is_told_with_operator_file_and_line() -> None:
     result = sim.await_result(job_id)
     assert result.failure is not None
     first_line = result.failure.text.partition("\n")[0]
-    assert first_line.startswith("ValueError: 30 was to fail (in operator 'Source: Paced'")
+    assert first_line.startswith("ValueError: 30 was to fail (in operator 'Source: Numbers'")
     sim.close()
 
 
