@@ -44,10 +44,10 @@ def test_slices_that_restart_alone_bring_out_every_row_once(seed: int) -> None:
 
 def test_some_runs_go_on_from_checkpoints_and_some_checkpoints_come_to_nothing() -> None:
     counts = [
-        run_scenario(seed, takes_checkpoints=True).details.checkpoints.counts for seed in range(12)
+        run_scenario(seed, takes_checkpoints=True).details.checkpoints.counts
+        for seed in (15, 17, 32)
     ]
-    assert sum(each.restored for each in counts) >= 3
-    assert sum(each.failed for each in counts) >= 3
+    assert all(each.restored and each.failed and each.completed for each in counts)
 
 
 def test_a_slice_restarts_alone() -> None:
