@@ -21,7 +21,8 @@ def test_the_documents_are_found() -> None:
 def test_a_fragment_builds_its_part_of_a_graph(
     block: PythonBlock, env: StreamExecutionEnvironment
 ) -> None:
-    names = {"Types": Types, "numbers": env.from_collection([1, 2, 3], type_info=Types.LONG())}
+    numbers = env.from_collection([1, 2, 3], type_info=Types.LONG())
+    names = {"Types": Types, "env": env, "numbers": numbers}
     exec(compile(ast.parse(block.code), block.document, "exec"), names)
     graph = env.get_stream_graph("fragment")
     assert len(graph.nodes) > 1, "the fragment adds nothing to the stream it was given"
