@@ -1,0 +1,43 @@
+"""Unaligned checkpoints of a whole cluster on one thread, with lost messages, dead workers and cut connections."""
+
+import pytest
+
+from headrace.task.channel_state import InFlightData
+from headrace.testing.simulation import failure_note
+from tests.simulation import scenario
+
+SEEDS = range(40, 50)
+
+
+@pytest.fixture(autouse=True)
+def _overtaking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints are taken often, and their barriers overtake, at once or after a while."""
+    drawn = scenario.checkpoint_settings
+
+    def settings(seed: int) -> dict[str, str]:
+        return drawn(seed) | {
+            "execution.checkpointing.interval": "300 ms",
+            "execution.checkpointing.unaligned.enabled": "true",
+        }
+
+    monkeypatch.setattr(scenario, "checkpoint_settings", settings)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_barriers_that_overtake_lose_and_double_no_row(seed: int) -> None:
+    outcome = scenario.run_scenario(seed, takes_checkpoints=True)
+    assert outcome.faults == (), failure_note(seed)("not as it must be")
+
+
+def test_something_is_in_flight_when_barriers_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored: list[bool] = []
+    write = InFlightData.write
+
+    def counted(self: InFlightData, *values: object) -> object:
+        stored.append(True)
+        return write(self, *values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(InFlightData, "write", counted)
+    for seed in SEEDS[:4]:
+        scenario.run_scenario(seed, takes_checkpoints=True)
+    assert stored
