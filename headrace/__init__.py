@@ -16,6 +16,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.types.rows import Row
 from headrace.core.types.time_values import Duration, Time
 from headrace.core.types.type_info import Types
+from headrace.functions.failures import FailurePolicy
 from headrace.functions.process import OutputTag
 from headrace.functions.watermarks import WatermarkStrategy
 
@@ -27,6 +28,7 @@ __all__ = [
     "StreamExecutionEnvironment",
     "DataStream",
     "OutputTag",
+    "FailurePolicy",
     "WatermarkStrategy",
     "HeadraceError",
     # values

@@ -5,8 +5,11 @@ from abc import ABC, abstractmethod
 from typing import Final, Self
 
 from headrace.api.function_checks import check_name
-from headrace.api.transformations import OperatorTransformation
+from headrace.api.guarded_specs import guarded_spec
+from headrace.api.transformations import OperatorTransformation, batch_type_of
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT
+from headrace.functions.failures import FailurePolicy
+from headrace.functions.process import OutputTag
 from headrace.graph.stream_graph import ChainingStrategy
 
 _UID_HASH: Final = re.compile(r"[0-9A-Fa-f]{32}\Z")
@@ -91,6 +94,27 @@ class StreamProperties(OperatorProperties):
                 f"a buffer timeout must be -1, 0 or more milliseconds, not {timeout_millis}"
             )
         self._operator().buffer_timeout_ms = timeout_millis
+        return self
+
+    def on_failure(self, policy: FailurePolicy | OutputTag) -> Self:
+        """Say what becomes of a record on which the function of map, flat_map, filter or process raises.
+
+        FAIL fails the job, SKIP drops the record and counts it in `numRecordsFailed`; an OutputTag sets it aside: the
+        side output gets (record, "error class: text").
+
+        Example:
+            >>> from headrace import FailurePolicy, OutputTag, StreamExecutionEnvironment
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> poison = OutputTag("poison")
+            >>> numbers = env.from_collection(["1", "two"]).map(int).on_failure(poison)
+            >>> numbers.get_side_output(poison).get_name()
+            'Map'
+        """
+        operator = self._operator()
+        if policy is not FailurePolicy.FAIL:
+            is_keyed = any(batch_type_of(one).key_type is not None for one in operator.inputs)
+            tag = policy if isinstance(policy, OutputTag) else None
+            operator.spec = guarded_spec(operator.spec, operator.name, tag, is_keyed=is_keyed)
         return self
 
     def start_new_chain(self) -> Self:

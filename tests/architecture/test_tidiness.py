@@ -32,6 +32,7 @@ EXPORTS = [
     "StreamExecutionEnvironment",
     "DataStream",
     "OutputTag",
+    "FailurePolicy",
     "WatermarkStrategy",
     "HeadraceError",
     "Types",

@@ -1,0 +1,88 @@
+"""What becomes of a record on which a function raises: the job fails, or the record is skipped or set aside.
+
+A record set aside goes to a side output together with its error. Nothing that the function had given for it is kept;
+what it had changed in state before it raised stays changed.
+"""
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from headrace.functions.process import KeyedProcessFunction, OutputTag, ProcessFunction
+from headrace.functions.runtime_context import RuntimeContext
+
+NUM_RECORDS_FAILED: Final = "numRecordsFailed"
+"""Counter of the records on which the function raised."""
+
+
+class FailurePolicy(enum.Enum):
+    """What becomes of such records; an OutputTag in its place sets them aside."""
+
+    FAIL = "FAIL"
+    """The job fails, and restarts if its strategy says so: the default."""
+    SKIP = "SKIP"
+    """The record is dropped and counted."""
+
+
+class _Guarded:
+    """Calls `method` of the user's function (or the function itself) for each record.
+
+    `as_results` makes an iterable of what it returned; `tag` is where records go that are set aside.
+    """
+
+    def __init__(self, function: Any, method: str, tag: OutputTag | None) -> None:
+        self.function: Final = function
+        self._method = method
+        self._tag = tag
+        self._call: Callable[..., Any] = function
+        self._failed: Any = None
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Open the user's function."""
+        opened = getattr(self.function, "open", None)
+        if opened is not None:
+            opened(runtime_context)
+        self._failed = runtime_context.get_metrics_group().counter(NUM_RECORDS_FAILED)
+        self._call = getattr(self.function, self._method, self.function)
+
+    def close(self) -> None:
+        """Close the user's function."""
+        closed = getattr(self.function, "close", None)
+        if closed is not None:
+            closed()
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        """One record: all its results, or none and what the policy says."""
+        try:
+            return self._results(value, ctx)
+        except Exception as error:
+            self._failed.inc()
+            if self._tag is None:
+                return ()
+            return ((self._tag, (value, f"{type(error).__name__}: {error}")),)
+
+    def _results(self, value: Any, ctx: Any) -> Iterable[Any]:
+        match self._method:
+            case "map":
+                return (self._call(value),)
+            case "filter":
+                return (value,) if self._call(value) else ()
+            case "flat_map":
+                results = self._call(value)
+            case _:
+                results = self._call(value, ctx)
+        # Taken at once: a generator that raises half way gives nothing.
+        return () if results is None else list(results)
+
+
+class GuardedFunction(_Guarded, ProcessFunction):
+    """On streams without keys."""
+
+
+class GuardedKeyedFunction(_Guarded, KeyedProcessFunction):
+    """On keyed streams; an error in a timer still fails the job."""
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        """See KeyedProcessFunction."""
+        on_timer = getattr(self.function, "on_timer", None)
+        return None if on_timer is None else on_timer(timestamp, ctx)

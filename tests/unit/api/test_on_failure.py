@@ -1,0 +1,82 @@
+"""on_failure: what becomes of records on which a user's function raises."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace import FailurePolicy, OutputTag, StreamExecutionEnvironment, Types
+from headrace.api.guarded_specs import guarded_spec
+from headrace.core.errors import ProgramError
+from headrace.core.operator_spec import OperatorSpec
+from headrace.functions.process import ProcessFunction
+from headrace.functions.specs import FilterSpec, FlatMapSpec, MapSpec, PrintSinkSpec, ProcessSpec
+from headrace.testing.operator_harness import OperatorHarness, Rows
+
+POISON = OutputTag("poison", Types.PICKLED_BYTE_ARRAY())
+
+
+def half_then_raise(text: str) -> Iterator[int]:
+    yield 0
+    yield int(text)
+
+
+class Parse(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[int]:
+        yield int(value)
+
+
+def run(spec: OperatorSpec, tag: OutputTag | None) -> OperatorHarness:
+    harness = OperatorHarness(
+        guarded_spec(spec, "parse", tag, is_keyed=False),
+        side_types={} if tag is None else {tag.tag_id: tag.type_info},
+    )
+    harness.process(harness.batch(Rows(["1", "two", "3"])))
+    return harness
+
+
+def rows(elements: list[tuple[Any, ...]]) -> list[Any]:
+    return [element[1] for element in elements if element[0] == "row"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (MapSpec(int), [1, 3]),
+        (FilterSpec(lambda text: int(text) > 1), ["3"]),
+        (FlatMapSpec(half_then_raise), [0, 1, 0, 3]),
+        (ProcessSpec(Parse()), [1, 3]),
+    ],
+)
+def test_a_record_on_which_the_function_raises_is_skipped_and_counted(
+    spec: OperatorSpec, expected: list[Any]
+) -> None:
+    harness = run(spec, None)
+    assert rows(harness.output.main) == expected
+    assert harness.metrics.snapshot()["numRecordsFailed"] == 1
+
+
+def test_a_record_set_aside_comes_with_its_error_and_nothing_else_of_it_is_kept() -> None:
+    harness = run(FlatMapSpec(half_then_raise), POISON)
+    assert rows(harness.output.main) == [0, 1, 0, 3]
+    ((record, error),) = rows(harness.output.sides["poison"])
+    assert record == "two"
+    assert error.startswith("ValueError: invalid literal for int()")
+
+
+def test_operators_without_single_records_refuse_it() -> None:
+    with pytest.raises(ProgramError, match="'out' cannot skip single records"):
+        guarded_spec(PrintSinkSpec(None), "out", None, is_keyed=False)
+
+
+def test_it_is_said_once() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection(["1"]).map(int).on_failure(FailurePolicy.SKIP)
+    with pytest.raises(ProgramError, match="has an on_failure already"):
+        stream.on_failure(FailurePolicy.SKIP)
+
+
+def test_fail_changes_nothing() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection(["1"]).map(int).on_failure(FailurePolicy.FAIL).print()
+    assert any(isinstance(node.spec, MapSpec) for node in env.get_stream_graph().nodes)
