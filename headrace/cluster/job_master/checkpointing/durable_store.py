@@ -85,6 +85,7 @@ class DurableCheckpointStore:
         self._completed = CompletedCheckpoints(retained_count(settings))
         self._lineage: Lineage | None = None
         self._storage: CheckpointStorage | None = None
+        self._has_recovered = False
         # `discard` runs beside other calls, and asks which checkpoints are complete.
         self._lock = threading.Lock()
 
@@ -128,6 +129,7 @@ class DurableCheckpointStore:
         latest = self._completed.latest
         if latest is not None:
             verify_files(latest)
+        self._has_recovered = True
         return latest
 
     def latest(self) -> CompletedCheckpoint | None:
@@ -181,8 +183,11 @@ class DurableCheckpointStore:
         perform_deletion(Deletion(checkpoint_id, folder, own))
 
     def close(self, status: JobStatus, *, keeps_latest: bool = False) -> None:
-        """See CheckpointStore. Returns when everything is deleted, or after a minute."""
-        if self._storage is None:
+        """See CheckpointStore. Returns when everything is deleted, or after a minute.
+
+        A job that could not start from its checkpoints deletes none: an older one may have to do.
+        """
+        if self._storage is None or not self._has_recovered:
             return
         with self._lock:
             deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)

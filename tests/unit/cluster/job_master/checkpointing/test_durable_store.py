@@ -251,6 +251,19 @@ def test_a_file_that_was_cut_off_is_told_before_anything_starts(jobs: Jobs) -> N
         jobs.start()
 
 
+def test_a_job_that_cannot_start_from_its_checkpoints_deletes_none(jobs: Jobs) -> None:
+    first = jobs.start(**{NUM_RETAINED.key: "2"})
+    take(first)
+    Path(file_of(take(first)).uri).unlink()
+    second = DurableCheckpointStore(
+        Settings({**jobs.settings, NUM_RETAINED.key: "2"}), JOB, ManualClock(), random.Random(9)
+    )
+    with pytest.raises(CheckpointCorruptedError):
+        second.recover()
+    second.close(JobStatus.FAILED)
+    assert jobs.files() == ["chk-1/_metadata", "chk-1/state-x", "chk-2/_metadata"]
+
+
 def test_a_checkpoint_that_came_to_nothing_leaves_nothing(jobs: Jobs) -> None:
     store = jobs.start()
     checkpoint_id, options = located(store)
