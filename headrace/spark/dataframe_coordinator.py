@@ -29,10 +29,11 @@ from headrace.connectors.dataframe.messages import (
     SourceState,
 )
 from headrace.connectors.files.paths import file_system_of, fixed_place
+from headrace.connectors.files.staging import remove_if_empty
 from headrace.core.errors import HostError, ProgramError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.threads import start_thread
+from headrace.core.threads import run_in_thread, start_thread
 from headrace.core.tls import TlsIdentity
 from headrace.spark.dataframe_plan import default_parallelism, plan_push
 from headrace.spark.dataframe_push import RESULT_SCHEMA_TEXT, PushTarget, push_body
@@ -176,7 +177,8 @@ class DataFrameCoordinator:
         is_passing = copy_path.startswith(_passing_copies())
         if copy_path and (is_passing or not self._was_checkpointed):
             self._known = Computed("", 0, "")
-            start_thread(f"clean-{self._context.operator_name}", lambda: _delete_copy(copy_path))
+            name = f"clean-{self._context.operator_name}"
+            await run_in_thread(name, lambda: _delete_copy(copy_path))
 
     def _cancel(self) -> None:
         pushing, self._pushing = self._pushing, None
@@ -293,5 +295,6 @@ def _delete_copy(copy_path: str) -> None:
     file_system, path = file_system_of(copy_path)
     try:
         file_system.delete_dir(path)
+        remove_if_empty(file_system, path.rpartition("/")[0])
     except OSError as error:
         _LOG.warning("the copy of a DataFrame at %s was not deleted: %s", copy_path, error)
