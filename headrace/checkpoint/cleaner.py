@@ -23,7 +23,8 @@ PARALLEL_THREADS: Final = 4
 class CheckpointCleaner:
     """Up to `thread_count` threads, which live only while there is something to do. Any thread may call.
 
-    `on_changed` is called with `waiting_count`, on the thread that changed it.
+    `on_changed` is called with `waiting_count`, on the thread that changed it and before any other changes it again: it
+    hears the counts in order, and must not block.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class CheckpointCleaner:
             self._unfinished_count += 1
             needs_thread = self._running_count < self._thread_count
             self._running_count += needs_thread
-        self._on_changed(self._unfinished_count)
+            self._on_changed(self._unfinished_count)
         if needs_thread:
             self._start("checkpoint-cleaner", self._run)
 
@@ -75,7 +76,7 @@ class CheckpointCleaner:
             with self._condition:
                 self._unfinished_count -= 1
                 self._condition.notify_all()
-            self._on_changed(self._unfinished_count)
+                self._on_changed(self._unfinished_count)
 
 
 def perform_deletion(deletion: Deletion) -> None:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -37,6 +38,16 @@ def test_what_waits_is_counted_until_it_is_gone(folder: str) -> None:
     assert cleaner.wait_until_done(0)
     assert files_below(folder) == []
     assert counts == [1, 2, 3, 2, 1, 0]
+
+
+def test_the_last_count_that_is_told_is_the_last_one(folder: str) -> None:
+    counts: list[int] = []
+    cleaner = CheckpointCleaner(4, counts.append)
+    for number in range(40):
+        cleaner.delete(Deletion(number, child_uri(folder, f"chk-{number}")))
+    assert cleaner.wait_until_done(30)
+    assert counts[-1] == 0
+    assert all(abs(after - before) == 1 for before, after in pairwise(counts))
 
 
 def test_nothing_to_do_starts_no_thread() -> None:
