@@ -4,10 +4,12 @@ Source: Flink InternalWindowFunction and its variants, EvictingWindowOperator.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import starmap
 from typing import Any
 
+from headrace.core.types.record_copies import private_copy
 from headrace.core.types.type_info import PickledBytesTypeInfo
 from headrace.functions.evictors import Evictor, EvictorContext, TimestampedValue
 from headrace.functions.record import AggregateFunction
@@ -115,10 +117,10 @@ class EvictedContents(WindowContents):
         self._context = context
 
     def add(self, value: Any, timestamp: int) -> None:
-        self._state.add(TimestampedValue(value, timestamp))
+        self._state.add((value, timestamp))
 
     def fire(self, window: Window, state_window: Window, emit: EmitElements) -> None:
-        held: list[TimestampedValue] = list(self._state.get())
+        held = list(starmap(TimestampedValue, self._state.get()))
         if not held:
             return
         self._evictor.evict_before(held, len(held), window, self._context)
@@ -127,7 +129,7 @@ class EvictedContents(WindowContents):
             emit(window, elements)
         self._evictor.evict_after(held, len(held), window, self._context)
         self._backend.set_current_namespace(state_window)
-        self._state.update(held)
+        self._state.update(map(tuple, held))
 
     def _elements(self, values: list[Any]) -> Sequence[Any] | None:
         incremental = self._incremental
@@ -138,7 +140,10 @@ class EvictedContents(WindowContents):
             for value in values:
                 accumulator = incremental.add(value, accumulator)
             return [incremental.get_result(accumulator)]
-        return [reduce(method_of(incremental, "reduce"), values)] if values else None
+        if not values:
+            return None
+        # Copies, as the function may change the older of two values, and the next firing reduces them anew.
+        return [reduce(method_of(incremental, "reduce"), map(private_copy, values))]
 
 
 def _descriptor(incremental: Any) -> AggregatingStateDescriptor | ReducingStateDescriptor:
@@ -150,7 +155,7 @@ def _descriptor(incremental: Any) -> AggregatingStateDescriptor | ReducingStateD
     return ReducingStateDescriptor(_STATE_NAME, method_of(incremental, "reduce"), _ANY)
 
 
-WindowCall = Callable[[Any, Window, Iterable[Any], Any], Any]
+WindowCall = Callable[[Any, Window, Sequence[Any], Any], Any]
 """(key, window, elements, context) -> results, an iterable or None."""
 
 

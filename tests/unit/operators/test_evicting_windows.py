@@ -138,6 +138,17 @@ def test_sliding_counts_are_made_of_a_trigger_and_an_evictor() -> None:
     assert sliding.output.rows == [0 + 1, 0 + 1 + 2 + 3, 2 + 3 + 4 + 5, 4 + 5 + 6 + 7]
 
 
+def test_a_reduce_function_may_change_what_it_is_given() -> None:
+    def extend(one: Any, other: Any) -> Any:
+        one[1].extend(other[1])
+        return one
+
+    rows = Rows([("a", [index]) for index in range(4)], [0, 1, 2, 3])
+    parts: dict[str, Any] = {"assigner": GlobalWindows(), "trigger": CountTrigger(2)}
+    fired = run([rows], evictor=CountEvictor.of(3), incremental=extend, **parts)
+    assert fired.output.rows == [("a", [0, 1]), ("a", [1, 2, 3])]
+
+
 def test_purging_empties_a_window_whatever_the_evictor_left() -> None:
     parts: dict[str, Any] = {"trigger": PurgingTrigger(CountTrigger(2))}
     fired = run([_numbers(4)], evictor=LAST_TWO, window_function=Numbers(), **parts)
