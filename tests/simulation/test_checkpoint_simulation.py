@@ -3,14 +3,28 @@
 Whatever is lost, the job ends with the output of a run in which nothing was.
 """
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from headrace.testing.simulation import failure_note
-from tests.simulation.scenario import COUNT, run_scenario
+from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
+from headrace.gateways.errors import CheckpointFailedError
+from headrace.testing.simulated_job import counting_job, expected_output, forget_output, output_of
+from headrace.testing.simulation import SimulatedCluster, failure_note
+from tests.simulation.scenario import (
+    COUNT,
+    INTERVAL_MS,
+    RESTARTS,
+    SETTINGS,
+    Plan,
+    checkpoint_settings,
+    run_scenario,
+)
 
 SEEDS = range(40)
+LONG_COUNT = 4 * COUNT
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -56,6 +70,53 @@ def test_a_slice_restarts_alone() -> None:
         subtask.attempt_number for vertex in outcome.details.vertices for subtask in vertex.subtasks
     }
     assert len(attempts) > 1, "others ran on"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_job_that_stops_with_a_savepoint_goes_on_from_it_as_if_it_had_not(
+    seed: int, tmp_path: Path
+) -> None:
+    sim = SimulatedCluster(seed, settings=SETTINGS, faults=Plan.draw(seed).faults)
+    name = f"stopped-{seed}"
+    forget_output(name)
+    settings = {**RESTARTS, **checkpoint_settings(seed)}
+
+    def submit(changes: dict[str, str]) -> JobId:
+        job_id = sim.new_job_id()
+        sim.submit(
+            counting_job(
+                job_id,
+                name,
+                count=LONG_COUNT,
+                interval_ms=INTERVAL_MS,
+                parallelism=2,
+                settings={**settings, **changes},
+            )
+        )
+        return job_id
+
+    def stop(job_id: JobId) -> str:
+        """A user asks again where it came to nothing, for a message was lost."""
+        while True:
+            try:
+                return sim.loop.run_until(
+                    sim.dispatcher.stop_with_savepoint(job_id, str(tmp_path), False)
+                )
+            except CheckpointFailedError:
+                sim.run_for(500)
+
+    first = submit({})
+    sim.later(2_500, sim.kill_some_worker)
+    sim.run_for(3_000)
+    path = stop(first)
+    assert sim.await_result(first).status is JobStatus.FINISHED
+    assert output_of(name) == Counter(), (
+        "the sink brings out at the end of input, which did not come"
+    )
+    second = submit({"execution.state-recovery.path": path})
+    assert sim.await_result(second).status is JobStatus.FINISHED
+    assert output_of(name) == expected_output(LONG_COUNT), failure_note(seed)("not exact")
+    sim.close()
 
 
 def test_the_same_seed_gives_the_same_events_with_checkpoints_too() -> None:

@@ -41,12 +41,19 @@ def open_checkpointing(
             on_failed=failed,
         )
 
-    return JobCheckpointing(
+    def subsumed_left(count: int) -> None:
+        endpoint.run_async(lambda: checkpointing.subsumed_left(count))
+
+    checkpointing = JobCheckpointing(
         endpoint,
         lambda: scheduler.execution_graph,
         rules,
         DurableCheckpointStore(
-            settings, scheduler.graph.job_id, endpoint.clock, endpoint.rpc_service.random
+            settings,
+            scheduler.graph.job_id,
+            endpoint.clock,
+            endpoint.rpc_service.random,
+            subsumed_left,
         ),
         tasks=CheckpointCalls(
             scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish
@@ -58,3 +65,4 @@ def open_checkpointing(
         on_final_savepoint=scheduler.stopped_with,
         reminder_ms=settings.duration_ms(HEARTBEAT_INTERVAL),
     )
+    return checkpointing

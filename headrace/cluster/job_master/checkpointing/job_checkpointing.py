@@ -283,9 +283,17 @@ class JobCheckpointing:
         metrics: CheckpointMetrics,
     ) -> None:
         """A subtask's part is stored."""
-        self._coordinators.acknowledged(attempt_id, checkpoint_id)
+        if self._concerns(attempt_id, checkpoint_id):
+            self._coordinators.acknowledged(attempt_id, checkpoint_id)
         self._handle(TaskAcknowledged(attempt_id, checkpoint_id, snapshot, metrics))
         self._steps.snapshot_waiting()
+
+    def _concerns(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> bool:
+        """Whether it is this very attempt that takes part: an older one says nothing of the subtask's events."""
+        return any(
+            each.checkpoint_id == checkpoint_id and each.concerns(attempt_id)
+            for each in self._coordinator.pending
+        )
 
     def decline(
         self,
@@ -425,6 +433,11 @@ class JobCheckpointing:
             _LOG.exception("a coordinator of job %s failed", self._job_id)
             self._on_failed(CheckpointFailedError(f"{type(error).__name__}: {error}"))
         self._steps.snapshot_waiting()
+
+    def subsumed_left(self, count: int) -> None:
+        """So many checkpoints that were given up for newer ones are still being deleted."""
+        self._store.subsumed_count = count
+        self.brakes_changed()
 
     def brakes_changed(self) -> None:
         """A sink has committed or has more to commit, or something was deleted."""

@@ -34,13 +34,15 @@ class StoreCalls:
         self._spawn: Final = spawn
         self._on_cleaned: Final = on_cleaned
         self._cleaning_count = 0
+        self.subsumed_count = 0
+        """Deletions that the store does by itself and has not done."""
         # Taken by coroutines of one loop, never across threads: the store has no lock of its own.
         self._turn: Final = asyncio.Lock()
 
     @property
     def cleaning_count(self) -> int:
         """Deletions that are not done."""
-        return self._cleaning_count
+        return self._cleaning_count + self.subsumed_count
 
     async def call(self, what: str, call: Callable[[], T]) -> T:
         """Run a call when those before it have ended; whatever it raises."""

@@ -323,6 +323,29 @@ def test_files_that_cannot_be_deleted_stay_behind_and_hold_nothing_up(world: Wor
     assert world.tasks.told[-1][:3] == ("trigger", SOURCE, 2)
 
 
+def test_slow_deletion_of_what_newer_ones_replaced_holds_checkpoints_up_and_is_told(
+    world: World,
+) -> None:
+    world.checkpointing.subsumed_left(2)
+    world.begin()
+    assert world.tasks.told == []
+    assert (
+        world.checkpointing.overview.paused_because == "2 old checkpoints are still being deleted"
+    )
+    world.checkpointing.subsumed_left(1)
+    world.loop.run_for(1)
+    assert [each[0] for each in world.tasks.told] == ["trigger"]
+
+
+def test_an_older_attempt_opens_no_gate(world: World) -> None:
+    world.begin()
+    older = attempt(0, vertex=1, number=-1)
+    world.checkpointing.acknowledge(older, 1, TaskStateSnapshot(), CheckpointMetrics())
+    assert world.coordinators.heard == [("taken", 1)]
+    world.checkpointing.acknowledge(SOURCE, 1, TaskStateSnapshot(), CheckpointMetrics())
+    assert world.coordinators.heard[-1] == ("acknowledged", SOURCE, 1)
+
+
 def test_coordinators_are_asked_when_all_they_said_has_arrived(world: World) -> None:
     world.coordinators.can_be_snapshotted = False
     world.begin()
