@@ -10,6 +10,22 @@ from headrace import StreamExecutionEnvironment
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
+def test_requests_per_minute(
+    env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path(str(EXAMPLES / "requests_per_minute.py"), run_name="__main__")
+    lines = [line.partition("> ")[2] for line in capsys.readouterr().out.splitlines()]
+    failed = [240, 240, 240, 241, 240]
+    assert sorted(lines) == sorted(
+        line
+        for minute, count in enumerate(failed)
+        for line in (
+            f"minute {minute}: {count} failed",
+            f"minute {minute}: {2400 - count} served",
+        )
+    )
+
+
 def test_late_departures_by_rule(
     env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
