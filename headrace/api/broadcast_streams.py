@@ -1,6 +1,7 @@
 """BroadcastStream: a stream that every subtask gets whole, with the states it feeds; and what it is connected to."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_co_function, resolve_type
@@ -56,7 +57,8 @@ class BroadcastConnectedStream:
 
     def process(
         self,
-        func: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
+        func: BroadcastProcessFunction[Any, Any, Any]
+        | KeyedBroadcastProcessFunction[Any, Any, Any, Any],
         output_type: TypeLike = None,
     ) -> DataStream:
         """Call a BroadcastProcessFunction or, on a keyed stream, a KeyedBroadcastProcessFunction."""

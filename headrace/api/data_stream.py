@@ -74,8 +74,8 @@ if TYPE_CHECKING:
     from headrace.api.connected_streams import ConnectedStreams
     from headrace.api.environment import StreamExecutionEnvironment
     from headrace.api.execution_config import ExecutionConfig
-    from headrace.api.keyed_stream import KeyedStream
     from headrace.api.joined_streams import CoGroupedStreams, JoinedStreams
+    from headrace.api.keyed_stream import KeyedStream
     from headrace.api.windowed_stream import AllWindowedStream
 
 TypeLike = TypeInformation | Sequence[TypeInformation] | None
@@ -251,10 +251,6 @@ class DataStream(StreamProperties):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         return ConnectedStreams(self, ds)
 
-    def window_all(self, window_assigner: Any) -> "AllWindowedStream":
-        """Put all records into windows of one non-parallel operator."""
-        from headrace.api.windowed_stream import AllWindowedStream
-
     def join(self, other_stream: "DataStream") -> "JoinedStreams":
         """Pair records of two streams that have one key and lie in one window."""
         from headrace.api.joined_streams import JoinedStreams
@@ -266,6 +262,10 @@ class DataStream(StreamProperties):
         from headrace.api.joined_streams import CoGroupedStreams
 
         return CoGroupedStreams(self, other_stream)
+
+    def window_all(self, window_assigner: Any) -> "AllWindowedStream":
+        """Put all records into windows of one non-parallel operator."""
+        from headrace.api.windowed_stream import AllWindowedStream
 
         return AllWindowedStream(self.without_keys(), window_assigner)
 
@@ -294,13 +294,16 @@ class DataStream(StreamProperties):
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> "BroadcastStream": ...
     def broadcast(
-        self, *broadcast_state_descriptors: MapStateDescriptor
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> "DataStream | BroadcastStream":
         """Send every record to every subtask; with descriptors, to feed broadcast states of what is connected to it."""
         from headrace.api.broadcast_streams import BroadcastStream
 
-        if broadcast_state_descriptors:
-            return BroadcastStream(self, broadcast_state_descriptors)
+        if broadcast_state_descriptor is not None:
+            descriptors = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
+            return BroadcastStream(self, descriptors)
         return self._partitioned(Partitioning(PartitionerKind.BROADCAST))
 
     def partition_custom(

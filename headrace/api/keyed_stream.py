@@ -205,7 +205,11 @@ class KeyedStream(DataStream):
     def forward(self) -> NoReturn:
         _cannot_repartition("forward")
 
-    def broadcast(self, *broadcast_state_descriptors: object) -> NoReturn:
+    def broadcast(
+        self,
+        broadcast_state_descriptor: object = None,
+        *other_broadcast_state_descriptors: object,
+    ) -> NoReturn:
         _cannot_repartition("broadcast")
 
     def _operator(self) -> OperatorTransformation:
