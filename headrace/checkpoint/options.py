@@ -86,7 +86,6 @@ RETENTION: Final = ConfigOption(
 UNALIGNED: Final = ConfigOption(
     _P + "unaligned.enabled", bool, False, "Whether barriers overtake records in flight.",
     deprecated_keys=(_P + "unaligned",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 FORCE_UNALIGNED: Final = ConfigOption(
     _P + "unaligned.forced", bool, False, "Unaligned also where it may not be rescaled.",
@@ -96,7 +95,6 @@ ALIGNED_TIMEOUT: Final = ConfigOption(
     _P + "aligned-checkpoint-timeout", timedelta, timedelta(0),
     "Aligned at first, unaligned after this time.",
     deprecated_keys=(_P + "alignment-timeout",),
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 CHANNEL_STATE_FILE_SUBTASKS: Final = ConfigOption(
     _P + "unaligned.max-subtasks-per-channel-state-file", int, 5,

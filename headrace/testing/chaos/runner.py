@@ -127,7 +127,7 @@ class ChaosRunner:
         run.directory.mkdir()
         self._arm(scenario, run)
         try:
-            return self._judge(scenario.name, repeat, run, scenario.stops_with_savepoint)
+            return self._judge(scenario.name, repeat, run, scenario=scenario)
         finally:
             self._failpoints.write_text("")
             failpoints.disarm()
@@ -136,7 +136,7 @@ class ChaosRunner:
         """Run the job once while `disturb` does what it likes to it, and judge it."""
         run = Run(self._directory / f"{name.replace(' ', '-')}-{repeat}")
         run.directory.mkdir()
-        return self._judge(name, repeat, run, False, disturb)
+        return self._judge(name, repeat, run, disturb=disturb)
 
     def _arm(self, scenario: Scenario, run: Run) -> None:
         lines: list[str] = []
@@ -161,7 +161,8 @@ class ChaosRunner:
         name: str,
         repeat: int,
         run: Run,
-        stops: bool,
+        *,
+        scenario: Scenario | None = None,
         disturb: "Disturbance | None" = None,
     ) -> Outcome:
         started = time.monotonic()
@@ -170,7 +171,7 @@ class ChaosRunner:
         follower = OutputFollower(lambda: lines_of_files(run.output) if run.output.exists() else {})
         try:
             with Following(follower), watch.following():
-                if stops:
+                if scenario is not None and scenario.stops_with_savepoint:
                     self._run_in_two_parts(run, watch)
                 else:
                     client = self._submit(run, watch)
@@ -183,8 +184,11 @@ class ChaosRunner:
         verdict = compare_output(self._expected, follower.records)
         if not verdict.is_exact:
             mistakes.append(str(verdict))
-        if not run.tokens:
-            mistakes.append("the moment was not reached: nothing was killed")
+        wanted = 1 if scenario is None else len(scenario.failpoints)
+        if len(run.tokens) < wanted:
+            mistakes.append(
+                f"the moment was not reached: {len(run.tokens)} of {wanted} things happened"
+            )
         duration_s = time.monotonic() - started
         return Outcome(name, repeat, duration_s, len(run.tokens), watch.recovery_s, tuple(mistakes))
 
