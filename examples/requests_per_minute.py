@@ -1,8 +1,8 @@
 """Counts requests per minute over CSV files, with positions in checkpoints, and fails once on purpose.
 
 Files are found by the JobMaster, cut into ranges, and read as columns by the subtasks that ask for work. A checkpoint
-holds each range with the position in it. In the middle one subtask fails; the job goes on from the newest checkpoint, and
-the counts are those of a run in which nothing failed. The files lie in a temporary folder, which the program removes.
+holds each range with the position in it. In the middle one subtask fails; the job goes on from the newest checkpoint,
+and the counts are those of a run in which nothing failed. The files lie in a temporary folder, which goes at the end.
 
 Run it:
     headrace run examples/requests_per_minute.py
