@@ -20,7 +20,7 @@ from headrace.rpc.errors import AskTimeoutError, MailboxFullError, RecipientUnre
 
 _LOG = logging.getLogger(__name__)
 
-RETRY_PAUSE_S: Final = 0.5
+RESEND_PAUSE_S: Final = 0.5
 
 
 class SendOnce(Protocol):
@@ -93,7 +93,7 @@ class EventDelivery:
                 await self._send_once(attempt_id, operator_id, line.next_number, payload)
             except (AskTimeoutError, RecipientUnreachableError, MailboxFullError):
                 # Who is really gone is noticed by heartbeats, and then its attempts end.
-                await asyncio.sleep(RETRY_PAUSE_S)
+                await asyncio.sleep(RESEND_PAUSE_S)
                 continue
             except HeadraceError as error:
                 _LOG.warning("attempt %s does not take an event: %s", attempt_id, error)

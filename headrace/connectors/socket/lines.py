@@ -17,7 +17,7 @@ WAITING_LINES_MAX: Final = 16_384
 RETRY_PAUSE_S: Final = 0.5
 _CHUNK_SIZE_BYTES: Final = 8192
 
-Connect = Callable[[], socket.socket]
+OpenSocket = Callable[[], socket.socket]
 
 
 class SocketLines:
@@ -29,7 +29,7 @@ class SocketLines:
 
     def __init__(
         self,
-        connect: Connect,
+        connect: OpenSocket,
         delimiter: str,
         max_retry: int,
         on_news: Callable[[], None],
