@@ -1,6 +1,7 @@
 """The handles of heap states: what user code holds, each one dict look-up away from its value."""
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any, ClassVar
 
 from headrace.core.errors import RecordTypeError
@@ -91,10 +92,10 @@ class HeapState(State):
         return self._value_type()
 
     @staticmethod
-    def flatten(value: Any, rows: KeyedRows) -> int:
-        """Append an entry's value to the columns of a snapshot and return the number of rows."""
-        rows.values.append(value)
-        return 1
+    def flatten(held: list[Any], rows: KeyedRows) -> list[int] | None:
+        """See Flatten."""
+        rows.values = held
+        return None
 
     def load(self, rows: KeyedRows) -> None:
         """Take over rows of a snapshot. Rows of one entry follow each other."""
@@ -157,11 +158,11 @@ class HeapListState(HeapState, ListState[Any]):
             self.entries.setdefault(target, []).extend(moved)
 
     @staticmethod
-    def flatten(value: Any, rows: KeyedRows) -> int:
-        assert rows.list_positions is not None
-        rows.values += value
-        rows.list_positions += range(len(value))
-        return len(value)
+    def flatten(held: list[Any], rows: KeyedRows) -> list[int] | None:
+        counts = list(map(len, held))
+        rows.values = list(chain.from_iterable(held))
+        rows.list_positions = list(chain.from_iterable(map(range, counts)))
+        return counts
 
     def load(self, rows: KeyedRows) -> None:
         entries = self.entries
@@ -236,11 +237,10 @@ class HeapMapState(HeapState, MapState[Any, Any]):
         return not self._held()
 
     @staticmethod
-    def flatten(value: Any, rows: KeyedRows) -> int:
-        assert rows.map_keys is not None
-        rows.map_keys += value
-        rows.values += value.values()
-        return len(value)
+    def flatten(held: list[Any], rows: KeyedRows) -> list[int] | None:
+        rows.map_keys = list(chain.from_iterable(held))
+        rows.values = list(chain.from_iterable(map(dict.values, held)))
+        return list(map(len, held))
 
     def load(self, rows: KeyedRows) -> None:
         assert rows.map_keys is not None

@@ -5,6 +5,7 @@ Source: Flink TtlValueState, TtlListState, TtlMapState, TtlReducingState, TtlAgg
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import Any, Final
 
 from headrace.functions.state import MapStateDescriptor, StateDescriptor
@@ -68,8 +69,8 @@ class TtlHeapState(HeapState):
 
     @staticmethod
     @abstractmethod
-    def flatten_stamped(held: Any, rows: KeyedRows) -> int:
-        """Append an entry and its times to the columns of a snapshot and return the number of rows."""
+    def flatten_stamped(held: list[Any], rows: KeyedRows) -> list[int] | None:
+        """See Flatten."""
 
     def flatten_at(self) -> Flatten:
         flatten = self.flatten_stamped
@@ -77,9 +78,11 @@ class TtlHeapState(HeapState):
             return flatten
         now_ms, unexpired = self._now_ms(), self.unexpired
 
-        def flatten_unexpired(held: Any, rows: KeyedRows) -> int:
-            kept = unexpired(held, now_ms)
-            return flatten(kept, rows) if kept else 0
+        def flatten_unexpired(held: list[Any], rows: KeyedRows) -> list[int]:
+            kept = [unexpired(one, now_ms) for one in held]
+            counts = flatten([one for one in kept if one], rows)
+            per_kept = iter(repeat(1) if counts is None else counts)
+            return [next(per_kept) if one else 0 for one in kept]
 
         return flatten_unexpired
 
@@ -97,11 +100,9 @@ class _SingleTtlState(TtlHeapState):
         return None if self.rules.is_expired(held[1], now_ms) else held
 
     @staticmethod
-    def flatten_stamped(held: Stamped, rows: KeyedRows) -> int:
-        assert rows.last_accesses is not None
-        rows.values.append(held[0])
-        rows.last_accesses.append(held[1])
-        return 1
+    def flatten_stamped(held: list[Stamped], rows: KeyedRows) -> list[int] | None:
+        _take_pairs(held, rows)
+        return None
 
     def load(self, rows: KeyedRows) -> None:
         for entry, value, stamp in zip(
@@ -230,12 +231,11 @@ class HeapTtlListState(TtlHeapState, HeapListState):
         return held if len(kept) == len(held) else kept
 
     @staticmethod
-    def flatten_stamped(held: list[Stamped], rows: KeyedRows) -> int:
-        assert rows.list_positions is not None and rows.last_accesses is not None
-        rows.values += [value for value, _ in held]
-        rows.last_accesses += [stamp for _, stamp in held]
-        rows.list_positions += range(len(held))
-        return len(held)
+    def flatten_stamped(held: list[list[Stamped]], rows: KeyedRows) -> list[int] | None:
+        counts = list(map(len, held))
+        _take_pairs(chain.from_iterable(held), rows)
+        rows.list_positions = list(chain.from_iterable(map(range, counts)))
+        return counts
 
     def load(self, rows: KeyedRows) -> None:
         for entry, value, stamp in zip(
@@ -278,12 +278,10 @@ class HeapTtlMapState(TtlHeapState, HeapMapState):
         return held if len(kept) == len(held) else kept
 
     @staticmethod
-    def flatten_stamped(held: dict[Any, Stamped], rows: KeyedRows) -> int:
-        assert rows.map_keys is not None and rows.last_accesses is not None
-        rows.map_keys += held
-        rows.values += [value for value, _ in held.values()]
-        rows.last_accesses += [stamp for _, stamp in held.values()]
-        return len(held)
+    def flatten_stamped(held: list[dict[Any, Stamped]], rows: KeyedRows) -> list[int] | None:
+        rows.map_keys = list(chain.from_iterable(held))
+        _take_pairs(chain.from_iterable(map(dict.values, held)), rows)
+        return list(map(len, held))
 
     def load(self, rows: KeyedRows) -> None:
         assert rows.map_keys is not None
@@ -317,6 +315,12 @@ class HeapTtlMapState(TtlHeapState, HeapMapState):
             self._keep(entry, held, kept)
         seen = held if self.rules.returns_expired else kept
         return {key: value for key, (value, _) in seen.items()}
+
+
+def _take_pairs(pairs: Iterable[Stamped], rows: KeyedRows) -> None:
+    stamped = list(pairs)
+    rows.values = [value for value, _ in stamped]
+    rows.last_accesses = [stamp for _, stamp in stamped]
 
 
 TTL_HANDLES: Final[dict[type[HeapState], Any]] = {

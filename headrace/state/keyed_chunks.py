@@ -8,7 +8,7 @@ wants only some key groups skips the row groups of others.
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -99,8 +99,8 @@ class EntriesView(Protocol):
         """Every entry: keys, or pairs of key and namespace."""
         ...
 
-    def __getitem__(self, entry: Any, /) -> Any:
-        """The value, list or dict of an entry; with a time to live see `KeyedRows`."""
+    def values_of(self, entries: Sequence[Any]) -> list[Any]:
+        """What the entries hold, in their order: values, lists or dicts, as the state's handle keeps them."""
         ...
 
 
@@ -152,9 +152,13 @@ def write_keyed_state(
 
 
 class Flatten(Protocol):
-    """How an entry's value becomes rows: appended to all columns but keys and namespaces; the count is returned."""
+    """How what entries hold becomes rows: appended to all columns but keys and namespaces.
 
-    def __call__(self, value: Any, rows: KeyedRows, /) -> int: ...
+    Returns the number of rows of each entry, or None where each is one. Loops in C where there is nothing to decide,
+    since the task waits for the interpreter meanwhile.
+    """
+
+    def __call__(self, held: list[Any], rows: KeyedRows, /) -> list[int] | None: ...
 
 
 def _by_key_group(
@@ -183,16 +187,16 @@ def _piece_table(
     groups: KeyGroups,
 ) -> pa.Table:
     rows = KeyedRows.for_form(form)
-    counts: list[int] = []
-    for entry in piece:
-        count = flatten(entries[entry], rows)
-        counts.append(count)
-        key = entry
-        if rows.namespaces is not None:
-            key, namespace = entry
-            rows.namespaces += (namespace,) * count
-        rows.keys += (key,) * count
-    return rows_to_table(form, rows, np.repeat(groups, counts))
+    counts = flatten(entries.values_of(piece), rows)
+    if counts is not None:
+        piece = list(chain.from_iterable(map(repeat, piece, counts)))
+        groups = np.repeat(groups, counts)
+    if rows.namespaces is None:
+        rows.keys = list(piece)
+    elif piece:
+        keys, namespaces = zip(*piece, strict=True)
+        rows.keys, rows.namespaces = list(keys), list(namespaces)
+    return rows_to_table(form, rows, groups)
 
 
 def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> pa.Table:

@@ -7,7 +7,7 @@ then sink into it, a few entries at each access, until one dict is left and take
 Source: Flink CopyOnWriteStateMap, which copies entries older than the oldest snapshot that is being written.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from headrace.core.types.record_copies import UNCHANGING, private_copy
@@ -36,13 +36,24 @@ class FrozenEntries:
         self.is_released = False
 
     def __iter__(self) -> Iterator[Any]:
+        if len(self._layers) == 1:
+            return iter(self._layers[0])  # the lowest layer has no marks
+        return self._all_entries()
+
+    def _all_entries(self) -> Iterator[Any]:
         for index in range(len(self._layers) - 1, -1, -1):
             higher = self._layers[index + 1 :]
             for entry, value in self._layers[index].items():
                 if value is not _GONE and not any(entry in layer for layer in higher):
                     yield entry
 
-    def __getitem__(self, entry: Any, /) -> Any:
+    def values_of(self, entries: Sequence[Any]) -> list[Any]:
+        """What the entries, all of them there, hold: in their order."""
+        if len(self._layers) == 1:
+            return list(map(self._layers[0].__getitem__, entries))
+        return [self._value_of(entry) for entry in entries]
+
+    def _value_of(self, entry: Any) -> Any:
         for layer in reversed(self._layers):
             value = layer.get(entry, _MISSING)
             if value is not _MISSING:

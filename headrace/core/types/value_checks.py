@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from headrace.core.types.arrow_mapping import rows_to_columns
+from headrace.core.types.arrow_types import is_byte
 from headrace.core.types.basic_type_info import (
     BasicType,
     BasicTypeInfo,
@@ -86,6 +87,8 @@ def _classes_of(value_type: TypeInformation) -> frozenset[type]:
             return frozenset((Decimal,))
         case MapTypeInfo():
             return frozenset((dict,))
+        case PrimitiveArrayTypeInfo() if is_byte(value_type.element_type):
+            return frozenset((bytes,))
         case CollectionTypeInfo() if not isinstance(value_type, PrimitiveArrayTypeInfo):
             return frozenset((list,))
         case _:

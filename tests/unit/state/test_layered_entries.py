@@ -72,7 +72,8 @@ class FreezingMachine(RuleBasedStateMachine):
     @invariant()
     def views_are_what_was_frozen(self) -> None:
         for view, wanted in self.views:
-            assert {entry: view[entry] for entry in view} == wanted
+            entries = list(view)
+            assert dict(zip(entries, view.values_of(entries), strict=True)) == wanted
 
     @invariant()
     def live_entries_are_those_of_the_model(self) -> None:

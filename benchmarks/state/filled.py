@@ -1,0 +1,96 @@
+"""Keyed state of a given size: one value of 100 bytes per key, on either backend, with files in a folder of its own."""
+
+import shutil
+import tempfile
+from types import TracebackType
+from typing import Any, Self
+
+from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk
+from headrace.checkpoint.storage import SubtaskStorage, open_reader
+from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.config import Settings
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.randomness import SeededRandom
+from headrace.core.record_batch import BatchType
+from headrace.core.types.type_info import Types
+from headrace.functions.state import ValueStateDescriptor
+from headrace.state.operator_states import StatesOfOperator
+from headrace.state.snapshots import FrozenState
+
+VALUE_BYTES = 100
+MAX_PARALLELISM = 128
+BACKENDS = {
+    "heap": {"state.backend.type": "hashmap"},
+    "rocksdb": {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true"},
+    "rocksdb_full": {"state.backend.type": "rocksdb"},
+}
+
+
+class FilledState:
+    """A state under keys 0..key_count-1. A context manager: at its end everything is deleted."""
+
+    def __init__(
+        self,
+        backend: str,
+        restored: OperatorSubtaskState | None = None,
+        key_groups: range = range(MAX_PARALLELISM),
+    ) -> None:
+        self.directory = tempfile.mkdtemp(prefix="headrace-bench-")
+        self.settings = Settings(BACKENDS[backend])
+        pickled = Types.PICKLED_BYTE_ARRAY()
+        self.states = StatesOfOperator(
+            key_groups=key_groups,
+            max_parallelism=MAX_PARALLELISM,
+            types=OperatorTypes((BatchType(pickled, Types.LONG()),), BatchType(pickled)),
+            settings=self.settings,
+            restored=restored,
+            restored_checkpoint_id=None if restored is None else 1,
+            reader=open_reader(self.settings),
+            scratch=self.directory,
+        )
+        self.backend = self.states.create_keyed_backend()
+        self._random = SeededRandom(7)
+        descriptor = ValueStateDescriptor("value", Types.PRIMITIVE_ARRAY(Types.BYTE()))
+        self.state: Any = self.backend.get_state(descriptor, self.backend.key_scope)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.states.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def put(self, begin: int, count: int) -> None:
+        """Write the values of some keys."""
+        scope, update = self.backend.key_scope, self.state.update
+        payload = self._random.randbytes(VALUE_BYTES + count)
+        for offset in range(count):
+            scope.entry = begin + offset
+            update(payload[offset : offset + VALUE_BYTES])
+
+    def storage(self, checkpoint_id: int) -> tuple[CheckpointOptions, SubtaskStorage]:
+        """Return where a checkpoint's files go."""
+        uri = f"file://{self.directory}"
+        options = CheckpointOptions(
+            exclusive_uri=f"{uri}/chk-{checkpoint_id}", shared_uri=f"{uri}/shared"
+        )
+        return options, SubtaskStorage(options, "bench", self.settings)
+
+    def freeze(self, checkpoint_id: int) -> tuple[list[FrozenState], SubtaskStorage]:
+        """The synchronous part of a checkpoint."""
+        options, storage = self.storage(checkpoint_id)
+        return self.states.freeze(checkpoint_id, options), storage
+
+
+def write(frozen: list[FrozenState], storage: SubtaskStorage) -> OperatorSubtaskState:
+    """The asynchronous part of a checkpoint."""
+    chunks: list[StateChunk] = []
+    for part in frozen:
+        chunks += part.write(storage)
+        part.discard()
+    return OperatorSubtaskState(tuple(chunks))
