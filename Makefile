@@ -68,7 +68,7 @@ chaos: setup  ## kill processes of a running job at every named moment (about 25
 	  $(BIN)/python -m headrace.testing.chaos.report out/chaos.jsonl docs/chaos_report.md; exit $$status
 
 bench: setup  ## answer every question under benchmarks/ (or one: BENCH=keyed_latency)
-	@for question in $(or $(BENCH),exchange network back_pressure_memory keyed_latency keyed_function); do \
+	@for question in $(or $(BENCH),exchange network state back_pressure_memory keyed_latency keyed_function); do \
 	  echo "== $$question"; $(BIN)/python -m benchmarks.$$question || exit $$?; \
 	done
 
