@@ -6,7 +6,6 @@ crash in between leaves the rest to the next call.
 Source: Flink FileCommitter, CompactorOperator.
 """
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -194,9 +193,12 @@ def name_file(file_system: Any, base_path: str, file: PendingFile) -> None:
     """Give a prepared file its name, unless it has it. FileCommitError where it is nowhere."""
     hidden, final = f"{base_path}/{file.hidden_path}", f"{base_path}/{file.final_path}"
     file_system.create_dir(final.rpartition("/")[0], recursive=True)
-    with contextlib.suppress(FileNotFoundError):
+    try:
         file_system.move(hidden, final)
         return
+    except OSError:  # object stores do not say which error it is
+        if exists(file_system, hidden):
+            raise
     if not exists(file_system, final):
         raise FileCommitError(
             f"the prepared file {hidden} is gone, and there is no {final} either: its records are lost unless "

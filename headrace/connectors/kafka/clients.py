@@ -53,7 +53,7 @@ class KafkaRecord:
     offset: int = -1
 
 
-def client_library() -> Any:
+def kafka_client() -> Any:
     """Return the module `confluent_kafka`."""
     try:
         import confluent_kafka
@@ -64,12 +64,12 @@ def client_library() -> Any:
 
 def create_consumer(config: Mapping[str, Any]) -> Any:
     """Return a confluent_kafka.Consumer."""
-    return client_library().Consumer(dict(config))
+    return kafka_client().Consumer(dict(config))
 
 
 def create_producer(config: Mapping[str, Any]) -> Any:
     """Return a confluent_kafka.Producer."""
-    return client_library().Producer(dict(config))
+    return kafka_client().Producer(dict(config))
 
 
 class RecordProducer:
@@ -145,7 +145,7 @@ class TransactionalProducer:
         self._producer.purge()
 
     def _call(self, method: Any, *arguments: Any) -> None:
-        library = client_library()
+        library = kafka_client()
         try:
             method(*arguments)
         except library.KafkaException as error:
@@ -160,7 +160,7 @@ def read_to_end(config: Mapping[str, Any], topic: str, partition: int) -> list[K
 
     RecordsExpiredError where the topic no longer has its first ones.
     """
-    library = client_library()
+    library = kafka_client()
     consumer = create_consumer(
         {
             **config,
@@ -202,7 +202,7 @@ def read_to_end(config: Mapping[str, Any], topic: str, partition: int) -> list[K
 
 def ensure_compacted_topic(config: Mapping[str, Any], topic: str) -> None:
     """Create a topic of one partition that keeps the last record of each key, unless it is there. KafkaError."""
-    library = client_library()
+    library = kafka_client()
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 

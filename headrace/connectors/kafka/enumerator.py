@@ -13,8 +13,8 @@ import msgspec
 from headrace.connectors.kafka.clients import (
     REQUEST_TIMEOUT_S,
     KafkaError,
-    client_library,
     create_consumer,
+    kafka_client,
 )
 from headrace.connectors.kafka.offsets import (
     KafkaOffsetResetStrategy,
@@ -254,7 +254,7 @@ class _asking:
 
 
 def _as_client(partition: KafkaTopicPartition, offset: int | None = None) -> Any:
-    library = client_library()
+    library = kafka_client()
     where = library.OFFSET_INVALID if offset is None else offset
     return library.TopicPartition(partition.topic, partition.partition, where)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.connectors.kafka.clients import KafkaError, client_library, create_consumer
+from headrace.connectors.kafka.clients import KafkaError, create_consumer, kafka_client
 from headrace.connectors.kafka.offsets import KafkaPartitionSplit, KafkaTopicPartition
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.serialization import DeserializationSchema
@@ -125,7 +125,7 @@ class KafkaReader(SplitReader):
     def _offset_of_end(self, message: Any) -> int:
         """The end of a partition, behind records that were never committed and marks of transactions. KafkaError."""
         error = message.error()
-        if error.code() != client_library().KafkaError._PARTITION_EOF:
+        if error.code() != kafka_client().KafkaError._PARTITION_EOF:
             raise KafkaError(f"Kafka: {error} (reading {message.topic()}-{message.partition()})")
         return message.offset()
 
@@ -149,6 +149,6 @@ class KafkaReader(SplitReader):
 
 
 def _as_client(partition: KafkaTopicPartition, offset: int | None) -> Any:
-    library = client_library()
+    library = kafka_client()
     where = library.OFFSET_INVALID if offset is None else offset
     return library.TopicPartition(partition.topic, partition.partition, where)

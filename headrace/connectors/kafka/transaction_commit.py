@@ -14,6 +14,7 @@ from headrace.connectors.kafka.clients import (
     KafkaRecord,
     TransactionalProducer,
     ensure_compacted_topic,
+    kafka_client,
     read_to_end,
 )
 from headrace.connectors.kafka.staged_records import (
@@ -65,7 +66,7 @@ class Brokers:
         self._config = config
 
     def producer(self, transactional_id: str) -> Producer:
-        return TransactionalProducer(self._config, transactional_id)
+        return TransactionalProducer({**_PRODUCER_DEFAULTS, **self._config}, transactional_id)
 
     def control_records(self, topic: str) -> Sequence[KafkaRecord]:
         ensure_compacted_topic(_without_producer_settings(self._config), topic)
@@ -73,6 +74,8 @@ class Brokers:
 
 
 CONTROL_PARTITION: Final = 0
+_PRODUCER_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
+"""The longest that brokers allow unless told otherwise: a transaction holds all that a checkpoint has."""
 
 
 class KafkaCommitter:
@@ -169,6 +172,7 @@ def last_ids(records: Sequence[KafkaRecord]) -> dict[str, int]:
 def create_kafka_committer(context: CommitterContext, payload: bytes) -> KafkaCommitter:
     """Make the committer of a KafkaSink: what the entry point `kafka` stands for."""
     decoded: Any = msgspec.msgpack.decode(payload, type=KafkaPayload)
+    kafka_client()  # whether it is there is better known before the first commit
     return KafkaCommitter(decoded, Brokers(decoded.config))
 
 

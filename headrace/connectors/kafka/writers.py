@@ -15,13 +15,16 @@ from headrace.connectors.files.staging import delete_file, remove_if_empty
 from headrace.connectors.kafka.clients import KafkaRecord, RecordProducer
 from headrace.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from headrace.connectors.kafka.staged_records import INLINE_SIZE_MAX, StagedRecords, to_ipc_stream
+from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.sink import SinkWriter
 from headrace.functions.subtask_context import SubtaskContext
 
-FILE_SIZE_BYTES: Final = 8 * 1024 * 1024
+FILE_SIZE_BYTES: Final = 2 * 1024 * 1024
 """Bytes of keys and values that a writer holds before it writes them to a file."""
+WITHOUT_FOLDER_SIZE_MAX: Final = 4 * 1024 * 1024
+"""Bytes of records that one subtask may send with a checkpoint: they go through the driver's memory."""
 
 
 class DirectKafkaWriter(SinkWriter):
@@ -58,6 +61,7 @@ class StagingKafkaWriter(SinkWriter):
         self._context = context
         self._held: list[KafkaRecord] = []
         self._held_size_bytes = 0
+        self._inline_size_bytes = 0
         self._staged: list[StagedRecords] = []
         self._file_count = 0
         self._folder = _staging_folder(context)
@@ -78,6 +82,7 @@ class StagingKafkaWriter(SinkWriter):
         if self._held:
             self._stage()
         staged, self._staged = self._staged, []
+        self._inline_size_bytes = 0
         return [msgspec.msgpack.encode(one) for one in staged]
 
     def close(self) -> None:
@@ -94,6 +99,12 @@ class StagingKafkaWriter(SinkWriter):
         content, path = to_ipc_stream(self._held), ""
         if self._folder and len(content) > INLINE_SIZE_MAX:
             path, content = self._write_file(content), b""
+        self._inline_size_bytes += len(content)
+        if self._inline_size_bytes > WITHOUT_FOLDER_SIZE_MAX:
+            raise ProgramError(
+                f"more than {WITHOUT_FOLDER_SIZE_MAX >> 20} MB of records wait for one checkpoint, and there is no "
+                f"folder for them: set {CHECKPOINT_DIRECTORY.key}, or take checkpoints more often"
+            )
         self._staged.append(
             StagedRecords(
                 content,

@@ -17,15 +17,18 @@ class PostgresClientMissingError(HostError):
 
 def connect(options: JdbcConnectionOptions) -> Any:
     """Open a psycopg connection that commits when it is told to."""
-    return _psycopg().connect(options.conninfo, application_name="headrace", **options.parameters)
+    return psycopg_client().connect(
+        options.conninfo, application_name="headrace", **options.parameters
+    )
 
 
 def is_connection_lost(error: BaseException) -> bool:
     """Whether another connection may do better: the server went away, or could not be reached."""
-    return isinstance(error, _psycopg().OperationalError)
+    return isinstance(error, psycopg_client().OperationalError)
 
 
-def _psycopg() -> Any:
+def psycopg_client() -> Any:
+    """Return the module `psycopg`; PostgresClientMissingError where it is not installed."""
     try:
         import psycopg
     except ImportError as error:

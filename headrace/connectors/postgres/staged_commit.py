@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from headrace.connectors.postgres.connections import connect
+from headrace.connectors.postgres.connections import connect, psycopg_client
 from headrace.connectors.postgres.direct_writer import parameter_rows
 from headrace.connectors.postgres.messages import CREATE_TABLES, JdbcPayload, StagedRows
 from headrace.connectors.postgres.options import JdbcConnectionOptions
@@ -133,4 +133,5 @@ def _attempt(part: StagedRows) -> int:
 def create_postgres_committer(context: CommitterContext, payload: bytes) -> StagedRowsCommitter:
     """Make the committer of a JdbcSink: what the entry point `postgres` stands for."""
     decoded: Any = msgspec.msgpack.decode(payload, type=JdbcPayload)
+    psycopg_client()  # whether it is there is better known before the first commit
     return StagedRowsCommitter(decoded)

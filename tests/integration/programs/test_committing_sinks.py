@@ -194,7 +194,8 @@ def test_every_row_is_there_once_after_a_failure_and_never_goes_away_again(
         client.get_job_execution_result().result(WAIT_S)
     rows: list[Any] = [f"n{n}" for n in range(COUNT)]
     expected = [(row, n) for n, row in enumerate(rows)] if target.takes_rows else rows
-    compare_output(expected, follower.records).check()
+    verdict = compare_output(expected, follower.records)
+    assert verdict.is_exact, verdict
     details = client.get_job_details().result(WAIT_S)
     assert details.checkpoints.counts.restored == 1
 
@@ -216,5 +217,6 @@ def test_from_topic_to_topic_every_record_goes_once(
     numbers.map(failing, Types.STRING()).sink_to(kafka_sink(kafka, "out"))
     env.execute_async("topics").get_job_execution_result().result(WAIT_S)
     found = itertools.chain.from_iterable(records_of(kafka, "out").values())
-    compare_output([f"n{n}" for n in range(COUNT)], found).check()
+    verdict = compare_output([f"n{n}" for n in range(COUNT)], found)
+    assert verdict.is_exact, verdict
     assert (tmp_path / "failed").exists()

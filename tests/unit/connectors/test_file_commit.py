@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.connectors.files import file_writer
 from headrace.connectors.files.buckets import BucketAssigner, RollingPolicy
 from headrace.connectors.files.committables import (
     PendingFile,
@@ -166,6 +167,39 @@ def test_a_job_of_its_own_in_the_same_folder_is_let_alone(tmp_path: Path) -> Non
     other.write(0, 1)
     other.checkpoint()
     assert stranger.exists()
+
+
+def test_a_store_that_shows_only_complete_objects_needs_no_other_name_for_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_writer, "_appears_when_closed", lambda file_system: True)
+    world = world_of(text_builder(tmp_path).build())
+    world.write(0, 2)
+    assert [name.rpartition(".")[2] for name in hidden(tmp_path)] == ["pending"]
+    world.checkpoint()
+    world.write(0, 1)
+    world.finish()
+    assert sorted(lines(tmp_path)) == ["0:0", "0:1", "0:2"]
+
+
+def test_an_error_of_the_store_is_passed_on_while_the_file_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(text_builder(tmp_path).build())
+    world.write(0, 1)
+    world.publish()
+    committer: Any = world.committer
+
+    class Refusing(FailingFileSystem):
+        def move(self, source: str, target: str) -> None:
+            raise OSError("access denied")
+
+    committer._file_system = Refusing(committer._file_system, 99)
+    with pytest.raises(OSError, match="access denied"):
+        world.commit()
+    world.committer = world.new_committer()
+    world.commit()
+    assert lines(tmp_path) == ["0:0"]
 
 
 def test_what_is_discarded_is_deleted(tmp_path: Path) -> None:

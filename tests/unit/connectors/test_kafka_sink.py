@@ -225,6 +225,19 @@ def test_much_data_waits_in_files_which_go_with_the_commit(
     assert list((tmp_path / "kafka-staging").iterdir()) == []
 
 
+def test_too_much_for_a_checkpoint_without_a_folder_is_refused_with_a_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writers, "WITHOUT_FOLDER_SIZE_MAX", 2000)
+    world = world_of(ModelBrokers())
+    for _ in range(3):
+        world.write(0, 1)
+        world.checkpoint()  # each is small
+    world.write(0, 2000)
+    with pytest.raises(ProgramError, match=r"set execution\.checkpointing\.dir"):
+        world.checkpoint()
+
+
 def test_staged_files_that_somebody_deleted_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,7 +318,7 @@ def test_every_record_is_committed_once_and_in_order_whatever_comes_between(
             key_of=lambda text: text.split(":")[0],
             position_of=lambda text: int(text.split(":")[1]),
         )
-        verdict.check()
+        assert verdict.is_exact, verdict
 
 
 def take(world: SinkWorld, brokers: ModelBrokers, step: tuple[Any, ...]) -> None:
