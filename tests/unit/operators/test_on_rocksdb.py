@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.type_info import TypeInformation, Types
+from headrace.functions.evictors import CountEvictor
+from headrace.functions.joins import ProcessJoinFunction
 from headrace.functions.process import KeyedProcessFunction
 from headrace.functions.record import AggregateFunction
 from headrace.functions.session_assigners import EventTimeSessionWindows
@@ -16,7 +19,7 @@ from headrace.functions.specs import KeyedProcessSpec, ReduceSpec
 from headrace.functions.state import ListStateDescriptor, MapStateDescriptor
 from headrace.functions.time_assigners import TumblingEventTimeWindows
 from headrace.functions.window_functions import WindowFunction
-from headrace.functions.window_specs import WindowSpec
+from headrace.functions.window_specs import CoGroupSpec, IntervalJoinSpec, WindowSpec
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_restarts import (
     assert_same_at_other_parallelisms,
@@ -65,9 +68,21 @@ class _Timed(KeyedProcessFunction):
         yield (ctx.get_current_key(), sum(n for _, n in self.seen) + 1000 * len(self.counts.keys()))
 
 
-class _Listed(WindowFunction):
+class _Listed(WindowFunction[Any, Any, Any, Any]):
     def apply(self, key: Any, window: Any, inputs: Any) -> Any:
         yield (key, str((window.start, window.end, list(inputs))))
+
+
+class _Near(ProcessJoinFunction[Any, Any, Any]):
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Any:
+        yield left, right, ctx.get_timestamp()
+
+
+def _together(first: Any, second: Any) -> Any:
+    yield list(first), list(second)
+
+
+_NO_TAGS = (None, None)
 
 
 def _window(assigner: Any, incremental: Any, window_function: Any) -> WindowSpec:
@@ -80,7 +95,13 @@ SPECS: dict[str, OperatorSpec] = {
     "tumbling lists": _window(TumblingEventTimeWindows(10, 0), None, _Listed()),
     "tumbling sums": _window(TumblingEventTimeWindows(10, 0), _Sum(), None),
     "sessions": _window(EventTimeSessionWindows(5), None, _Listed()),
+    "evicting sessions": replace(
+        _window(EventTimeSessionWindows(5), None, _Listed()), evictor=CountEvictor.of(2)
+    ),
+    "co-group": CoGroupSpec(TumblingEventTimeWindows(10, 0), None, None, 5, _NO_TAGS, _together),
+    "interval join": IntervalJoinSpec(_Near(), -5, 20, _NO_TAGS),
 }
+_TWO_INPUTS = {"co-group", "interval join"}
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -95,25 +116,36 @@ def _outputs(name: str, tmp_path: Path, backend: str) -> list[Any]:
         "execution.checkpointing.incremental": "true",
     }
 
+    input_count = 2 if name in _TWO_INPUTS else 1
+    steps = _dealt(STEPS, input_count)
+
     def create() -> OperatorHarness:
         return OperatorHarness(
             deepcopy(SPECS[name]),  # open puts handles into functions
-            input_types=[PAIR],
-            keys=[_key],
+            input_types=[PAIR] * input_count,
+            keys=[_key] * input_count,
             key_type=_STRING,
             settings=settings,
         )
 
     if backend == "rocksdb":
-        assert_same_with_restarts(create, STEPS, finishes=True)
+        assert_same_with_restarts(create, steps, finishes=True)
     if name == "timers":  # each change of parallelism opens many databases
-        assert_same_at_other_parallelisms(create, STEPS, finishes=True)
+        assert_same_at_other_parallelisms(create, steps, finishes=True)
     harness = create()
-    for step in STEPS:
+    for step in steps:
         harness.perform(step)
     harness.finish()
     assert harness.output.rows
     return harness.output.main
+
+
+def _dealt(steps: Sequence[HarnessStep], input_count: int) -> list[HarnessStep]:
+    """The steps, with their rows dealt to the inputs in turn."""
+    return [
+        replace(step, input_number=index % input_count) if isinstance(step, Rows) else step
+        for index, step in enumerate(steps)
+    ]
 
 
 _STRING: TypeInformation = Types.STRING()
