@@ -21,7 +21,7 @@ class BatchShuffleMode(enum.Enum):
 
     @property
     def result_type(self) -> ResultPartitionType:
-        """What every edge between two tasks becomes."""
+        """What every edge between two tasks becomes, unless recovery may be approximate."""
         return self.value
 
 
@@ -33,6 +33,14 @@ BATCH_SHUFFLE_MODE: Final = ConfigOption(
     "ALL_EXCHANGES_BLOCKING, through files (io.tmp.dirs), once it has finished; ALL_EXCHANGES_HYBRID_FULL or "
     "ALL_EXCHANGES_HYBRID_SELECTIVE, while it runs, with files for all, or for what memory does not hold.",
 )
+APPROXIMATE_LOCAL_RECOVERY: Final = ConfigOption(
+    "execution.state-recovery.approximate-local-recovery",
+    bool,
+    default=False,
+    doc="Whether a task that fails restarts with those behind it alone, while those before it go on: what was on its "
+    "way to them is lost. For pipelined exchanges; not together with unaligned checkpoints.",
+    deprecated_keys=("execution.checkpointing.approximate-local-recovery",),
+)
 NO_BUFFER_TIMEOUT: Final = -1
 
 
@@ -43,6 +51,15 @@ def shuffle_mode_of(settings: Settings) -> BatchShuffleMode:
         known = ", ".join(BatchShuffleMode.__members__)
         raise ProgramError(f"'{name}' is no {BATCH_SHUFFLE_MODE.key}: {known}")
     return BatchShuffleMode[name]
+
+
+def result_type_of(settings: Settings) -> ResultPartitionType:
+    """Return what every edge between two tasks becomes. ProgramError."""
+    mode = shuffle_mode_of(settings)
+    is_pipelined = mode is BatchShuffleMode.ALL_EXCHANGES_PIPELINED
+    if is_pipelined and settings.get_option(APPROXIMATE_LOCAL_RECOVERY):
+        return ResultPartitionType.PIPELINED_APPROXIMATE
+    return mode.result_type
 
 
 def buffer_timeout_of(result_type: ResultPartitionType, stated_ms: int) -> int:

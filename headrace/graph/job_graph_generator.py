@@ -20,6 +20,7 @@ from headrace.graph.chaining import ChainingRules, is_chainable
 from headrace.graph.exchange_mode import (
     BATCH_SHUFFLE_MODE,
     buffer_timeout_of,
+    result_type_of,
     shuffle_mode_of,
 )
 from headrace.graph.function_location import (
@@ -75,7 +76,7 @@ def generate_job_graph(stream_graph: StreamGraph, job_id: JobId, settings: Setti
         job_id=job_id,
         name=stream_graph.job_name,
         vertices=vertices,
-        edges=_job_edges(stream_graph, chains, ids, shuffle_mode_of(settings).result_type),
+        edges=_job_edges(stream_graph, chains, ids, result_type_of(settings)),
         settings=settings.to_dict(),
         plan_json=plan_json(stream_graph, settings),
     )

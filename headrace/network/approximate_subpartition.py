@@ -2,14 +2,15 @@
 
 A consumer that fails takes with it what it had read; the one that follows it begins with the next whole batch, and
 its channel counts its elements from zero. Nothing is cut in the middle of a record, so that there is nothing to skip.
-While there is no consumer, the queue fills and the producer is back-pressured.
+While there is no consumer, the queue fills and the producer is back-pressured. One that comes behind the end of data is
+told of that end again, and the producer hears once that all was processed.
 Source: Flink PipelinedApproximateSubpartition and its view.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from headrace.core.elements import EndOfPartition
+from headrace.core.elements import EndOfData, EndOfPartition
 from headrace.network.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.subpartition import Element, QueuedEvent, Stalled
 
@@ -17,17 +18,34 @@ from headrace.network.subpartition import Element, QueuedEvent, Stalled
 class PipelinedApproximateSubpartition(PipelinedSubpartition):
     """One subpartition; see PipelinedSubpartition for who calls what."""
 
+    _end_of_data: EndOfData | None = None
+    _is_acknowledged = False
+
     def create_view(
         self, listener: Callable[[], None], segment_size: int
     ) -> "ApproximateSubpartitionView":
         """Attach a consumer in place of the one before, which will find nothing more."""
         with self._lock:
             self._is_blocked = False
+            if self._end_of_data is not None:
+                self._queue.insert(self._priority_count, QueuedEvent(self._end_of_data))
+                self._end_of_data = None
             view = ApproximateSubpartitionView(self, listener)
             calls = self._attach(view, segment_size)
         for call in calls:
             call()
         return view
+
+    def note_end_of_data(self, event: EndOfData) -> None:
+        """The consumer was told that the data has ended."""
+        self._end_of_data = event
+
+    def acknowledge_all_data(self) -> None:
+        """See PipelinedSubpartition: only the first consumer that says so counts."""
+        with self._lock:
+            is_first, self._is_acknowledged = not self._is_acknowledged, True
+        if is_first:
+            super().acknowledge_all_data()
 
     def is_current(self, view: "ApproximateSubpartitionView") -> bool:
         """Whether `view` was not replaced."""
@@ -78,9 +96,10 @@ class ApproximateSubpartitionView:
         if not self._is_current:
             return None
         element = self._subpartition.poll(credit)
-        self._has_ended = isinstance(element, QueuedEvent) and isinstance(
-            element.event, EndOfPartition
-        )
+        if isinstance(element, QueuedEvent):
+            self._has_ended = isinstance(element.event, EndOfPartition)
+            if isinstance(element.event, EndOfData):
+                self._subpartition.note_end_of_data(element.event)
         return element
 
     def resume(self) -> None:

@@ -49,6 +49,17 @@ def test_a_job_without_an_end_stores_no_results() -> None:
                 job(endless, mode(name))
 
 
+def test_pipelined_edges_let_their_consumers_be_replaced_where_recovery_may_lose_rows() -> None:
+    approximate = {"execution.state-recovery.approximate-local-recovery": "true"}
+    made = job(EXCHANGE, Settings(approximate))
+    assert {one.result_type for one in made.edges} == {ResultPartitionType.PIPELINED_APPROXIMATE}
+    assert len(expand(made).regions) == 6
+    blocking = job(
+        EXCHANGE, Settings(approximate | {BATCH_SHUFFLE_MODE.key: "ALL_EXCHANGES_BLOCKING"})
+    )
+    assert {one.result_type for one in blocking.edges} == {ResultPartitionType.BLOCKING}
+
+
 def test_an_unknown_mode_is_refused_by_name() -> None:
     with pytest.raises(ProgramError, match=r"'X' is no execution.batch-shuffle-mode: ALL_EXCH"):
         job(EXCHANGE, mode("x"))

@@ -89,3 +89,33 @@ def test_the_master_withdraws_what_nobody_will_read(cluster: SimulatedCluster) -
     Producer(sink).end()
     assert producer.partitions.partition_count == 1
     producer.release_partitions([partition_id()])
+
+
+def test_a_consumer_that_comes_behind_the_end_of_data_is_told_of_it_and_acknowledged_once(
+    cluster: SimulatedCluster,
+) -> None:
+    producer, location = cluster.start("a")
+    other, _ = cluster.start("b")
+    sink = writer(producer, result_type=KIND)
+    told: list[str] = []
+    sink.partition.on_all_data_processed(lambda: told.append("all"))
+    failing = Consumer(gate(other, [location]))
+    sink.emit(numbers(0, 10))
+    sink.emit_event(EndOfData())
+    cluster.loop.run_for(20)
+    failing.poll_all()
+    failing.source.acknowledge_all_data(0)
+    cluster.loop.run_for(20)
+    failing.close()
+    cluster.loop.run_for(20)
+    following = Consumer(gate(other, [location]))
+    cluster.loop.run_for(20)
+    following.poll_all()
+    assert following.seen == [EndOfData()]
+    following.source.acknowledge_all_data(0)
+    cluster.loop.run_for(20)
+    assert told == ["all"]
+    sink.finish()
+    sink.close()
+    assert following.read_all(cluster) == [EndOfData(), EndOfPartition()]
+    following.close()

@@ -19,6 +19,7 @@ from headrace.checkpoint.options import (
 from headrace.core.checkpoints import NEVER_UNALIGNED, AlignmentMode
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
+from headrace.graph.exchange_mode import APPROXIMATE_LOCAL_RECOVERY
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class CheckpointRules:
         if max_concurrent > 1 and settings.get_option(UNALIGNED):
             text = "unaligned checkpoints are taken one at a time"
             raise ConfigurationError(MAX_CONCURRENT.key, max_concurrent, text)
+        if settings.get_option(APPROXIMATE_LOCAL_RECOVERY) and settings.get_option(UNALIGNED):
+            text = (
+                "unaligned checkpoints store what is on its way, and approximate recovery loses it"
+            )
+            raise ConfigurationError(APPROXIMATE_LOCAL_RECOVERY.key, True, text)
         interval_ms = settings.duration_ms(INTERVAL)
         return cls(
             interval_ms=interval_ms if interval_ms > 0 else None,
