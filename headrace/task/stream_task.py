@@ -148,7 +148,7 @@ class StreamTask(ABC):
             progress = self._process_one()
             if progress is not Progress.FINISHED:
                 return progress
-            self._stop_mode = self._stop_mode or self._mode_of_inputs()
+            self._stop_mode = self._mode_of_inputs()
         if not self._has_ended:
             if self._stop_mode is StopMode.DRAIN and not self.chain.finish():
                 return Progress.NO_INPUT

@@ -71,11 +71,6 @@ class SubtaskCheckpoints:
         """Whether what is taken from now on holds the state of operators that have finished."""
 
     @property
-    def last_id(self) -> int:
-        """The latest checkpoint that this subtask took part in, or gave up."""
-        return self._last_id
-
-    @property
     def latest_completed_id(self) -> int:
         """The latest checkpoint that is known to be published; 0 before the first."""
         return self._latest_completed
