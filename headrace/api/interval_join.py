@@ -5,7 +5,7 @@ from typing import Any
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_function, resolve_type
 from headrace.api.keyed_stream import KeyedStream, require_keys_of_one_type
-from headrace.api.window_settings import check_tag
+from headrace.api.late_tags import check_tag, declare_late_outputs, id_of
 from headrace.core.record_batch import BatchType
 from headrace.core.types.time_values import to_millis
 from headrace.functions.joins import ProcessJoinFunction
@@ -84,16 +84,13 @@ class IntervalJoined:
                 f"no millisecond lies between the exclusive bounds {self._lower_bound_ms} ms and "
                 f"{self._upper_bound_ms} ms of the interval join"
             )
-        tags = self._left_late_tag, self._right_late_tag
-        left_id, right_id = (None if tag is None else tag.tag_id for tag in tags)
+        late_ids = id_of(self._left_late_tag), id_of(self._right_late_tag)
         environment = self._streams[0].get_execution_environment()
         operator = environment.add_operator(
-            IntervalJoinSpec(process_join_function, lower_ms, upper_ms, (left_id, right_id)),
+            IntervalJoinSpec(process_join_function, lower_ms, upper_ms, late_ids),
             tuple(one.transformation for one in self._streams),
             BatchType(resolve_type(output_type)),
             is_function=True,
         )
-        for tag in tags:
-            if tag is not None:
-                operator.declare_side_output(tag.tag_id, BatchType(tag.type_info))
+        declare_late_outputs(operator, self._left_late_tag, self._right_late_tag)
         return DataStream(environment, operator)

@@ -3,14 +3,14 @@
 The calls follow one another as in a sentence: `a.join(b).where(key).equal_to(key).window(assigner).apply(function)`.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Self, TypeVar
 
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_function, class_name_of, resolve_type
 from headrace.api.keyed_stream import KeyedStream, require_keys_of_one_type
-from headrace.api.window_settings import WindowSettings, check_tag
+from headrace.api.late_tags import check_tag, declare_late_outputs, id_of
+from headrace.api.window_settings import WindowSettings
 from headrace.core.record_batch import BatchType
 from headrace.functions.joins import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headrace.functions.process import OutputTag
@@ -46,13 +46,12 @@ class TwoStreamWindows(WindowSettings):
     def _windowed(
         self, spec_class: type[TwoStreamWindowSpec], function: Any, output_type: TypeLike
     ) -> DataStream:
-        tags = self._late_tag1, self._late_tag2
         spec = spec_class(
             assigner=self._assigner,
             trigger=self._trigger,
             evictor=self._evictor,
             allowed_lateness_ms=self._allowed_lateness_ms,
-            late_tag_ids=(_id(tags[0]), _id(tags[1])),
+            late_tag_ids=(id_of(self._late_tag1), id_of(self._late_tag2)),
             function=function,
         )
         environment = self.get_execution_environment()
@@ -63,14 +62,8 @@ class TwoStreamWindows(WindowSettings):
             description=f"{spec.default_name}({self._described(class_name_of(function))})",
             is_function=True,
         )
-        for tag in tags:
-            if tag is not None:
-                operator.declare_side_output(tag.tag_id, BatchType(tag.type_info))
+        declare_late_outputs(operator, self._late_tag1, self._late_tag2)
         return DataStream(environment, operator)
-
-
-def _id(tag: OutputTag | None) -> str | None:
-    return None if tag is None else tag.tag_id
 
 
 class JoinWindows(TwoStreamWindows):
@@ -127,18 +120,15 @@ class Where(Generic[W]):
 
 
 class TwoStreams(Generic[W]):
-    """Two streams that are to meet in windows."""
+    """Two streams that are to meet in windows of the class `_windows`."""
+
+    _windows: type[W]
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         if not isinstance(stream2, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a DataStream is needed to join with, not {stream2!r}")
         self._stream1 = stream1
         self._stream2 = stream2
-
-    @property
-    @abstractmethod
-    def _windows(self) -> type[W]:
-        """What becomes of them."""
 
     def where(self, key_selector: Any, *columns: Any, **options: Any) -> Where[W]:
         """Say what the key of the first stream is: a selector, or the names of columns, as in `key_by`."""
@@ -149,14 +139,10 @@ class TwoStreams(Generic[W]):
 class JoinedStreams(TwoStreams[JoinWindows]):
     """Made by `stream1.join(stream2)`."""
 
-    @property
-    def _windows(self) -> type[JoinWindows]:
-        return JoinWindows
+    _windows = JoinWindows
 
 
 class CoGroupedStreams(TwoStreams[CoGroupWindows]):
     """Made by `stream1.co_group(stream2)`."""
 
-    @property
-    def _windows(self) -> type[CoGroupWindows]:
-        return CoGroupWindows
+    _windows = CoGroupWindows

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Self
 from headrace.core.types.time_values import to_millis
 from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.evictors import Evictor
-from headrace.functions.process import OutputTag
 from headrace.functions.time_assigners import Amount
 from headrace.functions.triggers import Trigger
 
@@ -65,10 +64,3 @@ class WindowSettings:
         if self._evictor is not None:
             shown.append(repr(self._evictor))
         return ", ".join((*shown, *functions))
-
-
-def check_tag(output_tag: object) -> OutputTag:
-    """Return `output_tag`; TypeError unless it is one."""
-    if not isinstance(output_tag, OutputTag):
-        raise TypeError(f"an OutputTag is needed, not {output_tag!r}")
-    return output_tag

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Self
 from headrace.api.aggregates import Aggregate, aggregated_type
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_function, class_name_of, resolve_type
-from headrace.api.window_settings import WindowSettings, check_tag
+from headrace.api.late_tags import check_tag, declare_late_outputs, id_of
+from headrace.api.window_settings import WindowSettings
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
@@ -63,7 +64,7 @@ class OneStreamWindows(WindowSettings):
                 assigner=self._assigner,
                 trigger=self._trigger,
                 allowed_lateness_ms=self._allowed_lateness_ms,
-                late_tag_id=None if self._late_tag is None else self._late_tag.tag_id,
+                late_tag_id=id_of(self._late_tag),
                 incremental=incremental,
                 window_function=window_function,
                 is_keyed=self._is_keyed,
@@ -76,13 +77,8 @@ class OneStreamWindows(WindowSettings):
             is_function=True,
             is_parallel=self._is_keyed,
         )
-        self._declare_late_side_output(operator)
+        declare_late_outputs(operator, self._late_tag)
         return DataStream(self.get_execution_environment(), operator)
-
-    def _declare_late_side_output(self, operator: Any) -> None:
-        if self._late_tag is not None:
-            # Late records are the window's own input, whatever the tag says.
-            operator.declare_side_output(self._late_tag.tag_id, BatchType(self._late_tag.type_info))
 
 
 class WindowedStream(OneStreamWindows):
@@ -177,7 +173,7 @@ class WindowedStream(OneStreamWindows):
             WindowAggregateSpec(
                 assigner=self._assigner,
                 allowed_lateness_ms=self._allowed_lateness_ms,
-                late_tag_id=None if self._late_tag is None else self._late_tag.tag_id,
+                late_tag_id=id_of(self._late_tag),
                 aggregates=tuple(one.column_aggregate for one in aggregates),
                 key_columns=key_columns,
             ),
@@ -187,7 +183,7 @@ class WindowedStream(OneStreamWindows):
             description=f"Window({self._assigner!r}, EventTimeTrigger, {shown})",
             is_function=True,
         )
-        self._declare_late_side_output(operator)
+        declare_late_outputs(operator, self._late_tag)
         return DataStream(self.get_execution_environment(), operator)
 
 
