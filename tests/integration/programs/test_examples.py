@@ -36,3 +36,15 @@ def test_late_departures_by_rule(
         "0006 JFK: Delta is 90 min late",
         "0009 EWR: Delta is 61 min late",
     ]
+
+
+def test_every_reading_once(
+    env: StreamExecutionEnvironment,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(EXAMPLES / "every_reading_once.py"))
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("6,000 readings, 6,000 of them different, in ")
