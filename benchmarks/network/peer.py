@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from benchmarks.network.endpoints import DataPlane, Feeder, RowMaker, open_writer
 from benchmarks.network.worker import REPLY_BYTES
+from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity, generate_identity
 
 UNIX, TCP, TLS = "unix", "tcp", "tls"
@@ -43,6 +44,11 @@ class Peers:
         self._answers.register(self._process.stdout, select.POLLIN)
         self.order(do="start", options=options or {}, pem=_pem(tls))
         self.answer()
+
+    @property
+    def location(self) -> TaskManagerLocation:
+        """Where this process, the producer, is reached."""
+        return self._location
 
     def __enter__(self) -> "Peers":
         return self

@@ -220,6 +220,11 @@ def slow_text(sections: Sections) -> str:
             f"Beside a channel that is full and not read, its neighbours on the same connection keep"
             f" {stalled['share_percent']:.0f} % of their rate; at least 90 % is the aim."
         )
+    for row in sections.get("mischief", []):
+        lines.append(
+            f"Beside a peer that is {row['harm']} (a process of its own), the channels of others keep"
+            f" {row['share_percent']:.0f} % of their rate."
+        )
     ages = {row["debloating"]: row for row in debloating if "in_flight_ms_p50" in row}
     if len(ages) == 2:
         lines.append(

@@ -9,6 +9,7 @@ from benchmarks.network.credit import measure_credit
 from benchmarks.network.disk import KINDS, measure_disk
 from benchmarks.network.isolation import measure_debloating, measure_stalled
 from benchmarks.network.matrix import Matrix
+from benchmarks.network.mischief import HARMS, measure_mischief
 
 Advance = Callable[[str], None]
 
@@ -58,6 +59,12 @@ SECTIONS = {
     "stalled": Section(
         lambda plan: 2 * plan.repeats,
         lambda plan, advance: measure_stalled(
+            plan.carrier, plan.matrix.seconds, plan.repeats, advance
+        ),
+    ),
+    "mischief": Section(
+        lambda plan: 2 * len(HARMS) * plan.repeats,
+        lambda plan, advance: measure_mischief(
             plan.carrier, plan.matrix.seconds, plan.repeats, advance
         ),
     ),
