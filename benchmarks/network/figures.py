@@ -56,7 +56,7 @@ def _merged(known: list[dict[str, Any]], newer: list[dict[str, Any]]) -> list[di
 
 
 def _row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    names = ("kind", "codec", "data", "carrier", *CELL_KEYS, "debloating")
+    names = ("kind", "codec", "data", "carrier", *CELL_KEYS, "debloating", "harm")
     return tuple(row.get(name) for name in names)
 
 

@@ -7,7 +7,7 @@ third process included, is in the figure where there are few processors.
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,7 +50,7 @@ def measure_mischief(
 
 
 @contextmanager
-def harmed(peers: Peers, rows: RowMaker, harm: str | None) -> Iterator[None]:
+def harmed(peers: Peers, rows: RowMaker, harm: str | None) -> Generator[None]:
     """While a process does this harm to the producer; for None nothing happens."""
     if harm is None:
         yield
