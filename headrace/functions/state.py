@@ -7,7 +7,7 @@ current key. Absent values read as None, absent collections as empty.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from headrace.core.types.type_info import ListTypeInfo, MapTypeInfo, TypeInformation
 from headrace.functions.record import AggregateFunction, ReduceFunction
@@ -88,6 +88,9 @@ class ValueStateDescriptor(StateDescriptor):
 
 class ListStateDescriptor(StateDescriptor):
     """A list per key; `type_info` is that of the list."""
+
+    takes_none: ClassVar[bool] = False
+    """Whether None may be an element; users' lists refuse it, as Flink's do."""
 
     def __init__(self, name: str, elem_type_info: TypeInformation) -> None:
         super().__init__(name, ListTypeInfo(elem_type_info))

@@ -125,6 +125,10 @@ class HeapListState(HeapState, ListState[Any]):
 
     kind = "list"
 
+    def __init__(self, descriptor: ListStateDescriptor, *rest: Any) -> None:
+        super().__init__(descriptor, *rest)
+        self._takes_none = descriptor.takes_none
+
     def _value_type(self) -> TypeInformation:
         assert isinstance(self.descriptor, ListStateDescriptor)
         return self.descriptor.element_type
@@ -133,7 +137,17 @@ class HeapListState(HeapState, ListState[Any]):
         return list(self.entries.get(self.scope.entry, ()))
 
     def add(self, value: Any) -> None:
-        self.add_all((value,))
+        # Not through add_all: windows add every record by itself.
+        if value is None:
+            self._checked((value,))
+        elif type(value) not in self._fitting:
+            self._check(value)
+        entry, entries = self.scope.entry, self.entries
+        held = entries.get(entry)
+        if held is None:
+            entries[entry] = [value]
+        else:
+            held.append(value)
 
     def add_all(self, values: Iterable[Any]) -> None:
         added = self._checked(values)
@@ -171,7 +185,7 @@ class HeapListState(HeapState, ListState[Any]):
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
         checked = list(values)
-        if any(value is None for value in checked):
+        if not self._takes_none and any(value is None for value in checked):
             raise StateAccessError(
                 f"list state '{self.descriptor.get_name()}' takes no None elements"
             )

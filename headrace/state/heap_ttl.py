@@ -209,6 +209,9 @@ class HeapTtlListState(TtlHeapState, HeapListState):
         self.sweep()
         return [value for value, _ in (held if self.rules.returns_expired else kept)]
 
+    def add(self, value: Any) -> None:
+        self.add_all((value,))
+
     def add_all(self, values: Iterable[Any]) -> None:
         now_ms = self._now_ms()
         added = [(value, now_ms) for value in self._checked(values)]

@@ -34,22 +34,10 @@ _ANY = PickledBytesTypeInfo()
 _STATE_NAME = "window-contents"
 
 
-class _Records(AggregateFunction):
-    """Keeps every record, None too, which a list state would refuse."""
+class _RecordsDescriptor(ListStateDescriptor):
+    """Every record, None too."""
 
-    def create_accumulator(self) -> list[Any]:
-        return []
-
-    def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
-        accumulator.append(value)
-        return accumulator
-
-    def get_result(self, accumulator: list[Any]) -> list[Any]:
-        return list(accumulator)
-
-    def merge(self, acc_a: list[Any], acc_b: list[Any]) -> list[Any]:
-        acc_a.extend(acc_b)
-        return acc_a
+    takes_none = True
 
 
 EmitElements = Callable[[Window, Sequence[Any]], None]
@@ -94,8 +82,11 @@ class StreamedContents(WindowContents):
 
     def fire(self, window: Window, state_window: Window, emit: EmitElements) -> None:
         contents = self._state.get()
-        if contents is not None:
-            emit(window, [contents] if self._is_folded else contents)
+        if self._is_folded:
+            if contents is not None:
+                emit(window, [contents])
+        elif contents:
+            emit(window, contents)
 
 
 class EvictedContents(WindowContents):
@@ -146,10 +137,10 @@ class EvictedContents(WindowContents):
         return [reduce(method_of(incremental, "reduce"), map(private_copy, values))]
 
 
-def _descriptor(incremental: Any) -> AggregatingStateDescriptor | ReducingStateDescriptor:
-    """Return the state in which a window keeps its contents; read, it gives None for a window without any."""
+def _descriptor(incremental: Any) -> StateDescriptor:
+    """Return the state in which a window keeps its contents."""
     if incremental is None:
-        return AggregatingStateDescriptor(_STATE_NAME, _Records(), _ANY)
+        return _RecordsDescriptor(_STATE_NAME, _ANY)
     if isinstance(incremental, AggregateFunction):
         return AggregatingStateDescriptor(_STATE_NAME, incremental, _ANY)
     return ReducingStateDescriptor(_STATE_NAME, method_of(incremental, "reduce"), _ANY)

@@ -301,12 +301,14 @@ class RocksListState(RocksState, ListState[Any]):
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
         checked = list(values)
-        if any(value is None for value in checked):
+        assert isinstance(self.descriptor, ListStateDescriptor)
+        if not self.descriptor.takes_none and any(value is None for value in checked):
             raise StateAccessError(
                 f"list state '{self.descriptor.get_name()}' takes no None elements"
             )
         for value in checked:
-            self._check(value)
+            if value is not None:
+                self._check(value)
         return checked
 
 
