@@ -11,6 +11,7 @@ import pytest
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.errors import CheckpointFailedError
+from headrace.graph.job_graph import JobGraph
 from headrace.testing.simulated_job import counting_job, expected_output, forget_output, output_of
 from headrace.testing.simulation import SimulatedCluster, failure_note
 from tests.simulation.scenario import (
@@ -117,6 +118,51 @@ def test_a_job_that_stops_with_a_savepoint_goes_on_from_it_as_if_it_had_not(
     assert sim.await_result(second).status is JobStatus.FINISHED
     assert output_of(name) == expected_output(LONG_COUNT), failure_note(seed)("not exact")
     sim.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_new_driver_goes_on_where_the_old_one_stopped_and_the_old_one_can_do_no_harm(
+    seed: int, tmp_path: Path
+) -> None:
+    name = f"driven-twice-{seed}"
+    forget_output(name)
+    settings = {
+        **RESTARTS,
+        **checkpoint_settings(seed),
+        "execution.checkpointing.dir": str(tmp_path),
+        "headrace.checkpoint.key-file": str(tmp_path / "key"),
+    }
+
+    def graph(job_id: JobId) -> JobGraph:
+        return counting_job(
+            job_id,
+            name,
+            count=LONG_COUNT,
+            interval_ms=INTERVAL_MS,
+            parallelism=2,
+            settings=settings,
+        )
+
+    old, new = (
+        SimulatedCluster(seed, settings=SETTINGS),
+        SimulatedCluster(seed + 1, settings=SETTINGS),
+    )
+    job_id = old.new_job_id()
+    old.submit(graph(job_id))
+    old.run_for(15_000)
+    new.submit(graph(job_id))
+    new.run_for(1_000)
+    details = new.loop.run_until(new.dispatcher.request_job_details(job_id))
+    assert details.checkpoints.counts.restored == 1 and details.checkpoints.restored_id
+    # The old one wakes up: it may neither publish nor go on.
+    stopped = old.await_result(job_id)
+    assert stopped.status is JobStatus.FAILED and stopped.failure is not None
+    assert stopped.failure.class_name in ("CheckpointFencedError", "CheckpointExistsError")
+    assert output_of(name) == Counter()
+    assert new.await_result(job_id).status is JobStatus.FINISHED
+    assert output_of(name) == expected_output(LONG_COUNT), failure_note(seed)("not exact")
+    old.close()
+    new.close()
 
 
 def test_the_same_seed_gives_the_same_events_with_checkpoints_too() -> None:

@@ -135,6 +135,25 @@ def test_a_program_that_fails_in_the_middle_writes_every_row_once(
     assert program.written() == expected()
 
 
+def test_checkpoints_in_files_are_kept_as_many_as_wanted_and_go_with_the_job(
+    program: Program,
+) -> None:
+    folder = program.folder / "checkpoints"
+    options = {
+        "execution.checkpointing.dir": str(folder),
+        "execution.checkpointing.num-retained": "2",
+        "headrace.checkpoint.key-file": str(program.folder / "key"),
+    }
+    client = program.configure(EVERY_50_MS | options).start(fails_at=60)
+    program.gate.open_to(COUNT // 2)
+    await_details(client, lambda details: details.checkpoints.counts.completed > 4)
+    program.gate.open_to(COUNT)
+    client.get_job_execution_result().result(WAIT_S)
+    assert program.written() == expected()
+    assert client.get_job_details().result(WAIT_S).checkpoints.counts.restored == 1
+    assert list(folder.glob("*/chk-*")) == [], "they go with a job that is FINISHED"
+
+
 def test_a_program_that_ends_commits_its_last_rows_at_once_and_before_it_is_finished(
     program: Program,
 ) -> None:

@@ -1,5 +1,7 @@
 """Puts together what the checkpoints of one job need."""
 
+from collections.abc import Callable
+
 from headrace.cluster.job_master.checkpointing.durable_store import DurableCheckpointStore
 from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheckpointing
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
@@ -11,7 +13,7 @@ from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
-from headrace.core.threads import BlockingRunner
+from headrace.core.threads import BlockingRunner, run_in_thread, start_thread
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.options import HEARTBEAT_INTERVAL
 
@@ -54,6 +56,7 @@ def open_checkpointing(
             endpoint.clock,
             endpoint.rpc_service.random,
             subsumed_left,
+            start_thread if run_blocking is run_in_thread else _at_once,
         ),
         tasks=CheckpointCalls(
             scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish
@@ -66,3 +69,8 @@ def open_checkpointing(
         reminder_ms=settings.duration_ms(HEARTBEAT_INTERVAL),
     )
     return checkpointing
+
+
+def _at_once(name: str, body: Callable[[], None]) -> None:
+    """In a simulation, where everything that blocks runs at once."""
+    body()

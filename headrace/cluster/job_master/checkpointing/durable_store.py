@@ -57,13 +57,17 @@ from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
+from headrace.core.threads import start_thread
 
 _LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 60.0
 
 
 class DurableCheckpointStore:
-    """See CheckpointStore. `settings` are the job's. `on_cleaning` hears how many deletions are not done."""
+    """See CheckpointStore. `settings` are the job's. `on_cleaning` hears how many deletions are not done.
+
+    `start` begins what deletes, beside everything else.
+    """
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class DurableCheckpointStore:
         clock: Clock,
         random: SeededRandom,
         on_cleaning: Callable[[int], None] = lambda count: None,
+        start: Callable[[str, Callable[[], None]], object] = start_thread,
     ) -> None:
         self._settings: Final = settings
         self._job_id: Final = job_id
@@ -81,7 +86,7 @@ class DurableCheckpointStore:
         self._claim_mode: Final = member_of(ClaimMode, settings, RECOVERY_CLAIM_MODE)
         self._kind: Final = storage_kind(settings)
         threads = PARALLEL_THREADS if settings.get_option(PARALLEL_CLEANER) else 1
-        self._cleaner: Final = CheckpointCleaner(threads, on_cleaning)
+        self._cleaner: Final = CheckpointCleaner(threads, on_cleaning, start)
         self._completed = CompletedCheckpoints(retained_count(settings))
         self._lineage: Lineage | None = None
         self._storage: CheckpointStorage | None = None
