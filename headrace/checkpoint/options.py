@@ -153,8 +153,9 @@ DATA_INLINE_THRESHOLD: Final = ConfigOption(
 )  # fmt: skip
 WRITE_BUFFER_SIZE: Final = ConfigOption(
     _P + "write-buffer-size", SizeBytes, SizeBytes(4096),
-    "How much is handed to the file system at once; at least the inline threshold.",
+    "How much is handed to the file system at once.",
     deprecated_keys=("state.storage.fs.write-buffer-size",),
+    unobeyed="state is written in whole pieces",
 )  # fmt: skip
 PARALLEL_CLEANER: Final = ConfigOption(
     _P + "cleaner.parallel-mode", bool, True,

@@ -21,6 +21,7 @@ from headrace.checkpoint.cleaner import PARALLEL_THREADS, CheckpointCleaner, per
 from headrace.checkpoint.completed_store import CompletedCheckpoints, Deletion, is_kept
 from headrace.checkpoint.errors import (
     CheckpointCorruptedError,
+    CheckpointError,
     CheckpointStorageError,
     SnapshotDrainedError,
 )
@@ -190,9 +191,10 @@ class DurableCheckpointStore:
     def close(self, status: JobStatus, *, keeps_latest: bool = False) -> None:
         """See CheckpointStore. Returns when everything is deleted, or after a minute.
 
-        A job that could not start from its checkpoints deletes none: an older one may have to do.
+        A job that could not start from its checkpoints deletes none: an older one may have to do. Nor does a driver
+        whose successor has taken over, for they are the successor's.
         """
-        if self._storage is None or not self._has_recovered:
+        if self._storage is None or not self._has_recovered or not self._is_leader():
             return
         with self._lock:
             deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
@@ -202,6 +204,14 @@ class DurableCheckpointStore:
             self._cleaner.delete(Deletion(0, self._storage.checkpoint_folder))
         if not self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S):
             _LOG.warning("%d deletions of checkpoints go on", self._cleaner.waiting_count)
+
+    def _is_leader(self) -> bool:
+        try:
+            self._taken_over().validate_epoch()
+        except CheckpointError as error:
+            _LOG.warning("checkpoints of job %s are left as they are: %s", self._job_id, error)
+            return False
+        return True
 
     @property
     def _is_fork(self) -> bool:

@@ -146,6 +146,18 @@ def test_a_zombie_can_do_nothing(jobs: Jobs) -> None:
         zombie.take_id()
 
 
+def test_a_zombie_that_ends_leaves_its_successor_what_it_needs(jobs: Jobs) -> None:
+    zombie = jobs.start()
+    take(zombie)
+    successor = jobs.start()
+    take(successor)
+    before = jobs.files()
+    zombie.close(JobStatus.FAILED)
+    assert jobs.files() == before
+    successor.close(JobStatus.FAILED)
+    assert jobs.files() == []
+
+
 def test_ids_go_on_where_no_checkpoint_was_complete(jobs: Jobs) -> None:
     first = jobs.start()
     assert first.take_id() == 1
