@@ -166,6 +166,19 @@ RECOVERY_PATH: Final = ConfigOption(
     _R + "path", str, "", "The savepoint or checkpoint that the job starts from.",
     deprecated_keys=("execution.savepoint.path",),
 )  # fmt: skip
+LOCAL_BACKUP: Final = ConfigOption(
+    _P + "local-backup.enabled", bool, False,
+    "Whether TaskManagers keep copies of the state that they write on their own disks.",
+    deprecated_keys=("state.backend.local-recovery",),
+)  # fmt: skip
+LOCAL_BACKUP_SIZE: Final = ConfigOption(
+    "headrace.checkpoint.local-backup-size", SizeBytes, SizeBytes(4 << 30),
+    "How many bytes of such copies a TaskManager keeps.",
+)  # fmt: skip
+RECOVERY_FROM_LOCAL: Final = ConfigOption(
+    _R + "from-local", bool, False,
+    "Whether a restore looks for such copies before it reads from the checkpoint storage.",
+)  # fmt: skip
 RECOVERY_CLAIM_MODE: Final = ConfigOption(
     _R + "claim-mode", str, "NO_CLAIM",
     "Whether that snapshot goes over to the job (CLAIM), or stays whose it was (NO_CLAIM).",

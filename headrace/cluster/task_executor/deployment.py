@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from headrace.checkpoint.local_copies import LocalCopies
 from headrace.cluster.task_executor.snapshot_storage import CheckpointFiles
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.clock import Clock
@@ -111,6 +112,7 @@ class StreamTaskFactory:
     ingest: IngestDoor | None = None
     run_blocking: BlockingStarter = start_thread
     scratch: Path | None = None
+    local_copies: LocalCopies | None = None
 
     def create(self, descriptor: TaskDeploymentDescriptor, listener: TaskListener) -> Task:
         """See TaskFactory. Partitions come first: they have room reserved, or the task cannot run at all."""
@@ -145,7 +147,7 @@ class StreamTaskFactory:
             listener=listener,
             ingest=self.ingest,
             restore=descriptor.restore,
-            snapshots=CheckpointFiles(settings),
+            snapshots=CheckpointFiles(settings, self.local_copies),
             run_blocking=self.run_blocking,
             scratch=self.scratch,
         )

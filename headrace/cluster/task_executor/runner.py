@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from headrace.checkpoint.local_copies import LocalCopies
+from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
@@ -164,6 +166,7 @@ class LocalTaskManager:
             metrics=self.metrics,
             ingest=self._shuffle.ingest,
             scratch=configuration.scratch_directory,
+            local_copies=_local_copies(configuration.scratch_directory, self._settings),
         )
         setup = TaskExecutorSetup(
             resource_id=configuration.resource_id,
@@ -234,6 +237,13 @@ def _serve(
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)
     return reasons[0]
+
+
+def _local_copies(scratch: Path | None, settings: Settings) -> LocalCopies | None:
+    """Where tasks keep copies of their state, which go with the process; None without a directory of its own."""
+    if scratch is None:
+        return None
+    return LocalCopies(scratch / "local-state", settings.get_option(LOCAL_BACKUP_SIZE))
 
 
 def _with_result_directory(settings: Settings, scratch: Path | None) -> Settings:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from headrace.checkpoint.local_copies import CopiesFirstReader, CopyingWriter, LocalCopies
+from headrace.checkpoint.options import LOCAL_BACKUP, RECOVERY_FROM_LOCAL
 from headrace.checkpoint.storage import SubtaskStorage, open_reader
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.config import Settings
@@ -11,16 +13,23 @@ from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 class CheckpointFiles:
     """Implements SnapshotStorage, with files at the URIs that each checkpoint names.
 
-    `settings` are the job's over the TaskManager's.
+    `settings` are the job's over the TaskManager's; `copies`: what this TaskManager wrote, on its own disk.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, copies: LocalCopies | None = None) -> None:
         self._settings: Final = settings
+        self._copies: Final = copies
 
     def writer(self, options: CheckpointOptions, name_prefix: str) -> SnapshotWriter:
         """See SnapshotStorage."""
-        return SubtaskStorage(options, name_prefix, self._settings)
+        writer = SubtaskStorage(options, name_prefix, self._settings)
+        if self._copies is None or not self._settings.get_option(LOCAL_BACKUP):
+            return writer
+        return CopyingWriter(writer, self._copies)
 
     def reader(self) -> SnapshotReader:
         """See SnapshotStorage."""
-        return open_reader(self._settings)
+        reader = open_reader(self._settings)
+        if self._copies is None or not self._settings.get_option(RECOVERY_FROM_LOCAL):
+            return reader
+        return CopiesFirstReader(reader, self._copies)
