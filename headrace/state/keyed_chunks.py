@@ -113,7 +113,7 @@ class KeyedRows:
     map_keys: list[Any] | None
     list_positions: list[int] | None
     values: list[Any]
-    last_accesses: list[int] | None
+    last_accesses: list[int | None] | None
 
     @classmethod
     def for_form(cls, form: KeyedStateForm) -> "KeyedRows":

@@ -44,6 +44,8 @@ class TtlRules:
     cleanup_size: int
     cleans_every_record: bool
     filters_snapshots: bool
+    sweeps_database: bool
+    """Whether RocksDB is to be rid of what has expired, as Flink's compaction does it."""
 
     @classmethod
     def of(cls, descriptor: StateDescriptor) -> "TtlRules | None":
@@ -62,6 +64,7 @@ class TtlRules:
             cleans_every_record=incremental is not None
             and incremental.run_cleanup_for_every_record(),
             filters_snapshots=strategies.in_full_snapshot(),
+            sweeps_database=strategies.in_rocksdb_compact_filter(),
         )
 
     def is_expired(self, last_access_ms: int, now_ms: int) -> bool:

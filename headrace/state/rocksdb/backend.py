@@ -4,7 +4,7 @@ What user code reads is a copy, unlike in the heap backend: a change that is not
 Source: Flink RocksDBKeyedStateBackend.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm
 from headrace.state.restored import KeySpace, RestoredKeyedState, check_form, evolved_rows
 from headrace.state.rocksdb.database import Database
 from headrace.state.rocksdb.handles import (
+    NO_STAMP,
     ROCKS_HANDLES,
     Positions,
     RocksState,
@@ -137,7 +138,7 @@ class RocksDBKeyedStateBackend:
         """See Snapshotable. Files cost a flush here, rows nothing."""
         forms = list(self._forms.values())
         if options.kind.is_savepoint or not self._is_incremental:
-            tables = [FrozenTable(form, self._database.table(form.name).items()) for form in forms]
+            tables = [FrozenTable(form, self._stored(form.name)) for form in forms]
             return FrozenRocksDB(FrozenRows(tables, self._keys), self._restored)
         attributes = {
             DATABASE: self._identity,
@@ -154,6 +155,17 @@ class RocksDBKeyedStateBackend:
             self._database.hard_links(), base, attributes, self._key_space.key_groups, uploaded
         )
         return FrozenRocksDB(files, self._restored)
+
+    def _stored(self, name: str) -> Iterator[tuple[bytes, bytes]]:
+        """Return a state's rows as they are now, but those that have expired where full snapshots leave them out."""
+        stored: Iterator[tuple[bytes, bytes]] = self._database.table(name).items()
+        handle = self._handles.get(name)
+        if handle is None or handle.rules is None or not handle.rules.filters_snapshots:
+            return stored
+        # Of this moment: the clock goes on while the rows are read.
+        is_expired_at, last_access_ms = handle.rules.is_expired, self._home.last_access_ms
+        now_ms = self._clock.now_ms()
+        return (row for row in stored if not is_expired_at(last_access_ms(row[1]), now_ms))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """See Snapshotable: what it uploaded is what later checkpoints refer to. Savepoints upload nothing here."""
@@ -227,7 +239,6 @@ class RocksDBKeyedStateBackend:
         if rows.namespaces is not None:
             entries = list(zip(rows.keys, rows.namespaces, strict=True))
         stamps = rows.last_accesses or [None] * len(rows.values)
-        opened_ms = self._home.opened_ms if handle.rules is not None else 0
         for index, (entry, value, stamp) in enumerate(
             zip(entries, rows.values, stamps, strict=True)
         ):
@@ -236,7 +247,7 @@ class RocksDBKeyedStateBackend:
                 composite += to_bytes(rows.map_keys[index])
             elif rows.list_positions is not None:
                 composite += position_bytes(self._home.positions.take())
-            handle.table.put(composite, stored_form(value, stamp or opened_ms))
+            handle.table.put(composite, stored_form(value, NO_STAMP if stamp is None else stamp))
 
 
 class FrozenRocksDB:

@@ -1,6 +1,6 @@
 """The handles of states in RocksDB: each reads and writes bytes, so what they give is a copy, to be written back.
 
-A stored value is its last access (8 bytes, epoch ms; 0 where there is no time to live) and a pickle. Lists have one
+A stored value is its last access (8 bytes, epoch ms; -1 where there is no time to live) and a pickle. Lists have one
 stored value per element, under a position that only grows; maps one per entry.
 
 Source: Flink RocksDBValueState, RocksDBListState, RocksDBMapState, RocksDBReducingState, RocksDBAggregatingState.
@@ -10,6 +10,7 @@ import pickle
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, ClassVar, Final
 
 from headrace.core.errors import RecordTypeError
@@ -33,8 +34,12 @@ from headrace.state.backend import EntryScope, StateAccessError
 from headrace.state.rocksdb.keys import CompositeKeys, from_bytes, position_bytes, to_bytes
 from headrace.state.ttl import BatchClock, TtlRules
 
-_STAMP: Final = struct.Struct(">Q")
+_STAMP: Final = struct.Struct(">q")
+NO_STAMP: Final = -1
+"""Last access of what was written without a time to live."""
 _ABSENT: Final = object()
+_ACCESSES_PER_SWEEP: Final = 128
+_ROWS_PER_SWEEP: Final = 256
 
 
 @dataclass
@@ -58,6 +63,11 @@ class StateHome:
     opened_ms: int
     positions: Positions = field(default_factory=Positions)
 
+    def last_access_ms(self, form: bytes) -> int:
+        """Return when what is stored was accessed last, for a time to live."""
+        stamp_ms = stored_stamp(form)
+        return self.opened_ms if stamp_ms == NO_STAMP else stamp_ms
+
 
 def stored_form(value: Any, stamp_ms: int) -> bytes:
     """Return what is stored for a value."""
@@ -70,7 +80,7 @@ def stored_value(form: bytes) -> Any:
 
 
 def stored_stamp(form: bytes) -> int:
-    """Return the last access of what is stored, 0 for none."""
+    """Return the last access of what is stored, or NO_STAMP."""
     return _STAMP.unpack_from(form)[0]
 
 
@@ -95,6 +105,17 @@ class RocksState(State):
         self._home = home
         check = ValueCheck.of(self.single_value_type())
         self._fitting, self._refuse = check.fitting, check.refuse
+        self._accesses = 0
+        self._unswept_from = b""
+
+    def sweep(self, row_count: int) -> None:
+        """Look at the next rows of the table and drop what has expired."""
+        rows = list(islice(self.table.items(from_key=self._unswept_from), row_count))
+        for composite, form in rows:
+            if self.is_expired(form):
+                self.table.delete(composite)
+        # Behind the last row that was seen, or from the beginning again.
+        self._unswept_from = rows[-1][0] + b"\x00" if len(rows) == row_count else b""
 
     def clear(self) -> None:
         for composite, _ in list(self._rows(self._prefix())):
@@ -124,20 +145,31 @@ class RocksState(State):
             yield composite, form
 
     def _put(self, composite: bytes, value: Any) -> None:
-        stamp_ms = 0 if self.rules is None else self._home.clock.now_ms()
+        stamp_ms = NO_STAMP
+        if self.rules is not None:
+            stamp_ms = self._home.clock.now_ms()
+            self._note_access(self.rules)
         self.table.put(composite, stored_form(value, stamp_ms))
 
-    def _is_expired(self, form: bytes) -> bool:
+    def _note_access(self, rules: TtlRules) -> None:
+        self._accesses += 1
+        if self._accesses >= _ACCESSES_PER_SWEEP and rules.sweeps_database:
+            self._accesses = 0
+            self.sweep(_ROWS_PER_SWEEP)
+
+    def is_expired(self, form: bytes) -> bool:
+        """Whether the time of what is stored is over."""
         if self.rules is None:
             return False
-        stamp_ms = stored_stamp(form) or self._home.opened_ms
-        return self.rules.is_expired(stamp_ms, self._home.clock.now_ms())
+        home = self._home
+        return self.rules.is_expired(home.last_access_ms(form), home.clock.now_ms())
 
     def _seen(self, composite: bytes, form: bytes) -> Any:
         """The value that a reader sees, or _ABSENT; what has expired goes, what is read is renewed where asked."""
         rules = self.rules
         if rules is not None:
-            if self._is_expired(form):
+            self._note_access(rules)
+            if self.is_expired(form):
                 self.table.delete(composite)
                 return stored_value(form) if rules.returns_expired else _ABSENT
             if rules.renews_on_read:
@@ -177,7 +209,7 @@ class _SingleState(RocksState):
     def _current(self, prefix: bytes) -> Any:
         """The value to go on from, or _ABSENT."""
         form = self.table.get(prefix)
-        if form is None or self._is_expired(form):
+        if form is None or self.is_expired(form):
             return _ABSENT
         return stored_value(form)
 
@@ -292,7 +324,7 @@ class RocksListState(RocksState, ListState[Any]):
         prefix = self.prefix_of(target)
         for composite, form in list(self._rows(self.prefix_of(source))):
             self.table.delete(composite)
-            if not self._is_expired(form):
+            if not self.is_expired(form):
                 self.table.put(prefix + position_bytes(self._home.positions.take()), form)
 
     def _append(self, prefix: bytes, values: Iterable[Any]) -> None:

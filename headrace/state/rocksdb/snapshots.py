@@ -20,7 +20,7 @@ from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
 from headrace.core.types.pickles import pickle_value
 from headrace.state.keyed_chunks import ChunkFiles, KeyedRows, KeyedStateForm, rows_to_table
 from headrace.state.rocksdb.database import files_of, is_table_file
-from headrace.state.rocksdb.handles import stored_stamp, stored_value
+from headrace.state.rocksdb.handles import NO_STAMP, stored_stamp, stored_value
 from headrace.state.rocksdb.keys import CompositeKeys, from_bytes
 from headrace.state.snapshots import SnapshotWriter
 
@@ -137,7 +137,8 @@ def pieces_of_rows(
                 rows.list_positions.append(position)
             rows.values.append(stored_value(value))
             if rows.last_accesses is not None:
-                rows.last_accesses.append(stored_stamp(value))
+                stamp_ms = stored_stamp(value)
+                rows.last_accesses.append(None if stamp_ms == NO_STAMP else stamp_ms)
         yield rows, groups
 
 
