@@ -137,7 +137,7 @@ def counting_job(
         source = lines.with_split_size(_SPLIT_SIZE).build()
     pair = Types.TUPLE([Types.INT(), Types.INT()])
     numbers = env.from_source(
-        source, WatermarkStrategy.no_watermarks(), "Numbers", source.produced_type or Types.INT()
+        source, WatermarkStrategy.no_watermarks(), "Paced", source.produced_type or Types.INT()
     )
     if is_sliced:
         numbers.map(_counted, output_type=pair).disable_chaining().sink_to(RecordingSink(name))
