@@ -140,6 +140,10 @@ class HeapKeyedStateBackend:
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """See Snapshotable."""
 
+    def forms(self) -> list[KeyedStateForm]:
+        """Return the forms of all states that were asked for."""
+        return [self._form(handle) for handle in self._handles.values()]
+
     def close(self) -> None:
         """Let go of everything."""
         self._handles.clear()

@@ -5,6 +5,7 @@ it at a checkpoint's barrier and writes it on another thread. Source: Flink Stre
 StreamTaskStateInitializer.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -24,16 +25,22 @@ from headrace.metrics.groups import MetricGroup
 from headrace.state.backend import KeyedStateBackend
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.heap import HeapKeyedStateBackend
+from headrace.state.keyed_chunks import OPAQUE, KeyedStateForm
 from headrace.state.operator_state import OperatorStateBackend
 from headrace.state.operator_state_chunks import OperatorStateSnapshots, restore_operator_state
 from headrace.state.restored import KeySpace, RestoredKeyedState
 from headrace.state.snapshots import FrozenState, Snapshotable, SnapshotReader
 
+_LOG: Final = logging.getLogger(__name__)
 _OF_BACKENDS: Final = frozenset({StateTable.KEYED, StateTable.NATIVE, StateTable.OPERATOR})
 
 
 class KeyedBackend(KeyedStateBackend, Snapshotable, Protocol):
     """A backend of keyed state that takes part in snapshots."""
+
+    def forms(self) -> list[KeyedStateForm]:
+        """Return the forms of all states that were asked for."""
+        ...
 
     def total_entry_count(self) -> int:
         """Number of entries of all states, to see that nothing is left behind."""
@@ -92,6 +99,7 @@ class StatesOfOperator:
         self._snapshotables: dict[str, Snapshotable] = {}
         self._restored_keyed = RestoredKeyedState(self._chunks, self.reader, key_groups)
         self._keyed_backend: KeyedBackend | None = None
+        self._has_warned = False
         self._operator_state: OperatorStateBackend | None = None
 
     def create_keyed_backend(self) -> KeyedBackend:
@@ -146,6 +154,7 @@ class StatesOfOperator:
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> list[FrozenState]:
         """Return everything as it is now, to be written on another thread."""
+        self._warn_of_pickles()
         return [part.freeze(checkpoint_id, options) for part in self._parts()]
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -162,6 +171,20 @@ class StatesOfOperator:
         """Let go of all resources; idempotent."""
         if self._keyed_backend is not None:
             self._keyed_backend.close()
+
+    def _warn_of_pickles(self) -> None:
+        """Once per operator: on the subtask that has the first key group."""
+        if self._has_warned or self._keyed_backend is None or self.key_space.key_groups.start:
+            return
+        self._has_warned = True
+        names = [one.name for one in self._keyed_backend.forms() if OPAQUE in one.attributes()]
+        if names:
+            _LOG.warning(
+                "operator '%s' keeps values or keys of undeclared types in %s: they are stored as pickles, which only "
+                "this program can read, and their type cannot change",
+                self._operator_name,
+                ", ".join(sorted(names)),
+            )
 
     def _parts(self) -> list[Snapshotable]:
         parts: list[Snapshotable] = []

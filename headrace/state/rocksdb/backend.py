@@ -179,6 +179,10 @@ class RocksDBKeyedStateBackend:
         """See Snapshotable."""
         self._uploads.pop(checkpoint_id, None)
 
+    def forms(self) -> list[KeyedStateForm]:
+        """Return the forms of all states that were asked for."""
+        return [self._forms[name] for name in self._handles]
+
     def close(self) -> None:
         """Delete the database from this machine; idempotent."""
         for handle in self._handles.values():

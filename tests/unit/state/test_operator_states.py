@@ -172,7 +172,7 @@ def test_a_snapshot_is_parquet_ordered_by_key_group_with_typed_columns() -> None
     )
 
 
-def test_undeclared_columns_are_flagged() -> None:
+def test_undeclared_columns_are_flagged(caplog: pytest.LogCaptureFixture) -> None:
     states = states_of()
     backend = states.create_keyed_backend()
     state: Any = backend.get_state(MAP, backend.key_scope)
@@ -180,6 +180,9 @@ def test_undeclared_columns_are_flagged() -> None:
     state.put("a", object)
     (chunk,) = snapshot(states).chunks
     assert chunk.attributes["opaque"] == "key,value"
+    snapshot(states)
+    (record,) = caplog.records
+    assert "undeclared types in map: they are stored as pickles" in record.getMessage()
 
 
 def test_what_nobody_asks_for_stays_in_later_snapshots() -> None:
