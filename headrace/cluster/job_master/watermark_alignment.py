@@ -31,7 +31,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionAttemptId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 
-Reader = tuple[OperatorId, int]
+AlignedReader = tuple[OperatorId, int]
 """A source and the index of its subtask."""
 
 
@@ -42,16 +42,16 @@ class WatermarkAlignment:
     """
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[Reader, int]] = {}
+        self._groups: dict[str, dict[AlignedReader, int]] = {}
 
-    def reported(self, group: str, reader: Reader, report: WatermarkReported) -> None:
+    def reported(self, group: str, reader: AlignedReader, report: WatermarkReported) -> None:
         """A reader says how far it is."""
         if report.progress is ReaderProgress.ACTIVE:
             self._groups.setdefault(group, {})[reader] = report.watermark_ms
         else:
             self.forgotten(group, reader)
 
-    def forgotten(self, group: str, reader: Reader) -> None:
+    def forgotten(self, group: str, reader: AlignedReader) -> None:
         """A reader is gone, or counts no more; no effect where it did not."""
         self._groups.get(group, {}).pop(reader, None)
 
@@ -167,5 +167,5 @@ class AlignedCoordinator:
         if self._own_checkpointed is not None:
             self._own_checkpointed.subtask_reset(subtask_index, checkpoint_id)
 
-    def _reader(self, attempt_id: ExecutionAttemptId) -> Reader:
+    def _reader(self, attempt_id: ExecutionAttemptId) -> AlignedReader:
         return self._context.operator_id, attempt_id.subtask_index
