@@ -186,8 +186,10 @@ class ChannelStates:
         for (part, _), (following, _) in pairwise(parts):
             if part.place == following.place:
                 raise MetadataError(f"the snapshot has data in flight of {part.place} twice")
+        reader = self._environment.snapshots.reader() if parts else None
         for part, chunk in parts:
-            frames = frames_of(self._environment.snapshots.reader().read(chunk.file))
+            assert reader is not None
+            frames = frames_of(reader.read(chunk.file))
             if part.role is ChannelRole.INPUT:
                 self._restore_input(part, frames)
             else:
