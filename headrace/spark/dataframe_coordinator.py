@@ -134,7 +134,15 @@ class DataFrameCoordinator:
                 self._owners.ended(attempt_id.subtask_index, partition)
 
     def checkpoint(self, checkpoint_id: int) -> bytes:
-        """Return what identifies the plan; positions are in the readers' states."""
+        """Return what identifies the plan; positions are in the readers' states.
+
+        ProgramError in a job that takes no checkpoints of its own: nobody saw to it that rows come out again so.
+        """
+        if not self._takes_checkpoints:
+            raise ProgramError(
+                f"operator '{self._context.operator_name}' reads a DataFrame, whose positions hold only in a job that "
+                f"takes checkpoints from its start: set {INTERVAL.key}"
+            )
         self._was_checkpointed = True
         self._owners.checkpoint_taken(checkpoint_id)
         known = self._known

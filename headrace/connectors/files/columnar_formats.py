@@ -132,7 +132,7 @@ def _groups_from(metadata: Any, split: FileSplit, position: int) -> tuple[list[i
 class CsvReaderFormat(ColumnarFormat):
     """CSV files. Columns are found by the names in the header or, without one, by their place.
 
-    A quoted value cannot hold a line's end, so that files can be read in ranges.
+    A quoted value cannot hold a line's end, so that files can be read in ranges. What is empty is null, except a text.
     """
 
     row_type: TypeInformation
@@ -163,7 +163,6 @@ class CsvReaderFormat(ColumnarFormat):
             convert_options=pa_csv.ConvertOptions(
                 column_types=self.schema,
                 include_columns=self.schema.names,
-                strings_can_be_null=True,
             ),
         )
 

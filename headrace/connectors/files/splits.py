@@ -7,7 +7,7 @@ import msgspec
 from pyarrow import fs
 
 from headrace.connectors.files.paths import file_system_of
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.split_enumerator import SourceSplit
 
 COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4")
@@ -15,6 +15,8 @@ COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".zst", ".lz4")
 
 class FileChangedError(HeadraceError):
     """A file is not what it was when it was found, so that a position in it means nothing."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(

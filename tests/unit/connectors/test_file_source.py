@@ -293,6 +293,12 @@ def test_columns_without_a_header_are_taken_in_their_order(tmp_path: Path) -> No
     assert [tuple(row) for row in run(source)[0]] == [(1, "one"), (2, "two")]
 
 
+def test_an_empty_number_is_null_and_an_empty_text_is_empty(tmp_path: Path) -> None:
+    path = write_text(str(tmp_path), "a.csv", b"id,name\n,NA\n2,\n")
+    source = FileSource.for_bulk_file_format(CsvReaderFormat(ROW), path).build()
+    assert [tuple(row) for row in run(source)[0]] == [(None, "NA"), (2, "")]
+
+
 def test_columnar_formats_want_rows_with_names() -> None:
     with pytest.raises(ProgramError, match="JsonLinesFormat reads rows with named columns"):
         JsonLinesFormat(Types.LONG())
