@@ -177,13 +177,20 @@ class CheckpointExistsError(CheckpointError):
 
 
 class CheckpointFencedError(CheckpointError):
-    """A later driver of the same lineage has taken over; this one must not publish anything any more."""
+    """A later driver of the same lineage has taken over; this one must not publish anything any more.
+
+    `newer_epoch` is 0 where the lineage's record is gone, because its job has ended.
+    """
 
     recoverable = False
 
     def __init__(self, lineage: str, own_epoch: int, newer_epoch: int) -> None:
+        why = (
+            f"a later one with epoch {newer_epoch} has taken over: its checkpoints count"
+            if newer_epoch
+            else "the lineage's record is gone: a later driver has ended the job"
+        )
         super().__init__(
-            f"this driver has epoch {own_epoch} of lineage {lineage}, and a later one with epoch {newer_epoch} has "
-            "taken over: its checkpoints count, this job must stop"
+            f"this driver has epoch {own_epoch} of lineage {lineage}, and {why}; this job must stop"
         )
         self.newer_epoch = newer_epoch

@@ -19,9 +19,11 @@ from headrace.checkpoint.errors import CheckpointFencedError, CheckpointStorageE
 from headrace.checkpoint.file_systems import (
     child_uri,
     files_below,
+    is_there,
     put_if_absent,
     read_all,
     remove_file,
+    remove_folder,
 )
 from headrace.checkpoint.metadata_format import METADATA_NAME, abandonment
 from headrace.core.clock import Clock
@@ -61,6 +63,10 @@ class Lineage(Protocol):
         """CheckpointFencedError where a later driver has taken over."""
         ...
 
+    def end(self) -> None:
+        """Nothing is left that the job could go on from: the record goes, which shuts out whoever still wants to."""
+        ...
+
 
 class LineageInMemory:
     """Of a job whose checkpoints do not outlive its driver."""
@@ -79,6 +85,9 @@ class LineageInMemory:
         """See Lineage."""
 
     def validate_epoch(self) -> None:
+        """See Lineage."""
+
+    def end(self) -> None:
         """See Lineage."""
 
 
@@ -145,9 +154,15 @@ class StoredLineage:
 
     def validate_epoch(self) -> None:
         """See Lineage."""
-        newest = max(_numbers(self._folder, "epoch"), default=0)
-        if newest > self.epoch:
-            raise CheckpointFencedError(self.lineage_id, self.epoch, newest)
+        epochs = _numbers(self._folder, "epoch")
+        if epochs and epochs[-1] > self.epoch:
+            raise CheckpointFencedError(self.lineage_id, self.epoch, epochs[-1])
+        if self.epoch not in epochs and not is_there(_epoch_uri(self._folder, self.epoch)):
+            raise CheckpointFencedError(self.lineage_id, self.epoch, 0)
+
+    def end(self) -> None:
+        """See Lineage."""
+        remove_folder(self._folder)
 
     def _forget_decided(self) -> None:
         """Delete records of earlier ids. The newest one always stays: it is the counter."""

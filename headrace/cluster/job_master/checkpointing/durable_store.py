@@ -98,6 +98,7 @@ class DurableCheckpointStore:
         self._lineage: Lineage | None = None
         self._storage: CheckpointStorage | None = None
         self._has_recovered = False
+        self._has_savepoint = False
         # `discard` runs beside other calls, and asks which checkpoints are complete.
         self._lock = threading.Lock()
 
@@ -132,6 +133,8 @@ class DurableCheckpointStore:
         )
         self._storage.prepare()
         if start is not None:
+            # It may be restored once more: the record of its lineage has to say which ids were used since.
+            self._has_savepoint = True
             is_claimed = self._claim_mode is ClaimMode.CLAIM and not self._is_fork
             self._completed.restore(start, is_claimed=is_claimed)
         # What an earlier driver published until this one shut it out counts as well.
@@ -166,6 +169,7 @@ class DurableCheckpointStore:
         checkpoint = self._opened().publish(metadata, options)
         self._taken_over().decided(metadata.checkpoint_id)
         if metadata.kind.is_savepoint:
+            self._has_savepoint = True
             return Publication(checkpoint)
         with self._lock:
             before = {one.checkpoint_id for one in self._completed.all}
@@ -208,8 +212,16 @@ class DurableCheckpointStore:
         self._delete(deletions)
         if self._owns_folder and is_empty and not is_kept(status, self._retention):
             self._cleaner.delete(Deletion(0, self._storage.checkpoint_folder))
+            if not self._has_savepoint:
+                self._end_lineage()
         if not self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S):
             _LOG.warning("%d deletions of checkpoints go on", self._cleaner.waiting_count)
+
+    def _end_lineage(self) -> None:
+        try:
+            self._taken_over().end()
+        except CheckpointError as error:
+            _LOG.warning("the record of a job that has ended is still there: %s", error)
 
     def _is_leader(self) -> bool:
         try:

@@ -158,6 +158,30 @@ def test_a_zombie_that_ends_leaves_its_successor_what_it_needs(jobs: Jobs) -> No
     assert jobs.files() == []
 
 
+def test_a_job_that_ended_leaves_nothing_and_its_zombie_can_do_nothing(jobs: Jobs) -> None:
+    zombie = jobs.start()
+    metadata, options = _next(zombie)
+    successor = jobs.start()
+    take(successor)
+    successor.close(JobStatus.FINISHED)
+    assert files_below(jobs.settings[CHECKPOINT_DIRECTORY.key]) == []
+    with pytest.raises(CheckpointFencedError, match="has ended the job"):
+        zombie.publish(metadata, options)
+    assert files_below(jobs.settings[CHECKPOINT_DIRECTORY.key]) == []
+
+
+def test_the_record_of_a_lineage_stays_for_its_savepoints(jobs: Jobs) -> None:
+    first = jobs.start()
+    saved = take(first, kind=SnapshotKind.SAVEPOINT)
+    for _ in range(3):
+        take(first)
+    first.close(JobStatus.FINISHED)
+    second = jobs.start(OTHER_JOB, **{RECOVERY_PATH.key: saved.uri})
+    assert second.take_id() == 5
+    second.close(JobStatus.FINISHED)
+    assert jobs.start(JobId(b"3" * 16), **{RECOVERY_PATH.key: saved.uri}).take_id() == 6
+
+
 def test_ids_go_on_where_no_checkpoint_was_complete(jobs: Jobs) -> None:
     first = jobs.start()
     assert first.take_id() == 1
