@@ -37,7 +37,7 @@ from headrace.state.heap_handles import (
 from headrace.state.heap_ttl import TTL_HANDLES, TtlHeapState
 from headrace.state.keyed_chunks import Flatten, KeyedStateForm, write_keyed_state
 from headrace.state.layered_entries import FrozenEntries
-from headrace.state.restored import KeySpace, RestoredKeyedState
+from headrace.state.restored import FrozenUnclaimed, KeySpace, RestoredKeyedState
 from headrace.state.snapshots import SnapshotWriter
 from headrace.state.ttl import BatchClock, TtlRules
 
@@ -192,8 +192,7 @@ class FrozenHeap:
         max_parallelism: int,
     ) -> None:
         self._tables = tables
-        self._restored = restored
-        self._unclaimed = {} if restored is None else restored.unclaimed()
+        self._unclaimed = None if restored is None else FrozenUnclaimed(restored)
         self._max_parallelism = max_parallelism
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
@@ -203,8 +202,8 @@ class FrozenHeap:
             chunks += write_keyed_state(
                 table.form, table.entries, table.flatten, self._max_parallelism, writer
             )
-        if self._restored is not None:
-            chunks += self._restored.write_unclaimed(self._unclaimed, writer)
+        if self._unclaimed is not None:
+            chunks += self._unclaimed.write(writer)
         return chunks
 
     def discard(self) -> None:

@@ -28,7 +28,7 @@ from headrace.state.heap import HeapKeyedStateBackend
 from headrace.state.keyed_chunks import OPAQUE, KeyedStateForm
 from headrace.state.operator_state import OperatorStateBackend
 from headrace.state.operator_state_chunks import OperatorStateSnapshots, restore_operator_state
-from headrace.state.restored import KeySpace, RestoredKeyedState
+from headrace.state.restored import KeySpace, RestoredKeyedState, UnclaimedStates
 from headrace.state.snapshots import FrozenState, Snapshotable, SnapshotReader
 
 _LOG: Final = logging.getLogger(__name__)
@@ -190,6 +190,8 @@ class StatesOfOperator:
         parts: list[Snapshotable] = []
         if self._keyed_backend is not None:
             parts.append(self._keyed_backend)
+        elif self._restored_keyed.unclaimed():
+            parts.append(UnclaimedStates(self._restored_keyed))
         has_operator_state = any(chunk.table is StateTable.OPERATOR for chunk in self._chunks)
         if self._operator_state is not None or has_operator_state:
             parts.append(OperatorStateSnapshots(self.operator_state))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.types.type_info import TypeInformation
 from headrace.state.columns import KEY, MAP_KEY, VALUE
 from headrace.state.evolution import (
@@ -97,6 +98,38 @@ class RestoredKeyedState:
         if held is not None:
             return iter(held)
         return read_tables(chunks, self._reader, self._key_groups)
+
+
+class UnclaimedStates:
+    """Keyed state of an operator that keeps none any more: it stays in later snapshots. See Snapshotable."""
+
+    def __init__(self, restored: RestoredKeyedState) -> None:
+        self._restored = restored
+
+    def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenUnclaimed":
+        """See Snapshotable."""
+        return FrozenUnclaimed(self._restored)
+
+    def checkpoint_completed(self, checkpoint_id: int) -> None:
+        """See Snapshotable."""
+
+    def checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """See Snapshotable."""
+
+
+class FrozenUnclaimed:
+    """See FrozenState: what was restored and nobody had asked for."""
+
+    def __init__(self, restored: RestoredKeyedState) -> None:
+        self._restored = restored
+        self._unclaimed = restored.unclaimed()
+
+    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
+        """See FrozenState."""
+        return self._restored.write_unclaimed(self._unclaimed, writer)
+
+    def discard(self) -> None:
+        """See FrozenState."""
 
 
 def evolved_rows(

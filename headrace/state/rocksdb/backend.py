@@ -16,7 +16,13 @@ from headrace.core.config import Settings
 from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
 from headrace.state.backend import NO_KEY, EntryScope, StateAccessError
 from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm
-from headrace.state.restored import KeySpace, RestoredKeyedState, check_form, evolved_rows
+from headrace.state.restored import (
+    FrozenUnclaimed,
+    KeySpace,
+    RestoredKeyedState,
+    check_form,
+    evolved_rows,
+)
 from headrace.state.rocksdb.database import Database
 from headrace.state.rocksdb.handles import (
     NO_STAMP,
@@ -259,13 +265,11 @@ class FrozenRocksDB:
 
     def __init__(self, database: FrozenState, restored: RestoredKeyedState) -> None:
         self._database = database
-        self._restored = restored
-        self._unclaimed = restored.unclaimed()
+        self._unclaimed = FrozenUnclaimed(restored)
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
         """See FrozenState."""
-        chunks = list(self._database.write(writer))
-        return chunks + self._restored.write_unclaimed(self._unclaimed, writer)
+        return [*self._database.write(writer), *self._unclaimed.write(writer)]
 
     def discard(self) -> None:
         """See FrozenState."""

@@ -191,7 +191,8 @@ def test_what_nobody_asks_for_stays_in_later_snapshots() -> None:
     state: Any = backend.get_state(LIST, backend.key_scope)
     backend.set_current_key("a")
     state.add("x")
-    idle = states_of(snapshot(states))
+    without = states_of(snapshot(states))  # of an operator that has no keyed state at all
+    idle = states_of(snapshot(without))
     idle.create_keyed_backend()
     first, second = snapshot(idle), snapshot(idle)
     assert first == second
