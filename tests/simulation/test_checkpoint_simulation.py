@@ -41,14 +41,12 @@ def test_a_job_with_checkpoints_brings_out_every_row_once(scenario_seed: int) ->
     assert outcome.faults == (), note("not as it must be")
 
 
-def test_splits_of_a_file_are_read_once_whatever_is_lost(
-    scenario_seed: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("seed", range(15))
+def test_splits_of_a_file_are_read_once_whatever_is_lost(seed: int, tmp_path: Path) -> None:
     file = tmp_path / "numbers.txt"
     file.write_text("".join(f"{number}\n" for number in range(COUNT)), encoding="utf-8")
-    note = failure_note(scenario_seed)
-    outcome = run_scenario(scenario_seed, takes_checkpoints=True, numbers_path=str(file))
-    assert outcome.faults == (), note("not as it must be")
+    outcome = run_scenario(seed, takes_checkpoints=True, numbers_path=str(file))
+    assert outcome.faults == (), failure_note(seed)("not as it must be")
 
 
 @pytest.mark.parametrize("seed", range(15))
