@@ -107,8 +107,7 @@ class StreamProperties(OperatorProperties):
             >>> env = StreamExecutionEnvironment.get_execution_environment()
             >>> poison = OutputTag("poison")
             >>> numbers = env.from_collection(["1", "two"]).map(int).on_failure(poison)
-            >>> numbers.get_side_output(poison).get_name()
-            'Map'
+            >>> _ = numbers.get_side_output(poison).print()
         """
         operator = self._operator()
         if policy is not FailurePolicy.FAIL:

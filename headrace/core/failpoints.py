@@ -1,10 +1,10 @@
 """Failpoints: named moments at which tests make a process die, freeze or fail. Off unless an option names them.
 
-    headrace.testing.failpoints: barrier.last#2=kill!/tmp/run/token; upload.done=raise
+    headrace.testing.failpoints: barrier.last#2=kill!run/token; upload.done=raise
 
 or `@file`, which says the same and is looked at again and again, so that it may change while processes live. The first
 reads: the second time this process has all barriers of a checkpoint it kills itself, if it is the first to make the
-file /tmp/run/token; each time it has written its part of a checkpoint that fails.
+file run/token; each time it has written its part of a checkpoint that fails.
 """
 
 import enum
@@ -100,6 +100,11 @@ def arm(settings: Settings) -> None:
 def arm_with(point: Failpoint, act: Callable[[], None], *, time: int = 1) -> None:
     """Have `act` called at the `time`-th time that this process is at `point`."""
     _armed[point] = _Armed(act, time, None)
+
+
+def is_armed() -> bool:
+    """Whether anything may happen at some failpoint."""
+    return bool(_armed or _files)
 
 
 def disarm() -> None:

@@ -31,7 +31,7 @@ from headrace.state.snapshots import FrozenState
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import TaskCounters
-from headrace.task.outputs import ChainedTarget, Finishing, NetworkTarget, OperatorOutput
+from headrace.task.outputs import ChainedTarget, ChainEnd, NetworkTarget, OperatorOutput
 from headrace.task.user_payloads import UNKNOWN_LOCATION
 
 
@@ -68,6 +68,7 @@ class OperatorChain:
         self._counters = counters
         self._mailbox = mailbox
         self._back_pressured_ms = back_pressured_ms
+        self._takes_mail = True
         vertex = environment.vertex
         self._described = {operator.operator_id: operator for operator in vertex.operators}
         ids = [operator.operator_id for operator in vertex.operators]
@@ -91,7 +92,7 @@ class OperatorChain:
         self.is_finished = restore is not None and restore.is_finished
         """Whether the operators had finished when the restored checkpoint was taken: none of them is opened again."""
         self.head_id = vertex.operators[0].operator_id
-        self._finishing = Finishing(
+        self._end = ChainEnd(
             [(operator, self._outputs[key]) for key, operator in self._operators.items()]
         )
         self._wire(writers)
@@ -188,7 +189,14 @@ class OperatorChain:
 
         False where one is still waiting for results: to be called again when the task was woken.
         """
-        return self._finishing.proceed()
+        return self._end.proceed()
+
+    def stop_mail(self) -> None:
+        """All rows were emitted: what operators still mail to themselves must not emit any behind them.
+
+        Where the data ended without a drain, what such mail is about lies in the states, and so in the savepoint.
+        """
+        self._takes_mail = False
 
     def emit_end_of_time(self) -> None:
         """Send the last watermark from the head (sources; others receive it)."""
@@ -277,9 +285,12 @@ class OperatorChain:
             wake=self._mailbox.wake,
             ingest=environment.ingest,
             attempt_id=environment.attempt_id,
-            mail=self._mailbox.put,
+            mail=self._mail,
             back_pressured_ms=self._back_pressured_ms,
         )
+
+    def _mail(self, call: Callable[[], None]) -> bool:
+        return self._mailbox.put(lambda: call() if self._takes_mail else None)
 
     def _states_of(self, described: ChainedOperator) -> StatesOfOperator:
         environment, operator_id = self._environment, described.operator_id

@@ -210,7 +210,7 @@ def with_private_rows(batch: RecordBatch) -> RecordBatch:
     return batch if are_unchanging(rows) else batch.with_rows(list(map(private_copy, rows)))
 
 
-class Finishing:
+class ChainEnd:
     """Ends a chain from head to tail: each operator's last rows pass through those behind it."""
 
     def __init__(self, operators: Sequence[tuple[Operator, Output]]) -> None:

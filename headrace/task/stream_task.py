@@ -189,6 +189,7 @@ class StreamTask(ABC):
         self._stop_mode = mode
         self._has_ended = True
         self._timers.quiesce()
+        self.chain.stop_mail()
         for writer in self._writers:
             writer.emit_event(EndOfData(mode))
         self.checkpoints.operators_have_finished = mode is StopMode.DRAIN
