@@ -40,6 +40,10 @@ class Ingest(Protocol):
         """Return the next element, or None when nothing waits; grants the pusher credit for another batch."""
         ...
 
+    def pause(self, partitions: frozenset[int]) -> None:
+        """Return nothing of these from now on, and of all others again: their pushers get no credit meanwhile."""
+        ...
+
     def close(self) -> None:
         """Close the door: pushers are refused from now on. Idempotent, any thread."""
         ...

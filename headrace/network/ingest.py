@@ -73,21 +73,44 @@ class IngestReceiver:
         self._on_data = on_data
         self._queue: deque[_Queued] = deque()
         self._taken: deque[_Queued] = deque()
+        # What came of paused partitions; not more than their pushers had credit for.
+        self._held: dict[int, deque[_Queued]] = {}
+        self._paused: frozenset[int] = frozenset()
         self.target: Final = target
         self.partitions: Final[dict[int, _Partition]] = {}
         self.is_closed = False
 
     def poll(self) -> Ingested | None:
         """Return what came next, or None; its pusher may send another batch then."""
-        try:
-            queued = self._queue.popleft()
-        except IndexError:
+        queued = self._next_held() or self._next_queued()
+        if queued is None:
             return None
         self._taken.append(queued)
         if len(self._taken) == 1:
             # More than one: the transport has not come round to the first, and will find this one too.
             self._server.transport.post(self._answer)
         return queued.ingested
+
+    def pause(self, partitions: frozenset[int]) -> None:
+        """Hold these back from now on, and no others. The subtask's thread."""
+        self._paused = partitions
+
+    def _next_held(self) -> _Queued | None:
+        for partition, held in self._held.items():
+            if held and partition not in self._paused:
+                return held.popleft()
+        return None
+
+    def _next_queued(self) -> _Queued | None:
+        while True:
+            try:
+                queued = self._queue.popleft()
+            except IndexError:
+                return None
+            partition = queued.ingested.partition
+            if partition not in self._paused:
+                return queued
+            self._held.setdefault(partition, deque()).append(queued)
 
     def close(self) -> None:
         """Refuse what is still pushed. Idempotent."""

@@ -69,6 +69,7 @@ class DataFrameReader(SourceReader):
         self._receiver: Ingest | None = None
         # Emitted rows of the partitions that have not ended.
         self._row_counts: dict[int, int] = {}
+        self._paused: frozenset[int] = frozenset()
         self._is_announced = False
         self._holds_watermark = False
 
@@ -124,6 +125,15 @@ class DataFrameReader(SourceReader):
             output.release_split(split_id)
             self._context.send_event(msgspec.msgpack.encode(PartitionEnded(received.partition)))
         return InputStatus.MORE_AVAILABLE
+
+    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
+        partitions = {_split_id(partition): partition for partition in self._row_counts}
+        paused = {partitions[one] for one in to_pause if one in partitions}
+        resumed = {partitions[one] for one in to_resume if one in partitions}
+        self._paused = (self._paused | paused) - resumed
+        assert self._receiver is not None
+        self._receiver.pause(self._paused)
+        self._context.wake()
 
     def close(self) -> None:
         receiver, self._receiver = self._receiver, None

@@ -302,3 +302,24 @@ def test_a_partition_goes_on_behind_the_rows_of_a_checkpoint(
     pushing.join(10)
     assert counts == [700]
     source.receiver.close()
+
+
+def test_a_paused_partition_waits_for_credit_while_others_go_on(
+    door: tuple[CreditBasedShuffleEnvironment, Any],
+) -> None:
+    environment, location = door
+    source = Source(environment)
+    source.receiver.pause(frozenset({0}))
+    pushing = [
+        start_thread(f"push {number}", lambda number=number: push(location, number, 5000, 50))
+        for number in range(2)
+    ]
+    other = source.take_all(1)
+    assert other == {1: list(range(5000))}
+    assert source.receiver.poll() is None
+    assert source.receiver.partitions[0].accepted_row_count < 5000
+    source.receiver.pause(frozenset())
+    assert source.take_all(1) == {0: list(range(5000))}
+    for thread in pushing:
+        thread.join(10)
+    source.receiver.close()

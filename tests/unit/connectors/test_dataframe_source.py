@@ -46,6 +46,10 @@ class ScriptedDoor:
     received: deque[Any] = field(default_factory=deque)
     registered: list[Any] = field(default_factory=list)
     is_closed: bool = False
+    paused: frozenset[int] = frozenset()
+
+    def pause(self, partitions: frozenset[int]) -> None:
+        self.paused = partitions
 
     def register(self, *arguments: Any) -> "ScriptedDoor":
         self.registered.append(arguments)
@@ -200,6 +204,16 @@ def test_an_announcement_that_is_repeated_for_others_changes_nothing() -> None:
     reader.poll_next(Output())
     announce(reader, 0)
     assert reader.snapshot_state(1) == [msgspec.msgpack.encode(PartitionPosition(0, 2))]
+
+
+def test_partitions_that_are_ahead_are_paused_at_the_door_until_they_are_resumed() -> None:
+    door = ScriptedDoor()
+    reader = reader_of(Context(door))
+    announce(reader, 0, 2, 4)
+    reader.pause_or_resume_splits(["partition-0", "partition-4"], [])
+    assert door.paused == {0, 4}
+    reader.pause_or_resume_splits(["partition-2"], ["partition-0", "partition-9"])
+    assert door.paused == {2, 4}
 
 
 def test_rows_get_the_time_of_the_named_column() -> None:
