@@ -1,6 +1,6 @@
 """Windows over two streams: co-group, and the join that is its cross product.
 
-Records of both streams go through one window, tagged with where they came from, and are kept apart in it.
+Records of both streams are put into one window, tagged with where they came from, and told apart when it fires.
 Source: Flink CoGroupedStreams, JoinedStreams.
 """
 
@@ -9,37 +9,27 @@ from typing import Any
 
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.joins import FlatJoinFunction, TaggedUnion
-from headrace.functions.record import AggregateFunction
 from headrace.functions.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
+from headrace.functions.windows import Window
 from headrace.operators.late_records import LateRecords
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.user_code import method_of, not_iterable
+from headrace.operators.windowing.contents import EmitElements, StreamedContents, WindowContents
 from headrace.operators.windowing.window_operator import WindowingOperator
 
-Sides = tuple[list[Any], list[Any]]
-"""The records of the first and of the second stream in a window, each in order of arrival."""
 
+class TaggedContents(StreamedContents):
+    """The records of both streams, in state as plain pairs: (whether it is of the first stream, record)."""
 
-class BothSides(AggregateFunction):
-    """Folds tagged records into the two sides of a window."""
+    def add(self, value: TaggedUnion, timestamp: int) -> None:
+        is_one = value.is_one()
+        super().add((is_one, value.get_one() if is_one else value.get_two()), timestamp)
 
-    def create_accumulator(self) -> Sides:
-        return [], []
+    def fire(self, window: Window, state_window: Window, emit: EmitElements) -> None:
+        def emit_tagged(window: Window, pairs: Iterable[tuple[bool, Any]]) -> None:
+            emit(window, [TaggedUnion(value, is_one) for is_one, value in pairs])
 
-    def add(self, value: TaggedUnion, accumulator: Sides) -> Sides:
-        if value.is_one():
-            accumulator[0].append(value.get_one())
-        else:
-            accumulator[1].append(value.get_two())
-        return accumulator
-
-    def get_result(self, accumulator: Sides) -> Sides:
-        return list(accumulator[0]), list(accumulator[1])
-
-    def merge(self, acc_a: Sides, acc_b: Sides) -> Sides:
-        for side, more in zip(acc_a, acc_b, strict=True):
-            side.extend(more)
-        return acc_a
+        super().fire(window, state_window, emit_tagged)
 
 
 class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
@@ -48,9 +38,7 @@ class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
     def __init__(
         self, spec: TwoStreamWindowSpec, call: Callable[[list[Any], list[Any]], Any]
     ) -> None:
-        super().__init__(
-            spec, BothSides(), lambda key, window, elements, context: call(*elements[0])
-        )
+        super().__init__(spec, None, lambda key, window, elements, context: call(*_sides(elements)))
         self._late_tag_ids = spec.late_tag_ids
 
     def open(self, context: OperatorContext) -> None:
@@ -58,6 +46,11 @@ class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
         one, two = self._late_tag_ids
         self._late_ones = LateRecords(context, self._collector, one)
         self._late_twos = LateRecords(context, self._collector, two)
+
+    def _create_contents(self) -> WindowContents:
+        if self._evictor is None:
+            return TaggedContents(None, self._backend)
+        return super()._create_contents()
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
         self._process_rows(batch, batch.keys(), map(TaggedUnion.one, batch.rows()), output)
@@ -91,6 +84,18 @@ class WindowJoinOperator(TwoStreamWindowOperator):
             return _flattened(results) if is_flat else results
 
         super().__init__(spec, pairs)
+
+
+def _sides(elements: Iterable[TaggedUnion]) -> tuple[list[Any], list[Any]]:
+    """Return the records of the first and of the second stream, each in order of arrival."""
+    first: list[Any] = []
+    second: list[Any] = []
+    for element in elements:
+        if element.is_one():
+            first.append(element.get_one())
+        else:
+            second.append(element.get_two())
+    return first, second
 
 
 def _flattened(results: Iterable[Any]) -> Iterator[Any]:
