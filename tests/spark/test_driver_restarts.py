@@ -1,0 +1,87 @@
+"""A driver that is killed, and the program started again from its last checkpoint: what was committed stays, once."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.testing.exactly_once import (
+    OutputFollower,
+    Units,
+    compare_output,
+    lines_of_files,
+    rows_of_parquet,
+)
+from tests.spark.processes import wait_until
+from tests.spark.programs import Program, headrace_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+COUNT = 30_000
+PROGRAM = """
+from headrace.common import Encoder, Types, WatermarkStrategy
+from headrace.connectors.dataframe.sink import DataFrameSink
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSink
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+numbers = env.from_source(
+    DataGeneratorSource(lambda index: index, 30000, type_info=Types.LONG(), rows_per_second=800),
+    WatermarkStrategy.no_watermarks(),
+    "numbers",
+)
+texts = numbers.map(str, output_type=Types.STRING())
+texts.sink_to(FileSink.for_row_format("lines", Encoder.simple_string_encoder()).build())
+rows = numbers.map(lambda n: (n % 7, n), output_type=Types.ROW([Types.LONG(), Types.LONG()]))
+rows.sink_to(DataFrameSink("rows", mode="append"))
+env.execute("numbers")
+"""
+OPTIONS = (
+    "--master", "local[4]",
+    "-D", "execution.checkpointing.interval=500 ms",
+    "-D", "execution.checkpointing.dir=checkpoints",
+)  # fmt: skip
+
+
+def newest_checkpoint(folder: Path) -> tuple[int, Path]:
+    """Id and place of the last one that was published; id 0 before the first."""
+    told = [(one.read_text(), one.parent) for one in (folder / "checkpoints").glob("*/newest")]
+    # Whoever looks while it is written sees nothing in it.
+    found = [(int(text), job) for text, job in told if text.isdigit()]
+    newest, job = max(found, default=(0, folder))
+    return newest, job / f"chk-{newest}"
+
+
+def output_of(folder: Path) -> Units:
+    return {**lines_of_files(folder / "lines"), **rows_of_parquet(folder / "rows")}
+
+
+def test_a_program_that_goes_on_from_a_killed_driver_s_checkpoint_writes_every_row_once(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    follower = OutputFollower(lambda: output_of(tmp_path))
+    options, reached = OPTIONS, 0
+    for _ in range(2):
+        program = headrace_run(tmp_path, PROGRAM, *options)
+        started.append(program)
+        wait_until(
+            lambda reached=reached: newest_checkpoint(tmp_path)[0] > reached + 1, 120, "checkpoints"
+        )
+        program.process.kill()
+        program.end()
+        follower.poll()
+        assert len(follower.records) < COUNT
+        reached, place = newest_checkpoint(tmp_path)
+        options = (*OPTIONS, "-s", str(place))
+    last = headrace_run(tmp_path, PROGRAM, *options)
+    started.append(last)
+    assert last.wait(240) == 0, last.report()
+    follower.poll()
+    follower.check()
+    lines = [line for unit in lines_of_files(tmp_path / "lines").values() for line in unit]
+    verdict = compare_output([str(n) for n in range(COUNT)], lines)
+    assert verdict.is_exact, verdict
+    rows = [row for unit in rows_of_parquet(tmp_path / "rows").values() for row in unit]
+    verdict = compare_output([(n % 7, n) for n in range(COUNT)], rows)
+    assert verdict.is_exact, verdict
