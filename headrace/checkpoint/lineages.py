@@ -36,7 +36,7 @@ _KEPT_MAX: Final = 64
 
 
 class Lineage(Protocol):
-    """The right of one driver to take checkpoints. One thread at a time; may block."""
+    """The right of one driver to take checkpoints. One thread at a time, but for `decided`; may block."""
 
     @property
     def lineage_id(self) -> str:
