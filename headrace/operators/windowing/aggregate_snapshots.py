@@ -41,10 +41,9 @@ class KeyColumns:
 
     def struct_of(self, keys: Sequence[tuple[Any, ...]]) -> pa.StructArray:
         """Return keys as one struct column."""
-        values = zip(*keys, strict=True) if keys else [()] * len(self.fields)
         arrays = [
-            pa.array(column, type=field.type)
-            for column, field in zip(values, self.fields, strict=True)
+            pa.array([key[index] for key in keys], type=field.type)
+            for index, field in enumerate(self.fields)
         ]
         return pa.StructArray.from_arrays(arrays, fields=list(self.fields))
 
@@ -77,7 +76,7 @@ class AggregateSnapshots:
             self._load(table)
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenWindowAggregates":
-        """See Snapshotable. Copies arrays of numbers, and per window the pairs of key and slot."""
+        """See Snapshotable. Copies arrays of numbers, and no Python object."""
         return FrozenWindowAggregates(self._slots.freeze(), self._aggregates.freeze(), self._keys)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
@@ -128,11 +127,11 @@ class FrozenWindowAggregates:
         assert self._aggregates is not None
         if not self._windows:
             return ()
-        keys = self._keys.struct_of([key for window in self._windows for key in window.slots])
-        slots = np.array([slot for one in self._windows for slot in one.slots.values()], np.int64)
-        counts = [len(window.slots) for window in self._windows]
+        keys = self._keys.struct_of([key for window in self._windows for key in window.keys()])
+        slots = np.array([slot for one in self._windows for slot in one.slots()], np.int64)
+        counts = [window.count for window in self._windows]
         starts = np.repeat(np.array([one.start for one in self._windows], np.int64), counts)
-        fired = [key in one.fired for one in self._windows for key in one.slots]
+        fired = [has_fired for window in self._windows for has_fired in window.has_fired()]
         groups = self._keys.key_groups(keys)
         order = np.argsort(groups, kind="stable")
         columns: dict[str, pa.Array] = {

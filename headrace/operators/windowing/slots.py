@@ -1,7 +1,7 @@
 """Slots: where the accumulators of each (window, key) stand in the aggregate operator's columns."""
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,46 @@ SlotIndexes = npt.NDArray[np.int64]
 WindowStarts = npt.NDArray[np.int64]
 
 
+class _Window:
+    """The slot of each key, and both again in order of arrival: lists that only grow, so that freezing is cheap."""
+
+    __slots__ = ("arrived_keys", "arrived_slots", "slots")
+
+    def __init__(self) -> None:
+        self.slots: dict[Any, int] = {}
+        self.arrived_keys: list[Any] = []
+        self.arrived_slots: list[int] = []
+
+    def add(self, key: Any, slot: int) -> None:
+        """Give a new key its slot."""
+        self.slots[key] = slot
+        self.arrived_keys.append(key)
+        self.arrived_slots.append(slot)
+
+
 @dataclass(frozen=True)
 class FrozenWindow:
-    """A window as it was: the slot of each key, and the keys for which it has fired."""
+    """A window as it was: its first `count` keys, and for which of them it has fired (None: all). Any thread."""
 
     start: int
-    slots: dict[Any, int]
-    fired: Collection[Any]
+    window: _Window
+    count: int
+    fired_keys: frozenset[Any] | None
+
+    def keys(self) -> list[Any]:
+        """Return the keys, in order of arrival."""
+        return self.window.arrived_keys[: self.count]
+
+    def slots(self) -> list[int]:
+        """Return the slot of each key."""
+        return self.window.arrived_slots[: self.count]
+
+    def has_fired(self) -> list[bool]:
+        """Return for each key whether the window has fired for it."""
+        fired = self.fired_keys
+        if fired is None:
+            return [True] * self.count
+        return [key in fired for key in self.keys()] if fired else [False] * self.count
 
 
 class SlotTable:
@@ -29,7 +62,7 @@ class SlotTable:
     """
 
     def __init__(self) -> None:
-        self._windows: dict[int, dict[Any, int]] = {}
+        self._windows: dict[int, _Window] = {}
         self._free: list[int] = []
         self._unfired: list[int] = []
         self._live: list[int] = []
@@ -56,9 +89,10 @@ class SlotTable:
             key = keys[key_code]
             if self._fired_keys:
                 self._fired_keys.get(start_list[start_code], set[Any]()).discard(key)
-            slot = window.get(key)
+            slot = window.slots.get(key)
             if slot is None:
-                slot = window[key] = self._allocate()
+                slot = self._allocate()
+                window.add(key, slot)
             found.append(slot)
         return np.array(found, dtype=np.int64)[pairs.indices.to_numpy()]
 
@@ -67,7 +101,7 @@ class SlotTable:
         due: list[tuple[int, list[Any], list[int]]] = []
         while self._unfired and self._unfired[0] <= last_start:
             start = heapq.heappop(self._unfired)
-            window = self._windows[start]
+            window = self._windows[start].slots
             fired = self._fired_keys.pop(start, set[Any]())
             keys = sorted(window.keys() - fired if fired else window)
             due.append((start, keys, [window[key] for key in keys]))
@@ -85,7 +119,7 @@ class SlotTable:
         while self._live and self._live[0] <= last_start:
             start = heapq.heappop(self._live)
             starts.append(start)
-            slots.extend(self._windows.pop(start).values())
+            slots.extend(self._windows.pop(start).arrived_slots)
         self._free.extend(slots)
         return starts, slots
 
@@ -94,9 +128,8 @@ class SlotTable:
         waiting = set(self._unfired)
         frozen: list[FrozenWindow] = []
         for start, window in self._windows.items():
-            slots = dict(window)
-            fired = frozenset(self._fired_keys.get(start, ())) if start in waiting else slots.keys()
-            frozen.append(FrozenWindow(start, slots, fired))
+            fired = frozenset(self._fired_keys.get(start, ())) if start in waiting else None
+            frozen.append(FrozenWindow(start, window, len(window.arrived_keys), fired))
         return frozen
 
     def restore(
@@ -108,15 +141,16 @@ class SlotTable:
         for start, key, has_fired in zip(starts, keys, fired, strict=True):
             known = self._windows.get(start)
             if known is None:
-                known = self._windows[start] = {}
+                known = self._windows[start] = _Window()
                 heapq.heappush(self._live, start)
             if not has_fired and start not in unfired:
                 unfired.add(start)
                 heapq.heappush(self._unfired, start)
-                self._fired_keys[start] = set(known)
+                self._fired_keys[start] = set(known.slots)
             elif has_fired and start in unfired:
                 self._fired_keys.setdefault(start, set()).add(key)
-            slot = known[key] = self._allocate()
+            slot = self._allocate()
+            known.add(key, slot)
             slots.append(slot)
         return np.array(slots, dtype=np.int64)
 
@@ -125,10 +159,10 @@ class SlotTable:
         """Number of (window, key) pairs that hold accumulators."""
         return self.capacity - len(self._free)
 
-    def _window(self, start: int) -> dict[Any, int]:
+    def _window(self, start: int) -> _Window:
         window = self._windows.get(start)
         if window is None:
-            window = self._windows[start] = {}
+            window = self._windows[start] = _Window()
             heapq.heappush(self._unfired, start)
             heapq.heappush(self._live, start)
         return window

@@ -201,12 +201,15 @@ class BackendMachine(RuleBasedStateMachine):
             for index in range(parallelism)
         ]
 
-    @rule()
-    def complete_a_checkpoint(self) -> None:
+    @rule(outcome=st.sampled_from(["complete", "abort", "nobody says"]))
+    def take_a_checkpoint(self, outcome: str) -> None:
         self.checkpoint_id += 1
         for one in self.subtasks:
             snapshot(one.states, self.checkpoint_id)
-            one.states.checkpoint_completed(self.checkpoint_id)
+            if outcome == "complete":
+                one.states.checkpoint_completed(self.checkpoint_id)
+            elif outcome == "abort":
+                one.states.checkpoint_aborted(self.checkpoint_id)
 
     @invariant()
     def states_are_those_of_the_model(self) -> None:
