@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import msgspec
+
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_slots import JobSlots
 from headrace.cluster.job_master.options import SLOT_IDLE_TIMEOUT, SLOT_REQUEST_TIMEOUT
@@ -11,13 +13,27 @@ from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.gateways.messages import ResourceProfile, SlotOffer
+from headrace.graph.job_graph import JobGraph
 from headrace.testing.virtual_loop import VirtualLoop
-from tests.unit.cluster.cluster_samples import SLOT_PROFILE, TM_1, allocation
+from tests.unit.cluster.cluster_samples import (
+    SLOT_PROFILE,
+    TM_1,
+    allocation,
+    job_graph,
+    vertex,
+)
 
 REQUEST_MS, IDLE_MS = 10_000, 4_000
 SETTINGS = Settings(
     {SLOT_REQUEST_TIMEOUT.key: f"{REQUEST_MS} ms", SLOT_IDLE_TIMEOUT.key: f"{IDLE_MS} ms"}
 )
+
+
+def two_tasks() -> JobGraph:
+    source = vertex(1, 1)
+    operator = msgspec.structs.replace(source.operators[0], location="program.py, line 3")
+    source = msgspec.structs.replace(source, operators=(operator,))
+    return job_graph((source, vertex(2, 1)))
 
 
 @dataclass
@@ -30,6 +46,7 @@ class World:
     declared_count: int = 0
     failures: list[Failure] = field(default_factory=list[Failure])
     freed: list[PhysicalSlot] = field(default_factory=list[PhysicalSlot])
+    graph: JobGraph = field(default_factory=two_tasks)
 
     def __post_init__(self) -> None:
         self.loop = VirtualLoop(self.clock)
@@ -69,7 +86,8 @@ def test_slots_that_do_not_come_in_time_fail_the_job_with_what_is_missing() -> N
     assert world.declared_count == 1 and world.failures == []
     world.run_for(2)
     (text,) = world.texts()
-    assert "1 slot(s)" in text and "the host has no room" in text
+    assert "1 slot(s) for 'vertex 1' (program.py, line 3), 'vertex 2' did not" in text
+    assert "the host has no room" in text
     world.loop.close()
 
 
