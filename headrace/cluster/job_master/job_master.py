@@ -250,7 +250,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     async def notify_end_of_data(self, attempt_id: ExecutionAttemptId) -> Acknowledge:
         """See JobMasterGateway."""
         if self._scheduler.data_ended(attempt_id):
-            self._checkpointing.data_ended(is_stopping=self._savepoints.is_stopping)
+            self._checkpointing.final.data_ended(is_stopping=self._savepoints.is_stopping)
         return Acknowledge()
 
     async def fetch_collected_results(

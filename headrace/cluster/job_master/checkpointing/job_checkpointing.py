@@ -22,6 +22,7 @@ from headrace.cluster.job_master.checkpointing.collaborators import (
     CheckpointedTasks,
 )
 from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
+from headrace.cluster.job_master.checkpointing.final_checkpoint import FinalCheckpoint
 from headrace.cluster.job_master.checkpointing.messages import (
     ArmPeriodicTimer,
     ArmTimeout,
@@ -110,7 +111,6 @@ class JobCheckpointing:
         on_final_savepoint: Callable[[str], None],
         reminder_ms: float,
     ) -> None:
-        self._reminder_ms: Final = reminder_ms
         self._on_final_savepoint: Final = on_final_savepoint
         self._endpoint: Final = endpoint
         self._graph: Final = graph
@@ -147,10 +147,14 @@ class JobCheckpointing:
         )
         # What was published just now, for as long as the coordinator has it told.
         self._content: PublishedContent | None = None
-        self._last_published_id = 0
-        self._reminder: Cancellable | None = None
-        # The request for the last checkpoint, until one that was taken for it is complete.
-        self._final_number: int | None = None
+        self.final: Final = FinalCheckpoint(
+            tasks,
+            request=self._request_final,
+            is_idle=lambda: not self._coordinator.pending and not self._coordinator.waiting_count,
+            later=self._later,
+            reminder_ms=reminder_ms,
+        )
+        """Hears whose data has ended."""
 
     # The job
 
@@ -239,39 +243,10 @@ class JobCheckpointing:
         self._handle(CheckpointRequested(number, kind, target))
         return await done
 
-    def data_ended(self, *, is_stopping: bool) -> None:
-        """A task has processed all its data. Where nobody has any left, the last checkpoint is taken at once.
-
-        `is_stopping`: they wait for a savepoint that is under way.
-        """
-        if self._tasks.has_all_data_ended and not is_stopping:
-            self._trigger_final()
-        if self._reminder is None:
-            self._remind_later()
-
-    def _trigger_final(self) -> None:
+    def _request_final(self) -> int:
         number, self._next_number = self._next_number, self._next_number + 1
-        self._final_number = number
         self._handle(CheckpointRequested(number, SnapshotKind.CHECKPOINT))
-
-    def _remind_later(self) -> None:
-        """Tasks that wait for their end have nothing else to learn it from: what may have been lost is said again."""
-
-        def remind() -> None:
-            self._reminder = None
-            if not self._tasks.ending:
-                return
-            for attempt_id in self._tasks.ending:
-                self._tasks.notify_checkpoint_complete(attempt_id, self._last_published_id, 0)
-            if self._final_number is not None and self._is_idle and self._tasks.has_all_data_ended:
-                self._trigger_final()
-            self._remind_later()
-
-        self._reminder = self._later(self._reminder_ms, remind)
-
-    @property
-    def _is_idle(self) -> bool:
-        return not self._coordinator.pending and self._coordinator.waiting_count == 0
+        return number
 
     # Answers of tasks
 
@@ -398,9 +373,7 @@ class JobCheckpointing:
         checkpoint_id = checkpoint.checkpoint_id
         content = self._content
         assert content is not None and content.completed.checkpoint_id == checkpoint_id
-        self._last_published_id = checkpoint_id
-        if checkpoint.request.number == self._final_number:
-            self._final_number = None
+        self.final.published(checkpoint)
         self.commits.published(content.metadata, content.sent)
         self._tell_coordinators(lambda: self._coordinators.checkpoint_completed(checkpoint_id))
         for attempt_id in checkpoint.plan.to_wait_for:

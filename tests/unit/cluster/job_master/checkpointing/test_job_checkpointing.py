@@ -403,18 +403,18 @@ def test_the_savepoint_with_which_a_job_stops_is_known_before_its_output_is_comm
 
 def test_when_nobody_has_data_left_the_last_checkpoint_is_taken_at_once(world: World) -> None:
     world.tasks.ending = [SOURCE]
-    world.checkpointing.data_ended(is_stopping=False)
+    world.checkpointing.final.data_ended(is_stopping=False)
     world.loop.run_for(1)
     assert world.tasks.told == []
     world.tasks.ending, world.tasks.has_all_data_ended = [SOURCE, SINK], True
-    world.checkpointing.data_ended(is_stopping=False)
+    world.checkpointing.final.data_ended(is_stopping=False)
     world.loop.run_for(1)
     assert [each[:2] for each in world.tasks.told] == [("trigger", SOURCE)]
 
 
 def test_tasks_at_their_end_are_told_again_of_what_they_wait_for(world: World) -> None:
     world.tasks.ending, world.tasks.has_all_data_ended = [SINK], True
-    world.checkpointing.data_ended(is_stopping=False)
+    world.checkpointing.final.data_ended(is_stopping=False)
     world.loop.run_for(1)
     world.acknowledge(1)
     world.tasks.told.clear()
@@ -432,7 +432,7 @@ def test_a_last_checkpoint_that_came_to_nothing_is_taken_again(
 ) -> None:
     world = new_world(CheckpointRules(None, tolerable_failure_count=5))
     world.tasks.ending, world.tasks.has_all_data_ended = [SINK], True
-    world.checkpointing.data_ended(is_stopping=False)
+    world.checkpointing.final.data_ended(is_stopping=False)
     world.loop.run_for(1)
     world.checkpointing.decline(SINK, 1, R.CHECKPOINT_DECLINED, "busy")
     world.loop.run_for(100)
