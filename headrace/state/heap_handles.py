@@ -25,7 +25,8 @@ from headrace.state.keyed_chunks import Flatten, KeyedRows
 from headrace.state.layered_entries import FrozenEntries, LayeredEntries
 
 
-def _misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
+def misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
+    """Return the error for a value that is not of the declared type."""
     return StateAccessError(
         f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
         f"{error.reason}"
@@ -79,7 +80,7 @@ class HeapState(State):
         try:
             self._refuse(value)
         except RecordTypeError as error:
-            raise _misfit(self.descriptor, error) from None
+            raise misfit(self.descriptor, error) from None
 
     def merge_entry(self, target: Any, source: Any) -> None:
         """Move the value at `source`, if any, into that at `target`."""
@@ -267,7 +268,7 @@ class HeapMapState(HeapState, MapState[Any, Any]):
             try:
                 self._refuse_key(key)
             except RecordTypeError as error:
-                raise _misfit(self.descriptor, error) from None
+                raise misfit(self.descriptor, error) from None
         if value is not None and type(value) not in self._fitting:
             self._check(value)
 

@@ -222,7 +222,10 @@ def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> p
 
 
 class ChunkFiles:
-    """Writes tables with a column `key_group`, ascending over all of them, as chunks of bounded size."""
+    """Writes tables with a column `key_group` as chunks of bounded size.
+
+    Where the groups ascend over all tables, a reader of some groups reads the fewest files and row groups.
+    """
 
     def __init__(
         self, table: StateTable, name: str, attributes: dict[str, str], writer: SnapshotWriter
@@ -250,15 +253,15 @@ class ChunkFiles:
         return self._chunks
 
     def flush(self) -> None:
-        """End the file: what comes next may begin at a lower key group."""
+        """End the file, if one has begun."""
         tables, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if not tables:
             return
         content = parquet_of(tables)
         file = self._writer.write(f"{self._table.value}-{self._name}", content)
-        first = tables[0].column(KEY_GROUP)[0].as_py()
-        last_column = tables[-1].column(KEY_GROUP)
-        last = last_column[len(last_column) - 1].as_py()
+        groups = [table.column(KEY_GROUP).to_numpy() for table in tables]
+        first = min(int(one.min()) for one in groups)
+        last = max(int(one.max()) for one in groups)
         row_count = sum(table.num_rows for table in tables)
         self._chunks.append(
             StateChunk(self._table, self._name, row_count, file, (first, last), self._attributes)

@@ -4,7 +4,7 @@ States are asked for late, some only at the first record; what nobody asks for g
 so that a job that leaves a state out for a while does not lose it. Source: Flink HeapRestoreOperation.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,10 @@ class KeySpace:
     max_parallelism: int
 
 
+_Part = tuple[dict[str, str], Iterable[pa.Table]]
+"""What a chunk says of its rows, and these."""
+
+
 class RestoredKeyedState:
     """KEYED chunks by state. Mailbox thread; `write_unclaimed` on another."""
 
@@ -55,7 +59,7 @@ class RestoredKeyedState:
         self._key_groups = key_groups
         self._waiting: dict[str, list[StateChunk]] = {}
         # Set by the writing thread: the files may go as soon as a later checkpoint is complete.
-        self._held: dict[str, list[pa.Table]] = {}
+        self._held: dict[str, list[_Part]] = {}
         for chunk in chunks:
             if chunk.table is StateTable.KEYED:
                 self._waiting.setdefault(chunk.name, []).append(chunk)
@@ -70,8 +74,9 @@ class RestoredKeyedState:
         chunks = self._waiting.pop(form.name, [])
         for chunk in chunks:
             check_form(form, chunk.attributes, changes)
-        for table in self._tables(form.name, chunks):
-            yield table_to_rows(form, _evolved(form, table, changes))
+        for _, tables in self._parts(form.name, chunks):
+            for table in tables:
+                yield table_to_rows(form, _evolved(form, table, changes))
         self._held.pop(form.name, None)
 
     def unclaimed(self) -> dict[str, list[StateChunk]]:
@@ -84,20 +89,25 @@ class RestoredKeyedState:
         """Write states again as they were; any thread."""
         written: list[StateChunk] = []
         for name, chunks in unclaimed.items():
-            tables = list(self._tables(name, chunks))
-            self._held[name] = tables
-            # All subtasks wrote one state alike; what differs in the schema becomes another file.
-            files = ChunkFiles(StateTable.KEYED, name, chunks[0].attributes, writer)
-            for table in tables:
-                files.add(table)
-            written += files.finish()
+            parts: list[_Part] = [
+                (attributes, list(tables)) for attributes, tables in self._parts(name, chunks)
+            ]
+            self._held[name] = parts
+            for attributes, tables in parts:
+                files = ChunkFiles(StateTable.KEYED, name, attributes, writer)
+                for table in tables:
+                    files.add(table)
+                written += files.finish()
         return written
 
-    def _tables(self, name: str, chunks: Sequence[StateChunk]) -> Iterator[pa.Table]:
+    def _parts(self, name: str, chunks: Sequence[StateChunk]) -> "Iterator[_Part]":
+        """Chunk by chunk: old subtasks that had asked for a state may have stored it in another form than others."""
         held = self._held.get(name)
         if held is not None:
-            return iter(held)
-        return read_tables(chunks, self._reader, self._key_groups)
+            yield from held
+            return
+        for chunk in chunks:
+            yield chunk.attributes, read_tables([chunk], self._reader, self._key_groups)
 
 
 class UnclaimedStates:

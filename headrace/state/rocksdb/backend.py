@@ -25,16 +25,14 @@ from headrace.state.restored import (
 )
 from headrace.state.rocksdb.database import Database
 from headrace.state.rocksdb.handles import (
-    NO_STAMP,
     ROCKS_HANDLES,
     Positions,
     RocksState,
     RocksValueState,
     StateHome,
-    stored_form,
 )
 from headrace.state.rocksdb.keys import CompositeKeys, position_bytes, to_bytes
-from headrace.state.rocksdb.restore import RestoredDatabase, restore_databases
+from headrace.state.rocksdb.restore import restore_databases
 from headrace.state.rocksdb.snapshots import (
     DATABASE,
     FORMS,
@@ -46,6 +44,7 @@ from headrace.state.rocksdb.snapshots import (
     forms_text,
     pieces_of_rows,
 )
+from headrace.state.rocksdb.stored import NO_STAMP, stored_form
 from headrace.state.snapshots import FrozenState, SnapshotReader, SnapshotWriter
 from headrace.state.ttl import BatchClock
 
@@ -76,9 +75,11 @@ class RocksDBKeyedStateBackend:
             settings.get_option(ROCKSDB_MEMORY),
         )
         self._database = database
-        found: RestoredDatabase = restore_databases(
-            database, native_chunks, reader, key_space, self._keys
-        )
+        try:
+            found = restore_databases(database, native_chunks, reader, key_space, self._keys)
+        except BaseException:
+            database.close()
+            raise
         self._forms: dict[str, KeyedStateForm] = {form.name: form for form in found.forms}
         """Of all column families, those that nobody has asked for yet too."""
         # A directory's name is made up anew for each database of a machine; with the key groups and the time it is
@@ -151,7 +152,10 @@ class RocksDBKeyedStateBackend:
             FORMS: forms_text(forms),
             POSITIONS: str(self._home.positions.following),
         }
-        base: Uploaded = {} if options.kind is SnapshotKind.FULL_CHECKPOINT else self._base
+        if options.kind is SnapshotKind.FULL_CHECKPOINT:
+            # Nor may the next one refer to what this one was not to: it belongs to others from now on.
+            self._base = {}
+        base = self._base
 
         def uploaded(tables: Uploaded) -> None:
             # On the writing thread; the mailbox looks only once the checkpoint is complete.

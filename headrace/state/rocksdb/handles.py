@@ -1,20 +1,16 @@
 """The handles of states in RocksDB: each reads and writes bytes, so what they give is a copy, to be written back.
 
-A stored value is its last access (8 bytes, epoch ms; -1 where there is no time to live) and a pickle. Lists have one
-stored value per element, under a position that only grows; maps one per entry.
+Lists have one stored value per element, under a position that only grows; maps one per entry.
 
 Source: Flink RocksDBValueState, RocksDBListState, RocksDBMapState, RocksDBReducingState, RocksDBAggregatingState.
 """
 
-import pickle
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar, Final
 
 from headrace.core.errors import RecordTypeError
-from headrace.core.types.pickles import pickle_value
 from headrace.core.types.type_info import TypeInformation
 from headrace.core.types.value_checks import ValueCheck
 from headrace.functions.state import (
@@ -31,12 +27,11 @@ from headrace.functions.state import (
     ValueState,
 )
 from headrace.state.backend import EntryScope, StateAccessError
+from headrace.state.heap_handles import misfit
 from headrace.state.rocksdb.keys import CompositeKeys, from_bytes, position_bytes, to_bytes
+from headrace.state.rocksdb.stored import NO_STAMP, stored_form, stored_stamp, stored_value
 from headrace.state.ttl import BatchClock, TtlRules
 
-_STAMP: Final = struct.Struct(">q")
-NO_STAMP: Final = -1
-"""Last access of what was written without a time to live."""
 _ABSENT: Final = object()
 _ACCESSES_PER_SWEEP: Final = 128
 _ROWS_PER_SWEEP: Final = 256
@@ -67,21 +62,6 @@ class StateHome:
         """Return when what is stored was accessed last, for a time to live."""
         stamp_ms = stored_stamp(form)
         return self.opened_ms if stamp_ms == NO_STAMP else stamp_ms
-
-
-def stored_form(value: Any, stamp_ms: int) -> bytes:
-    """Return what is stored for a value."""
-    return _STAMP.pack(stamp_ms) + pickle_value(value)
-
-
-def stored_value(form: bytes) -> Any:
-    """Return the value of what is stored."""
-    return pickle.loads(memoryview(form)[_STAMP.size :])
-
-
-def stored_stamp(form: bytes) -> int:
-    """Return the last access of what is stored, or NO_STAMP."""
-    return _STAMP.unpack_from(form)[0]
 
 
 class RocksState(State):
@@ -185,14 +165,6 @@ class RocksState(State):
             self._refuse(value)
         except RecordTypeError as error:
             raise misfit(self.descriptor, error) from None
-
-
-def misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
-    """Return the error for a value that is not of the declared type."""
-    return StateAccessError(
-        f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
-        f"{error.reason}"
-    )
 
 
 class _SingleState(RocksState):

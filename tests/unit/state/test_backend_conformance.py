@@ -303,6 +303,16 @@ def test_full_checkpoints_and_savepoints_refer_to_nothing(
         assert not any(chunk.file is old for chunk in full.chunks for old in known)
 
 
+def test_nothing_after_a_full_checkpoint_refers_to_what_was_before_it(tmp_path: Any) -> None:
+    with rocksdb_subtask(tmp_path) as subtask:
+        _fill(subtask, 0, 100)
+        first = snapshot(subtask.states, 1)
+        subtask.states.checkpoint_completed(1)
+        snapshot(subtask.states, 2, CheckpointOptions(kind=SnapshotKind.FULL_CHECKPOINT))
+        third = snapshot(subtask.states, 3)  # while nobody has said that the second is complete
+        assert not any(_tables(third)[name] is one for name, one in _tables(first).items())
+
+
 def test_an_aborted_checkpoint_and_a_completed_savepoint_are_no_base(tmp_path: Any) -> None:
     with rocksdb_subtask(tmp_path) as subtask:
         _fill(subtask, 0, 100)

@@ -202,6 +202,32 @@ def test_what_nobody_asks_for_stays_in_later_snapshots() -> None:
     assert list(again.get()) == ["x"]
 
 
+def test_what_several_subtasks_had_and_nobody_asks_for_is_found_again_at_any_parallelism() -> None:
+    keys = [f"user-{number}" for number in range(50)]
+    states = states_of()
+    backend = states.create_keyed_backend()
+    state: Any = backend.get_state(VALUE, backend.key_scope)
+    for key in keys:
+        backend.set_current_key(key)
+        state.update(1)
+    taken = snapshot(states)
+    for parallelism in (3, 1, 2, 1):
+        idle = [
+            states_of(taken, parallelism=parallelism, subtask_index=index)
+            for index in range(parallelism)
+        ]
+        # Last subtask first: nothing says in which order chunks come.
+        taken = merged([snapshot(one) for one in reversed(idle)])
+        assert sum(chunk.row_count for chunk in taken.chunks) == len(keys)
+    restored = [states_of(taken, parallelism=2, subtask_index=index) for index in range(2)]
+    count = 0
+    for one in restored:
+        own = one.create_keyed_backend()
+        own.get_state(VALUE, own.key_scope)
+        count += own.key_count("value")
+    assert count == len(keys)
+
+
 def test_another_kind_of_state_under_the_same_name_is_refused() -> None:
     states = states_of()
     backend = states.create_keyed_backend()
