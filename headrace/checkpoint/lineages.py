@@ -24,6 +24,7 @@ from headrace.checkpoint.file_systems import (
     read_all,
     remove_file,
     remove_folder,
+    replace_file,
 )
 from headrace.checkpoint.metadata_format import METADATA_NAME, abandonment
 from headrace.core.clock import Clock
@@ -63,6 +64,10 @@ class Lineage(Protocol):
         """CheckpointFencedError where a later driver has taken over."""
         ...
 
+    def leave(self) -> None:
+        """This driver publishes nothing any more: who comes after it need not see to that."""
+        ...
+
     def end(self) -> None:
         """Nothing is left that the job could go on from: the record goes, which shuts out whoever still wants to."""
         ...
@@ -85,6 +90,9 @@ class LineageInMemory:
         """See Lineage."""
 
     def validate_epoch(self) -> None:
+        """See Lineage."""
+
+    def leave(self) -> None:
         """See Lineage."""
 
     def end(self) -> None:
@@ -159,6 +167,13 @@ class StoredLineage:
             raise CheckpointFencedError(self.lineage_id, self.epoch, epochs[-1])
         if self.epoch not in epochs and not is_there(_epoch_uri(self._folder, self.epoch)):
             raise CheckpointFencedError(self.lineage_id, self.epoch, 0)
+
+    def leave(self) -> None:
+        """See Lineage."""
+        for number in _numbers(self._folder, "id"):
+            if number == self._last_id and number not in self._undecided:
+                content = msgspec.json.encode(_TakenId(self.epoch, ""))
+                replace_file(_id_uri(self._folder, number), content, self._token())
 
     def end(self) -> None:
         """See Lineage."""

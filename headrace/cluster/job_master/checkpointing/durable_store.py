@@ -210,18 +210,22 @@ class DurableCheckpointStore:
             deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
             is_empty = not self._completed.all
         self._delete(deletions)
-        if self._owns_folder and is_empty and not is_kept(status, self._retention):
-            self._cleaner.delete(Deletion(0, self._storage.checkpoint_folder))
-            if not self._has_savepoint:
-                self._end_lineage()
         if not self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S):
             _LOG.warning("%d deletions of checkpoints go on", self._cleaner.waiting_count)
+        is_over = is_empty and not is_kept(status, self._retention)
+        if is_over and self._owns_folder:
+            # Only now: a folder cannot be deleted while others delete in it.
+            perform_deletion(Deletion(0, self._storage.checkpoint_folder))
+        self._leave_lineage(ends=is_over and self._owns_folder and not self._has_savepoint)
 
-    def _end_lineage(self) -> None:
+    def _leave_lineage(self, *, ends: bool) -> None:
         try:
-            self._taken_over().end()
+            if ends:
+                self._taken_over().end()
+            else:
+                self._taken_over().leave()
         except CheckpointError as error:
-            _LOG.warning("the record of a job that has ended is still there: %s", error)
+            _LOG.warning("the record of a job that has ended is as it was: %s", error)
 
     def _is_leader(self) -> bool:
         try:

@@ -170,6 +170,16 @@ def test_a_job_that_ended_leaves_nothing_and_its_zombie_can_do_nothing(jobs: Job
     assert files_below(jobs.settings[CHECKPOINT_DIRECTORY.key]) == []
 
 
+def test_who_goes_on_writes_nothing_into_the_folder_of_a_job_that_ended(jobs: Jobs) -> None:
+    first = jobs.start(**{NUM_RETAINED.key: "9"})
+    for _ in range(9):
+        take(first, shares=True)
+    saved = take(first, kind=SnapshotKind.SAVEPOINT_SUSPEND)
+    first.close(JobStatus.FINISHED)
+    jobs.start(OTHER_JOB, **{RECOVERY_PATH.key: saved.uri})
+    assert not (jobs.folder / "checkpoints" / JOB.hex()).exists()
+
+
 def test_the_record_of_a_lineage_stays_for_its_savepoints(jobs: Jobs) -> None:
     first = jobs.start()
     saved = take(first, kind=SnapshotKind.SAVEPOINT)
