@@ -4,6 +4,7 @@ What makes a second commit of an id harmless depends on the target: a note in a 
 a Delta table, or the user's own function. Any other target has only our word, which may come a moment too late.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from headrace.connectors.dataframe.messages import CommitPayload, StagedPart
 from headrace.connectors.dataframe.staging import is_left_by_older_attempt
 from headrace.connectors.files.notes import NoteFile, digest_of_scope
 from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.staging import delete_file, remove_if_empty
+from headrace.connectors.files.staging import delete_file, exists, remove_if_empty
 from headrace.core.errors import ErrorDomain, HostError, ProgramError
 from headrace.functions.sink import Committer, CommitterContext, scope_of
 from headrace.spark.dataframe_commit import SinkCommitError
@@ -86,7 +87,10 @@ class DataFrameCommitter:
             directory = DirectoryCommit(payload.path, payload.mode)
             if self._has_rows(parts) or not directory.has_committed(scope):
                 directory.commit(
-                    scope, checkpoint_id, lambda folder: self._save(parts, folder, "overwrite", {})
+                    scope,
+                    checkpoint_id,
+                    _content_of(parts),
+                    lambda folder: self._save(parts, folder, "overwrite", {}),
                 )
         elif self._has_rows(parts):
             self._write_to_table(scope, checkpoint_id, parts)
@@ -151,6 +155,13 @@ class DataFrameCommitter:
         parent, _, name = place.rpartition("/")
         path: Any = f"{parent}/.{name}.headrace-commits-{digest_of_scope(scope)}"
         return NoteFile(file_system, path, WriteNote)
+
+
+def _content_of(parts: Sequence[StagedPart]) -> str:
+    """Stands for what is staged, as long as any of it is there: staged files are deleted behind their commit."""
+    if not any(exists(*file_system_of(part.path)) for part in parts):
+        return ""
+    return hashlib.blake2b("\n".join(sorted(one.path for one in parts)).encode()).hexdigest()[:32]
 
 
 def create_dataframe_committer(context: CommitterContext, payload: bytes) -> Committer:

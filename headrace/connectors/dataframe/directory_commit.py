@@ -32,14 +32,22 @@ class ResultFileLostError(HeadraceError):
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
 
-class DirectoryNote(msgspec.Struct, frozen=True):
-    """What a folder was given in a scope. While `moving_id` is set, `arriving` files come and `leaving` ones go.
+class NumberUsedTwiceError(HeadraceError):
+    """Rows come under a checkpoint's number that others came under before. They are not dropped."""
 
-    `is_ignored`: there were results already, and mode `ignore` keeps them as they are.
+    domain, recoverable = ErrorDomain.INTERNAL, False
+
+
+class DirectoryNote(msgspec.Struct, frozen=True):
+    """What a folder was given in a scope; `last_content` stands for what came with `last_id`.
+
+    While `moving_id` is set, `arriving` files come and `leaving` ones go. `is_ignored`: there were results already, and
+    mode `ignore` keeps them as they are.
     """
 
     scope: str
     last_id: int = 0
+    last_content: str = ""
     moving_id: int = 0
     arriving: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
@@ -57,22 +65,31 @@ class DirectoryCommit:
         self._mode: Final = mode
         self._file_system, self._place = file_system_of(self._path)
 
-    def commit(self, scope: str, checkpoint_id: int, write: Callable[[str], None]) -> None:
+    def commit(
+        self, scope: str, checkpoint_id: int, content: str, write: Callable[[str], None]
+    ) -> None:
         """Have `write(folder)` make the files of an id, unless it did, and take them over.
 
-        `write` may be called again after a crash, and finds no folder there.
+        `write` may be called again after a crash, and finds no folder there. `content` stands for what the id has:
+        the same at each call, and empty where nothing is left of it. NumberUsedTwiceError where it is something else.
         """
         notes = self._notes(scope)
         note = notes.read() or self._first_note(scope)
         if note.is_ignored:
             notes.write(note)
-        if note.is_ignored or checkpoint_id <= note.last_id:
+            return
+        if checkpoint_id <= note.last_id:
+            is_known = checkpoint_id == note.last_id and content == note.last_content
+            if content and not is_known:
+                raise NumberUsedTwiceError(
+                    f"checkpoint {checkpoint_id} was committed to {self._path} before, and not with these rows"
+                )
             return
         if note.moving_id != checkpoint_id:
             note = self._written(note, checkpoint_id, write)
             notes.write(note)
         self._move(note)
-        notes.write(DirectoryNote(scope, last_id=checkpoint_id))
+        notes.write(DirectoryNote(scope, last_id=checkpoint_id, last_content=content))
         self._delete_folder(self._apart(note.scope, checkpoint_id))
 
     def has_committed(self, scope: str) -> bool:
@@ -101,6 +118,7 @@ class DirectoryCommit:
         return DirectoryNote(
             note.scope,
             last_id=note.last_id,
+            last_content=note.last_content,
             moving_id=checkpoint_id,
             arriving=tuple(self._data_files(folder)),
             leaving=note.leaving,

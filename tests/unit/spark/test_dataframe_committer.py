@@ -205,6 +205,25 @@ def test_a_file_that_was_taken_away_after_its_commit_is_not_missed(tmp_path: Pat
     assert rows_in(target) == []
 
 
+def test_rows_under_a_number_that_was_used_are_an_error_instead_of_a_loss(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    world = world_of(DataFrameSink(target), ArrowSession())
+    world.write(0, 1)
+    world.checkpoint()
+    world.write(0, 1)
+    world.checkpoint()
+    for reused in (2, 1):
+        world.next_id = reused
+        world.write(0, 1)
+        world.publish()
+        with pytest.raises(SinkCommitError, match="and not with these rows") as caught:
+            world.commit()
+        assert not caught.value.recoverable
+        assert world.latest is not None
+        world.latest.pending.clear()
+    assert sorted(rows_in(target)) == [(0, 0), (0, 1)]
+
+
 def test_what_a_dead_attempt_staged_is_swept_once_its_successor_commits(tmp_path: Path) -> None:
     target = tmp_path / "out"
     sink = DataFrameSink(target)
