@@ -133,7 +133,7 @@ def test_a_job_that_needs_more_slots_than_the_host_can_give_fails_and_says_why()
     result = sim.await_result(job_id)
     assert result.status is JobStatus.FAILED and result.failure is not None
     wanted, _, explanation = result.failure.text.partition(" did not become available within ")
-    assert wanted.startswith("1 slot(s) for 'Source: Numbers -> Map -> ")
+    assert wanted.startswith("1 slot(s) for 'Source: Paced -> Map -> ")
     assert f"({__file__}, line " in wanted
     assert explanation == (
         "20000 ms (slot.request.timeout): "
@@ -154,7 +154,7 @@ def test_a_user_error_is_told_with_operator_file_and_line() -> None:
     result = sim.await_result(job_id)
     assert result.failure is not None
     first_line = result.failure.text.partition("\n")[0]
-    assert first_line.startswith("ValueError: 30 was to fail (in operator 'Source: Numbers'")
+    assert first_line.startswith("ValueError: 30 was to fail (in operator 'Source: Paced'")
     sim.close()
 
 
