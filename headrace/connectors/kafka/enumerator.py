@@ -3,9 +3,10 @@
 Source: Flink KafkaSourceEnumerator.
 """
 
+import contextlib
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -240,17 +241,14 @@ class OffsetQuestions:
         return _offsets(self._consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
 
 
-class _asking:
+@contextlib.contextmanager
+def _asking(config: Mapping[str, str]) -> Generator[Any, None, None]:
     """A consumer for a few questions."""
-
-    def __init__(self, config: Mapping[str, str]) -> None:
-        self._consumer = create_consumer({**config, "enable.auto.commit": False})
-
-    def __enter__(self) -> Any:
-        return self._consumer
-
-    def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+    consumer = create_consumer({**config, "enable.auto.commit": False})
+    try:
+        yield consumer
+    finally:
+        consumer.close()
 
 
 def _as_client(partition: KafkaTopicPartition, offset: int | None = None) -> Any:

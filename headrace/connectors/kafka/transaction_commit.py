@@ -28,6 +28,12 @@ from headrace.connectors.kafka.staged_records import (
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.sink import CommitterContext, scope_of
 
+CONTROL_PARTITION: Final = 0
+_PRODUCER_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
+"""The longest that brokers allow unless told otherwise: a transaction holds all that a checkpoint has."""
+_PRODUCER_ONLY: Final = ("acks", "linger.ms", "batch.", "compression.", "enable.idempotence",
+                         "transaction.", "partitioner", "message.", "queue.buffering.")  # fmt: skip
+
 
 class StagedRecordsLostError(HeadraceError):
     """Records of a checkpoint are gone, and the control topic does not say that they were written."""
@@ -71,11 +77,6 @@ class Brokers:
     def control_records(self, topic: str) -> Sequence[KafkaRecord]:
         ensure_compacted_topic(_without_producer_settings(self._config), topic)
         return read_to_end(_without_producer_settings(self._config), topic, CONTROL_PARTITION)
-
-
-CONTROL_PARTITION: Final = 0
-_PRODUCER_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
-"""The longest that brokers allow unless told otherwise: a transaction holds all that a checkpoint has."""
 
 
 class KafkaCommitter:
@@ -174,10 +175,6 @@ def create_kafka_committer(context: CommitterContext, payload: bytes) -> KafkaCo
     decoded: Any = msgspec.msgpack.decode(payload, type=KafkaPayload)
     kafka_client()  # whether it is there is better known before the first commit
     return KafkaCommitter(decoded, Brokers(decoded.config))
-
-
-_PRODUCER_ONLY: Final = ("acks", "linger.ms", "batch.", "compression.", "enable.idempotence",
-                         "transaction.", "partitioner", "message.", "queue.buffering.")  # fmt: skip
 
 
 def _without_producer_settings(config: Mapping[str, str]) -> dict[str, str]:
