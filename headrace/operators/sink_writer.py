@@ -1,7 +1,7 @@
 """SinkWriterOperator: a user's sink at the end of a pipeline, and its prepared output until that is decided.
 
-What is prepared for a checkpoint goes with its acknowledgement, and with each later one until the checkpoint is known to
-be published: one that came to nothing is covered by the next. Committing is the JobMaster's.
+What is prepared for a checkpoint goes with its acknowledgement, and with each later one until the checkpoint is known
+to be published: one that came to nothing is covered by the next. Committing is the JobMaster's.
 Source: Flink SinkWriterOperator, CommitterOperator.
 """
 

@@ -58,7 +58,7 @@ def test_of_all_who_share_a_token_only_the_first_acts(tmp_path: Path) -> None:
     "text", ["upload.done", "upload.dune=kill", "upload.done=explode", "upload.done#x=kill"]
 )
 def test_what_cannot_be_read_names_the_points_and_the_actions(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="names: task-manager.registered"):
+    with pytest.raises(ConfigurationError, match=r"names: task-manager\.registered"):
         arm(text)
 
 
