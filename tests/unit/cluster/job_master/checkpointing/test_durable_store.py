@@ -53,7 +53,14 @@ class Jobs:
         self._started_count += 1
         settings = Settings({**self.settings, **more})
         clock = ManualClock(1_700_000_000_000)
-        store = DurableCheckpointStore(settings, job_id, clock, random.Random(self._started_count))
+        store = DurableCheckpointStore(
+            settings,
+            job_id,
+            clock,
+            random.Random(self._started_count),
+            # What is deleted is gone when the call returns, so that the test may look.
+            start=lambda name, body: body(),
+        )
         self.restored = store.recover()
         return store
 
