@@ -113,6 +113,8 @@ class CheckpointCoordinator:
         self._failures = CheckpointFailureCounter(rules.tolerable_failure_count)
         self._pending: dict[int, PendingCheckpoint] = {}
         self._given_up: deque[int] = deque(maxlen=EXPIRED_REMEMBERED)
+        # All had answered, so that what comes is a repetition. Only those above the latest completed one.
+        self._publication_begun: set[int] = set()
         self._latest_completed_id = last_completed_id
         self._last_completion_ms = float("-inf")
         self._trigger: _Trigger | None = None
@@ -344,15 +346,18 @@ class CheckpointCoordinator:
             verdict = checkpoint.acknowledge(event.attempt_id, event.snapshot, event.metrics)
         match verdict:
             case AckVerdict.UNKNOWN:
-                # A repeated answer to a completed checkpoint must not delete what that refers to.
-                if event.checkpoint_id > self._latest_completed_id or self.is_late(
-                    event.checkpoint_id
-                ):
+                if self._is_superfluous(event.checkpoint_id):
                     self._do(DiscardState(event.checkpoint_id, event.snapshot))
             case AckVerdict.DUPLICATE:
                 pass
             case AckVerdict.ACCEPTED:
                 self._publish_if_ready()
+
+    def _is_superfluous(self, checkpoint_id: int) -> bool:
+        """Whether state that nobody waits for may go: a repeated answer must not delete what was published."""
+        if checkpoint_id in self._publication_begun:
+            return False
+        return checkpoint_id > self._latest_completed_id or self.is_late(checkpoint_id)
 
     def _task_gone(self, attempt_id: ExecutionAttemptId, is_failure: bool) -> None:
         trigger = self._trigger
@@ -383,6 +388,7 @@ class CheckpointCoordinator:
         ready = [each for each in self._pending.values() if each.phase is PendingPhase.READY]
         if ready:
             ready[0].phase = PendingPhase.PUBLISHING
+            self._publication_begun.add(ready[0].checkpoint_id)
             self._do(CancelTimeout(ready[0].checkpoint_id))
             self._do(Publish(ready[0]))
 
@@ -393,6 +399,9 @@ class CheckpointCoordinator:
         self._failures.succeeded(checkpoint_id)
         if checkpoint.commits:
             self._latest_completed_id = max(self._latest_completed_id, checkpoint_id)
+            self._publication_begun = {
+                each for each in self._publication_begun if each > self._latest_completed_id
+            }
             for other in self.pending:
                 if other.checkpoint_id < checkpoint_id and other.is_subsumable:
                     reason = _R.CHECKPOINT_SUBSUMED
@@ -418,7 +427,8 @@ class CheckpointCoordinator:
         if checkpoint.phase is PendingPhase.PUBLISHING:
             return
         del self._pending[checkpoint.checkpoint_id]
-        self._given_up.append(checkpoint.checkpoint_id)
+        if checkpoint.checkpoint_id not in self._publication_begun:
+            self._given_up.append(checkpoint.checkpoint_id)
         trigger = self._trigger
         if trigger is not None and trigger.checkpoint_id == checkpoint.checkpoint_id:
             self._trigger = None

@@ -109,10 +109,27 @@ def test_a_late_acknowledgement_keeps_its_shared_files_and_loses_the_others() ->
     assert world.coordinator.is_late(1)
 
 
-def test_a_repeated_acknowledgement_of_a_published_checkpoint_deletes_nothing() -> None:
+@pytest.mark.parametrize("kind", SnapshotKind)
+def test_a_repeated_acknowledgement_of_what_was_published_deletes_nothing(
+    kind: SnapshotKind,
+) -> None:
     world = CoordinatorWorld()
-    world.request()
+    world.request(kind)
     world.acknowledge(1)
+    assert only(world.acknowledge(1, SOURCE), DiscardState) == []
+    world.request()
+    world.acknowledge(2)
+    assert only(world.acknowledge(1, SOURCE), DiscardState) == []
+
+
+@pytest.mark.parametrize("kind", SnapshotKind)
+def test_a_repeated_acknowledgement_of_what_may_have_been_published_deletes_nothing(
+    kind: SnapshotKind,
+) -> None:
+    world = CoordinatorWorld(held=(Publish,))
+    world.request(kind)
+    world.acknowledge(1)
+    world.handle(CheckpointStepFailed(1, R.FINALIZE_CHECKPOINT_FAILURE, "no answer"))
     assert only(world.acknowledge(1, SOURCE), DiscardState) == []
 
 
