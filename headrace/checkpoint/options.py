@@ -108,7 +108,8 @@ INTERRUPTIBLE_TIMERS: Final = ConfigOption(
 )  # fmt: skip
 AFTER_TASKS_FINISH: Final = ConfigOption(
     _P + "checkpoints-after-tasks-finish", bool, True,
-    "Whether checkpoints go on when some tasks have finished.",
+    "Whether checkpoints go on when some tasks have finished. If not, tasks finish without a last one: what sinks have "
+    "prepared since the one before is not committed.",
     deprecated_keys=(_P + "checkpoints-after-tasks-finish.enabled",),
 )  # fmt: skip
 INTERVAL_DURING_BACKLOG: Final = ConfigOption(

@@ -9,8 +9,10 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.options import AFTER_TASKS_FINISH
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.core.checkpoints import CheckpointBarrier, SnapshotKind
+from headrace.core.config import Settings
 from headrace.core.elements import MAX_WATERMARK, EndOfData, StopMode, Watermark
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
@@ -100,9 +102,10 @@ class StreamTask(ABC):
             self.times.back_pressured_ms,
         )
         self.checkpoints: Final = SubtaskCheckpoints(environment, self.chain, self._writers, timers)
-        takes_checkpoints = environment.settings.duration_ms(CHECKPOINTING_INTERVAL) > 0
         self._ending: Final = EndOfTask(
-            self._writers, mailbox.wake, takes_checkpoints=takes_checkpoints
+            self._writers,
+            mailbox.wake,
+            takes_checkpoints=_has_final_checkpoint(environment.settings),
         )
 
     def open(self) -> None:
@@ -293,3 +296,9 @@ class SourceStreamTask(StreamTask):
             case InputStatus.END_OF_INPUT:
                 self.chain.emit_end_of_time()
                 return Progress.FINISHED
+
+
+def _has_final_checkpoint(settings: Settings) -> bool:
+    """Whether a checkpoint is sure to come after the end of data: not where the first task to finish ends them."""
+    is_on = settings.duration_ms(CHECKPOINTING_INTERVAL) > 0
+    return is_on and settings.get_option(AFTER_TASKS_FINISH)

@@ -193,6 +193,27 @@ def test_checkpointing_travels_with_the_job(
     assert executor.last.settings["execution.checkpointing.interval"] == "1000 ms"
 
 
+def test_checkpoints_are_refused_where_tasks_run_one_after_the_other(
+    executor: RecordingExecutor,
+) -> None:
+    both = {
+        "execution.checkpointing.interval": "1s",
+        "execution.batch-shuffle-mode": "ALL_EXCHANGES_BLOCKING",
+    }
+    env = fresh(both)
+    env.from_collection([1]).rebalance().print()
+    with pytest.raises(
+        ProgramError, match=r"execution\.batch-shuffle-mode.*checkpointing\.interval"
+    ):
+        env.execute_async()
+    assert executor.submitted == []
+    for key in both:
+        env = fresh({key: both[key]})
+        env.from_collection([1]).rebalance().print()
+        env.execute_async()
+    assert len(executor.submitted) == 2
+
+
 def test_batch_mode_is_refused_plainly(env: StreamExecutionEnvironment) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.from_collection([1]).print()

@@ -46,6 +46,21 @@ def test_a_keyed_sum_over_a_shuffle(capfd: pytest.CaptureFixture[str]) -> None:
     assert sorted(lines) == ["(a,1)", "(a,3)", "(a,6)", "(b,11)", "(b,5)"]
 
 
+def test_tasks_wait_for_no_checkpoint_at_their_end_where_none_follows_the_first_that_finishes(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    env = environment(2)
+    env.from_collection([1, 2, 3], type_info=Types.LONG()).rebalance().print()
+    settings = {
+        "execution.checkpointing.interval": "1h",
+        "execution.checkpointing.checkpoints-after-tasks-finish": "false",
+    }
+    with LocalJob(env.get_stream_graph(), settings) as job:
+        job.run()
+        assert job.final_states() == {ExecutionState.FINISHED}
+    assert len(capfd.readouterr().out.splitlines()) == 3
+
+
 class Lifecycle(MapFunction):
     """Tells what was called; fails on a negative record."""
 
