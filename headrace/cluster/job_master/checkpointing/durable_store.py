@@ -99,6 +99,7 @@ class DurableCheckpointStore:
         self._storage: CheckpointStorage | None = None
         self._has_recovered = False
         self._has_savepoint = False
+        self._has_own_checkpoint = False
         # `discard` runs beside other calls, and asks which checkpoints are complete.
         self._lock = threading.Lock()
 
@@ -175,6 +176,7 @@ class DurableCheckpointStore:
             before = {one.checkpoint_id for one in self._completed.all}
             deletions = self._completed.add(checkpoint)
             after = {one.checkpoint_id for one in self._completed.all}
+            self._has_own_checkpoint = True
         self._delete(deletions)
         return Publication(checkpoint, max(before - after, default=0))
 
@@ -201,13 +203,17 @@ class DurableCheckpointStore:
     def close(self, status: JobStatus, *, keeps_latest: bool = False) -> None:
         """See CheckpointStore. Returns when everything is deleted, or after a minute.
 
-        A job that could not start from its checkpoints deletes none: an older one may have to do. Nor does a driver
-        whose successor has taken over, for they are the successor's.
+        A job that could not start from its checkpoints deletes none: an older one may have to do, or other settings.
+        That it could is known once this driver has completed one. Nor does a driver delete any whose successor has
+        taken over, for they are the successor's.
         """
         if self._storage is None or not self._has_recovered or not self._is_leader():
             return
+        may_not_have_started = status is JobStatus.FAILED and not self._has_own_checkpoint
         with self._lock:
-            deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
+            deletions: list[Deletion] = []
+            if not (may_not_have_started and self._completed.all):
+                deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
             is_empty = not self._completed.all
         self._delete(deletions)
         if not self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S):

@@ -317,6 +317,38 @@ def test_a_job_that_cannot_start_from_its_checkpoints_deletes_none(jobs: Jobs) -
     assert jobs.files() == ["chk-1/_metadata", "chk-1/state-x", "chk-2/_metadata"]
 
 
+NOTHING_STAYS = {RETENTION.key: "NO_EXTERNALIZED_CHECKPOINTS"}
+
+
+def test_a_job_that_fails_before_it_has_a_checkpoint_keeps_the_snapshot_that_it_claimed(
+    jobs: Jobs,
+) -> None:
+    first = jobs.start()
+    saved = take(first, kind=SnapshotKind.SAVEPOINT_SUSPEND)
+    first.close(JobStatus.FINISHED)
+    claimed = {RECOVERY_PATH.key: saved.uri, RECOVERY_CLAIM_MODE.key: "claim", **NOTHING_STAYS}
+    jobs.start(OTHER_JOB, **claimed).close(JobStatus.FAILED)
+    third = jobs.start(OTHER_JOB, **claimed)
+    assert jobs.restored == saved
+    take(third)
+    third.close(JobStatus.FAILED)
+    assert jobs.files(OTHER_JOB) == [] and not Path(saved.uri).exists()
+
+
+def test_a_driver_that_fails_before_it_has_a_checkpoint_keeps_those_of_earlier_ones(
+    jobs: Jobs,
+) -> None:
+    checkpoint = take(jobs.start(**NOTHING_STAYS))
+    jobs.start(**NOTHING_STAYS).close(JobStatus.FAILED)
+    jobs.start(**NOTHING_STAYS)
+    assert jobs.restored == checkpoint
+
+
+def test_a_job_that_fails_with_no_checkpoint_at_all_leaves_nothing(jobs: Jobs) -> None:
+    jobs.start(**NOTHING_STAYS).close(JobStatus.FAILED)
+    assert files_below(jobs.settings[CHECKPOINT_DIRECTORY.key]) == []
+
+
 def test_a_checkpoint_that_came_to_nothing_leaves_nothing(jobs: Jobs) -> None:
     store = jobs.start()
     checkpoint_id, options = located(store)
