@@ -17,6 +17,8 @@ RpcError
 +- GatewayDefinitionError         a Protocol cannot serve as a gateway
 """
 
+from typing import Final
+
 from headrace.core.errors import HeadraceError
 
 
@@ -61,6 +63,10 @@ class AskTimeoutError(RpcError):
         self.timeout_ms = timeout_ms
 
 
+NO_SUCH_ENDPOINT: Final = "there is no such endpoint"
+ENDPOINT_TERMINATED: Final = "the endpoint has terminated"
+
+
 class RecipientUnreachableError(RpcError):
     """The endpoint, its process or the connection to it is gone."""
 
@@ -71,6 +77,11 @@ class RecipientUnreachableError(RpcError):
         self.target = target
         self.method = method
         self.reason = reason
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its service answered that the endpoint is not there any more: asking again changes nothing."""
+        return self.reason in (NO_SUCH_ENDPOINT, ENDPOINT_TERMINATED)
 
 
 class EndpointNotStartedError(RpcError):

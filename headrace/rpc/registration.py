@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from headrace.core.ids import FencingToken
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.errors import AskTimeoutError, RpcError
+from headrace.rpc.errors import AskTimeoutError, RecipientUnreachableError, RpcError
 from headrace.rpc.proxies import with_timeout
 from headrace.rpc.registration_policy import (
     Accepted,
@@ -56,7 +56,9 @@ class RetryingRegistration(Generic[G, R]):
         on_success: Callable[[G, R], None],
         on_rejected: Callable[[str], None],
         timings: RegistrationTimings | None = None,
+        gives_up_when_gone: bool = False,
     ) -> None:
+        """`gives_up_when_gone`: a target that was there and is not any more counts as one that rejects."""
         self._endpoint = endpoint
         self.target_address = target_address
         self._gateway_type = gateway_type
@@ -65,6 +67,7 @@ class RetryingRegistration(Generic[G, R]):
         self._interpret = interpret
         self._on_success = on_success
         self._on_rejected = on_rejected
+        self._gives_up_when_gone = gives_up_when_gone
         self._timings = timings or RegistrationTimings.from_settings(endpoint.settings)
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -132,7 +135,7 @@ class RetryingRegistration(Generic[G, R]):
             )
         except RpcError as error:
             self.last_failure = str(error)
-            return None, ConnectFailed()
+            return None, self._rejection_by_absence(error) or ConnectFailed()
         return gateway, Connected()
 
     async def _attempt(self, gateway: G, attempt: Register) -> tuple[R | None, RegistrationEvent]:
@@ -145,13 +148,19 @@ class RetryingRegistration(Generic[G, R]):
             return None, AttemptTimedOut() if is_own else AttemptFailed()
         except Exception as error:
             self.last_failure = f"{type(error).__name__}: {error}"
-            return None, AttemptFailed()
+            return None, self._rejection_by_absence(error) or AttemptFailed()
         answer = self._interpret(response)
         if answer is not None:
             self.last_failure = answer.reason
             return response, answer
         self.last_failure = ""
         return response, Accepted()
+
+    def _rejection_by_absence(self, error: Exception) -> Rejected | None:
+        # A failed connect says why in its cause.
+        reasons = (error, error.__cause__)
+        is_gone = any(isinstance(one, RecipientUnreachableError) and one.is_gone for one in reasons)
+        return Rejected(str(error)) if is_gone and self._gives_up_when_gone else None
 
     def _log(self, event: RegistrationEvent, action: RegistrationAction) -> None:
         match event, action:

@@ -19,6 +19,7 @@ import msgspec
 
 from headrace.core.threads import spawn
 from headrace.rpc.errors import (
+    ENDPOINT_TERMINATED,
     EndpointNotStartedError,
     EndpointStartError,
     MailboxFullError,
@@ -179,7 +180,7 @@ class EndpointServer:
         """Answer a call whose handler will not end, or was never begun."""
         if invocation.reply is not None:
             reason = reason or (
-                "its handler was cancelled" if self.is_serving else "the endpoint has terminated"
+                "its handler was cancelled" if self.is_serving else ENDPOINT_TERMINATED
             )
             invocation.reply.fail(
                 RecipientUnreachableError(self.address, invocation.full_name, reason)
@@ -211,7 +212,7 @@ class EndpointServer:
         """Run `coroutine` as a task that is cancelled with the endpoint; its error is fatal to the endpoint."""
         if self.state is EndpointState.TERMINATED:
             coroutine.close()
-            raise RecipientUnreachableError(self.address, name, "the endpoint has terminated")
+            raise RecipientUnreachableError(self.address, name, ENDPOINT_TERMINATED)
         task = spawn(coroutine, self._loop, f"{self.address} {name}", self._tasks)
         task.add_done_callback(self._spawned_task_ended)
         return task

@@ -22,6 +22,7 @@ from headrace.rpc import codec
 from headrace.rpc.address import RpcAddress, parse_address
 from headrace.rpc.contract import MethodContract, gateway_contract
 from headrace.rpc.errors import (
+    NO_SUCH_ENDPOINT,
     AskTimeoutError,
     OversizeRequestError,
     RecipientUnreachableError,
@@ -167,7 +168,7 @@ class RpcService(ABC):
         address = str(RpcAddress(self.scheme, self.address, endpoint_name))
         server = self._servers.get(endpoint_name)
         if server is None:
-            raise RecipientUnreachableError(address, "connect", "there is no such endpoint")
+            raise RecipientUnreachableError(address, "connect", NO_SUCH_ENDPOINT)
         if gateway not in server.gateways:
             raise RpcHandshakeError(address, f"the endpoint does not offer gateway {gateway}")
 
@@ -254,9 +255,7 @@ class RpcService(ABC):
         server = self._servers.get(target.endpoint_name)
         if server is None:
             invocation.fail(
-                RecipientUnreachableError(
-                    str(target), invocation.full_name, "there is no such endpoint"
-                ),
+                RecipientUnreachableError(str(target), invocation.full_name, NO_SUCH_ENDPOINT),
                 str(target),
             )
         else:

@@ -149,6 +149,8 @@ class JobConnections:
             interpret=interpret,
             on_success=lambda _, response: self._registered(connection, response),
             on_rejected=lambda reason: self._owner.job_master_rejected(job_id, reason),
+            # Its job has ended: slots that wait for it are of use to others.
+            gives_up_when_gone=True,
         )
         connection = JobConnection(job_id, job_master_id, registration, self._resource_id)
         self._connections[job_id] = connection

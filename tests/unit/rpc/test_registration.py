@@ -132,7 +132,11 @@ class Follower(RpcEndpoint):
         self.outcomes: list[str] = []
 
     def registration(
-        self, address: str, token: FencingToken | None = None
+        self,
+        address: str,
+        token: FencingToken | None = None,
+        *,
+        gives_up_when_gone: bool = False,
     ) -> RetryingRegistration[LeaderGateway, Response]:
         return RetryingRegistration(
             self,
@@ -143,6 +147,7 @@ class Follower(RpcEndpoint):
             interpret=_interpret,
             on_success=lambda _, response: self._took(response.verdict),
             on_rejected=self._took,
+            gives_up_when_gone=gives_up_when_gone,
         )
 
     def _took(self, outcome: str) -> None:
@@ -217,6 +222,18 @@ def test_a_target_that_is_not_there_yet_is_tried_again_after_the_error_delay(
         assert registration.last_failure == ""
 
     remote_world.run(scenario())
+
+
+def test_whoever_says_so_gives_up_a_target_that_is_not_there_any_more(virtual_world: World) -> None:
+    async def scenario() -> None:
+        leader, follower = endpoints(virtual_world, "welcome")
+        await leader.close()
+        follower.registration(leader.address, gives_up_when_gone=True).start()
+        await virtual_world.advance_ms(1_000)
+        (reason,) = follower.outcomes
+        assert "there is no such endpoint" in reason
+
+    virtual_world.run(scenario())
 
 
 def test_a_stale_token_is_an_error_that_is_retried(virtual_world: World) -> None:
