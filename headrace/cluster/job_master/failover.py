@@ -114,6 +114,12 @@ class FailureHistory:
             self.restart_count += 1
         return delay_ms
 
+    def forbid_restart(self, cause: Failure) -> None:
+        """The newest failure is final after all; `cause` says why."""
+        newest = self.entries[-1]
+        newest.root = replace(newest.root, failure=cause)
+        self.cause = cause
+
     def refine(self, failure: Failure, now_ms: int = 0, task: FailedTask | None = None) -> None:
         """A concurrent failure: it becomes the cause where the present one is only a consequence of something."""
         entry = ExceptionEntry(failure, now_ms, task)

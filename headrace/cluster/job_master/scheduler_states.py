@@ -4,6 +4,7 @@
                   ^   | failure   | failure      | failure                | failure    | a commit failed
                   |   v           v              v                        v            v
                 Restarting <--   or   --> Failing -> Ended(FAILED)
+    the savepoint to stop with is complete, from Restarting or the Restoring after it: Failing
     a user's cancel from anywhere but Finishing: Cancelling -> Ended(CANCELED)
 
 What is restored, deployed or restarted is the context's scope: all subtasks at first, and after a failure those that
@@ -61,6 +62,10 @@ class SchedulerContext(Protocol):
 
     def decide_failover(self, failure: Failure) -> float | None:
         """The pause before a restart, or None where the failure is final. Remembers it and widens the scope."""
+        ...
+
+    def forbid_restart(self) -> None:
+        """The failure that is being restarted from is final after all."""
         ...
 
     def widen_scope(self, failure: Failure) -> None:
@@ -122,6 +127,10 @@ class SchedulerState:
         """All coordinators have finished."""
         return self
 
+    def savepoint_completed(self) -> "SchedulerState":
+        """The savepoint is complete with which the job stops."""
+        return self
+
     def failed(self, failure: Failure) -> "SchedulerState":
         """An execution, a coordinator or the search for slots failed."""
         delay_ms = self.context.decide_failover(failure)
@@ -162,6 +171,11 @@ class Restoring(SchedulerState):
     def restored(self) -> SchedulerState:
         """Go on."""
         return WaitingForSlots(self.context)
+
+    def savepoint_completed(self) -> SchedulerState:
+        """See Restarting."""
+        self.context.forbid_restart()
+        return Failing(self.context)
 
 
 class RestoringFirst(Restoring):
@@ -322,6 +336,11 @@ class Restarting(SchedulerState):
         self.context.widen_scope(failure)
         self.context.cancel_scope()
         return self._next()
+
+    def savepoint_completed(self) -> SchedulerState:
+        """What is older than the savepoint would bring its output out twice: nothing may start from that."""
+        self.context.forbid_restart()
+        return Failing(self.context)
 
     def backoff_over(self) -> SchedulerState:
         """The pause is over."""

@@ -113,8 +113,9 @@ class Scheduler:
         self.execution_graph = expand(graph)
 
     def stopped_with(self, savepoint_uri: str) -> None:
-        """The savepoint is complete with which the job stops: from now on no failure is followed by a restart."""
+        """The savepoint is complete with which the job stops: a restart neither follows any more nor goes on."""
         self._final_savepoint = savepoint_uri
+        self._handle(lambda state: state.savepoint_completed())
 
     # Events
 
@@ -298,6 +299,12 @@ class Scheduler:
             self.widen_scope(failure)
         return delay_ms
 
+    def forbid_restart(self) -> None:
+        """See SchedulerContext."""
+        cause = self.history.cause
+        assert cause is not None and self._final_savepoint
+        self.history.forbid_restart(cause.after_savepoint(self._final_savepoint))
+
     def widen_scope(self, failure: Failure) -> None:
         """See SchedulerContext."""
         if failure.attempt_id is None:
@@ -315,6 +322,8 @@ class Scheduler:
 
     def refine_failure(self, failure: Failure) -> None:
         """See SchedulerContext."""
+        if self._final_savepoint:
+            failure = failure.after_savepoint(self._final_savepoint)
         self.history.refine(failure, self.clock.now_ms(), self._place_of(failure))
 
     def start_backoff_timer(self, delay_ms: float) -> None:

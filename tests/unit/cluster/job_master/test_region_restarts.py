@@ -1,5 +1,7 @@
 """Scheduler: what restarts and what runs on, what a restart begins from, and what is remembered of failures."""
 
+import pytest
+
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_details import result_of
@@ -183,5 +185,31 @@ def test_after_the_savepoint_with_which_the_job_stops_no_failure_is_followed_by_
     job.report(job.attempts[0], S.FAILED, USER_ERROR)
     job.report_all(S.CANCELED)
     assert job.scheduler.status is JobStatus.FAILED
+    failure = result_of(job.scheduler).failure
+    assert failure is not None and "savepoint file:/savepoint-1 is complete" in failure.text
+
+
+@pytest.mark.parametrize("is_backoff_over", [False, True])
+@pytest.mark.parametrize("error", [USER_ERROR, LOST])
+def test_a_restart_ends_where_the_savepoint_with_which_the_job_stops_is_complete_after_all(
+    is_backoff_over: bool, error: ErrorInfo
+) -> None:
+    job = Fixture(restarts=5)
+    job.run()
+    job.shell.answers_restores = False
+    job.report(job.attempts[0], S.FAILED, error)
+    if is_backoff_over:
+        job.report_all(S.CANCELED)
+        job.shell.later[0][1]()
+    assert job.scheduler.status is JobStatus.RESTARTING
+    assert job.scheduler.awaits_restore(job.shell.version) is is_backoff_over
+    stale = job.shell.version
+    job.scheduler.stopped_with("file:/savepoint-1")
+    job.scheduler.restored({}, stale)
+    job.report(job.attempts[1], S.FAILED, USER_ERROR)
+    job.report_all(S.CANCELED)
+    job.shell.later[0][1]()
+    assert job.scheduler.status is JobStatus.FAILED
+    assert len(job.shell.submitted) == 4, "nothing was deployed again"
     failure = result_of(job.scheduler).failure
     assert failure is not None and "savepoint file:/savepoint-1 is complete" in failure.text

@@ -1,5 +1,6 @@
 """JobCheckpointing: what the storage, the tasks and the coordinators are asked for, and what their errors lead to."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -175,6 +176,9 @@ class World:
         self.coordinators = ScriptedCoordinators()
         self.failures: list[HeadraceError] = []
         self.final_savepoints: list[str] = []
+        # Cleared, calls of the storage do not end.
+        self.storage_answers = asyncio.Event()
+        self.storage_answers.set()
         graph = expand(job_graph((vertex(1, 1), vertex(2, 1)), (edge(1, 2),)))
         self.checkpointing = JobCheckpointing(
             self.endpoint,
@@ -204,6 +208,7 @@ class World:
         self.loop.close()
 
     async def _run_blocking(self, name: str, body: Callable[[], T]) -> T:
+        await self.storage_answers.wait()
         return body()
 
     def begin(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT, target: str = "") -> Any:
@@ -449,6 +454,27 @@ def test_a_restart_waits_for_the_publication_that_is_under_way(world: World) -> 
     latest = world.loop.run_until(world.checkpointing.latest())
     assert latest is not None and latest.checkpoint_id == 1
     assert world.checkpointing.overview.restored_id == 1
+
+
+def test_a_restart_knows_of_a_savepoint_to_stop_with_before_it_knows_what_to_start_from(
+    world: World,
+) -> None:
+    world.begin(SnapshotKind.SAVEPOINT_SUSPEND, "target")
+    world.storage_answers.clear()
+    world.acknowledge(1)
+    world.checkpointing.status_changed(JobStatus.RESTARTING)
+    order: list[str] = []
+
+    async def restart() -> None:
+        await world.checkpointing.latest()
+        order.extend([*world.final_savepoints, "restart"])
+
+    world.endpoint.spawn(restart(), "restart")
+    world.loop.run_for(1)
+    assert order == []
+    world.storage_answers.set()
+    world.loop.run_for(1)
+    assert order == ["target/chk-1", "restart"]
 
 
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.SUSPENDED])
