@@ -87,6 +87,7 @@ class RocksDBKeyedStateBackend:
         self._identity = f"{database.directory.name}-{key_space.key_groups.start}-{clock.now_ms()}"
         self._base: Uploaded = found.base or {}
         self._uploads: dict[int, Uploaded] = {}
+        """By checkpoint that has not completed: what it refers to; while it is being written, what it surely shares."""
         self._home = StateHome(
             self._keys, self._clock, clock.now_ms(), Positions(found.following_position)
         )
@@ -158,9 +159,11 @@ class RocksDBKeyedStateBackend:
         base = self._base
 
         def uploaded(tables: Uploaded) -> None:
-            # On the writing thread; the mailbox looks only once the checkpoint is complete.
-            self._uploads[checkpoint_id] = tables
+            # On the writing thread; the mailbox reads a copy. What was aborted meanwhile is not wanted any more.
+            if checkpoint_id in self._uploads:
+                self._uploads[checkpoint_id] = tables
 
+        self._uploads[checkpoint_id] = base
         files = FrozenFiles(
             self._database.hard_links(), base, attributes, self._key_space.key_groups, uploaded
         )
@@ -178,12 +181,21 @@ class RocksDBKeyedStateBackend:
         return (row for row in stored if not is_expired_at(last_access_ms(row[1]), now_ms))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable: what it uploaded is what later checkpoints refer to. Savepoints upload nothing here."""
+        """See Snapshotable: what it uploaded is what later checkpoints refer to. Savepoints upload nothing here.
+
+        Where a later one was frozen before this was known, it may have uploaded a file once more: once that one
+        completes, nobody holds this one's copy, so that only what both refer to is referred to again.
+        """
         uploaded = self._uploads.pop(checkpoint_id, None)
-        if uploaded is not None:
-            self._base = uploaded
         for older in [one for one in list(self._uploads) if one < checkpoint_id]:
             del self._uploads[older]
+        if uploaded is not None:
+            later = list(self._uploads.values())
+            self._base = {
+                name: file
+                for name, file in uploaded.items()
+                if all(name in one and one[name].uri == file.uri for one in later)
+            }
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """See Snapshotable."""

@@ -2,16 +2,17 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headrace.checkpoint.handles import OperatorSubtaskState
+from headrace.checkpoint.handles import OperatorSubtaskState, StateFile
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -32,6 +33,7 @@ from headrace.functions.state import (
 )
 from headrace.functions.windows import TimeWindow
 from headrace.state.operator_states import StatesOfOperator
+from headrace.state.snapshots import FrozenState
 from headrace.testing.memory_snapshots import MemorySnapshots, snapshot, write_frozen
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
@@ -321,6 +323,61 @@ def test_an_aborted_checkpoint_and_a_completed_savepoint_are_no_base(tmp_path: A
         subtask.states.checkpoint_completed(1)
         second = snapshot(subtask.states, 2)
         assert not any(_tables(second)[name] is one for name, one in _tables(first).items())
+
+
+class _PlacedSnapshots(MemorySnapshots):
+    """Gives every file a place of its own, as a checkpoint storage does."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def write(
+        self, name: str, content: bytes | memoryview, *, is_shared: bool = False
+    ) -> StateFile:
+        written = super().write(name, content, is_shared=is_shared)
+        return msgspec.structs.replace(written, uri=f"{self._folder}/{name}")
+
+
+def _placed(frozen: Sequence[FrozenState], folder: str) -> dict[str, str]:
+    chunks = [chunk for part in frozen for chunk in part.write(_PlacedSnapshots(folder))]
+    for part in frozen:
+        part.discard()
+    return {name: file.uri for name, file in _tables(OperatorSubtaskState(tuple(chunks))).items()}
+
+
+@pytest.mark.parametrize("is_written_first", [True, False])
+def test_a_file_that_a_later_checkpoint_has_uploaded_again_is_not_referred_to_at_its_old_place(
+    tmp_path: Any, is_written_first: bool
+) -> None:
+    with rocksdb_subtask(tmp_path) as subtask:
+        states = subtask.states
+        _fill(subtask, 0, 100)
+        fifth = _placed(states.freeze(5, CheckpointOptions()), "5")
+        sixth: dict[str, str] = {}
+        frozen = states.freeze(6, CheckpointOptions())
+        if is_written_first:
+            sixth = _placed(frozen, "6")
+        states.checkpoint_completed(
+            5
+        )  # late: the sixth did not know, and once published the fifth's files go
+        if not is_written_first:
+            sixth = _placed(frozen, "6")
+        seventh = _placed(states.freeze(7, CheckpointOptions()), "7")
+        assert fifth.keys() == sixth.keys() == seventh.keys()
+        assert set(fifth.values()).isdisjoint(seventh.values())
+
+
+def test_a_file_that_all_later_checkpoints_refer_to_is_referred_to_on(tmp_path: Any) -> None:
+    with rocksdb_subtask(tmp_path) as subtask:
+        states = subtask.states
+        _fill(subtask, 0, 100)
+        fourth = _placed(states.freeze(4, CheckpointOptions()), "4")
+        states.checkpoint_completed(4)
+        assert _placed(states.freeze(5, CheckpointOptions()), "5") == fourth
+        frozen = states.freeze(6, CheckpointOptions())
+        states.checkpoint_completed(5)
+        assert _placed(frozen, "6") == fourth
+        assert _placed(states.freeze(7, CheckpointOptions()), "7") == fourth
 
 
 @pytest.mark.parametrize("kind", [SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT])
