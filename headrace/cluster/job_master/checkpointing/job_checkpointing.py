@@ -360,6 +360,9 @@ class JobCheckpointing:
         self._content = content
         self._handle(Published(checkpoint_id, content.last_subsumed_id))
         self._content = None
+        if not checkpoint.commits:
+            # What they said to subtasks that took no part in it has waited for its end.
+            self._tell_coordinators(lambda: self._coordinators.checkpoint_aborted(checkpoint_id))
 
     def _publication_failed(self, checkpoint: PendingCheckpoint, error: Exception) -> None:
         reason = _R.FINALIZE_CHECKPOINT_FAILURE

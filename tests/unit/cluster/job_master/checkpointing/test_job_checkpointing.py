@@ -342,6 +342,18 @@ def test_slow_deletion_of_what_newer_ones_replaced_holds_checkpoints_up_and_is_t
     assert [each[0] for each in world.tasks.told] == ["trigger"]
 
 
+@pytest.mark.parametrize("kind", SnapshotKind)
+def test_coordinators_hear_how_every_published_snapshot_ended(
+    world: World, kind: SnapshotKind
+) -> None:
+    world.begin(kind)
+    world.acknowledge(1)
+    is_over = "aborted" if kind is SnapshotKind.SAVEPOINT else "completed"
+    assert [each for each in world.coordinators.heard if each[0] in ("completed", "aborted")] == [
+        (is_over, 1)
+    ]
+
+
 def test_an_older_attempt_opens_no_gate(world: World) -> None:
     world.begin()
     older = attempt(0, vertex=1, number=-1)
