@@ -148,7 +148,7 @@ class ShuffleWorld:
 
     def files(self) -> list[Path]:
         names = {"identity"}
-        found = [path for path in self.directory.rglob("*") if path.is_file()]
+        found = [Path(at) / name for at, _, names in os.walk(self.directory) for name in names]
         return [path for path in found if path.name not in names]
 
     def close(self) -> None:
