@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JError
-from pyspark import SparkConf
+from pyspark import SparkConf, find_spark_home
 from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -30,8 +30,9 @@ from headrace.spark.jvm_errors import JvmErrors
 from headrace.spark.jvm_process import DeferredInterrupts, stop_context, stop_jvm
 from headrace.spark.master import refuse_unknown_master, refuse_unreachable_master
 from headrace.spark.options import MASTER_TIMEOUT
-from headrace.spark.session_configuration import given_master, plan_session
+from headrace.spark.session_configuration import SPARK_HOME, given_master, plan_session
 from headrace.spark.spark_errors import root_message
+from headrace.spark.spark_home import link_spark_home
 
 _LOG: Final = logging.getLogger(__name__)
 _LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
@@ -78,11 +79,7 @@ class HostSession:
         except Exception as error:  # the JVM may be gone, which is what we want
             _LOG.debug("stopping Spark: %s", error)
         stop_jvm()
-        for key, value in self.environment_before.items():
-            if value is None:
-                os.environ.pop(key, None)
-            else:
-                os.environ[key] = value
+        _restore_environment(self.environment_before)
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -174,20 +171,22 @@ def _create(settings: Settings) -> HostSession:
         submitted=submitted,
     )
     errors = JvmErrors()
+    before = {key: os.environ.get(key) for key in plan.environment}
     try:
         _log_warnings(refuse_and_describe(plan.conf))
-        before = {key: os.environ.get(key) for key in plan.environment}
+        if SPARK_HOME in plan.environment:
+            link_spark_home(_installed_spark(), Path(plan.environment[SPARK_HOME]))
         os.environ.update(plan.environment)
         with DeferredInterrupts() as interrupts, errors:
             spark = SparkSession.builder.config(conf=_spark_conf(plan.conf)).getOrCreate()
         if interrupts.is_interrupted:
             raise KeyboardInterrupt
     except (PySparkException, Py4JError) as error:
-        _abandon(scratch)
+        _abandon(scratch, before)
         reason = errors.cause() or _first_line(root_message(error))
         raise SparkStartError(plan.conf["spark.master"], reason) from error
     except BaseException:
-        _abandon(scratch)
+        _abandon(scratch, before)
         raise
     session = HostSession(
         spark,
@@ -217,8 +216,22 @@ def _submitted_configuration() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _abandon(scratch: Path) -> None:
+def _installed_spark() -> Path:
+    """Where the Spark is that the JVM would start from."""
+    return Path(getattr(find_spark_home, "_find_spark_home")())  # noqa: B009 - private, and named here only
+
+
+def _restore_environment(before: Mapping[str, str | None]) -> None:
+    for key, value in before.items():
+        if value is None:
+            os.environ.pop(key, None)
+        else:
+            os.environ[key] = value
+
+
+def _abandon(scratch: Path, environment_before: Mapping[str, str | None]) -> None:
     stop_context()
+    _restore_environment(environment_before)
     shutil.rmtree(scratch, ignore_errors=True)
 
 

@@ -13,12 +13,16 @@ from headrace.spark.checklist import SESSION_SETTINGS, parse_master
 from headrace.spark.options import APPLICATION_NAME, MASTER, SLOT_COUNT, SPARE_SLOT_COUNT
 
 LOOPBACK: Final = "127.0.0.1"
+SPARK_HOME: Final = "SPARK_HOME"
 _SPARK_PREFIX: Final = "spark."
 
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """What to create: Spark's configuration, and what the environment must hold before the JVM starts."""
+    """What to create: Spark's configuration, and what the environment must hold before the JVM starts.
+
+    A SPARK_HOME in `environment` is to be made first, of links to the installed one.
+    """
 
     conf: Mapping[str, str]
     environment: Mapping[str, str]
@@ -54,7 +58,7 @@ def plan_session(
     kind = parse_master(master, cpu_count)
     if kind.is_local:
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-        environment |= {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_WORKER_DIR": str(scratch / "workers")}
+        environment |= {"SPARK_LOCAL_IP": LOOPBACK}
     conf |= given
     conf["spark.master"] = master
     _add_java_options(conf, "spark.driver.extraJavaOptions", str(scratch), log_configuration)
@@ -65,6 +69,9 @@ def plan_session(
     if "spark.pyspark.python" in given:
         # Spark obeys the setting before the variable, but its Python library reads only the latter.
         added["PYSPARK_PYTHON"] = given["spark.pyspark.python"]
+    if kind.is_local and not kind.is_single_process and not submitted:
+        # The JVM of spark-submit runs already, with the home that the user gave it.
+        added[SPARK_HOME] = str(scratch / "spark")
     return SessionPlan(conf, added)
 
 

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
+
+SPARK_HOME = Path(pyspark.__file__).parent
 MARK_VARIABLE = "HEADRACE_TEST_MARK"
 """Put into the environment of everything a test starts; children inherit it, so leftovers are found by it."""
 
@@ -120,3 +123,9 @@ def wait_until(what: Callable[[], bool], timeout_s: float, said: str) -> None:
 def temporary_files(directory: Path) -> set[str]:
     """Names of everything in `directory` but the JVM's own bookkeeping."""
     return {name for name in os.listdir(directory) if not name.startswith("hsperfdata_")}
+
+
+def executor_directories() -> set[str]:
+    """Names of the applications whose executors have left directories in Spark's installation."""
+    work = SPARK_HOME / "work"
+    return {one.name for one in work.iterdir()} if work.is_dir() else set()

@@ -14,6 +14,7 @@ from tests.spark.processes import (
     MARK_VARIABLE,
     Process,
     children_of,
+    executor_directories,
     listening_ports_of,
     marked_processes,
     parent_pid_of,
@@ -33,6 +34,7 @@ class Program:
     mark: str
     process: subprocess.Popen[str]
     files_before: set[str]
+    executors_before: set[str]
     temporary: Path
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
@@ -119,13 +121,19 @@ class Program:
         raise AssertionError(f"no error line in\n{self.report()}")
 
     def assert_nothing_is_left(self) -> None:
-        """No process, no port of one, and no file, within the clean-up time."""
+        """No process, no port of one, and no file, of executors neither, within the clean-up time."""
         wait_until(
-            lambda: not self.processes() and temporary_files(self.temporary) <= self.files_before,
+            lambda: not self.processes() and not self._files(),
             CLEAN_UP_TIMEOUT_S,
             "nothing is left; still there: "
             f"{[(one.pid, one.command[:200]) for one in self.processes()]}, "
-            f"{temporary_files(self.temporary) - self.files_before}\n{self.report()}",
+            f"{self._files()}\n{self.report()}",
+        )
+
+    def _files(self) -> set[str]:
+        """What came since the start to the temporary directory, and to Spark's directory for executors."""
+        return (temporary_files(self.temporary) - self.files_before) | (
+            executor_directories() - self.executors_before
         )
 
     def end(self) -> None:
@@ -147,6 +155,7 @@ def start(
     mark = f"{system_random().getrandbits(64):016x}"
     temporary = directory / "tmp"
     temporary.mkdir(exist_ok=True)
+    files_before, executors_before = temporary_files(temporary), executor_directories()
     process = subprocess.Popen(
         command,
         cwd=directory,
@@ -163,7 +172,7 @@ def start(
         text=True,
         start_new_session=True,
     )
-    program = Program(mark, process, temporary_files(temporary), temporary)
+    program = Program(mark, process, files_before, executors_before, temporary)
     for stream, lines in ((process.stdout, program.out), (process.stderr, program.err)):
         assert stream is not None
         reader = threading.Thread(target=_read, args=(stream, lines), daemon=True)

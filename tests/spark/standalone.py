@@ -5,11 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyspark
+from tests.spark.processes import MARK_VARIABLE, SPARK_HOME, wait_until
 
-from tests.spark.processes import MARK_VARIABLE, wait_until
-
-SPARK_HOME = Path(pyspark.__file__).parent
 HOST = "127.0.0.1"
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.processes import wait_until
+from headrace.spark.spark_home import link_spark_home
+from tests.spark.processes import SPARK_HOME, wait_until
 from tests.spark.programs import ROOT, Program, headrace_run, start, start_headrace
-from tests.spark.standalone import SPARK_HOME
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -51,7 +51,9 @@ def test_by_spark_submit(tmp_path: Path, started: list[Program], master: str) ->
         str(SPARK_HOME / "bin" / "spark-submit"), "--master", master,
         "--conf", "spark.ui.enabled=false", "--conf", f"spark.pyspark.python={sys.executable}", str(EXAMPLE),
     ]  # fmt: skip
-    program = start(command, tmp_path, {"SPARK_HOME": str(SPARK_HOME)})
+    # Its JVM runs before our program does: executors' directories are where the user's home is.
+    link_spark_home(SPARK_HOME, tmp_path / "spark")
+    program = start(command, tmp_path, {"SPARK_HOME": str(tmp_path / "spark")})
     started.append(program)
     assert program.wait() == 0, program.report()
     assert records(program) == RESULTS

@@ -108,3 +108,16 @@ def test_the_control_plane_listens_where_spark_s_driver_does_or_on_loopback_alon
 def test_a_local_master_listens_on_loopback_whatever_spark_s_driver_does() -> None:
     addresses = driver_addresses({"spark.driver.host": "10.0.0.7"}, is_local=True)
     assert (addresses.bound, addresses.advertised) == ("127.0.0.1", "127.0.0.1")
+
+
+def test_directories_of_executors_on_this_host_lie_in_the_scratch_directory() -> None:
+    settings = {"spark.master": "local-cluster[2,1,1024]"}
+    made = plan(settings, environ={"SPARK_HOME": "/opt/spark"})
+    assert made.environment["SPARK_HOME"] == "/scratch/spark"
+
+
+def test_spark_is_where_the_user_has_it_where_no_directory_of_executors_comes_of_it() -> None:
+    cluster = {"spark.master": "local-cluster[2,1,1024]"}
+    assert "SPARK_HOME" not in plan().environment
+    assert "SPARK_HOME" not in plan({"spark.master": "spark://host:7077"}).environment
+    assert "SPARK_HOME" not in plan(submitted=cluster).environment
