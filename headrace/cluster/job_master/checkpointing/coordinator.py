@@ -76,6 +76,12 @@ EXPIRED_REMEMBERED: Final = 16
 FIRST_PERIODIC_NUMBER: Final = 1 << 40
 """Periodic requests are numbered from here, apart from those that somebody waits for."""
 
+TOO_MANY_FAILED: Final = "more checkpoints failed in a row than are tolerated; the last one: {}"
+STOPPED_FOR_NOTHING: Final = (
+    "the savepoint with which the job was to stop came to nothing, so that its tasks have to be "
+    "restarted: {}"
+)
+
 _R = CheckpointFailureReason
 _PHASES_AFTER_TRIGGER: Final = (PendingPhase.TRIGGERED, PendingPhase.READY, PendingPhase.PUBLISHING)
 _OF_A_TASK: Final = frozenset(
@@ -312,7 +318,7 @@ class CheckpointCoordinator:
         assert trigger is not None and trigger.checkpoint_id is None
         self._do(FailRequest(trigger.request, reason, text))
         if self._failures.failed(trigger.request.kind, reason, None):
-            self._do(FailJob(reason, text))
+            self._do(FailJob(reason, TOO_MANY_FAILED.format(text)))
         self._try_next()
 
     def _location_created(self, event: LocationCreated) -> None:
@@ -363,7 +369,7 @@ class CheckpointCoordinator:
         trigger = self._trigger
         if trigger is not None and trigger.plan and attempt_id in trigger.plan.to_wait_for:
             trigger.lost = attempt_id
-        # A task that finishes stays for the checkpoints that it has begun.
+        # Even one that has finished answers no more: what still waits for it would wait in vain.
         reason = _R.TASK_FAILURE if is_failure else _R.CHECKPOINT_DECLINED_TASK_CLOSING
         for checkpoint in self.pending:
             if checkpoint.waits_for(attempt_id):
@@ -435,16 +441,18 @@ class CheckpointCoordinator:
         self._do(CancelTimeout(checkpoint.checkpoint_id))
         self._do(NotifyAborted(checkpoint, reason, text, self._latest_completed_id))
         self._do(FailRequest(checkpoint.request, reason, text))
-        if self._fails_job(checkpoint, reason):
-            self._do(FailJob(reason, text))
+        why_job_fails = self._why_job_fails(checkpoint, reason)
+        if why_job_fails:
+            self._do(FailJob(reason, why_job_fails.format(text)))
         self._try_next()
 
-    def _fails_job(self, checkpoint: PendingCheckpoint, reason: CheckpointFailureReason) -> bool:
+    def _why_job_fails(self, checkpoint: PendingCheckpoint, reason: CheckpointFailureReason) -> str:
+        """What people are told, with a place for the cause; empty where the job goes on."""
         is_too_many = self._failures.failed(
             checkpoint.kind, reason, checkpoint.checkpoint_id, is_of_task=reason in _OF_A_TASK
         )
         if not checkpoint.kind.is_synchronous or checkpoint.phase not in _PHASES_AFTER_TRIGGER:
-            return is_too_many
+            return TOO_MANY_FAILED if is_too_many else ""
         # Its tasks have stopped and wait for it: only a restart makes them go on. Who ended it otherwise restarts them.
         restarts_anyway = reason in (
             _R.TASK_FAILURE,
@@ -452,7 +460,7 @@ class CheckpointCoordinator:
             _R.CHECKPOINT_COORDINATOR_SHUTDOWN,
             _R.JOB_FAILOVER_REGION,
         )
-        return not restarts_anyway
+        return "" if restarts_anyway else STOPPED_FOR_NOTHING
 
     def _do(self, action: CoordinatorAction) -> None:
         self._actions.append(action)

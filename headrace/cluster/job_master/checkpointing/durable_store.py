@@ -100,7 +100,7 @@ class DurableCheckpointStore:
         self._has_recovered = False
         self._has_savepoint = False
         self._has_own_checkpoint = False
-        # `discard` runs beside other calls, and asks which checkpoints are complete.
+        # `discard` and `register_shared` run beside other calls, and need what is complete to stand still.
         self._lock = threading.Lock()
 
     @property

@@ -434,10 +434,7 @@ class JobCheckpointing:
                 if request.is_periodic:
                     _LOG.debug("no checkpoint was taken: %s (%s)", text, reason.name)
             case FailJob(_, text):
-                message = (
-                    f"more checkpoints failed in a row than are tolerated; the last one: {text}"
-                )
-                self._on_failed(CheckpointFailedError(message))
+                self._on_failed(CheckpointFailedError(text))
 
     # Storage
 

@@ -22,7 +22,7 @@ class Publication:
 
 
 class CheckpointStore(Protocol):
-    """One per job and JobMaster. Calls come one at a time, except `discard`, which may run beside others."""
+    """One per job and JobMaster. Calls come one at a time, but `discard` and `register_shared` run beside others."""
 
     @property
     def lineage_id(self) -> str:

@@ -36,7 +36,7 @@ class StoreCalls:
         self._cleaning_count = 0
         self.subsumed_count = 0
         """Deletions that the store does by itself and has not done."""
-        # Taken by coroutines of one loop, never across threads: the store has no lock of its own.
+        # Taken by coroutines of one loop, never across threads: what blocks comes to the store one call at a time.
         self._turn: Final = asyncio.Lock()
 
     @property
