@@ -14,7 +14,7 @@ from typing import Final
 from headrace.testing.chaos.groups import GROUPS
 from headrace.testing.chaos.planted_bugs import BUGS, VARIABLE
 from headrace.testing.chaos.runner import ChaosRunner, Outcome
-from headrace.testing.chaos.scenarios import KILLS
+from headrace.testing.chaos.scenarios import KILLS, STORAGE
 
 _BUG_TIMEOUT_S: Final = 90.0
 
@@ -84,14 +84,11 @@ def _run_with_bug(arguments: argparse.Namespace) -> int:
     """The bug is found where at least one run is not exact."""
     os.environ[VARIABLE] = arguments.bug
     settings = {"execution.checkpointing.tolerable-failed-checkpoints": "3"}
-    moments = ("upload at half", "ack sent")
     with (
         tempfile.TemporaryDirectory(prefix="headrace-chaos-") as scratch,
         ChaosRunner(Path(scratch) / "runs", settings, timeout_s=_BUG_TIMEOUT_S) as runner,
     ):
-        for scenario in KILLS:
-            if scenario.name not in moments:
-                continue
+        for scenario in (*STORAGE, *(one for one in KILLS if one.name == "ack sent")):
             outcome = runner.run(scenario, 0)
             if not outcome.is_exact:
                 print(f"{arguments.bug}: found ({outcome.mistakes[0][:200]})", flush=True)

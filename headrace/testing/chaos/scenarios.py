@@ -1,4 +1,8 @@
-"""The moments at which a TaskManager is killed, each with how it is brought about."""
+"""The moments at which a TaskManager is killed, each with how it is brought about.
+
+Output is committed by the driver, so moments of the commit are the driver's, and a TaskManager dies at them; what
+happens where the driver itself dies then is `tests/spark/test_driver_restarts.py`.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -37,9 +41,11 @@ KILLS: Final = (
     Scenario("upload at half", (_kill(Failpoint.UPLOAD_HALF, 5),)),
     Scenario("upload done before ack", (_kill(Failpoint.UPLOAD_DONE, 5),)),
     Scenario("ack sent", (_kill(Failpoint.ACKNOWLEDGED, 6),)),
-    Scenario("notified before commit", (_kill(Failpoint.NOTIFIED, 6),)),
-    Scenario("inside commit", ("driver:" + Failpoint.COMMIT_HALF.value + "#2",)),
-    Scenario("committed before marker removed", ("driver:" + Failpoint.COMMIT_DONE.value + "#2",)),
+    Scenario("notified", (_kill(Failpoint.NOTIFIED, 6),)),
+    Scenario("while the driver commits", ("driver:" + Failpoint.COMMIT_HALF.value + "#2",)),
+    Scenario(
+        "files named, commit not noted yet", ("driver:" + Failpoint.COMMIT_DONE.value + "#2",)
+    ),
     Scenario("in cancel", (_RESTART_FIRST, _kill(Failpoint.CANCELLING))),
     Scenario("in stop-with-savepoint", (_kill(Failpoint.STOPPING),), stops_with_savepoint=True),
 )
@@ -60,5 +66,10 @@ STORAGE: Final = (
 )
 
 SMOKE: Final = frozenset(
-    {"first barrier on one channel", "upload done before ack", "inside commit", "mid restore"}
+    {
+        "first barrier on one channel",
+        "upload done before ack",
+        "while the driver commits",
+        "mid restore",
+    }
 )

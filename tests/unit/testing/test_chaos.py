@@ -1,8 +1,13 @@
 """The chaos suite's own parts: the answer, the table of moments, the page, and that bugs can still be planted."""
 
+from typing import Any
+
+import pytest
+
 from headrace.core import failpoints
 from headrace.core.config import Settings
 from headrace.core.failpoints import FAILPOINTS, Failpoint
+from headrace.testing.chaos import planted_bugs
 from headrace.testing.chaos.digest_job import DigestJob, expected_rows
 from headrace.testing.chaos.planted_bugs import BUGS
 from headrace.testing.chaos.report import page_of
@@ -31,7 +36,20 @@ def test_every_moment_is_one_that_can_be_armed() -> None:
     assert {scenario.name for scenario in KILLS} >= SMOKE
 
 
-def test_there_are_at_least_ten_bugs_to_plant() -> None:
+@pytest.mark.parametrize("name", sorted(BUGS))
+def test_each_bug_can_still_be_planted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced: list[tuple[Any, str]] = []
+
+    def note(owner: Any, attribute: str, function: Any) -> None:
+        assert hasattr(owner, attribute)
+        replaced.append((owner, attribute))
+
+    monkeypatch.setattr(planted_bugs, "_replace", note)
+    BUGS[name]()
+    assert len(replaced) == 1
+
+
+def test_there_are_at_least_ten_bugs() -> None:
     assert len(BUGS) >= 10
 
 
