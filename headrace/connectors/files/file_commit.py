@@ -21,6 +21,7 @@ from headrace.connectors.files.committables import (
     decode_file_payload,
 )
 from headrace.connectors.files.compaction import Merger, WaitingFile, plan_compaction
+from headrace.connectors.files.durability import persist_file, persist_names
 from headrace.connectors.files.notes import NoteFile, digest_of_scope
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import (
@@ -101,6 +102,9 @@ class FileCommitter:
             for file in files:
                 name_file(self._file_system, self._base_path, file)
                 reach(Failpoint.COMMIT_HALF)
+            # The note must not outlive what it says.
+            finals = [self._place(file.final_path) for file in files]
+            persist_names(self._file_system, self._base_path, finals)
             new = CommitNote(note.scope, last_id)
         else:
             new = self._compact(note, checkpoint_id, last_id, compaction, committables)
@@ -214,23 +218,28 @@ def publish_groups(
     stem: str,
     suffix: str,
 ) -> list[PendingFile]:
-    """Make each group visible, merged where it has several files; returns those that were merged and may go.
+    """Make each group visible, for good, merged where it has several files; returns what was merged and may go.
 
     A merged file's name follows from `stem`, so that a second call finds the first one's.
     """
     merges: list[tuple[Sequence[PendingFile], str, str]] = []
+    finals: list[str] = []
     for index, group in enumerate(groups):
         if len(group) == 1 or merger.keeps_files:
             for file in group:
                 name_file(file_system, base_path, file)
+                finals.append(f"{base_path}/{file.final_path}")
             continue
         folder = f"{base_path}/{group[0].bucket}" if group[0].bucket else base_path
         final = f"{folder}/{stem}-{index}{suffix}"
+        finals.append(final)
         if not exists(file_system, final):
             hidden = f"{base_path}/{HIDDEN_PREFIX}merging-{stem}-{index}"
             merges.append((group, hidden, final))
     merger.merge_all([(group, hidden) for group, hidden, _ in merges])
     for _, hidden, final in merges:
         file_system.create_dir(final.rpartition("/")[0], recursive=True)
+        persist_file(file_system, hidden)
         file_system.move(hidden, final)
+    persist_names(file_system, base_path, finals)
     return [file for group in groups for file in group if len(group) > 1 and not merger.keeps_files]

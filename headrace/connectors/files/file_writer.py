@@ -4,12 +4,9 @@ Source: Flink FileWriter, FileWriterBucket.
 """
 
 import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-
-from pyarrow import fs
 
 from headrace.checkpoint.options import INTERVAL
 from headrace.connectors.files.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
@@ -20,6 +17,7 @@ from headrace.connectors.files.committables import (
     encode_committable,
 )
 from headrace.connectors.files.compaction import Merger, WaitingFile, plan_compaction
+from headrace.connectors.files.durability import persist_file, persist_names
 from headrace.connectors.files.file_commit import name_file, publish_groups
 from headrace.connectors.files.formats import FileFormat, PartContent
 from headrace.connectors.files.paths import file_system_of
@@ -119,6 +117,8 @@ class FileWriter(SinkWriter):
         """Complete every file and hand it over: what is prepared is never written to again."""
         self._roll_all()
         prepared, self._complete = self._complete, []
+        # A checkpoint is about to say that they are there.
+        self._persist_names([file.hidden_path for file in prepared])
         if self._names_files:
             self._handed_over += prepared
         committables = [encode_committable(file) for file in prepared]
@@ -190,7 +190,7 @@ class FileWriter(SinkWriter):
         part.stream.close()
         name = f"{part.stem}{PENDING}"
         if part.hidden_path.endswith(IN_PROGRESS):
-            _persist(self._file_system, part.hidden_path)
+            persist_file(self._file_system, part.hidden_path)
             self._file_system.move(part.hidden_path, f"{self._folder_path}/{name}")
         del self._open[bucket]
         final_name = f"{part.stem}{self._settings.file_config.get_part_suffix()}"
@@ -200,13 +200,14 @@ class FileWriter(SinkWriter):
     def _name_all(self) -> None:
         compaction = self._settings.compaction
         # Who goes on from a savepoint finds them named already.
+        named: list[str] = []
         while self._handed_over:
             name_file(self._file_system, self._base_path, self._handed_over[-1])
-            self._handed_over.pop()
+            named.append(self._handed_over.pop().final_path)
         if compaction is None:
             while self._complete:
                 name_file(self._file_system, self._base_path, self._complete[-1])
-                self._complete.pop()
+                named.append(self._complete.pop().final_path)
         else:
             groups = plan_compaction(
                 map(WaitingFile, self._complete), compaction, is_input_ended=True
@@ -223,7 +224,12 @@ class FileWriter(SinkWriter):
             self._complete.clear()
             for file in merged:
                 delete_file(self._file_system, f"{self._base_path}/{file.hidden_path}")
+        self._persist_names(named)
         remove_if_empty(self._file_system, self._folder_path)
+
+    def _persist_names(self, relative_paths: Sequence[str]) -> None:
+        paths = [f"{self._base_path}/{path}" for path in relative_paths]
+        persist_names(self._file_system, self._base_path, paths)
 
     def _schedule_check(self) -> None:
         """Have files that nothing is written to looked at in time, as long as there are any."""
@@ -251,13 +257,3 @@ class FileWriter(SinkWriter):
 
 def _appears_when_closed(file_system: Any) -> bool:
     return file_system.type_name in ("s3", "gcs", "abfs")
-
-
-def _persist(file_system: Any, path: str) -> None:
-    """Have a local file survive the machine: a checkpoint is about to say that it is there."""
-    if isinstance(file_system, fs.LocalFileSystem):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

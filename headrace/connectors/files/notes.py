@@ -5,6 +5,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from headrace.connectors.files.durability import persist_file, persist_names
+
 N = TypeVar("N", bound=msgspec.Struct)
 
 
@@ -25,11 +27,14 @@ class NoteFile(Generic[N]):
             return None
 
     def write(self, note: N) -> None:
-        """Replace the note."""
-        self._file_system.create_dir(self._path.rpartition("/")[0], recursive=True)
-        with self._file_system.open_output_stream(f"{self._path}.new", compression=None) as stream:
+        """Replace the note; it survives the machine when this returns."""
+        folder, new = self._path.rpartition("/")[0], f"{self._path}.new"
+        self._file_system.create_dir(folder, recursive=True)
+        with self._file_system.open_output_stream(new, compression=None) as stream:
             stream.write(msgspec.json.encode(note))
-        self._file_system.move(f"{self._path}.new", self._path)
+        persist_file(self._file_system, new)
+        self._file_system.move(new, self._path)
+        persist_names(self._file_system, folder, [self._path])
 
 
 def digest_of_scope(scope: str) -> str:
