@@ -5,7 +5,8 @@ Pieces stay as they came, so that neither a large row nor many subtasks can exce
 refuses events, which their TaskManager repeats. That is how a slow client slows the job.
 
 Where the job takes checkpoints exactly once, a client sees only what a published one covers; what is not covered yet
-does not count for the bound, since it could not be published if its events were refused.
+does not count for the bound, since it could not be published if its events were refused: a subtask's part of the
+checkpoint stands behind them. It has a bound of its own instead, beyond which the job fails.
 """
 
 from collections import deque
@@ -17,6 +18,7 @@ from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.uncommitted_pieces import UncommittedPieces
 from headrace.core.collect_events import is_last_piece, marked_checkpoint, piece_of
 from headrace.core.config import ConfigOption, Settings, SizeBytes
+from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.gateways.errors import CoordinatorBusyError
@@ -27,15 +29,31 @@ COLLECT_BUFFER_SIZE: Final = ConfigOption(
     "headrace.collect.buffer-size",
     SizeBytes,
     SizeBytes(32 << 20),
-    "Bytes of collected records that wait for the client before the job is slowed down.",
+    "Bytes of collected records that wait for the client before the job is slowed down. Of those that wait for a "
+    "checkpoint, 4 times as many may: with more the job fails.",
 )
 _REPLY_SIZE_MAX: Final = 4 << 20
+_UNCOMMITTED_FACTOR: Final = 4
+
+
+class CollectBufferExceededError(HeadraceError):
+    """More records were collected between two checkpoints than the JobMaster keeps. The same would come again."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, operator_name: str, size_bytes: int, size_max: int) -> None:
+        super().__init__(
+            f"'{operator_name}' has collected {size_bytes} bytes that no checkpoint covers yet, and {size_max} are "
+            f"kept at most, {_UNCOMMITTED_FACTOR} times {COLLECT_BUFFER_SIZE.key}: take checkpoints more often "
+            f"({INTERVAL.key}), collect less, or set {COLLECT_BUFFER_SIZE.key} higher"
+        )
 
 
 class CollectCoordinator:
     """Collected records of one sink, over all its subtasks. Implements OperatorCoordinator."""
 
     def __init__(self, context: CoordinatorContext, payload: bytes) -> None:
+        self._context = context
         self._buffer_size_max = context.settings.get_option(COLLECT_BUFFER_SIZE)
         # Half a frame leaves room for what stands around the pieces.
         frame_size = int(context.settings.get_option(FRAME_SIZE))
@@ -46,6 +64,7 @@ class CollectCoordinator:
         self._open_subtasks = set(range(context.parallelism))
         self._has_ended = False
         self._uncommitted = UncommittedPieces() if _is_exactly_once(context.settings) else None
+        self._has_exceeded = False
 
     def start(self) -> None:
         """Nothing to prepare."""
@@ -60,7 +79,8 @@ class CollectCoordinator:
     def handle_event(self, attempt_id: ExecutionAttemptId, payload: bytes) -> None:
         """Keep one piece; CoordinatorBusyError beyond the bound (one piece always has room).
 
-        An event without bytes follows a subtask's last batch.
+        An event without bytes follows a subtask's last batch. The job fails beyond the bound of what waits for a
+        checkpoint.
         """
         if not payload:
             self._open_subtasks.discard(attempt_id.subtask_index)
@@ -80,6 +100,7 @@ class CollectCoordinator:
         )
         if self._uncommitted is not None:
             self._uncommitted.add(attempt_id.subtask_index, piece)
+            self._check_uncommitted(self._uncommitted.size_bytes)
         else:
             self._show([piece])
 
@@ -104,6 +125,13 @@ class CollectCoordinator:
         """See CheckpointedCoordinator."""
         if self._uncommitted is not None:
             self._show(self._uncommitted.restored(subtask_index, checkpoint_id))
+
+    def _check_uncommitted(self, size_bytes: int) -> None:
+        size_max = _UNCOMMITTED_FACTOR * self._buffer_size_max
+        if size_bytes > size_max and not self._has_exceeded:
+            self._has_exceeded = True
+            name = self._context.operator_name
+            self._context.fail_job(CollectBufferExceededError(name, size_bytes, size_max))
 
     def _show(self, pieces: Sequence[CollectedPiece]) -> None:
         self._pieces.extend(pieces)

@@ -5,10 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
+from headrace.cluster.job_master.collect_coordinator import (
+    CollectBufferExceededError,
+    CollectCoordinator,
+)
 from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.operator_coordinators import OperatorCoordinators
-from headrace.core.collect_events import cut
+from headrace.core.collect_events import cut, mark_of
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, OperatorId, ResourceId
@@ -212,7 +215,11 @@ def test_an_unknown_coordinator_is_an_error_that_names_the_operator() -> None:
         )
 
 
-def new_collect(parallelism: int = 1, settings: dict[str, str] | None = None) -> CollectCoordinator:
+def new_collect(
+    parallelism: int = 1,
+    settings: dict[str, str] | None = None,
+    fail_job: Callable[[BaseException], None] = lambda error: None,
+) -> CollectCoordinator:
     context = CoordinatorContext(
         job_id=JOB,
         operator_id=OPERATOR,
@@ -221,7 +228,7 @@ def new_collect(parallelism: int = 1, settings: dict[str, str] | None = None) ->
         settings=Settings(settings),
         send_event=lambda index, payload: None,
         run_async=_run,
-        fail_job=lambda error: None,
+        fail_job=fail_job,
     )
     return CollectCoordinator(context, b"")
 
@@ -264,6 +271,30 @@ def test_records_beyond_the_bound_are_refused_until_the_client_has_fetched() -> 
     collect.fetch(1, 1)
     collect.handle_event(attempt(0), whole(b"y"))
     assert contents(collect.fetch(1, 1)) == (b"y",)
+
+
+def test_too_many_records_between_two_checkpoints_fail_the_job_with_a_word_of_what_to_do() -> None:
+    failures: list[BaseException] = []
+    settings = {
+        "headrace.collect.buffer-size": "10",
+        "execution.checkpointing.interval": "1s",
+        "execution.checkpointing.mode": "EXACTLY_ONCE",
+    }
+    collect = new_collect(settings=settings, fail_job=failures.append)
+    for checkpoint_id in (1, 2):  # what a checkpoint covers counts no more
+        collect.handle_event(attempt(0), whole(b"x" * 40))
+        collect.handle_event(attempt(0), mark_of(checkpoint_id))
+        collect.checkpoint_completed(checkpoint_id)
+        collect.fetch(checkpoint_id, 1)
+    assert failures == []
+    for _ in range(3):
+        collect.handle_event(attempt(0), whole(b"x" * 20))
+    (error,) = failures
+    assert isinstance(error, CollectBufferExceededError)
+    assert not error.recoverable
+    assert "60 bytes" in str(error)
+    assert "headrace.collect.buffer-size" in str(error)
+    assert "execution.checkpointing.interval" in str(error)
 
 
 def test_after_the_end_of_the_job_nothing_follows_what_is_left() -> None:

@@ -53,5 +53,9 @@ def test_every_record_is_shown_once_whatever_is_published_and_restarted(steps: l
         else:
             shown += pieces.restored(0, checkpoint_id or None)
             next_number = position
+        assert pieces.size_bytes == sum(
+            len(str(number)) for number in range(len(shown), next_number)
+        )
     shown += pieces.take_all()
+    assert pieces.size_bytes == 0
     assert shown == [piece(number) for number in range(next_number)]
