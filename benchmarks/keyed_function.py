@@ -23,6 +23,7 @@ import sys
 import tempfile
 import venv
 from pathlib import Path
+from typing import Any
 
 from benchmarks.record import record_result
 
@@ -43,6 +44,13 @@ def pyflink_python() -> str:
         install = [str(python), "-m", "pip", "install", "--quiet", PYFLINK]
         subprocess.run(install, check=True, timeout=RUN_TIMEOUT_SECONDS)
     return str(python)
+
+
+def version_of(package: str, python: str) -> str:
+    """Return the version of a package in the environment of an interpreter."""
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def run_once(python: str, package: str, record_count: int, key_count: int) -> float:
@@ -96,10 +104,17 @@ def main() -> None:
             for package, python in engines.items():
                 rates[package].append(run_once(python, package, arguments.records, key_count))
         medians = {package: statistics.median(rates[package]) for package in engines}
-        figures = {f"{package}_records_per_second": rate for package, rate in medians.items()}
+        figures: dict[str, Any] = {
+            f"{package}_records_per_second": rate for package, rate in medians.items()
+        }
         if "pyflink" in medians:
             figures["ratio"] = medians["headrace"] / medians["pyflink"]
-        counts = {"keys": key_count, "records": arguments.records, "repeats": arguments.repeats}
+            figures["pyflink_version"] = version_of("apache-flink", engines["pyflink"])
+        counts: dict[str, Any] = {
+            "keys": key_count,
+            "records": arguments.records,
+            "repeats": arguments.repeats,
+        }
         record_result("keyed_function", counts | figures)
 
 
