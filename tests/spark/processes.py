@@ -125,7 +125,7 @@ def temporary_files(directory: Path) -> set[str]:
     return {name for name in os.listdir(directory) if not name.startswith("hsperfdata_")}
 
 
-def executor_directories() -> set[str]:
-    """Names of the applications whose executors have left directories in Spark's installation."""
-    work = SPARK_HOME / "work"
+def executor_directories(spark_home: Path) -> set[str]:
+    """Names of the applications whose executors have left directories in this Spark home."""
+    work = spark_home / "work"
     return {one.name for one in work.iterdir()} if work.is_dir() else set()

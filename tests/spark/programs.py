@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import IO
 
 from headrace.core.randomness import system_random
+from headrace.spark.spark_home import link_spark_home
 from tests.spark.processes import (
     MARK_VARIABLE,
+    SPARK_HOME,
     Process,
     children_of,
     executor_directories,
@@ -34,8 +36,8 @@ class Program:
     mark: str
     process: subprocess.Popen[str]
     files_before: set[str]
-    executors_before: set[str]
     temporary: Path
+    spark_home: Path
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
     readers: list[threading.Thread] = field(default_factory=list)
@@ -131,10 +133,9 @@ class Program:
         )
 
     def _files(self) -> set[str]:
-        """What came since the start to the temporary directory, and to Spark's directory for executors."""
-        return (temporary_files(self.temporary) - self.files_before) | (
-            executor_directories() - self.executors_before
-        )
+        """What came to the temporary directory since the start, and to Spark's directory for executors."""
+        new_files = temporary_files(self.temporary) - self.files_before
+        return new_files | executor_directories(self.spark_home)
 
     def end(self) -> None:
         """Whatever happens in a test, its processes end with it."""
@@ -151,16 +152,22 @@ class Program:
 def start(
     command: list[str], directory: Path, environment: dict[str, str] | None = None
 ) -> Program:
-    """Start `command` in `directory` with a temporary directory of its own."""
+    """Start `command` in `directory` with a temporary directory and a Spark home of its own.
+
+    What others leave in the installed home at the same time must not be taken for this program's.
+    """
     mark = f"{system_random().getrandbits(64):016x}"
     temporary = directory / "tmp"
     temporary.mkdir(exist_ok=True)
-    files_before, executors_before = temporary_files(temporary), executor_directories()
+    spark_home = directory / "spark-home"
+    if not spark_home.exists():
+        link_spark_home(SPARK_HOME, spark_home)
     process = subprocess.Popen(
         command,
         cwd=directory,
         env={
             **os.environ,
+            "SPARK_HOME": str(spark_home),
             **(environment or {}),
             MARK_VARIABLE: mark,
             "TMPDIR": str(temporary),
@@ -172,7 +179,7 @@ def start(
         text=True,
         start_new_session=True,
     )
-    program = Program(mark, process, files_before, executors_before, temporary)
+    program = Program(mark, process, temporary_files(temporary), temporary, spark_home)
     for stream, lines in ((process.stdout, program.out), (process.stderr, program.err)):
         assert stream is not None
         reader = threading.Thread(target=_read, args=(stream, lines), daemon=True)

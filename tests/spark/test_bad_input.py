@@ -23,6 +23,7 @@ numbers = env.from_collection([1, 2, 3], type_info=Types.LONG())
 TAIL = """
 env.execute("wrong")
 """
+FAILED = re.compile(r"^job 'wrong' \([0-9a-f]{32}\) FAILED$")
 
 
 class Runs:
@@ -33,12 +34,23 @@ class Runs:
         self.made: list[Program] = []
 
     def failing(self, body: str, *options: str) -> str:
-        """Run a program that must fail and leave nothing; return its error's first line."""
+        """Run a program whose job must fail and leave nothing; return its error's first line."""
+        program = self._ending_in_error(body, options)
+        assert any(FAILED.search(line) for line in program.err), program.report()
+        return program.error_line()
+
+    def refused(self, body: str, *options: str) -> str:
+        """Run a program that must be refused before there is a job; return its error's first line."""
+        program = self._ending_in_error(body, options)
+        assert not any(FAILED.search(line) for line in program.err), program.report()
+        return program.error_line()
+
+    def _ending_in_error(self, body: str, options: tuple[str, ...]) -> Program:
         program = headrace_run(self.directory, HEAD + body + TAIL, "--master", "local[3]", *options)
         self.made.append(program)
         assert program.wait() == 1, program.report()
         program.assert_nothing_is_left()
-        return program.error_line()
+        return program
 
 
 @pytest.fixture
@@ -80,7 +92,7 @@ def locked(n):  # here
 
 numbers.map(locked, output_type=Types.LONG()).name("locked").print()
 """
-    line = runs.failing(body)
+    line = runs.refused(body)
     assert "operator 'locked'" in line
     assert "cannot be pickled" in line
     assert f"program.py, line {line_of(body, '# here')}" in line
@@ -134,7 +146,7 @@ env.add_python_file("elsewhere/late.py")
 import late
 numbers.map(lambda n: late.double(n), output_type=Types.LONG()).print()
 """
-    line = runs.failing(body)
+    line = runs.refused(body)
     assert runs.made[-1].out == ["[2, 4, 6]\n"]
     assert "late.py (python.files) came after TaskManagers were started" in line
     assert f"program.py, line {line_of(body + TAIL, 'env.execute')}" in line
@@ -161,7 +173,7 @@ numbers.flat_map(lambda n: n, output_type=Types.LONG()).name("flat").print()
 
 
 def test_more_slots_than_the_machine_gives(runs: Runs) -> None:
-    line = runs.failing("env.set_parallelism(8)\nnumbers.rebalance().map(lambda n: n).print()\n")
+    line = runs.refused("env.set_parallelism(8)\nnumbers.rebalance().map(lambda n: n).print()\n")
     assert "needs 8 slot(s)" in line
     assert "local[3]" in line
 
@@ -212,7 +224,7 @@ def test_workers_whose_python_lacks_headrace(runs: Runs) -> None:
 def test_a_port_that_is_taken(runs: Runs) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        line = runs.failing("numbers.print()\n", "-D", f"jobmanager.rpc.port={port}")
+        line = runs.refused("numbers.print()\n", "-D", f"jobmanager.rpc.port={port}")
     assert f"port {port}" in line
     assert "jobmanager.rpc.port" in line
 
@@ -227,6 +239,6 @@ def test_a_data_port_that_two_task_managers_cannot_share(runs: Runs) -> None:
 
 
 def test_a_contradicting_spark_setting(runs: Runs) -> None:
-    line = runs.failing("numbers.print()\n", "-D", "spark.speculation=true")
+    line = runs.refused("numbers.print()\n", "-D", "spark.speculation=true")
     assert "spark.speculation=true" in line
     assert "second copy" in line
