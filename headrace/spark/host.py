@@ -7,11 +7,13 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Final
 
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
-from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.cluster.resource_manager.workers import worker_profile
+from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.runner import TaskManagerConfiguration
 from headrace.connectors.dataframe.messages import SINK_COORDINATOR, SOURCE_COORDINATOR
 from headrace.core.clock import SystemClock
@@ -59,6 +61,9 @@ class SparkHost:
             raise ConfigurationError(
                 NUMBER_OF_TASK_SLOTS.key, slots, "a TaskManager needs at least one slot"
             )
+        cores = settings.get_option(CPU_CORES)
+        if not 0 <= cores < inf:
+            raise ConfigurationError(CPU_CORES.key, cores, "a TaskManager takes 0 cores or more")
         self._settings = settings
         self._clock = SystemClock()
         self.session: HostSession = host_session(settings)
@@ -109,6 +114,7 @@ class SparkHost:
             self.session.context,
             self._body_of,
             honours_profiles=not self._kind.is_single_process,
+            counted=worker_profile(self._settings),
         )
         stop_grace_ms = self._settings.duration_ms(STOP_GRACE)
         self._driver = SparkResourceDriver(jobs, self._clock, stop_grace_ms=stop_grace_ms)
@@ -130,8 +136,10 @@ class SparkHost:
         # At the interpreter's exit the session may be the first to be stopped: it was made last.
         self.session.before_stop = self._close_cluster
         self._handle = entrypoint.start()
-        if self._kind.is_single_process:
-            _LOG.debug("resource profiles are ignored on %s", self.master)
+        if self._kind.is_single_process and self._settings.get_option(CPU_CORES) > 1:
+            _LOG.warning(
+                "%s is ignored on %s: Spark has no profiles there", CPU_CORES.key, self.master
+            )
 
     def provide(self, files: tuple[Path, ...]) -> None:
         """Ship what a job's functions import from; LateFilesError where TaskManagers run that lack it."""

@@ -32,13 +32,22 @@ def jvm_context(context: SparkContext) -> Any:
     return getattr(context, "_jsc").sc()  # noqa: B009 - private, and named here only
 
 
-def application_slot_count(context: SparkContext) -> int | None:
-    """How many tasks of the default profile can run at once now, or None where executors come on demand."""
+def application_slot_count(context: SparkContext, spark_profile: Any = None) -> int | None:
+    """How many tasks can run at once now, or None where executors come on demand.
+
+    `spark_profile` is a profile of PySpark's that all of them have; without one, the application's default.
+    """
     conf = context.getConf()
     if str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         return None
     scala_context = jvm_context(context)
-    profile = scala_context.resourceProfileManager().defaultResourceProfile()
+    manager = scala_context.resourceProfileManager()
+    if spark_profile is None:
+        profile = manager.defaultResourceProfile()
+    else:
+        profile = getattr(spark_profile, "_java_resource_profile")  # noqa: B009 - private, and named here only
+        # Spark counts for profiles that it knows; to be told twice changes nothing.
+        manager.addResourceProfile(profile)
     return int(scala_context.maxNumConcurrentTasks(profile))
 
 

@@ -7,6 +7,7 @@ and tags belong to the thread that submits.
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -24,6 +25,8 @@ WorkerBody = Callable[[Iterable[int]], Iterable[str]]
 
 WORKER_TAG: Final = "headrace-taskmanager"
 """Tag of every job that hosts a TaskManager."""
+
+ANY_PROFILE: Final = ResourceProfile()
 
 # Spark's Python API has no asynchronous action; the JVM's has. One attribute leads there.
 _JAVA_RDD: Final = "_jrdd"
@@ -62,7 +65,11 @@ class WorkerJobs(Protocol):
 
 
 class SparkWorkerJobs:
-    """Jobs of a real SparkContext. `body_of` makes the task's function for a worker."""
+    """Jobs of a real SparkContext. `body_of` makes the task's function for a worker.
+
+    `counted` is the profile that workers will have: room is counted in tasks of it. Where the host does not honour
+    profiles, every worker takes one of its slots.
+    """
 
     def __init__(
         self,
@@ -70,10 +77,12 @@ class SparkWorkerJobs:
         body_of: Callable[[ResourceId], WorkerBody],
         *,
         honours_profiles: bool,
+        counted: ResourceProfile = ANY_PROFILE,
     ) -> None:
         self._context = context
         self._body_of = body_of
         self._honours_profiles = honours_profiles
+        self._counted = counted
         self._profiles: dict[ResourceProfile, Any] = {}
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> WorkerJob:
@@ -102,10 +111,10 @@ class SparkWorkerJobs:
     def slot_count(self) -> int | None:
         """How many tasks the application can run at once now."""
         with jvm_calls():
-            return application_slot_count(self._context)
+            return application_slot_count(self._context, self._spark_profile(self._counted))
 
     def _spark_profile(self, profile: ResourceProfile) -> Any:
-        cpus = max(1, round(profile.cpu_cores))
+        cpus = ceil(profile.cpu_cores)
         if not self._honours_profiles or cpus <= 1:
             return None
         if profile not in self._profiles:

@@ -13,10 +13,23 @@ from headrace.spark.jvm import application_slot_count
 from headrace.spark.session import HostSession, host_session
 from headrace.spark.worker_jobs import SparkWorkerJobs, WorkerBody
 from tests.spark.processes import wait_until
+from tests.spark.programs import headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 TWO_CORES = ResourceProfile(cpu_cores=2.0)
+
+PROGRAM = """
+import os
+from headrace.common import Types
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+print("PARALLELISM", env.get_parallelism())
+numbers = env.from_collection([1], type_info=Types.LONG())
+numbers.map(lambda _: "THREADS " + os.environ.get("OMP_NUM_THREADS", ""), output_type=Types.STRING()).print()
+env.execute()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +59,20 @@ def test_a_profile_of_two_cores_takes_both(cluster: HostSession, tmp_path: Path)
     wait_until(job.is_done, 60, "the job ended")
     assert job.error() is None
     assert (tmp_path / "threads").read_text() == "2"
+
+
+def test_task_managers_of_a_program_take_the_cores_that_it_asks_for(tmp_path: Path) -> None:
+    program = headrace_run(
+        tmp_path, PROGRAM, "--master", "local-cluster[2,3,1024]", "-D", "taskmanager.cpu.cores=2"
+    )
+    try:
+        assert program.wait(120) == 0, program.report()
+        # Of two executors with three cores each, one TaskManager on each: one, as one is kept free.
+        assert "PARALLELISM 1\n" in program.out, program.report()
+        assert any("THREADS 2" in line for line in program.out), program.report()
+        program.assert_nothing_is_left()
+    finally:
+        program.end()
 
 
 def test_the_host_s_retry_of_a_worker_is_refused(cluster: HostSession, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from headrace.cluster.resource_manager.worker_pool import (
     WorkerStarted,
     WorkerTerminated,
 )
-from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
 from headrace.core.clock import Cancellable
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
@@ -68,6 +68,7 @@ class Workers:
         self._driver: Final = driver
         self._owner: Final = owner
         self._worker_name: Final = worker_name
+        self._worker_profile: Final = worker_profile(endpoint.settings)
         self._name_count = 0
         self._pool: Final = WorkerPool(_limits(endpoint.settings, driver), self._new_worker_id)
         self._timer: Cancellable | None = None
@@ -99,7 +100,7 @@ class Workers:
         for action in self._pool.handle(event, monotonic_ms):
             match action:
                 case RequestWorker(worker_id):
-                    self._driver.request_worker(worker_id, ResourceProfile())
+                    self._driver.request_worker(worker_id, self._worker_profile)
                 case ReleaseWorker(worker_id, cause):
                     self._endpoint.spawn(self._release(worker_id, cause), f"release {worker_id}")
                 case AskWhetherReleasable(worker_id):
@@ -163,6 +164,11 @@ class Workers:
 def worker_names(prefix: str) -> Callable[[int], str]:
     """`<prefix>-tm-<n>`."""
     return lambda number: f"{prefix}-tm-{number}"
+
+
+def worker_profile(settings: Settings) -> ResourceProfile:
+    """What every TaskManager is asked for with."""
+    return ResourceProfile(cpu_cores=settings.get_option(CPU_CORES))
 
 
 def _limits(settings: Settings, driver: ResourceManagerDriver) -> PoolLimits:

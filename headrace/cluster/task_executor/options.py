@@ -11,6 +11,12 @@ NUMBER_OF_TASK_SLOTS: Final = ConfigOption(
     1,
     "Slots of one TaskManager; one by default, because the interpreter runs one thread at a time.",
 )
+CPU_CORES: Final = ConfigOption(
+    "taskmanager.cpu.cores",
+    float,
+    0.0,
+    "Cores of the host that one TaskManager takes, of which its slots have equal parts; 0: what the host gives a task.",
+)
 SLOT_TIMEOUT: Final = ConfigOption(
     "taskmanager.slot.timeout",
     timedelta,

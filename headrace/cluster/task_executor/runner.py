@@ -15,7 +15,7 @@ from typing import Final
 from headrace.checkpoint.local_copies import LocalCopies
 from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
-from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
@@ -168,13 +168,14 @@ class LocalTaskManager:
             scratch=configuration.scratch_directory,
             local_copies=_local_copies(configuration.scratch_directory, self._settings),
         )
+        slot_count = self._settings.get_option(NUMBER_OF_TASK_SLOTS)
         setup = TaskExecutorSetup(
             resource_id=configuration.resource_id,
             location=self.location,
             resource_manager_address=configuration.resource_manager_address,
             resource_manager_id=configuration.resource_manager_id,
-            slot_count=self._settings.get_option(NUMBER_OF_TASK_SLOTS),
-            slot_profile=ResourceProfile(),
+            slot_count=slot_count,
+            slot_profile=ResourceProfile(self._settings.get_option(CPU_CORES) / slot_count),
             versions=dict(configuration.versions or software_versions()),
             pid=os.getpid(),
             attempt_number=configuration.attempt_number,

@@ -10,6 +10,7 @@ from headrace.core.ids import JobId
 from headrace.graph.job_graph import JobGraph
 from headrace.spark import session
 from headrace.spark.executor import SparkExecutor
+from headrace.spark.host import SparkHost
 from headrace.spark.session import host_session, planned_or_running_master
 
 
@@ -73,3 +74,9 @@ def test_an_unknown_shuffle_service_is_refused_before_spark_starts(
     monkeypatch.setattr(session, "ensure_java", lambda: pytest.fail("Spark would start"))
     with pytest.raises(ConfigurationError, match=r"nonsense.*there are: credit-based, remote"):
         session._create(Settings({"shuffle-service-factory.class": "nonsense"}))
+
+
+@pytest.mark.parametrize("cores", ["-1", "nan", "inf"])
+def test_cores_that_no_task_manager_can_take_are_refused_before_spark_starts(cores: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"taskmanager\.cpu\.cores"):
+        SparkHost(Settings({"taskmanager.cpu.cores": cores}))

@@ -51,6 +51,7 @@ class NotingDriver:
 
     def __init__(self) -> None:
         self.requested: list[ResourceId] = []
+        self.profiles: list[ResourceProfile] = []
         self.released: list[ResourceId] = []
         self.is_closed = False
 
@@ -59,6 +60,7 @@ class NotingDriver:
 
     def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
         self.requested.append(worker_id)
+        self.profiles.append(profile)
 
     def release_worker(self, worker_id: ResourceId) -> None:
         self.released.append(worker_id)
@@ -297,6 +299,18 @@ def test_a_fixed_pool_is_asked_for_at_the_start() -> None:
     world.run_for(10)
     assert len(world.driver.requested) == 2
     world.close()
+
+
+def test_task_managers_are_asked_for_with_the_cores_of_the_settings() -> None:
+    one = {"headrace.taskmanager.fixed-pool.size": "1"}
+    for settings, profile in (
+        (one, ResourceProfile()),
+        (one | {"taskmanager.cpu.cores": "2.5"}, ResourceProfile(cpu_cores=2.5)),
+    ):
+        world = World(settings)
+        world.run_for(10)
+        assert world.driver.profiles == [profile]
+        world.close()
 
 
 def test_closing_stops_task_managers_then_the_host_and_asks_for_nobody(world: World) -> None:
