@@ -46,7 +46,8 @@ OPTIONS = (
 
 def newest_checkpoint(folder: Path) -> tuple[int, Path]:
     """Id and place of the last one that was published; id 0 before the first."""
-    told = [(one.read_text(), one.parent) for one in (folder / "checkpoints").glob("*/newest")]
+    notes = (folder / "checkpoints").glob("*/newest")
+    told = [(note.read_text().strip(), note.parent) for note in notes]
     # Whoever looks while it is written sees nothing in it.
     found = [(int(text), job) for text, job in told if text.isdigit()]
     newest, job = max(found, default=(0, folder))
