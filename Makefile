@@ -48,8 +48,9 @@ test-serialized: setup  ## whatever uses RPC, once more with every local call en
 	$(BIN)/python -m pytest -q -n $(WORKERS) --force-serialization $(RPC_TESTS)
 
 # A folder without a single test file is named and passed over; one with test files must have tests that run.
-test-slow: setup  ## many examples of each property, integration tests and real Spark
+test-slow: setup  ## many examples of each property, all seeds of the simulation, integration tests and real Spark
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m hypothesis --hypothesis-profile thorough $(FAST_TESTS)
+	HEADRACE_ALL_SEEDS=1 $(BIN)/python -m pytest -q -n $(WORKERS) tests/simulation
 	@for folder in $(SLOW_TESTS); do \
 	  if [ -z "$$(find $$folder -name 'test_*.py' 2>/dev/null)" ]; then \
 	    echo "$$folder: holds no test file"; \

@@ -15,6 +15,7 @@ from headrace.testing.simulated_job import (
 )
 from headrace.testing.simulation import MASTER, SimulatedCluster, failure_note
 from tests.simulation.scenario import COUNT, INTERVAL_MS, RESTARTS, SETTINGS
+from tests.simulation.seeds import seeds
 
 OFFLOADED = {**SETTINGS, "blob.offload.minsize": "1", "blob.service.cleanup.interval": "30 s"}
 CHUNK_BYTES = 100
@@ -24,7 +25,7 @@ def files(directory: Path) -> list[str]:
     return [path.name for path in directory.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_the_job_is_exact_and_its_blobs_end_with_it(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

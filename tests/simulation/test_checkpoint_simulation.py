@@ -23,8 +23,9 @@ from tests.simulation.scenario import (
     checkpoint_settings,
     run_scenario,
 )
+from tests.simulation.seeds import seeds
 
-SEEDS = range(40)
+SEEDS = seeds(40)
 LONG_COUNT = 4 * COUNT
 
 
@@ -41,7 +42,7 @@ def test_a_job_with_checkpoints_brings_out_every_row_once(scenario_seed: int) ->
     assert outcome.faults == (), note("not as it must be")
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(15))
 def test_splits_of_a_file_are_read_once_whatever_is_lost(seed: int, tmp_path: Path) -> None:
     file = tmp_path / "numbers.txt"
     file.write_text("".join(f"{number}\n" for number in range(COUNT)), encoding="utf-8")
@@ -49,7 +50,7 @@ def test_splits_of_a_file_are_read_once_whatever_is_lost(seed: int, tmp_path: Pa
     assert outcome.faults == (), failure_note(seed)("not as it must be")
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(15))
 def test_slices_that_restart_alone_bring_out_every_row_once(seed: int) -> None:
     outcome = run_scenario(seed, takes_checkpoints=True, is_sliced=True)
     assert outcome.faults == (), failure_note(seed)("not as it must be")
@@ -71,7 +72,7 @@ def test_a_slice_restarts_alone() -> None:
     assert len(attempts) > 1, "others ran on"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_job_that_stops_with_a_savepoint_goes_on_from_it_as_if_it_had_not(
     seed: int, tmp_path: Path
 ) -> None:
@@ -118,7 +119,7 @@ def test_a_job_that_stops_with_a_savepoint_goes_on_from_it_as_if_it_had_not(
     sim.close()
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_new_driver_goes_on_where_the_old_one_stopped_and_the_old_one_can_do_no_harm(
     seed: int, tmp_path: Path
 ) -> None:

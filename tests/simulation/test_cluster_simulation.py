@@ -9,8 +9,9 @@ from headrace.core.lifecycle import JobStatus
 from headrace.testing.simulated_job import counting_job
 from headrace.testing.simulation import MASTER, SimulatedCluster, failure_note
 from tests.simulation.scenario import Plan, run_scenario
+from tests.simulation.seeds import seeds
 
-SEEDS = range(40)
+SEEDS = seeds(40)
 LEASE = {
     "heartbeat.interval": "2 s",
     "heartbeat.timeout": "10 s",

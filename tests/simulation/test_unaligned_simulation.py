@@ -5,8 +5,9 @@ import pytest
 from headrace.task.channel_state import InFlightData
 from headrace.testing.simulation import failure_note
 from tests.simulation import scenario
+from tests.simulation.seeds import seeds
 
-SEEDS = range(40, 50)
+SEEDS = seeds(10, first=40)
 
 
 @pytest.fixture(autouse=True)
