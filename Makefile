@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # How many test processes run side by side.
 WORKERS ?= 2
-FAST_TESTS := $(wildcard tests/unit tests/simulation) tests/architecture
+FAST_TESTS := $(wildcard tests/unit tests/simulation)
 SLOW_TESTS := tests/integration tests/spark
 # Everything that calls endpoints; tests/architecture/test_serialized_tests.py holds the list complete.
 RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/simulation \
@@ -39,7 +39,7 @@ check: setup  ## lint, format, types, floor plan, stale docs
 	$(BIN)/python -m pytest -q tests/architecture
 	$(BIN)/python tools/generate_docs.py --check
 
-test: setup  ## unit and simulation tests, about a minute
+test: setup  ## unit and simulation tests, within a minute on two quiet cores
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST_TESTS)
 
 test-all: test test-serialized test-slow  ## the same, then all the others
@@ -63,9 +63,10 @@ sim: SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2
 sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
 	@seed=$(SEED); echo "seed $$seed"; $(BIN)/python -m pytest -q tests/simulation --seed $$seed
 
-chaos: setup  ## kill processes of a running job at every named moment (about 25 minutes), and write docs/chaos_report.md
-	@mkdir -p out && rm -f out/chaos.jsonl
-	$(BIN)/python -m headrace.testing.chaos all --json out/chaos.jsonl; status=$$?; \
+# In parts: `make chaos PART=storage` runs one group (or several), and adds what it finds to the page.
+chaos: setup  ## do to a running job what may happen to it, or PART=<groups> of that (below 30 minutes), and write a page
+	@mkdir -p out; test -n "$(PART)" || rm -f out/chaos.jsonl
+	$(BIN)/python -m headrace.testing.chaos $(or $(PART),all) $(if $(REPEATS),--repeats $(REPEATS)) --json out/chaos.jsonl; status=$$?; \
 	  $(BIN)/python -m headrace.testing.chaos.report out/chaos.jsonl docs/chaos_report.md; exit $$status
 
 bench: setup  ## answer every question under benchmarks/ (or one: BENCH=keyed_latency)

@@ -2,14 +2,18 @@
 
 Each record carries the nanosecond it was due at its source; the keyed function behind the shuffle subtracts that from
 its own reading of the same machine's clock. The job runs on Spark as users run it: source and keyed function are
-separate TaskManager processes where `--parallelism` is 2. The first records are a warm-up and are left out.
+separate TaskManager processes where `--parallelism` is 2. The first records are a warm-up and are left out. With
+`--checkpoint-interval` the job takes exactly-once checkpoints meanwhile.
 
-    python -m benchmarks.keyed_latency [--rate 10000] [--seconds 20] [--buffer-timeout 5] [--parallelism 2]
+    python -m benchmarks.keyed_latency [--rate 10000] [--seconds 20] [--buffer-timeouts 0 1 5] [--parallelism 2]
+        [--checkpoint-interval 500]
 """
 
 import argparse
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -53,8 +57,16 @@ class SteadyReader(SourceReader):
         self._start_ns = 0
 
     def start(self) -> None:
-        """The first record is due now."""
-        self._start_ns = time.time_ns()
+        """The first record is due now, and those before a restored position were."""
+        self._start_ns = time.time_ns() - self._emitted * self._interval_ns
+
+    def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
+        """How far it is."""
+        return [self._emitted.to_bytes(8, "big")]
+
+    def restore_splits(self, splits: Sequence[bytes]) -> None:
+        """Go on from there."""
+        self._emitted = sum(int.from_bytes(split, "big") for split in splits)
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
         """Emit the records that are due."""
@@ -86,43 +98,52 @@ class Latency(KeyedProcessFunction):
 
 
 def main() -> None:
-    """Run once and keep the result."""
+    """Run once for each buffer timeout and keep the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--warm-up-seconds", type=float, default=5)
-    parser.add_argument("--buffer-timeout", type=int, default=5)
+    parser.add_argument("--buffer-timeouts", type=int, nargs="+", default=[5], help="ms")
+    parser.add_argument("--checkpoint-interval", type=int, default=0, help="ms; 0: none")
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--keys", type=int, default=1000)
     arguments = parser.parse_args()
-    configuration = Configuration()
-    environment = StreamExecutionEnvironment.get_execution_environment(configuration)
-    environment.set_parallelism(arguments.parallelism)
-    environment.set_buffer_timeout(arguments.buffer_timeout)
-    per_subtask = arguments.rate // arguments.parallelism
-    source = SteadySource(
-        per_subtask, arguments.seconds + arguments.warm_up_seconds, arguments.keys
-    )
-    latencies = (
-        environment.from_source(source, WatermarkStrategy.no_watermarks(), "steady", PAIR)
-        .key_by(lambda value: value[0], key_type=Types.LONG())
-        .process(Latency(), output_type=Types.LONG())
-    )
-    with latencies.execute_and_collect("keyed latency") as records:
-        measured = np.fromiter(records, dtype=np.int64)
+    for buffer_timeout_ms in arguments.buffer_timeouts:
+        record_result("keyed_latency", measure(arguments, buffer_timeout_ms))
+
+
+def measure(arguments: argparse.Namespace, buffer_timeout_ms: int) -> dict[str, Any]:
+    """Run one job and return its latencies."""
+    with tempfile.TemporaryDirectory() as directory:
+        configuration = Configuration()
+        configuration.set_string("execution.checkpointing.dir", directory)
+        environment = StreamExecutionEnvironment.get_execution_environment(configuration)
+        environment.set_parallelism(arguments.parallelism)
+        environment.set_buffer_timeout(buffer_timeout_ms)
+        if arguments.checkpoint_interval:
+            environment.enable_checkpointing(arguments.checkpoint_interval)
+        per_subtask = arguments.rate // arguments.parallelism
+        source = SteadySource(
+            per_subtask, arguments.seconds + arguments.warm_up_seconds, arguments.keys
+        )
+        latencies = (
+            environment.from_source(source, WatermarkStrategy.no_watermarks(), "steady", PAIR)
+            .key_by(lambda value: value[0], key_type=Types.LONG())
+            .process(Latency(), output_type=Types.LONG())
+        )
+        with latencies.execute_and_collect("keyed latency") as records:
+            measured = np.fromiter(records, dtype=np.int64)
     warm = measured[int(arguments.rate * arguments.warm_up_seconds) :] / 1000
     percentiles = {f"p{p}_ms": float(np.percentile(warm, p)) for p in (50, 90, 99, 99.9)}
-    record_result(
-        "keyed_latency",
-        {
-            "records": len(warm),
-            "rate_per_second": arguments.rate,
-            "buffer_timeout_ms": arguments.buffer_timeout,
-            "parallelism": arguments.parallelism,
-            **percentiles,
-            "max_ms": float(warm.max()),
-        },
-    )
+    return {
+        "records": len(warm),
+        "rate_per_second": arguments.rate,
+        "buffer_timeout_ms": buffer_timeout_ms,
+        "checkpoint_interval_ms": arguments.checkpoint_interval,
+        "parallelism": arguments.parallelism,
+        **percentiles,
+        "max_ms": float(warm.max()),
+    }
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Derandomised, so that a run says the same today and tomorrow; `make sim` is where chance belongs. `make test` looks at
-# few examples, `make test-slow` at many (`--hypothesis-profile thorough`); tests that name a number keep theirs.
-EXAMPLES = {"quick": 25, "thorough": 200}
+# few examples, `make test-slow` at many (`--hypothesis-profile thorough`); tests that name a number keep it.
+EXAMPLES = {"quick": 10, "thorough": 200}
 for name, max_examples in EXAMPLES.items():
     settings.register_profile(
         name,

@@ -2,7 +2,10 @@
 
 HARM: `stalled` asks for partition NUMBER and never reads what it is sent; `dripping` sends its frames byte by byte;
 `garbage` proves itself and then sends bytes that are no frames, again and again; `strangers` sends such bytes without
-having proved itself. Goes on until its standard input ends.
+having proved itself; `overgranting` grants more credit than it said it can hold. Two are producers, to be read from at
+the place that is printed: `overspending` sends without credit, `skipping` leaves a number out.
+
+Prints a line once it has done so for the first time, or can be reached; goes on until its standard input ends.
 """
 
 import contextlib
@@ -14,24 +17,44 @@ from collections.abc import Callable
 
 import msgspec
 
-from benchmarks.network.endpoints import SECRET, partition_id
+from benchmarks.network.endpoints import SECRET, RowMaker, partition_id
+from headrace.core.ids import ResourceId
+from headrace.core.mutual_proof import Role
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.network.batches import SchemaAnnouncer, SealedBatch
 from headrace.network.blocking_connection import BlockingConnection
 from headrace.network.errors import NetworkError
-from headrace.network.framing import encode
-from headrace.network.wire import AddCredit, PartitionRequest
+from headrace.network.framing import Frame, encode
+from headrace.network.handshake import Handshake
+from headrace.network.wire import AddCredit, Data, PartitionRequest, Schema
 
 PAUSE_S = 0.005
+PRODUCER_HARMS = ("overspending", "skipping")
 GARBAGE = os.urandom(64 << 10)
+
+
+Harm = Callable[[TaskManagerLocation, int], None]
 
 
 def main() -> None:
     harm, location_json, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
     location = msgspec.json.decode(location_json, type=TaskManagerLocation)
-    {"stalled": stall, "dripping": drip, "garbage": insult, "strangers": intrude}[harm](
-        location, number
-    )
+    if harm in PRODUCER_HARMS:
+        misproduce(harm)
+        return
+    harms: dict[str, Harm] = {
+        "stalled": stall,
+        "dripping": drip,
+        "garbage": insult,
+        "strangers": intrude,
+        "overgranting": overgrant,
+    }
+    harms[harm](location, number)
+
+
+def say_ready(what: str = "ready") -> None:
+    print(what, flush=True)
 
 
 def is_over(wait_s: float) -> bool:
@@ -51,6 +74,7 @@ def stall(location: TaskManagerLocation, number: int) -> None:
     connection = connected(location)
     connection.send(request(number))
     connection.send(AddCredit(0, 900))
+    say_ready()
     while not is_over(1):
         pass
 
@@ -62,6 +86,7 @@ def drip(location: TaskManagerLocation, number: int) -> None:
     with contextlib.suppress(OSError):
         for position in range(len(message)):
             connection._socket.sendall(message[position : position + 1])
+        say_ready()
         turn = 0
         while not is_over(PAUSE_S):
             connection._socket.sendall(credit[turn % len(credit) :][:1])
@@ -69,6 +94,9 @@ def drip(location: TaskManagerLocation, number: int) -> None:
 
 
 def repeatedly(harm: Callable[[], None]) -> None:
+    with contextlib.suppress(OSError, NetworkError):
+        harm()
+    say_ready()
     while not is_over(PAUSE_S):
         with contextlib.suppress(OSError, NetworkError):
             harm()
@@ -101,6 +129,64 @@ def intrude(location: TaskManagerLocation, number: int) -> None:
                 pass
 
     repeatedly(once)
+
+
+def overgrant(location: TaskManagerLocation, number: int) -> None:
+    def once() -> None:
+        connection = connected(location)
+        try:
+            # Of a partition that is not there: one that is would be read once, and be gone the second time.
+            connection.send(request(number + 1))
+            connection.send(AddCredit(0, 2_000))
+            while True:
+                connection.receive(1)
+        finally:
+            connection.abort()
+            connection.close()
+
+    repeatedly(once)
+
+
+def misproduce(harm: str) -> None:
+    """Be a producer of any partition, badly."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        name = f"bad-{os.getpid()}"
+        location = TaskManagerLocation(
+            ResourceId(name), "127.0.0.1", server.getsockname()[1], None, "elsewhere"
+        )
+        say_ready(msgspec.json.encode(location).decode())
+        while True:
+            ready, _, _ = select.select([sys.stdin, server], [], [])
+            if sys.stdin in ready:
+                return
+            connection, _ = server.accept()
+            with contextlib.suppress(OSError, NetworkError), connection:
+                connection.settimeout(1)
+                send_badly(connection, name, harm)
+
+
+def send_badly(connection: socket.socket, name: str, harm: str) -> None:
+    handshake = Handshake(Role.ACCEPTOR, name, SECRET, SeededRandom(name), "the reader")
+    established = None
+    while established is None:
+        reply, established = handshake.receive(connection.recv(4096))
+        connection.sendall(reply)
+    if not established.rest:
+        connection.recv(4096)  # Its request for channel 0.
+    sealed = SealedBatch(RowMaker(200, 64).batch().to_arrow(), ())
+    assert sealed.arrow is not None
+    announcer = SchemaAnnouncer()
+    schema = announcer.changed(sealed.arrow.schema)
+    assert schema is not None
+    frames: list[Frame] = [Schema(0, announcer.fingerprint, schema)]
+    for turn in range(64):
+        sequence = 2 * turn if harm == "skipping" else turn
+        frames.append(
+            Data(0, sequence, 1, 0, sealed.row_count, announcer.fingerprint, (), sealed.body())
+        )
+    connection.sendall(b"".join(bytes(part) for frame in frames for part in encode(frame)))
+    while connection.recv(65536):
+        pass
 
 
 if __name__ == "__main__":

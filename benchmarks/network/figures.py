@@ -1,5 +1,6 @@
 """The arithmetic of figures: percentiles, shares, and what of several runs is the newest. Pure."""
 
+import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,12 @@ def paired_share_percent(ours: Sequence[float], theirs: Sequence[float]) -> floa
     return round(statistics.median(shares), 1)
 
 
+def between_share_percents(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Return what share each of `ours` is of the mean of the two of `theirs` (one more) between which it was taken."""
+    pairs = itertools.pairwise(theirs)
+    return [200 * own / (before + after) for own, (before, after) in zip(ours, pairs, strict=True)]
+
+
 def newest_sections(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return each section as the last run that has it gave it; rows of tables each for themselves.
 
@@ -56,7 +63,7 @@ def _merged(known: list[dict[str, Any]], newer: list[dict[str, Any]]) -> list[di
 
 
 def _row_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    names = ("kind", "codec", "data", "carrier", *CELL_KEYS, "debloating", "harm")
+    names = ("kind", "codec", "data", "carrier", *CELL_KEYS, "debloating", "harm", "load")
     return tuple(row.get(name) for name in names)
 
 

@@ -1,20 +1,19 @@
 """Does a slow consumer harm others, and how much waits in front of it?
 
-Stalled channel: three edges between the same two processes, on one connection, are read as fast as they come; their
-rate beside a fourth that is full and never read is compared with their rate without it, turn by turn (two consumers of
-one keyed edge would be another question: their producer waits for the slower one, as in Flink).
+Stalled channel: three edges between the same two processes, on one connection, are read beside a fourth that is full
+and never read, and without it (see neighbours.py for how that is compared; two consumers of one keyed edge would be
+another question: their producer waits for the slower one, as in Flink).
 Debloating: a keyed edge of 16 channels whose consumer takes 8 MB/s; how old the rows are when they are taken.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from benchmarks.network.endpoints import Feeder, RowMaker, open_writer, wait_for
-from benchmarks.network.figures import paired_share_percent
+from benchmarks.network.endpoints import RowMaker
+from benchmarks.network.neighbours import ROW_BYTES, compare, loads_of, rate_of_turn
 from benchmarks.network.peer import Peers
 
-ROW_BYTES = 200
-NEIGHBOURS = 3
 SLOW_BYTES_PER_S, SLOW_CHANNELS = 8_000_000, 16
 DEBLOAT_OPTIONS = {
     "taskmanager.network.memory.buffer-debloat.enabled": "true",
@@ -23,58 +22,18 @@ DEBLOAT_OPTIONS = {
 }
 
 
-def measure_stalled(
-    carrier: str, seconds: float, repeats: int, advance: Callable[[str], None]
-) -> dict[str, Any]:
-    """The neighbours' rate with and without a stalled channel."""
+def measure_stalled(carrier: str, repeats: int, advance: Callable[[str], None]) -> dict[str, Any]:
+    """The neighbours' rate beside a stalled channel, as a share of that without."""
     rows = RowMaker(ROW_BYTES)
-    rates: dict[bool, list[float]] = {False: [], True: []}
+    found: list[dict[str, Any]] = []
     with Peers(carrier) as peers:
-        neighbours_mrows_per_s(
-            peers, rows, False, seconds
-        )  # Warms up: the first is always the slowest.
-        for turn in range(repeats):
-            for is_stalled in (False, True) if turn % 2 == 0 else (True, False):
-                found = neighbours_mrows_per_s(peers, rows, is_stalled, seconds)
-                rates[is_stalled].append(found)
-                advance("beside a stalled channel" if is_stalled else "without it")
-    return {
-        "stalled": {
-            "carrier": carrier,
-            "alone_mrows_per_s": round(max(rates[False]), 3),
-            "beside_stalled_mrows_per_s": round(max(rates[True]), 3),
-            "share_percent": paired_share_percent(rates[True], rates[False]),
-        }
-    }
-
-
-def neighbours_mrows_per_s(peers: Peers, rows: RowMaker, is_stalled: bool, seconds: float) -> float:
-    """What the consumer takes from all neighbours together."""
-    number = peers.new_number()
-    feeders = [
-        Feeder(open_writer(peers.environment, number + index, 1, -1))
-        for index in range(NEIGHBOURS + is_stalled)
-    ]
-    peers.order_reading(
-        "neighbours",
-        number,
-        channels=1,
-        row_bytes=ROW_BYTES,
-        gates=NEIGHBOURS,
-        stalled=is_stalled,
-        warm_up_s=0.5,
-        seconds=seconds,
-    )
-    while not peers.has_answered():
-        ready = [feeder.writer for feeder in feeders if feeder.writer.is_available]
-        if not ready:
-            wait_for(feeders[0].writer.on_available, 0.001)
-        for writer in ready:
-            writer.emit(rows.batch())
-    answer = peers.answer()
-    for feeder in feeders:
-        feeder.writer.close()
-    return answer["rows"] / seconds / 1e6
+        for load in loads_of(peers, rows):
+            alone = partial(rate_of_turn, peers, rows, load)
+            beside = partial(rate_of_turn, peers, rows, load, has_stalled=True)
+            figures = compare(alone, beside, repeats)
+            found.append({"carrier": carrier, "load": load.name, **figures})
+            advance(f"beside a stalled channel, {load.name}")
+    return {"stalled": found}
 
 
 def measure_debloating(

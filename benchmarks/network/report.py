@@ -213,18 +213,10 @@ def costs_text(sections: Sections, drawn: Sequence[str]) -> str:
 
 def slow_text(sections: Sections) -> str:
     """Stalled channels and debloating."""
-    stalled, debloating = sections.get("stalled"), sections.get("debloating", [])
+    stalled, debloating = sections.get("stalled", []), sections.get("debloating", [])
     lines: list[str] = []
-    if stalled:
-        lines.append(
-            f"Beside a channel that is full and not read, its neighbours on the same connection keep"
-            f" {stalled['share_percent']:.0f} % of their rate; at least 90 % is the aim."
-        )
-    for row in sections.get("mischief", []):
-        lines.append(
-            f"Beside a peer that is {row['harm']} (a process of its own), the channels of others keep"
-            f" {row['share_percent']:.0f} % of their rate."
-        )
+    lines += neighbours_text([{"harm": "a channel that is not read"} | row for row in stalled])
+    lines += neighbours_text(sections.get("mischief", []))
     ages = {row["debloating"]: row for row in debloating if "in_flight_ms_p50" in row}
     if len(ages) == 2:
         lines.append(
@@ -235,6 +227,25 @@ def slow_text(sections: Sections) -> str:
             f" ({ages[True]['in_flight_ms_p99'] / 1000:.2f} s)."
         )
     return "## Slow consumers\n\n" + "\n\n".join(lines) + "\n" if lines else ""
+
+
+def neighbours_text(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the channels of others keep beside a channel or peer that does harm; at two loads."""
+    if not rows:
+        return []
+    lines = [
+        f"| {row['harm']} | {row['load']} | {row['share_percent']:.0f} %"
+        f" | {row['share_percent_least']:.0f} to {row['share_percent_most']:.0f} %"
+        f" | {row.get('bad_cpu_percent', 0):.0f} % |"
+        for row in rows
+    ]
+    return [
+        "What others keep of their rate beside it, read as fast as they come (saturated: the processor time of the"
+        " other party is missing from it) and at a fixed rate below that (throttled: only waiting would be); medians of"
+        " turns that alternate, at least 90 % is the aim.",
+        "| beside | others are | they keep | single turns | its own share of a processor |\n"
+        "| --- | --- | ---: | ---: | ---: |\n" + "\n".join(lines),
+    ]
 
 
 def main() -> None:

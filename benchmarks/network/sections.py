@@ -9,7 +9,7 @@ from benchmarks.network.credit import measure_credit
 from benchmarks.network.disk import KINDS, measure_disk
 from benchmarks.network.isolation import measure_debloating, measure_stalled
 from benchmarks.network.matrix import Matrix
-from benchmarks.network.mischief import HARMS, measure_mischief
+from benchmarks.network.mischief import HARMS, LOADS, measure_mischief
 
 Advance = Callable[[str], None]
 
@@ -57,16 +57,12 @@ SECTIONS = {
         lambda plan, advance: measure_compression(advance),
     ),
     "stalled": Section(
-        lambda plan: 2 * plan.repeats,
-        lambda plan, advance: measure_stalled(
-            plan.carrier, plan.matrix.seconds, plan.repeats, advance
-        ),
+        lambda plan: LOADS,
+        lambda plan, advance: measure_stalled(plan.carrier, plan.repeats, advance),
     ),
     "mischief": Section(
-        lambda plan: 2 * len(HARMS) * plan.repeats,
-        lambda plan, advance: measure_mischief(
-            plan.carrier, plan.matrix.seconds, plan.repeats, advance
-        ),
+        lambda plan: LOADS * len(HARMS),
+        lambda plan, advance: measure_mischief(plan.carrier, plan.repeats, advance),
     ),
     "debloating": Section(
         lambda plan: 2,

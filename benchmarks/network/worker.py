@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity
 from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.network.errors import NetworkError
 from headrace.network.gate import BatchElement
 from headrace.network.single_input_gate import SingleInputGate
 from headrace.task.debloating import GateDebloating
@@ -31,6 +32,8 @@ from headrace.task.mailbox import MailboxTimers
 
 SAMPLE_EVERY = 16
 REPLY_BYTES = 32
+# No task restarts more often; more would measure what it costs to make gates.
+RESTART_PAUSE_S = 0.05
 
 
 class Worker:
@@ -85,9 +88,12 @@ class Worker:
         """Take in turn from `gates` gates, and open one more that is never looked at where one is to be stalled."""
         gates = [self._gate(order, index) for index in range(order["gates"])]
         stalled = [self._gate(order, order["gates"])] if order["stalled"] else []
+        bad = None if order["bad_location"] is None else FailingReader(self._bad_gate, order)
         rows, window = 0, window_of(order)
         while window.left_s > 0:
             taken = 0
+            if bad is not None:
+                bad.poll()
             for gate in gates:
                 element = gate.poll()
                 if isinstance(element, BatchElement):
@@ -100,7 +106,42 @@ class Worker:
                 wait_for(gates[0].on_available, 0.002)
         for gate in [*gates, *stalled]:
             gate.close()
-        return {"rows": rows}
+        return {"rows": rows, "failures": 0 if bad is None else bad.close()}
+
+    def _bad_gate(self, order: dict[str, Any]) -> SingleInputGate:
+        assert self._environment is not None
+        location = msgspec.json.decode(order["bad_location"], type=TaskManagerLocation)
+        return open_gate(self._environment, location, order["number"], 1, order["row_bytes"])
+
+
+class FailingReader:
+    """Reads from a producer that breaks the protocol, and begins anew when it has failed."""
+
+    def __init__(
+        self, open_one: Callable[[dict[str, Any]], SingleInputGate], order: dict[str, Any]
+    ) -> None:
+        self._open = lambda: open_one(order)
+        self._gate = self._open()
+        self._failures = 0
+        self._next_at = 0.0
+
+    def poll(self) -> None:
+        """Take what there is."""
+        if time.monotonic() < self._next_at:
+            return
+        try:
+            while self._gate.poll() is not None:
+                pass
+        except NetworkError:
+            self._failures += 1
+            self._gate.close()
+            self._gate = self._open()
+            self._next_at = time.monotonic() + RESTART_PAUSE_S
+
+    def close(self) -> int:
+        """End; return how often it failed."""
+        self._gate.close()
+        return self._failures
 
 
 def window_of(order: dict[str, Any]) -> Window:

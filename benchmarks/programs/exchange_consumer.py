@@ -9,6 +9,8 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from headrace.cluster.task_executor.processor_place import take_place
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
@@ -47,6 +50,7 @@ from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
 from headrace.network.single_input_gate import SingleInputGate
 
+ALL_CORES = os.sched_getaffinity(0)
 SECRET = b"benchmark".ljust(32, b".")
 DATA_SET = IntermediateDataSetId(b"exchange".ljust(16, b"."))
 TYPE = BatchType(
@@ -69,6 +73,17 @@ def make_batch(rows: int, seed: int = 0) -> RecordBatch:
     arrays += [pa.array(texts), pa.array(texts[::-1])]
     columns = pa.RecordBatch.from_arrays(arrays, names=[f"c{index}" for index in range(8)])
     return RecordBatch.of_columns(TYPE, columns)
+
+
+@contextmanager
+def on_all_cores() -> Generator[None]:
+    """For raw sockets: they keep to no cores of their own, and are faster so."""
+    kept = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, ALL_CORES)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, kept)
 
 
 def start_environment(
@@ -141,6 +156,7 @@ def consume(gate: SingleInputGate, with_latency: bool) -> dict[str, Any]:
 
 def serve_consumer() -> None:
     """The consumer process: one JSON order per line, one JSON answer per line."""
+    place = take_place(Settings())  # as a TaskManager's process does
     environment, _ = start_environment(f"consumer-{os.getpid()}", None)
     for line in sys.stdin:
         order = json.loads(line)
@@ -159,11 +175,15 @@ def serve_consumer() -> None:
             case "cpu":
                 answer = {"seconds": time.process_time()}
             case "raw latency":
-                answer = raw_latencies(order["address"], order["count"], order["size"])
+                with on_all_cores():
+                    answer = raw_latencies(order["address"], order["count"], order["size"])
             case _:
-                answer = raw_receive(order["address"], order["size"])
+                with on_all_cores():
+                    answer = raw_receive(order["address"], order["size"])
         print(json.dumps(answer), flush=True)
     environment.close()
+    if place is not None:
+        place.holder.close()
 
 
 def connect(address: Any) -> socket.socket:

@@ -1,9 +1,9 @@
 """What does one access to keyed state cost, on the heap and in RocksDB?
 
-Microseconds per access over a million keys in turn, values of 100 bytes: `write`, `read`, `read_modify_write` of a
+Microseconds per access over 300,000 keys in turn, values of 100 bytes: `write`, `read`, `read_modify_write` of a
 value, and `append` to a list of its key.
 
-    python -m benchmarks.state.access [--keys 1000000] [--backends heap rocksdb]
+    python -m benchmarks.state.access [--keys 300000] [--backends heap rocksdb]
 """
 
 import argparse
@@ -45,7 +45,7 @@ def measure(backend: str, key_count: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--keys", type=int, default=300_000)
     parser.add_argument(
         "--backends", nargs="+", choices=list(BACKENDS), default=["heap", "rocksdb"]
     )

@@ -1,4 +1,4 @@
-"""Keyed state of a given size: one value of 100 bytes per key, on either backend, with files in a folder of its own."""
+"""Keyed state of a given size: a value per key, on either backend, with files in a folder of its own."""
 
 import shutil
 import tempfile
@@ -18,12 +18,22 @@ from headrace.state.operator_states import StatesOfOperator
 from headrace.state.snapshots import FrozenState
 
 VALUE_BYTES = 100
+"""Of a value, up to a million keys; beyond that values are larger instead."""
+KEYS_MAX = 1_000_000
+NOISE_BYTES = 64 << 20
+"""Values are cut from so much of it, which no compression makes smaller."""
 MAX_PARALLELISM = 128
 BACKENDS = {
     "heap": {"state.backend.type": "hashmap"},
     "rocksdb": {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true"},
     "rocksdb_full": {"state.backend.type": "rocksdb"},
 }
+
+
+def keys_and_value_bytes(megabytes: int) -> tuple[int, int]:
+    """How many keys make up a size, and how large their values are then."""
+    value_bytes = max(VALUE_BYTES, megabytes * 1_000_000 // KEYS_MAX)
+    return megabytes * 1_000_000 // value_bytes, value_bytes
 
 
 class FilledState:
@@ -34,7 +44,9 @@ class FilledState:
         backend: str,
         restored: OperatorSubtaskState | None = None,
         key_groups: range = range(MAX_PARALLELISM),
+        value_bytes: int = VALUE_BYTES,
     ) -> None:
+        self._value_bytes = value_bytes
         self.directory = tempfile.mkdtemp(prefix="headrace-bench-")
         self.settings = Settings(BACKENDS[backend])
         pickled = Types.PICKLED_BYTE_ARRAY()
@@ -49,7 +61,7 @@ class FilledState:
             scratch=self.directory,
         )
         self.backend = self.states.create_keyed_backend()
-        self._random = SeededRandom(7)
+        self._noise = SeededRandom(7).randbytes(NOISE_BYTES)
         descriptor = ValueStateDescriptor("value", Types.PRIMITIVE_ARRAY(Types.BYTE()))
         self.state: Any = self.backend.get_state(descriptor, self.backend.key_scope)
 
@@ -67,11 +79,17 @@ class FilledState:
 
     def put(self, begin: int, count: int) -> None:
         """Write the values of some keys."""
-        scope, update = self.backend.key_scope, self.state.update
-        payload = self._random.randbytes(VALUE_BYTES + count)
-        for offset in range(count):
-            scope.entry = begin + offset
-            update(payload[offset : offset + VALUE_BYTES])
+        scope, update, size = self.backend.key_scope, self.state.update, self._value_bytes
+        noise, end = self._noise, NOISE_BYTES - size
+        for key in range(begin, begin + count):
+            scope.entry = key
+            first = key * size % end
+            update(noise[first : first + size])
+
+    def fill(self, key_count: int) -> None:
+        """Write the values of all keys."""
+        for begin in range(0, key_count, 100_000):
+            self.put(begin, min(100_000, key_count - begin))
 
     def storage(self, checkpoint_id: int) -> tuple[CheckpointOptions, SubtaskStorage]:
         """Return where a checkpoint's files go."""

@@ -1,7 +1,8 @@
 """How long does it take until state of a size is there again, and how long for one of two new subtasks?
 
-One value of 100 bytes per key, files on the local disk. `restore_s` is until the first value can be read, on the same
-key groups; `half_s` for a subtask that takes half of them; `savepoint_…` the same from rows that any backend reads.
+One value of 100 bytes per key, larger ones beyond a million keys; files on the local disk. `restore_s` is until the
+first value can be read, on the same key groups; `half_s` for a subtask that takes half of them; `savepoint_…` the same
+from rows that any backend reads.
 
     python -m benchmarks.state.restore [--megabytes 10 100 1000] [--backends heap rocksdb]
 """
@@ -10,7 +11,7 @@ import argparse
 import time
 
 from benchmarks.record import record_result
-from benchmarks.state.filled import BACKENDS, VALUE_BYTES, FilledState, write
+from benchmarks.state.filled import BACKENDS, FilledState, keys_and_value_bytes, write
 from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.checkpoint.storage import SubtaskStorage
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
@@ -27,11 +28,10 @@ def restore_seconds(backend: str, taken: OperatorSubtaskState, key_groups: range
 
 def measure(backend: str, megabytes: int) -> dict[str, float]:
     """Return the figures of one backend and size."""
-    key_count = megabytes * 1_000_000 // VALUE_BYTES
+    key_count, value_bytes = keys_and_value_bytes(megabytes)
     figures: dict[str, float] = {}
-    with FilledState(backend) as filled:
-        for begin in range(0, key_count, 100_000):
-            filled.put(begin, min(100_000, key_count - begin))
+    with FilledState(backend, value_bytes=value_bytes) as filled:
+        filled.fill(key_count)
         checkpoint = write(*filled.freeze(1))
         uri = f"file://{filled.directory}/savepoint"
         options = CheckpointOptions(SnapshotKind.SAVEPOINT, exclusive_uri=uri, shared_uri=uri)

@@ -6,6 +6,7 @@ from typing import Any
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_co_function, resolve_type
 from headrace.api.keyed_stream import KeyedStream
+from headrace.api.one_environment import require_one_environment
 from headrace.api.transformations import PartitionTransformation
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
@@ -51,6 +52,7 @@ class BroadcastConnectedStream:
         broadcast_stream: BroadcastStream,
         broadcast_state_descriptors: Sequence[MapStateDescriptor],
     ) -> None:
+        require_one_environment("connect", non_broadcast_stream, broadcast_stream.input_stream)
         self.non_broadcast_stream = non_broadcast_stream
         self.broadcast_stream = broadcast_stream
         self.broadcast_state_descriptors = tuple(broadcast_state_descriptors)

@@ -5,6 +5,7 @@ from typing import Any
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_co_function, resolve_type
 from headrace.api.keyed_stream import KeyedStream, require_keys_of_one_type
+from headrace.api.one_environment import require_one_environment
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
@@ -19,6 +20,7 @@ class ConnectedStreams:
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         if not isinstance(stream2, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"connect needs a DataStream or a BroadcastStream, not {stream2!r}")
+        require_one_environment("connect", stream1, stream2)
         self.stream1 = stream1
         self.stream2 = stream2
 

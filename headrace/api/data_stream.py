@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
-from headrace.api.call_site import call_site
 from headrace.api.collected_records import CloseableIterator
 from headrace.api.data_stream_sink import DataStreamSink
 from headrace.api.expressions import (
@@ -30,7 +29,6 @@ from headrace.api.transformations import (
     PartitionTransformation,
     SideOutputTransformation,
     Transformation,
-    UnionTransformation,
     batch_type_of,
     is_bounded,
     operator_behind,
@@ -38,10 +36,8 @@ from headrace.api.transformations import (
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import BatchType
-from headrace.core.types.type_info import (
-    TupleTypeInfo,
-    TypeInformation,
-)
+from headrace.core.types.type_info import TupleTypeInfo, TypeInformation
+from headrace.functions.jvm_functions import NO_SINK_FUNCTIONS
 from headrace.functions.process import OutputTag, ProcessFunction
 from headrace.functions.record import (
     FilterFunction,
@@ -223,18 +219,9 @@ class DataStream(StreamProperties):
 
     def union(self, *streams: "DataStream") -> "DataStream":
         """Merge with streams of the same type; with itself a stream gives every record twice."""
-        for other in streams:
-            if not isinstance(other, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"union needs DataStreams, not {other!r}")
-            if other.get_type() != self.get_type():
-                raise ProgramError(
-                    f"union needs streams of one type, but these are of {self.get_type()} and {other.get_type()}"
-                )
-        inputs = [self.without_keys(), *(other.without_keys() for other in streams)]
-        if len(inputs) == 1:
-            return inputs[0]
-        union = UnionTransformation(tuple(one.transformation for one in inputs))
-        return DataStream(self._environment, union)
+        from headrace.api.united_streams import unite
+
+        return unite(self, streams)
 
     @overload
     def connect(self, ds: "DataStream") -> "ConnectedStreams": ...
@@ -334,13 +321,15 @@ class DataStream(StreamProperties):
         """End in a connector's Sink."""
         if not isinstance(sink, Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"sink_to needs a Sink, not {sink!r}")
-        try:
-            sink.check_input(self.get_type())
-        except ProgramError as error:
-            made_by = operator_behind(self.transformation)
-            source = "the union" if made_by is None else f"operator '{made_by.name}'"
-            raise ProgramError(f"{error} (the stream of {source}, {call_site()})") from None
-        return self._end(SinkSpec(sink), type(sink).__name__)
+        from headrace.api.sink_inputs import sink_input
+
+        return sink_input(self, sink)._end(SinkSpec(sink), type(sink).__name__)
+
+    def add_sink(self, sink_func: Sink) -> DataStreamSink:
+        """Older name of `sink_to`, for the sinks that PyFlink still gives to it, such as JdbcSink."""
+        if not isinstance(sink_func, Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"add_sink needs a Sink, not {sink_func!r}: {NO_SINK_FUNCTIONS}")
+        return self.sink_to(sink_func)
 
     @overload
     def execute_and_collect(self, job_execution_name: str | None = None) -> CloseableIterator: ...

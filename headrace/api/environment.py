@@ -1,7 +1,7 @@
 """StreamExecutionEnvironment: where a program begins. It makes streams, keeps settings and runs the job."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from headrace.api import unexecuted
 from headrace.api.call_site import call_site
@@ -27,11 +27,13 @@ from headrace.core.config import Settings
 from headrace.core.entry_points import load_entry_point
 from headrace.core.errors import ProgramError, RecordTypeError
 from headrace.core.ids import JobId
+from headrace.core.jvm_only import no_jvm
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.collection_source import CollectionSource
+from headrace.functions.jvm_functions import NO_SOURCE_FUNCTIONS
 from headrace.functions.source import Boundedness, Source
 from headrace.functions.specs import CollectSinkSpec, SinkSpec, SourceSpec
 from headrace.functions.watermarks import WatermarkStrategy
@@ -117,6 +119,15 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return self._add_source(
             source, watermark_strategy, check_name(source_name, "a source name"), produced
         )
+
+    def add_source(
+        self,
+        source_func: object,
+        source_name: str = "Custom Source",
+        type_info: TypeInformation | None = None,
+    ) -> NoReturn:
+        """SourceFunctions are Java's: ProgramError."""
+        raise no_jvm("add_source", NO_SOURCE_FUNCTIONS)
 
     def socket_text_stream(
         self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0

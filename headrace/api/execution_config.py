@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from headrace.api.jvm_settings import JvmExecutionSettings
 from headrace.api.program_settings import ProgramSettings
 from headrace.checkpoint.options import CHECKPOINTS_UNOBEYED
 from headrace.core.config import ConfigOption
@@ -35,7 +36,7 @@ LATENCY_TRACKING_INTERVAL: Final = ConfigOption(
 )
 
 
-class ExecutionConfig:
+class ExecutionConfig(JvmExecutionSettings):
     """Setters return the object; changes hold for operators that are made afterwards.
 
     Example:

@@ -6,6 +6,7 @@ from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_function, resolve_type
 from headrace.api.keyed_stream import KeyedStream, require_keys_of_one_type
 from headrace.api.late_tags import check_tag, declare_late_outputs, id_of
+from headrace.api.one_environment import require_one_environment
 from headrace.core.record_batch import BatchType
 from headrace.core.types.time_values import to_millis
 from headrace.functions.joins import ProcessJoinFunction
@@ -22,6 +23,7 @@ class IntervalJoin:
             raise TypeError(
                 f"interval_join needs a KeyedStream, not {stream2!r}: call key_by on it"
             )
+        require_one_environment("interval_join", stream1, stream2)
         require_keys_of_one_type(stream1, stream2)
         self._stream1 = stream1
         self._stream2 = stream2

@@ -4,12 +4,13 @@ The calls follow one another as in a sentence: `a.join(b).where(key).equal_to(ke
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_function, class_name_of, resolve_type
 from headrace.api.keyed_stream import KeyedStream, require_keys_of_one_type
 from headrace.api.late_tags import check_tag, declare_late_outputs, id_of
+from headrace.api.one_environment import require_one_environment
 from headrace.api.window_settings import WindowSettings
 from headrace.core.record_batch import BatchType
 from headrace.functions.joins import CoGroupFunction, FlatJoinFunction, JoinFunction
@@ -122,11 +123,13 @@ class Where(Generic[W]):
 class TwoStreams(Generic[W]):
     """Two streams that are to meet in windows of the class `_windows`."""
 
+    _method: ClassVar[str]
     _windows: type[W]
 
     def __init__(self, stream1: DataStream, stream2: DataStream) -> None:
         if not isinstance(stream2, DataStream):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a DataStream is needed to join with, not {stream2!r}")
+        require_one_environment(self._method, stream1, stream2)
         self._stream1 = stream1
         self._stream2 = stream2
 
@@ -139,10 +142,12 @@ class TwoStreams(Generic[W]):
 class JoinedStreams(TwoStreams[JoinWindows]):
     """Made by `stream1.join(stream2)`."""
 
+    _method = "join"
     _windows = JoinWindows
 
 
 class CoGroupedStreams(TwoStreams[CoGroupWindows]):
     """Made by `stream1.co_group(stream2)`."""
 
+    _method = "co_group"
     _windows = CoGroupWindows

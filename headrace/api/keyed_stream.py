@@ -115,6 +115,11 @@ class KeyedStream(DataStream):
         """Names of the columns that make up the key; empty where a selector does."""
         return self._key_columns
 
+    @property
+    def origin(self) -> DataStream:
+        """The stream before `key_by`."""
+        return self._origin
+
     def get_key_type(self) -> TypeInformation:
         """Type of the keys; `PickledByteArrayTypeInfo` where none was declared."""
         return self._key_type
@@ -174,6 +179,17 @@ class KeyedStream(DataStream):
 
         return IntervalJoin(self, other_stream)
 
+    def join_rows(self, other_stream: "KeyedStream", window: Any = None) -> DataStream:
+        """Pair each row with those of `other_stream` that have its key, in columns: own ones, then the other's.
+
+        With `window` (tumbling, event time) only rows of one window meet, when it has ended; without, every two rows
+        do as soon as both are there, and both streams are kept for ever. Key columns that have one name in both
+        streams stand once.
+        """
+        from headrace.api.row_joins import join_rows
+
+        return join_rows(self, other_stream, window)
+
     def key_by(self, key_selector: Any, *columns: Any, **options: Any) -> "KeyedStream":
         """Partition the values by another key."""
         return self._origin.key_by(key_selector, *columns, **options)
@@ -186,6 +202,9 @@ class KeyedStream(DataStream):
 
     def sink_to(self, sink: Any) -> "DataStreamSink":
         return self.without_keys().sink_to(sink)
+
+    def add_sink(self, sink_func: Any) -> "DataStreamSink":
+        return self.without_keys().add_sink(sink_func)
 
     def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
         return self.without_keys().partition_custom(partitioner, key_selector)

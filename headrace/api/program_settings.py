@@ -9,20 +9,21 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, TypeVar
 
-from headrace.core.config import ConfigOption, Settings
+from headrace.core.config import ConfigOption, Settings, check_values
 from headrace.core.errors import ConfigurationError
 
 T = TypeVar("T")
 
 
 class ProgramSettings:
-    """Raw settings that are read and written through options."""
+    """Raw settings that are read and written through options; ConfigurationError for values that cannot be."""
 
     def __init__(
         self,
         program: Mapping[str, str] | None = None,
         command_line: Mapping[str, str] | None = None,
     ) -> None:
+        check_values(program or {})
         self._command_line = dict(command_line or {})
         self._raw: dict[str, str] = {**(program or {}), **self._command_line}
 
@@ -45,7 +46,8 @@ class ProgramSettings:
             self._raw.pop(key, None)
 
     def merge(self, values: Mapping[str, str]) -> None:
-        """Take over a Configuration: the command line still wins."""
+        """Take over a Configuration, if all its values can be: ConfigurationError. The command line still wins."""
+        check_values(values)
         self._raw.update({k: v for k, v in values.items() if k not in self._command_line})
 
     def set_raw(self, key: str, value: str) -> None:

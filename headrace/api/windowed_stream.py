@@ -5,14 +5,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.api.aggregates import Aggregate, aggregated_type
 from headrace.api.data_stream import DataStream, TypeLike
+from headrace.api.extreme_rows import rows_with_extreme
 from headrace.api.function_checks import check_function, class_name_of, resolve_type
 from headrace.api.late_tags import check_tag, declare_late_outputs, id_of
+from headrace.api.sliced_aggregations import (
+    aggregate_in_halves,
+    aggregate_sessions,
+    sliced_aggregation,
+)
 from headrace.api.window_settings import WindowSettings
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.process import OutputTag
 from headrace.functions.record import AggregateFunction, ReduceFunction
+from headrace.functions.session_assigners import EventTimeSessionWindows
 from headrace.functions.time_assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
@@ -55,6 +62,30 @@ class OneStreamWindows(WindowSettings):
         self._late_tag = check_tag(output_tag)
         return self
 
+    def rows_with_max(self, column: str) -> DataStream:
+        """Return the rows of each window in which `column` is largest, all of them where several are, in columns.
+
+        For tumbling event-time windows and a column of integers or timestamps. Nulls are left out.
+        """
+        return self._rows_with_extreme(column, is_largest=True)
+
+    def rows_with_min(self, column: str) -> DataStream:
+        """Return the rows of each window in which `column` is smallest; see `rows_with_max`."""
+        return self._rows_with_extreme(column, is_largest=False)
+
+    def _rows_with_extreme(self, column: str, *, is_largest: bool) -> DataStream:
+        if self._trigger or self._evictor or self._late_tag or self._allowed_lateness_ms:
+            raise ProgramError(
+                "rows_with_max and rows_with_min fire once, when a window ends: they take no trigger, evictor, "
+                "lateness or side output"
+            )
+        stream, keys = self._stream_before_keys()
+        return rows_with_extreme(stream, keys, self._assigner, column, is_largest=is_largest)
+
+    def _stream_before_keys(self) -> tuple[DataStream, tuple[str, ...]]:
+        """Return the stream without keys, and the columns that make them."""
+        return self._stream.without_keys(), ()
+
     def _windowed(
         self, incremental: Any, window_function: Any, output_type: TypeInformation
     ) -> DataStream:
@@ -89,6 +120,13 @@ class WindowedStream(OneStreamWindows):
     def __init__(self, keyed_stream: "KeyedStream", window_assigner: Any) -> None:
         super().__init__(keyed_stream, window_assigner)
         self._keyed_stream = keyed_stream
+
+    def _stream_before_keys(self) -> tuple[DataStream, tuple[str, ...]]:
+        if not self._keyed_stream.key_columns:
+            raise ProgramError(
+                "rows_with_max and rows_with_min need a stream keyed by the names of its columns: key_by('...')"
+            )
+        return self._keyed_stream.origin, self._keyed_stream.key_columns
 
     def reduce(
         self,
@@ -143,9 +181,53 @@ class WindowedStream(OneStreamWindows):
         for one in aggregates:
             if not isinstance(one, Aggregate):
                 raise TypeError(f"aggregate takes built-in aggregates (headrace.agg), not {one!r}")
-        if not isinstance(self._assigner, TumblingEventTimeWindows | SlidingEventTimeWindows):
+        self._check_columnar_windows()
+        key_columns = self._keyed_stream.key_columns
+        output_type = aggregated_type(self.get_input_type(), key_columns, aggregates)
+        shown = ", ".join(repr(one) for one in aggregates)
+        name = type(self._assigner).__name__
+        description = f"Window({self._assigner!r}, EventTimeTrigger, {shown})"
+        chosen = tuple(one.column_aggregate for one in aggregates)
+        is_plain = self._late_tag is None and self._allowed_lateness_ms == 0
+        if isinstance(self._assigner, EventTimeSessionWindows):
+            if not is_plain:
+                raise ProgramError(
+                    "built-in aggregates of sessions take no lateness and no side output"
+                )
+            return aggregate_sessions(
+                self._keyed_stream, self._assigner, chosen, output_type, description
+            )
+        if is_plain:
+            sliced = sliced_aggregation(self._keyed_stream, self._assigner, chosen)
+            if sliced is not None:
+                return aggregate_in_halves(
+                    self._keyed_stream, sliced, output_type, name, description
+                )
+        operator = self.get_execution_environment().add_operator(
+            WindowAggregateSpec(
+                assigner=self._assigner,
+                allowed_lateness_ms=self._allowed_lateness_ms,
+                late_tag_id=id_of(self._late_tag),
+                aggregates=chosen,
+                key_columns=key_columns,
+            ),
+            (self._stream.transformation,),
+            BatchType(output_type),
+            name=name,
+            description=description,
+            is_function=True,
+        )
+        declare_late_outputs(operator, self._late_tag)
+        return DataStream(self.get_execution_environment(), operator)
+
+    def _check_columnar_windows(self) -> None:
+        """Raise ProgramError where built-in aggregates cannot take these windows or keys."""
+        if not isinstance(
+            self._assigner,
+            TumblingEventTimeWindows | SlidingEventTimeWindows | EventTimeSessionWindows,
+        ):
             raise ProgramError(
-                "built-in aggregates need tumbling or sliding event-time windows, not "
+                "built-in aggregates need tumbling, sliding or session windows in event time, not "
                 f"{type(self._assigner).__name__}: pass an AggregateFunction for those"
             )
         if self._trigger is not None:
@@ -162,29 +244,10 @@ class WindowedStream(OneStreamWindows):
                 "built-in aggregates need aligned windows, not staggered ones: "
                 "pass an AggregateFunction for those"
             )
-        key_columns = self._keyed_stream.key_columns
-        if not key_columns:
+        if not self._keyed_stream.key_columns:
             raise ProgramError(
                 "built-in aggregates need a stream keyed by the names of its columns: key_by('...')"
             )
-        output_type = aggregated_type(self.get_input_type(), key_columns, aggregates)
-        shown = ", ".join(repr(one) for one in aggregates)
-        operator = self.get_execution_environment().add_operator(
-            WindowAggregateSpec(
-                assigner=self._assigner,
-                allowed_lateness_ms=self._allowed_lateness_ms,
-                late_tag_id=id_of(self._late_tag),
-                aggregates=tuple(one.column_aggregate for one in aggregates),
-                key_columns=key_columns,
-            ),
-            (self._stream.transformation,),
-            BatchType(output_type),
-            name=type(self._assigner).__name__,
-            description=f"Window({self._assigner!r}, EventTimeTrigger, {shown})",
-            is_function=True,
-        )
-        declare_late_outputs(operator, self._late_tag)
-        return DataStream(self.get_execution_environment(), operator)
 
 
 class AllWindowedStream(OneStreamWindows):

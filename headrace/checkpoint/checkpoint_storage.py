@@ -96,10 +96,6 @@ class CheckpointStorage(Protocol):
         """
         ...
 
-    def discard_location(self, options: CheckpointOptions) -> None:
-        """Delete a snapshot's own folder, published or not; files that others may refer to stay."""
-        ...
-
     def completed(self) -> list[CompletedCheckpoint]:
         """Return the checkpoints of the job that are complete, oldest first. MetadataError."""
         ...
@@ -130,11 +126,6 @@ class CheckpointsInMemory:
         if metadata.kind.is_savepoint:
             return self._savepoints.publish(metadata, options)
         return CompletedCheckpoint(metadata, "")
-
-    def discard_location(self, options: CheckpointOptions) -> None:
-        """See CheckpointStorage."""
-        if options.exclusive_uri:
-            remove_folder(options.exclusive_uri)
 
     def completed(self) -> list[CompletedCheckpoint]:
         """See CheckpointStorage."""
@@ -167,7 +158,10 @@ class CheckpointsInFiles:
     ) -> CheckpointOptions:
         """See CheckpointStorage."""
         if options.kind.is_savepoint:
-            return self._savepoints.locate(options, target)
+            located = self._savepoints.locate(options, target)
+            # So that a later driver of the job can shut it out, as it does with checkpoints.
+            self._lineage.placed(checkpoint_id, located.exclusive_uri)
+            return located
         folder = child_uri(self.checkpoint_folder, f"chk-{checkpoint_id}")
         make_folder(folder)
         return _placed(options, folder, self.shared_folder)
@@ -182,10 +176,6 @@ class CheckpointsInFiles:
         published = publish_metadata(metadata, options.exclusive_uri, self._key)
         self._tell_newest(metadata.checkpoint_id)
         return published
-
-    def discard_location(self, options: CheckpointOptions) -> None:
-        """See CheckpointStorage."""
-        remove_folder(options.exclusive_uri)
 
     def completed(self) -> list[CompletedCheckpoint]:
         """See CheckpointStorage."""

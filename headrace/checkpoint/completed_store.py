@@ -61,6 +61,11 @@ class CompletedCheckpoints:
         self.shared.restored(checkpoint.checkpoint_id, is_claimed=is_claimed)
         self._put(checkpoint)
 
+    def add_savepoint(self, savepoint: CompletedCheckpoint) -> list[Deletion]:
+        """Go on from a savepoint that this very job has made: what is older is given up, but it stays its user's."""
+        self._not_owned.add(savepoint.checkpoint_id)
+        return self.add(savepoint)
+
     def add(self, checkpoint: CompletedCheckpoint) -> list[Deletion]:
         """Keep a checkpoint that is published; return what is given up for it, oldest first."""
         self._put(checkpoint)

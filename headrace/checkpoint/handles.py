@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from headrace.core.ids import OperatorId
+from headrace.core.ids import ExecutionAttemptId, OperatorId
 
 
 class StateFile(msgspec.Struct, frozen=True):
@@ -122,6 +122,31 @@ class CheckpointMetrics(msgspec.Struct, frozen=True):
     written_bytes: int = 0
     in_flight_bytes: int = 0
     is_unaligned: bool = False
+
+
+class SubtaskPhase(enum.Enum):
+    """What a subtask does for a checkpoint."""
+
+    NOT_SEEN = "no barrier of it has come"
+    ALIGNING = "it waits for barriers"
+    WRITING = "its state is being written"
+    ANSWERED = "its part is done, or given up"
+
+
+class CheckpointProgress(msgspec.Struct, frozen=True):
+    """How far a subtask is with a checkpoint. `missing`: the producers of up to eight channels without its barrier.
+
+    `elapsed_ms`: since the first barrier came, or since the state was frozen. `queued_bytes`: what waits in its inputs.
+    `occupation`: BUSY, IDLE or BACKPRESSURED, as of now.
+    """
+
+    phase: SubtaskPhase
+    elapsed_ms: int = 0
+    missing: tuple[ExecutionAttemptId, ...] = ()
+    missing_count: int = 0
+    channel_count: int = 0
+    queued_bytes: int = 0
+    occupation: str = ""
 
 
 class SubtaskRestore(msgspec.Struct, frozen=True):

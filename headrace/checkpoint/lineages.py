@@ -6,9 +6,13 @@ used again, because sinks know committed output by them.
 
     <dir>/<job id>/lineage                         which lineage a job belongs to
     <dir>/lineages/<lineage>/epoch-00000002        made by the driver that took epoch 2
-    <dir>/lineages/<lineage>/id-000000000007       made by the driver that took id 7; says where checkpoint 7 would lie
+    <dir>/lineages/<lineage>/id-000000000007       made by the driver that took id 7; says where snapshot 7 would lie
 
 All are made only if absent, so that two drivers never have the same.
+
+A savepoint lies where its user wants it, which is known only once it has its id. A driver says so in its record and
+looks for a later epoch *afterwards*; a later driver takes its epoch and reads the records *afterwards*. So one of the
+two sees the other: no driver of the past publishes a savepoint that its successor knows nothing of.
 """
 
 from typing import Final, Protocol
@@ -56,8 +60,17 @@ class Lineage(Protocol):
         """
         ...
 
+    def placed(self, checkpoint_id: int, savepoint_uri: str) -> None:
+        """The snapshot is a savepoint, to be complete in this folder. CheckpointFencedError, CheckpointStorageError."""
+        ...
+
     def decided(self, checkpoint_id: int) -> None:
         """The checkpoint was published or given up: nobody need look after it any more."""
+        ...
+
+    @property
+    def earlier_savepoints(self) -> tuple[str, ...]:
+        """Folders of savepoints of earlier drivers that may be complete; by id. What is not never will be."""
         ...
 
     def validate_epoch(self) -> None:
@@ -79,12 +92,16 @@ class LineageInMemory:
     def __init__(self, lineage_id: str, floor_id: int = 0) -> None:
         self.lineage_id: Final = lineage_id
         self.epoch: Final = 1
+        self.earlier_savepoints: Final = ()
         self._last_id = floor_id
 
     def take_id(self, folder_uri: str = "") -> int:
         """See Lineage."""
         self._last_id += 1
         return self._last_id
+
+    def placed(self, checkpoint_id: int, savepoint_uri: str) -> None:
+        """See Lineage."""
 
     def decided(self, checkpoint_id: int) -> None:
         """See Lineage."""
@@ -102,16 +119,30 @@ class LineageInMemory:
 class _TakenId(msgspec.Struct):
     epoch: int
     folder_uri: str
+    savepoint_uri: str = ""
+
+    def place(self, number: int) -> str:
+        """Where the snapshot is to be complete; empty: nowhere."""
+        if self.savepoint_uri:
+            return self.savepoint_uri
+        return child_uri(self.folder_uri, f"chk-{number}") if self.folder_uri else ""
 
 
 class StoredLineage:
     """A lineage whose record lies in the checkpoint storage; `take_over` makes one."""
 
     def __init__(
-        self, folder_uri: str, lineage_id: str, epoch: int, last_id: int, random: SeededRandom
+        self,
+        folder_uri: str,
+        lineage_id: str,
+        epoch: int,
+        last_id: int,
+        random: SeededRandom,
+        earlier_savepoints: tuple[str, ...] = (),
     ) -> None:
         self.lineage_id: Final = lineage_id
         self.epoch: Final = epoch
+        self.earlier_savepoints: Final = earlier_savepoints
         self._folder = folder_uri
         self._last_id = last_id
         self._random = random
@@ -139,8 +170,8 @@ class StoredLineage:
         if floor_id and not is_new and not _numbers(folder, "epoch"):
             last_id = max(floor_id, clock.now_ms())
         epoch = _take_epoch(folder, random)
-        _shut_out_earlier(folder, epoch, random)
-        return cls(folder, lineage_id, epoch, last_id, random)
+        savepoints = _shut_out_earlier(folder, epoch, random)
+        return cls(folder, lineage_id, epoch, last_id, random, savepoints)
 
     def take_id(self, folder_uri: str = "") -> int:
         """See Lineage."""
@@ -155,6 +186,13 @@ class StoredLineage:
         raise CheckpointStorageError(
             "take an id in", self._folder, "somebody else takes them all", "see who writes there"
         )
+
+    def placed(self, checkpoint_id: int, savepoint_uri: str) -> None:
+        """See Lineage."""
+        content = msgspec.json.encode(_TakenId(self.epoch, "", savepoint_uri))
+        replace_file(_id_uri(self._folder, checkpoint_id), content, self._token())
+        # Not before: see above.
+        self.validate_epoch()
 
     def decided(self, checkpoint_id: int) -> None:
         """See Lineage."""
@@ -218,16 +256,24 @@ def _take_epoch(folder: str, random: SeededRandom) -> int:
     )
 
 
-def _shut_out_earlier(folder: str, epoch: int, random: SeededRandom) -> None:
-    """Take the place of metadata that an earlier driver may be about to publish: whoever comes first has it."""
+def _shut_out_earlier(folder: str, epoch: int, random: SeededRandom) -> tuple[str, ...]:
+    """Take the place of metadata that an earlier driver may be about to publish: whoever comes first has it.
+
+    Returns where savepoints were to lie.
+    """
+    savepoints: list[str] = []
     for number in _numbers(folder, "id"):
         try:
             taken = msgspec.json.decode(bytes(read_all(_id_uri(folder, number))), type=_TakenId)
         except msgspec.DecodeError:
             continue  # half a file: its driver never got the id
-        if taken.folder_uri and taken.epoch < epoch:
-            place = child_uri(taken.folder_uri, f"chk-{number}", METADATA_NAME)
-            put_if_absent(place, abandonment(epoch), random.randbytes(8).hex())
+        place = taken.place(number)
+        if place and taken.epoch < epoch:
+            uri = child_uri(place, METADATA_NAME)
+            put_if_absent(uri, abandonment(epoch), random.randbytes(8).hex())
+            if taken.savepoint_uri:
+                savepoints.append(place)
+    return tuple(savepoints)
 
 
 def _numbers(folder: str, kind: str) -> list[int]:

@@ -10,28 +10,15 @@ import os
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
+import msgspec
+
+from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointStorageError
 from headrace.checkpoint.handles import StateFile
-from headrace.checkpoint.storage import digest_of
-
-
-class Writer(Protocol):
-    """A SnapshotWriter."""
-
-    def write(
-        self, name: str, content: bytes | memoryview, *, is_shared: bool = False
-    ) -> StateFile: ...
-    def write_file(self, name: str, path: str, *, is_shared: bool = False) -> StateFile: ...
-
-
-class Reader(Protocol):
-    """A SnapshotReader."""
-
-    def read(self, file: StateFile) -> memoryview: ...
-    def fetch(self, file: StateFile, path: str) -> None: ...
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 
 
 class LocalCopies:
@@ -89,7 +76,7 @@ class LocalCopies:
 class CopyingWriter:
     """A SnapshotWriter that keeps a copy of what it wrote."""
 
-    def __init__(self, writer: Writer, copies: LocalCopies) -> None:
+    def __init__(self, writer: SnapshotWriter, copies: LocalCopies) -> None:
         self._writer: Final = writer
         self._copies: Final = copies
 
@@ -111,34 +98,42 @@ class CopyingWriter:
 class CopiesFirstReader:
     """A SnapshotReader that looks for a copy before it asks the storage."""
 
-    def __init__(self, reader: Reader, copies: LocalCopies) -> None:
+    def __init__(self, reader: SnapshotReader, copies: LocalCopies) -> None:
         self._reader: Final = reader
         self._copies: Final = copies
         self.found_count = 0
 
     def read(self, file: StateFile) -> memoryview:
         """See SnapshotReader."""
-        path = self._copies.find(file)
-        if path is not None:
-            with contextlib.suppress(OSError):
-                content = path.read_bytes()
-                if digest_of(content) == file.digest:
-                    self.found_count += 1
-                    return memoryview(content)
-            self._copies.drop(file)
+        copy = self._copy_of(file)
+        if copy is not None:
+            with self._dropping_unfit(file):
+                content = self._reader.read(copy)
+                self.found_count += 1
+                return content
         return self._reader.read(file)
 
     def fetch(self, file: StateFile, path: str) -> None:
         """See SnapshotReader."""
-        copy = self._copies.find(file)
+        copy = self._copy_of(file)
         if copy is not None:
-            with contextlib.suppress(OSError):
-                shutil.copyfile(copy, path)
-                if digest_of(Path(path).read_bytes()) == file.digest:
-                    self.found_count += 1
-                    return
-            self._copies.drop(file)
+            with self._dropping_unfit(file):
+                self._reader.fetch(copy, path)
+                self.found_count += 1
+                return
         self._reader.fetch(file, path)
+
+    def _copy_of(self, file: StateFile) -> StateFile | None:
+        path = self._copies.find(file)
+        return None if path is None else msgspec.structs.replace(file, uri=str(path))
+
+    @contextlib.contextmanager
+    def _dropping_unfit(self, file: StateFile) -> Generator[None]:
+        """What comes out of a copy has its digest checked as the file itself has: one that fails costs a look."""
+        try:
+            yield
+        except (CheckpointCorruptedError, CheckpointStorageError):
+            self._copies.drop(file)
 
 
 def _link_or_copy(source: str, target: Path) -> None:

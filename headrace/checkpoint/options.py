@@ -103,8 +103,7 @@ CHANNEL_STATE_FILE_SUBTASKS: Final = ConfigOption(
 )  # fmt: skip
 INTERRUPTIBLE_TIMERS: Final = ConfigOption(
     _P + "unaligned.interruptible-timers.enabled", bool, False,
-    "Whether a barrier may come between the timers of one watermark.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
+    "Whether a barrier that overtakes may come between the timers of one watermark.",
 )  # fmt: skip
 AFTER_TASKS_FINISH: Final = ConfigOption(
     _P + "checkpoints-after-tasks-finish", bool, True,
@@ -115,7 +114,6 @@ AFTER_TASKS_FINISH: Final = ConfigOption(
 INTERVAL_DURING_BACKLOG: Final = ConfigOption(
     _P + "interval-during-backlog", timedelta, timedelta(milliseconds=-1),
     "Time between checkpoints while a source works off a backlog; 0: none meanwhile; unset: as ever.",
-    unobeyed=CHECKPOINTS_UNOBEYED,
 )  # fmt: skip
 INCREMENTAL: Final = ConfigOption(
     _P + "incremental", bool, False,
@@ -190,6 +188,11 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     "Whether state of operators that the job does not have is left behind instead of refused.",
     deprecated_keys=("execution.savepoint.ignore-unclaimed-state",),
 )  # fmt: skip
+WITHOUT_CHANNEL_STATE: Final = ConfigOption(
+    _R + "without-channel-state.checkpoint-id", int, -1,
+    "The id of an unaligned checkpoint whose records in flight are left out when it is restored: they are lost. A last "
+    "resort where they cannot be read, or cannot be processed.",
+)  # fmt: skip
 FORK: Final = ConfigOption(
     "headrace.state-recovery.fork", bool, False,
     "The job that made the snapshot goes on by itself: this one becomes another job with the same state, and leaves to "
@@ -218,6 +221,60 @@ ROCKSDB_MEMORY: Final = ConfigOption(
 ROCKSDB_LOCAL_DIRECTORY: Final = ConfigOption(
     "state.backend.rocksdb.localdir", str, "",
     "Where a worker keeps the files of RocksDB while a job runs. Unset: in the TaskManager's scratch directory.",
+)  # fmt: skip
+
+FILE_MERGING: Final = ConfigOption(
+    _P + "file-merging.enabled", bool, False,
+    "Whether subtasks of a TaskManager write their state into few large files.",
+    unobeyed="small state lies in the metadata, everything else in files of its own",
+)  # fmt: skip
+FILE_MERGING_ACROSS: Final = ConfigOption(
+    _P + "file-merging.across-checkpoint-boundary", bool, False,
+    "Whether such a file holds state of several checkpoints.",
+    unobeyed="files are not merged",
+)  # fmt: skip
+FILE_MERGING_SIZE: Final = ConfigOption(
+    _P + "file-merging.max-file-size", SizeBytes, SizeBytes(32 << 20), "How large such a file grows.",
+    unobeyed="files are not merged",
+)  # fmt: skip
+FILE_MERGING_AMPLIFICATION: Final = ConfigOption(
+    _P + "file-merging.max-space-amplification", float, 2.0,
+    "How much larger such files may be than what of them is used.",
+    unobeyed="files are not merged",
+)  # fmt: skip
+FILE_MERGING_BLOCKING: Final = ConfigOption(
+    _P + "file-merging.pool-blocking", bool, False,
+    "Whether subtasks wait for such a file instead of beginning another.",
+    unobeyed="files are not merged",
+)  # fmt: skip
+RECOVER_OUTPUT_DOWNSTREAM: Final = ConfigOption(
+    _P + "unaligned.recover-output-on-downstream.enabled", bool, False,
+    "Whether receivers restore what was in flight in outputs.",
+    unobeyed=CHECKPOINTS_UNOBEYED,
+)  # fmt: skip
+DURING_RECOVERY: Final = ConfigOption(
+    _P + "unaligned.during-recovery.enabled", bool, False,
+    "Whether checkpoints are taken while records in flight are being restored.",
+    unobeyed="checkpoints begin when everything is restored",
+)  # fmt: skip
+REGIONAL: Final = ConfigOption(
+    _P + "region.enabled", bool, False,
+    "Whether a checkpoint may hold older state of regions that failed to take part.",
+    unobeyed="every checkpoint is of the whole job",
+)  # fmt: skip
+REGIONAL_RATIO: Final = ConfigOption(
+    _P + "region.max-failure-ratio", float, 0.3, "Which share of regions may fail to take part.",
+    unobeyed="every checkpoint is of the whole job",
+)  # fmt: skip
+REGIONAL_IN_A_ROW: Final = ConfigOption(
+    _P + "region.max-consecutive-failures", int, 2,
+    "After so many such checkpoints in a row the next one is of the whole job.",
+    unobeyed="every checkpoint is of the whole job",
+)  # fmt: skip
+CHANGELOG: Final = ConfigOption(
+    "state.changelog.enabled", bool, False, "Whether changes of state are logged as they happen.",
+    unobeyed="a checkpoint writes state, or with RocksDB its new files",
+    deprecated_keys=("state.backend.changelog.enabled",),
 )  # fmt: skip
 
 INLINE_THRESHOLD_MAX: Final = 1 << 20

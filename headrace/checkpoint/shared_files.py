@@ -24,11 +24,6 @@ class SharedFiles:
         self._entries: dict[str, _Entry] = {}
         self._highest_not_claimed = 0
 
-    @property
-    def uris(self) -> frozenset[str]:
-        """Every file that is remembered."""
-        return frozenset(self._entries)
-
     def register(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
         """Remember the shared ones of `files` for a checkpoint, whether it completes or not.
 

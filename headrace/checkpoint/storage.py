@@ -19,7 +19,6 @@ from headrace.checkpoint.file_systems import (
     child_uri,
     read_all,
     read_parts,
-    remove_file,
     write_new,
 )
 from headrace.checkpoint.handles import StateFile
@@ -52,12 +51,8 @@ class SubtaskStorage:
         self._prefix = name_prefix
         self._threshold = inline_threshold(settings)
         self._random = system_random() if random is None else random
-        self._written: list[StateFile] = []
-
-    @property
-    def written_bytes(self) -> int:
+        self.written_bytes = 0
         """Bytes of the files written so far; what stayed inside its handle does not count."""
-        return sum(file.size_bytes for file in self._written)
 
     def write(
         self, name: str, content: bytes | memoryview, *, is_shared: bool = False
@@ -84,12 +79,6 @@ class SubtaskStorage:
         write_new(uri, counted)
         return self._wrote(StateFile(uri, b"", counted.size_bytes, counted.digest(), is_shared))
 
-    def delete_written(self) -> None:
-        """Take away what was written, because it will not be acknowledged; what cannot be deleted is left lying."""
-        while self._written:
-            with contextlib.suppress(CheckpointStorageError):
-                remove_file(self._written.pop().uri)
-
     def _stays_inside(self, name: str, size_bytes: int) -> bool:
         if self._options.exclusive_uri:
             return size_bytes < self._threshold
@@ -111,7 +100,7 @@ class SubtaskStorage:
         return child_uri(folder, f"{label}-{unique}"), is_shared
 
     def _wrote(self, file: StateFile) -> StateFile:
-        self._written.append(file)
+        self.written_bytes += file.size_bytes
         return file
 
 

@@ -101,6 +101,11 @@ class Cluster:
         self.resource_manager.start()
         self.dispatcher.start()
 
+    async def leave_host(self, error: BaseException) -> None:
+        """The host is about to go: fail all jobs with `error`, then stop all workers; questions are answered still."""
+        await self.dispatcher.fail_all_jobs_and_wait(error)
+        await self.resource_manager.close()
+
     async def close(self) -> None:
         """Cancel all jobs, then stop all workers."""
         await self.dispatcher.close()
@@ -162,6 +167,19 @@ class ClusterHandle:
     def call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a call of one of the gateways on the control thread and wait for its answer."""
         return self._control.run(coroutine, timeout_s)
+
+    def leave_host(self, error: BaseException) -> None:
+        """Fail all jobs with `error` and stop all workers, while the host still is there; jobs can be asked after.
+
+        From any thread but the control thread, before `close`; no effect after it.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+        try:
+            self._control.run(self._cluster.leave_host(error), _CLOSE_TIMEOUT_S)
+        except TimeoutError:
+            _LOG.error("the workers of the cluster did not end within %g s", _CLOSE_TIMEOUT_S)
 
     def close(self) -> None:
         """Cancel all jobs, stop all workers, end the thread; idempotent, from any thread but the control thread."""

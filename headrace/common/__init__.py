@@ -7,6 +7,7 @@ from headrace.common.completable_future import CompletableFuture
 from headrace.common.config_options import ConfigOption, ConfigOptions
 from headrace.common.configuration import Configuration
 from headrace.common.execution_config import ExecutionConfig
+from headrace.common.input_dependency_constraint import InputDependencyConstraint
 from headrace.common.job_client import JobClient
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
@@ -23,7 +24,10 @@ from headrace.common.serializer import TypeSerializer
 from headrace.common.time import Duration, Instant, Time
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.types import Row, RowKind
-from headrace.common.watermark_strategy import WatermarkStrategy
+from headrace.common.watermark_strategy import (
+    AssignerWithPeriodicWatermarksWrapper,
+    WatermarkStrategy,
+)
 
 __all__ = [
     "CompletableFuture",
@@ -51,4 +55,6 @@ __all__ = [
     "Duration",
     "Instant",
     "Time",
+    "AssignerWithPeriodicWatermarksWrapper",
+    "InputDependencyConstraint",
 ]

@@ -1,5 +1,6 @@
 """PyFlink's `common.typeinfo`: re-exports."""
 
+from headrace.core.types.jvm_types import ExternalTypeInfo, LocalTimeTypeInfo
 from headrace.core.types.type_info import (
     BasicArrayTypeInfo,
     BasicType,
@@ -38,4 +39,6 @@ __all__ = [
     "TupleTypeInfo",
     "TypeInformation",
     "Types",
+    "LocalTimeTypeInfo",
+    "ExternalTypeInfo",
 ]

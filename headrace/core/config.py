@@ -36,6 +36,8 @@ class ConfigOption(Generic[T]):
     doc: str
     deprecated_keys: tuple[str, ...] = ()
     unobeyed: str = ""
+    least: T | None = None
+    """The smallest value that is taken; None: any."""
 
     def __post_init__(self) -> None:
         for key in (self.key, *self.deprecated_keys):
@@ -44,7 +46,10 @@ class ConfigOption(Generic[T]):
 
     def parse(self, raw: object) -> T:
         """Convert `raw` (text, or a value of the right type); ConfigurationError where it cannot be."""
-        return cast(T, _parse(self.key, self.value_type, raw))
+        value: Any = _parse(self.key, self.value_type, raw)
+        if self.least is not None and value < self.least:
+            raise ConfigurationError(self.key, raw, f"it must be at least {_shown(self.least)}")
+        return cast(T, value)
 
 
 def check_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> None:
@@ -53,10 +58,16 @@ def check_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> No
     Keys under `free_prefixes` are somebody else's. Only options of modules imported so far are known.
     """
     for key, value in raw.items():
+        if key not in _REGISTRY and not key.startswith(free_prefixes):
+            raise ConfigurationError(key, value, f"there is no such option{_suggestion(key)}")
+    check_values(raw)
+
+
+def check_values(raw: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for a value that its option cannot take; keys that no option declares may be any."""
+    for key, value in raw.items():
         if key in _REGISTRY:
             _REGISTRY[key].parse(value)
-        elif not key.startswith(free_prefixes):
-            raise ConfigurationError(key, value, f"there is no such option{_suggestion(key)}")
 
 
 def unknown_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> list[str]:
@@ -156,6 +167,13 @@ def _quantity(key: str, text: str, units: Mapping[str, float], wanted: str) -> f
     if match is None or match.group(2).lower() not in units:
         raise ConfigurationError(key, text, f"this is not {wanted}")
     return float(match.group(1)) * units[match.group(2).lower()]
+
+
+def _shown(value: object) -> str:
+    """Write a bound as a setting would say it."""
+    if isinstance(value, timedelta):
+        return f"{value / timedelta(milliseconds=1):g} ms"
+    return str(value)
 
 
 def _parse(key: str, value_type: type[Any], raw: object) -> object:

@@ -175,12 +175,18 @@ def _fail() -> None:
     raise FailpointError("a failpoint says so")
 
 
+def _fail_late() -> None:
+    time.sleep(_SLOW_S)
+    _fail()
+
+
 _ACTIONS: Final[dict[str, Callable[[], None]]] = {
     "kill": _signal(signal.SIGKILL),
     "stop": _signal(signal.SIGSTOP),
     "crash": _signal(signal.SIGSEGV),
     "exit": lambda: os._exit(3),
     "raise": _fail,
+    "raise-late": _fail_late,
     "slow": lambda: time.sleep(_SLOW_S),
     "loop": _loop,
 }

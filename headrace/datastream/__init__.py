@@ -10,6 +10,12 @@ from headrace.api.checkpoint_config import (
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
+from headrace.api.checkpoint_storages import (
+    CheckpointStorage,
+    CustomCheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 from headrace.api.collected_records import CloseableIterator
 from headrace.api.connected_streams import ConnectedStreams
 from headrace.api.data_stream import DataStream
@@ -18,6 +24,13 @@ from headrace.api.environment import StreamExecutionEnvironment
 from headrace.api.execution_mode import RuntimeExecutionMode
 from headrace.api.keyed_stream import KeyedStream
 from headrace.api.memory_size import MemorySize
+from headrace.api.state_backends import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    PredefinedOptions,
+    StateBackend,
+)
 from headrace.api.windowed_stream import AllWindowedStream, WindowedStream
 from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.async_io import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
@@ -27,6 +40,7 @@ from headrace.functions.joins import (
     JoinFunction,
     ProcessJoinFunction,
 )
+from headrace.functions.jvm_functions import SinkFunction, SourceFunction
 from headrace.functions.process import (
     BroadcastProcessFunction,
     CoProcessFunction,
@@ -114,4 +128,15 @@ __all__ = [
     "TimeWindow",
     "CountWindow",
     "GlobalWindow",
+    "StateBackend",
+    "HashMapStateBackend",
+    "EmbeddedRocksDBStateBackend",
+    "CustomStateBackend",
+    "PredefinedOptions",
+    "CheckpointStorage",
+    "JobManagerCheckpointStorage",
+    "FileSystemCheckpointStorage",
+    "CustomCheckpointStorage",
+    "SourceFunction",
+    "SinkFunction",
 ]

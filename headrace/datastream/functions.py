@@ -8,6 +8,7 @@ from headrace.functions.joins import (
     ProcessJoinFunction,
     TaggedUnion,
 )
+from headrace.functions.jvm_functions import SinkFunction, SourceFunction
 from headrace.functions.process import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -77,4 +78,6 @@ __all__ = [
     "ProcessAllWindowFunction",
     "PassThroughWindowFunction",
     "PassThroughAllWindowFunction",
+    "SourceFunction",
+    "SinkFunction",
 ]

@@ -16,7 +16,7 @@ class ScheduledTimer(Protocol):
 
 
 class ProcessingTimeService(Protocol):
-    """Calls back on the mailbox thread, between batches, at or after a wall-clock time."""
+    """Calls back on the mailbox thread, between batches and parts of them, at or after a wall-clock time."""
 
     def now_ms(self) -> int:
         """Current processing time, epoch ms."""

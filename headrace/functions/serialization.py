@@ -23,7 +23,7 @@ class DeserializationSchema(ABC):
 
     @abstractmethod
     def deserialize(self, message: bytes) -> Any:
-        """Return the record of one message."""
+        """Return the record of one message, or None where it holds none and is to be left out."""
 
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:

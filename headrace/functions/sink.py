@@ -7,7 +7,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
@@ -86,10 +86,27 @@ class Sink(ABC):
         return None
 
 
+class StreamTransformer(ABC):
+    """What a sink wants done with the stream before its records are written."""
+
+    @abstractmethod
+    def apply(self, ds: Any) -> Any:
+        """Return the DataStream that is written instead of `ds`."""
+
+
+class SupportsPreprocessing(ABC):
+    """A sink that may have a StreamTransformer, which `sink_to` applies."""
+
+    @abstractmethod
+    def get_transformer(self) -> StreamTransformer | None:
+        """Return it, or None for the stream as it is."""
+
+
 class Committer(Protocol):
     """Makes prepared output visible; beside the JobMaster, on a thread of its own, one call at a time, ids in order.
 
-    Whether a key was committed is asked of the target itself, where the key is written together with the data.
+    Whether a key was committed is asked of the target itself, where the key is written together with the data. What was
+    prepared by attempts that died before a checkpoint held it comes to nobody's ears: whoever stages it sweeps it up.
     """
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
@@ -98,10 +115,6 @@ class Committer(Protocol):
         Called again after a failure with the same key and the same committables: must then do what is missing and
         nothing twice. `key`: see `commit_key`. An error fails the job; nothing is dropped.
         """
-        ...
-
-    def discard(self, committables: Sequence[bytes]) -> None:
-        """Remove what was prepared and will never be committed."""
         ...
 
     def close(self) -> None:

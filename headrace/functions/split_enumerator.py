@@ -79,6 +79,13 @@ class SplitEnumeratorContext(Protocol):
         """Say something of the connector's own to a registered reader."""
         ...
 
+    def set_is_processing_backlog(self, is_processing_backlog: bool) -> None:
+        """Say whether readers work off what has piled up. A new enumerator begins without a backlog.
+
+        Meanwhile `execution.checkpointing.interval-during-backlog` counts.
+        """
+        ...
+
     def call_async(
         self,
         work: Callable[[], T],

@@ -5,6 +5,7 @@ Source: Flink CheckpointingStatistics, JobExceptionsInfoWithHistory.
 
 import msgspec
 
+from headrace.checkpoint.handles import CheckpointMetrics
 from headrace.core.checkpoints import SnapshotKind
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ErrorInfo
@@ -24,7 +25,8 @@ class CheckpointInfo(msgspec.Struct, frozen=True):
     """A checkpoint or savepoint that is complete. `duration_ms`: from its trigger to its publication.
 
     `size_bytes`: all its state, files of older checkpoints included; `written_bytes`: what was written for it.
-    `uri` is empty where it lies in the driver's memory.
+    `uri` is empty where it lies in the driver's memory. `slowest`: each duration as long as in the subtask where it
+    was longest, bytes of all of them; `is_unaligned` where any subtask took it unaligned, `unaligned_count` of them.
     """
 
     checkpoint_id: int
@@ -34,6 +36,8 @@ class CheckpointInfo(msgspec.Struct, frozen=True):
     size_bytes: int
     written_bytes: int
     uri: str
+    slowest: CheckpointMetrics = CheckpointMetrics()
+    unaligned_count: int = 0
 
 
 class FailedCheckpointInfo(msgspec.Struct, frozen=True):

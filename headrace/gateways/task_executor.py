@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from headrace.checkpoint.handles import SubtaskRestore
+from headrace.checkpoint.handles import CheckpointProgress, SubtaskRestore
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.ids import (
     AllocationId,
@@ -168,6 +168,12 @@ class TaskExecutorGateway(Protocol):
         latest_completed_id: int,
     ) -> None:
         """The checkpoint came to nothing. May be lost, and come late or twice."""
+        ...
+
+    async def request_checkpoint_progress(
+        self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
+    ) -> CheckpointProgress | None:
+        """How far this task is with a checkpoint; None where it does not run. Answers even while the task is stuck."""
         ...
 
     async def heartbeat_from_resource_manager(

@@ -125,6 +125,10 @@ class JobVertex(msgspec.Struct, frozen=True):
     payloads: BlobKey | None = None
     has_derived_max_parallelism: bool = False
 
+    def subtask_name(self, subtask_index: int) -> str:
+        """The name of a subtask for people, who count from one: `Map (2/4)`."""
+        return f"{self.name} ({subtask_index + 1}/{self.parallelism})"
+
 
 class JobGraph(msgspec.Struct, frozen=True):
     """A job: vertices in topological order, the edges between them, and the job's settings."""

@@ -5,7 +5,7 @@ Source: Flink PipelineOptions, ExecutionOptions, CoreOptions.
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from headrace.core.config import ConfigOption
 
@@ -70,6 +70,7 @@ BUFFER_TIMEOUT: Final = ConfigOption(
     default=timedelta(milliseconds=100),
     doc="Longest wait before a partly filled buffer is sent; 0 sends after every record, -1 only full ones.",
     deprecated_keys=("execution.buffer-timeout",),
+    least=timedelta(milliseconds=-1),
 )
 PYTHON_FILES: Final = ConfigOption(
     "python.files",
@@ -98,6 +99,79 @@ PYTHON_EXECUTABLE: Final = ConfigOption(
     doc="Interpreter of the workers.",
     unobeyed="choose it with PYSPARK_PYTHON or spark.pyspark.python",
 )
+_IN_THE_WORKER: Final = "functions run in the worker itself, not beside it"
+_NO_CACHE: Final = "state lies beside the functions that read it"
+
+PYTHON_WITHOUT_EFFECT: Final[tuple[ConfigOption[Any], ...]] = (
+    ConfigOption(
+        "python.fn-execution.bundle.size", int, 1000,
+        "Records that are handed to a Python process together.", unobeyed=_IN_THE_WORKER,
+    ),
+    ConfigOption(
+        "python.fn-execution.bundle.time", int, 1000,
+        "Milliseconds after which they are handed over all the same.", unobeyed=_IN_THE_WORKER,
+    ),
+    ConfigOption(
+        "python.fn-execution.arrow.batch.size", int, 1000,
+        "Rows of a batch for vectorised functions.",
+        unobeyed="functions are given batches as they come",
+    ),
+    ConfigOption(
+        "python.fn-execution.memory.managed", bool, True,
+        "Whether Python processes take part in managed memory.", unobeyed=_IN_THE_WORKER,
+    ),
+    ConfigOption(
+        "python.execution-mode", str, "process",
+        "Whether functions run in a `process` or a `thread` of their own.", unobeyed=_IN_THE_WORKER,
+    ),
+    ConfigOption(
+        "python.state.cache-size", int, 1000,
+        "Values of state that are kept beside a function.", unobeyed=_NO_CACHE,
+    ),
+    ConfigOption(
+        "python.map-state.read-cache-size", int, 1000,
+        "Entries read from a map state that are kept beside a function.", unobeyed=_NO_CACHE,
+    ),
+    ConfigOption(
+        "python.map-state.write-cache-size", int, 1000,
+        "Entries put into a map state that are kept beside a function.", unobeyed=_NO_CACHE,
+    ),
+    ConfigOption(
+        "python.map-state.iterate-response-batch-size", int, 1000,
+        "Entries of a map state that are fetched together.", unobeyed=_NO_CACHE,
+    ),
+    ConfigOption(
+        "python.metric.enabled", bool, True, "Whether functions may have metrics.",
+        unobeyed="they always may",
+    ),
+    ConfigOption(
+        "python.profile.enabled", bool, False, "Whether functions are profiled.",
+        unobeyed="nothing is profiled",
+    ),
+    ConfigOption(
+        "python.systemenv.enabled", bool, True,
+        "Whether functions see the environment variables of their host.",
+        unobeyed="they see those of Spark's Python workers",
+    ),
+    ConfigOption(
+        "python.logging.default.level", str, "INFO", "Level of the functions' loggers.",
+        unobeyed="set levels with Python's logging, in open()",
+    ),
+    ConfigOption(
+        "python.logging.level.overrides", str, "", "Levels of single loggers: `logger: LEVEL, ...`.",
+        unobeyed="set levels with Python's logging, in open()",
+    ),
+    ConfigOption(
+        "python.client.executable", str, "python", "Interpreter of the program.",
+        unobeyed="a program runs in the interpreter that it was started with",
+    ),
+    ConfigOption(
+        "python.pythonpath", str, "", "Folders before all others on the workers' import path.",
+        unobeyed="bring modules with python.files",
+    ),
+)  # fmt: skip
+"""Of Flink's way to run Python functions beside a JVM: taken from programs that bring them, and told to be idle."""
+
 TASK_CANCELLATION_INTERVAL: Final = ConfigOption(
     "task.cancellation.interval",
     timedelta,

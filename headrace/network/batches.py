@@ -32,17 +32,25 @@ def fingerprint_of(schema_message: bytes) -> int:
 class SealedBatch:
     """Rows that are finished and may be shared, with the markers that stand between them.
 
-    `arrow` is None where there are only markers. `size_bytes` is what the rows take as an Arrow message. The message
-    is made once for all channels of a broadcast: by the task's thread where a consumer elsewhere is known by then.
+    `arrow` is None where there are only markers. `size_bytes` is what the rows take as an Arrow message; who knows it
+    already says so, since to ask lets go of the interpreter, and another thread may take it. The message is made once
+    for all channels of a broadcast: by the task's thread where a consumer elsewhere is known by then.
     """
 
     __slots__ = ("_body", "arrow", "markers", "row_count", "size_bytes")
 
-    def __init__(self, arrow: pa.RecordBatch | None, markers: tuple[PlacedMarker, ...]) -> None:
+    def __init__(
+        self,
+        arrow: pa.RecordBatch | None,
+        markers: tuple[PlacedMarker, ...],
+        size_bytes: int | None = None,
+    ) -> None:
         self.arrow = arrow
         self.markers = markers
         self.row_count: int = 0 if arrow is None else arrow.num_rows
-        self.size_bytes: int = 0 if arrow is None else pa.ipc.get_record_batch_size(arrow)
+        if size_bytes is None:
+            size_bytes = 0 if arrow is None else pa.ipc.get_record_batch_size(arrow)
+        self.size_bytes: int = size_bytes
         self._body: Any = None
 
     @classmethod
@@ -73,7 +81,8 @@ class SealedBatch:
         if self.size_bytes <= limit_bytes or self.row_count <= 1:
             return [self]
         assert self.arrow is not None
-        step = max(1, min(self.row_count - 1, self.row_count * limit_bytes // self.size_bytes))
+        # Of equal size: as many as fit would leave a rest of a few rows, and each piece costs its envelope.
+        step = -(-self.row_count // -(-self.size_bytes // limit_bytes))
         pieces: list[SealedBatch] = []
         for start in range(0, self.row_count, step):
             length = min(step, self.row_count - start)

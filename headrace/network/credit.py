@@ -151,6 +151,11 @@ class GateCredits:
         self._in_flight_max = segment_count
         self._to_announce.update(dict.fromkeys(range(len(self.accounts))))
 
+    def can_open(self, index: int) -> bool:
+        """Whether a closed channel would have credit to begin with: not all of it holds batches of its last time."""
+        share = self.idle_floating if len(self.accounts) == 1 else 0
+        return self.accounts[index].held_exclusive < self.exclusive_count or share > 0
+
     def open_channel(self, index: int) -> int:
         """Begin to receive; return the initial credit, which need not be announced."""
         account = self.accounts[index]
@@ -159,7 +164,8 @@ class GateCredits:
         # that turns out to be idle, and a giant row elsewhere may need every one of them.
         share = self.idle_floating if len(self.accounts) == 1 else 0
         account.is_open = True
-        account.idle_exclusive = self.exclusive_count
+        # A channel that is opened again may have batches of its last time that nobody has taken yet.
+        account.idle_exclusive = self.exclusive_count - account.held_exclusive
         account.idle_floating = share
         self.idle_floating -= share
         return account.available

@@ -18,6 +18,7 @@ from headrace.network.errors import PartitionError
 from headrace.network.hybrid_subpartition import HybridSubpartition
 from headrace.network.hybrid_tiers import TierPolicy, TierState, choose_tiers
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
+from headrace.network.partition import cannot_read_on
 from headrace.network.spill_files import SpillFile
 from headrace.network.stored_batches import (
     SchemaTable,
@@ -106,9 +107,11 @@ class HybridPartition(StoredPartition):
             subpartition.spill(self._store_held)
 
     def create_view(
-        self, index: int, listener: Callable[[], None], segment_size: int
+        self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> StoredView:
         """See ResultPartition. A selective one is read once."""
+        if first_element:
+            raise cannot_read_on(self.partition_id)
         view = super().create_view(index, listener, segment_size)
         self._views_of[index].append(view)
         # What came between these two lines was told to nobody.

@@ -34,14 +34,16 @@ class CapturedBatch:
     def of_message(
         cls,
         message: Any,
-        schema: pa.Schema,
+        schema: pa.Schema | None,
         row_count: int,
         markers: tuple[PlacedMarker, ...],
         peer: str,
         is_verified: bool,
     ) -> "CapturedBatch":
-        """Copy a batch that has not been read yet."""
+        """Copy a batch that has not been read yet. `schema`: None where there are only markers."""
         made = cls(None, markers)
+        if schema is None:
+            return made
         made.row_count = row_count
         made._message = message if isinstance(message, bytes) else bytes(memoryview(message))
         made._schema, made._peer, made._is_verified = schema, peer, is_verified

@@ -1,4 +1,4 @@
-"""IoPool: the few threads that read and delete files for the data plane, so that the network thread never does.
+"""IoPool: the few threads that read, write and delete files for the data plane; the network thread never does.
 
 Source: Flink BatchShuffleReadBufferPool's I/O executor.
 """
@@ -6,6 +6,7 @@ Source: Flink BatchShuffleReadBufferPool's I/O executor.
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -19,6 +20,9 @@ IO_THREADS_MAX: Final = 4
 class IoExecutor(Protocol):
     """Runs what may wait for a disk."""
 
+    is_concurrent: bool
+    """Whether jobs run while their submitter waits: only then may it wait for one."""
+
     def submit(self, job: Callable[[], None]) -> None:
         """Run `job` soon, on a thread that may block. Any thread; jobs handle their own errors."""
         ...
@@ -30,6 +34,8 @@ class IoExecutor(Protocol):
 
 class ThreadIoPool:
     """Threads that are born with the first jobs and end with the pool."""
+
+    is_concurrent = True
 
     def __init__(self, name: str, thread_count: int = IO_THREADS_MAX) -> None:
         self._name = name
@@ -76,6 +82,8 @@ class ThreadIoPool:
 class PostingIo:
     """Runs jobs through a function such as a transport's `post`: for a simulation, which has one thread."""
 
+    is_concurrent = False
+
     def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
         self._post = post
 
@@ -85,3 +93,50 @@ class PostingIo:
 
     def close(self) -> None:
         """See IoExecutor; the simulation's loop runs what was posted."""
+
+
+class InlineIo:
+    """Runs jobs on the thread that submits them: for what is on the I/O pool already."""
+
+    is_concurrent = False
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """See IoExecutor."""
+        job()
+
+    def close(self) -> None:
+        """See IoExecutor; there is nothing to end."""
+
+
+class SerialJobs:
+    """Runs jobs of one owner on the I/O pool, one at a time and in order. Any thread."""
+
+    def __init__(self, io: IoExecutor) -> None:
+        self._io = io
+        # Guards the queue: its owner's threads add, the I/O pool takes.
+        self._lock = threading.Lock()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._is_running = False
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run `job` after those before it."""
+        with self._lock:
+            self._jobs.append(job)
+            must_start = not self._is_running
+            self._is_running = True
+        if must_start:
+            self._io.submit(self._run)
+
+    def _run(self) -> None:
+        with self._lock:
+            job = self._jobs.popleft()
+        try:
+            job()
+        finally:
+            del job
+            with self._lock:
+                self._is_running = bool(self._jobs)
+                must_go_on = self._is_running
+            if must_go_on:
+                # Others have their turn between two jobs.
+                self._io.submit(self._run)

@@ -11,6 +11,7 @@ from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
+from headrace.network.errors import PartitionError
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.output_capture import OutputCapture
 from headrace.network.subpartition import SubpartitionView
@@ -109,10 +110,20 @@ class ResultPartition(Protocol):
         ...
 
     def create_view(
-        self, index: int, listener: Callable[[], None], segment_size: int
+        self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> SubpartitionView:
-        """Attach a consumer to subpartition `index`; `listener` is called when there is something. PartitionError."""
+        """Attach a consumer to subpartition `index`; `listener` is called when there is something. PartitionError.
+
+        It is given the elements from `first_element` on, as many as there were for an earlier one with segments of
+        this size; only what can be read again begins elsewhere than at 0.
+        """
         ...
+
+
+def cannot_read_on(partition_id: ResultPartitionId) -> PartitionError:
+    """Return the error of a consumer that asks for the middle of what is read once."""
+    text = str(partition_id)
+    return PartitionError(text, f"{text} is read once and from its beginning")
 
 
 def describe_cause(cause: BaseException | None) -> str:

@@ -54,6 +54,7 @@ class ResultPartitionManager:
         subpartition_index: int,
         listener: Callable[[], None],
         segment_size: int,
+        first_element: int = 0,
     ) -> SubpartitionView:
         """Attach a consumer. PartitionNotFoundError; ProducerFailedError where the producer is known to have failed."""
         with self._lock:
@@ -68,7 +69,7 @@ class ResultPartitionManager:
                 str(partition_id),
                 f"{partition_id} has {partition.subpartition_count} subpartitions, {subpartition_index} was requested",
             )
-        return partition.create_view(subpartition_index, listener, segment_size)
+        return partition.create_view(subpartition_index, listener, segment_size, first_element)
 
     def watch(self, partition_id: ResultPartitionId, watcher: Callable[[], None]) -> None:
         """Call `watcher` once the partition is registered or has failed; at once if it is."""

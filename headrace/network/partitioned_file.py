@@ -94,7 +94,7 @@ class PartitionedFile:
 
 
 class PartitionedFileWriter:
-    """Writes regions one after the other. By the task's thread."""
+    """Writes regions one after the other. By the task's thread, but for `append`: by one thread at a time."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ MARKERS_MAX: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class WireRows:
-    """Rows in their wire form, with what they take on the wire, about.
+    """Rows in their wire form, with what they take on the wire, about; `exact_bytes` where it is known.
 
     `schema` is that of `arrow`: pyarrow makes a new object whenever it is asked, and who compares wants the same one.
     """
@@ -22,18 +22,21 @@ class WireRows:
     arrow: pa.RecordBatch
     schema: pa.Schema
     size_bytes: float
+    exact_bytes: int | None = None
 
     @classmethod
     def of(cls, arrow: pa.RecordBatch) -> "WireRows":
         """Look at a whole batch."""
         # Not `nbytes`, which walks every buffer and takes ten times as long.
-        return cls(arrow, arrow.schema, pa.ipc.get_record_batch_size(arrow))
+        size_bytes = pa.ipc.get_record_batch_size(arrow)
+        return cls(arrow, arrow.schema, size_bytes, size_bytes)
 
 
 class PendingRows:
     """Slices in their wire form, all of one schema, with their totals."""
 
     __slots__ = (
+        "_exact_bytes",
         "_has_dictionaries",
         "_markers",
         "_schema",
@@ -47,6 +50,8 @@ class PendingRows:
         self._markers: list[PlacedMarker] = []
         self._schema: pa.Schema | None = None
         self._has_dictionaries = False
+        # Of the rows as they are, where they are a single slice.
+        self._exact_bytes: int | None = None
         self.row_count = 0
         self.size_estimate = 0.0
 
@@ -77,6 +82,7 @@ class PendingRows:
 
     def append(self, rows: WireRows) -> None:
         """Add rows, of a schema that it accepts, behind what waits."""
+        self._exact_bytes = None if self._slices else rows.exact_bytes
         self._slices.append(rows.arrow)
         self.row_count += rows.arrow.num_rows
         self.size_estimate += rows.size_bytes
@@ -98,7 +104,9 @@ class PendingRows:
         if len(self._slices) > 1:
             self._slices = [pa.concat_batches(self._slices)]
         arrow = self._slices[0]
-        return SealedBatch(decode_dictionaries(arrow) if self._has_dictionaries else arrow, markers)
+        if self._has_dictionaries:
+            return SealedBatch(decode_dictionaries(arrow), markers)
+        return SealedBatch(arrow, markers, self._exact_bytes)
 
     def seal(self) -> SealedBatch:
         """Return everything as one batch and begin anew."""

@@ -14,7 +14,7 @@ from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.output_capture import OutputCapture
-from headrace.network.partition import ResultPartition, describe_cause
+from headrace.network.partition import ResultPartition, cannot_read_on, describe_cause
 from headrace.network.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.subpartition import SubpartitionView
 
@@ -68,12 +68,14 @@ class PipelinedResultPartition:
         return sum(subpartition.queued_bytes for subpartition in self.subpartitions)
 
     def create_view(
-        self, index: int, listener: Callable[[], None], segment_size: int
+        self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> SubpartitionView:
         """See ResultPartition. What the first consumer of a subpartition read is gone, so a second one is refused.
 
         Except where the partition is approximate.
         """
+        if first_element:
+            raise cannot_read_on(self.partition_id)
         return self.subpartitions[index].create_view(listener, segment_size)
 
     def broadcast(self, sealed: SealedBatch, lease: SegmentLease) -> None:

@@ -81,7 +81,7 @@ class _Reader:
         self.account: Final = SenderAccount(request.initial_credit)
         self.announcer: Final = SchemaAnnouncer()
         self.view: SubpartitionView | None = None
-        self.sequence = 0
+        self.sequence = request.first_sequence
         self.deficit = 0
         self.is_queued = False
         # As the consumer knows it: such an event was sent, and no resume has come.
@@ -239,6 +239,7 @@ class ProducerSession:
                 request.subpartition_index,
                 data_available,
                 request.segment_size,
+                request.first_sequence,
             )
         except PartitionNotFoundError:
             return False

@@ -28,6 +28,7 @@ from headrace.network.framing import attach_body
 from headrace.network.input_capture import CapturedBatch, ChannelCapture
 from headrace.network.peer_session import PeerSession
 from headrace.network.producer_check import CheckProducer, ProducerVerdict
+from headrace.network.read_on import ReadOn
 from headrace.network.receiver import GateReceiver
 from headrace.network.retry import PartitionRequestRetry
 from headrace.network.segments import Segment
@@ -40,6 +41,8 @@ from headrace.network.wire import (
     EventTrait,
     Schema,
 )
+
+_NO_CREDIT_WAIT_MS: Final = 20.0
 
 ConsumerCall = Callable[[ConsumerSession, int], None]
 _Batch = tuple[Data, Charge, pa.Schema | None, Segment | None, bool]
@@ -82,6 +85,7 @@ class RemoteInputChannel:
         self._schema = SchemaMemory(self._peer)
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
+        self._read_on = ReadOn(retry, is_external=descriptor.shuffle.is_external)
         # Of bodies whose frames have not been given to us yet, in order.
         self._placed: deque[Segment | None] = deque()
         self._channel = -1
@@ -286,7 +290,14 @@ class RemoteInputChannel:
     def connection_lost(self, error: NetworkError) -> None:
         """See consumer_session.ChannelReceiver."""
         self._end(tell_producer=False)
-        self._fail(error)
+        self._read_on_or_fail(error)
+
+    def _read_on_or_fail(self, error: NetworkError) -> None:
+        answer = self._read_on.lost(error, self._next_sequence)
+        if isinstance(answer, NetworkError):
+            self._fail(answer)
+        elif not self._is_closed:
+            self._timer = self._receiver.transport.call_later(answer, self._connect)
 
     def _connect(self) -> None:
         self._timer = None
@@ -296,8 +307,11 @@ class RemoteInputChannel:
     def _connected(self, session: PeerSession) -> None:
         if self._is_closed:
             return
+        if not self._receiver.credits.can_open(self._index):
+            # Its task has not taken what came before the connection was lost.
+            self._timer = self._receiver.transport.call_later(_NO_CREDIT_WAIT_MS, self._connect)
+            return
         self._session = session
-        self._next_sequence = 0
         self._channel = session.consumer.open_channel(
             self,
             partition_id=self._partition_id,
@@ -305,10 +319,15 @@ class RemoteInputChannel:
             initial_credit=self._receiver.credits.open_channel(self._index),
             credit_max=self._receiver.credits.credit_max,
             segment_size=self._receiver.segment_size,
+            first_sequence=self._next_sequence,
         )
 
     def _not_connected(self, reason: str) -> None:
-        self._fail(PartitionConnectionError(str(self._partition_id), self._peer, reason))
+        error = PartitionConnectionError(str(self._partition_id), self._peer, reason)
+        if self._read_on.has_begun:
+            self._read_on_or_fail(error)
+        else:
+            self._fail(error)
 
     def _tell_producer(self, call: ConsumerCall) -> None:
         """Have the session say something of this channel, as long as it is open."""
@@ -333,8 +352,6 @@ class RemoteInputChannel:
 
     def _captured(self, item: _Batch) -> CapturedBatch:
         frame, _, schema, _, is_verified = item
-        if schema is None:
-            return CapturedBatch(None, frame.markers)
         return CapturedBatch.of_message(
             frame.body, schema, frame.row_count, frame.markers, self._peer, is_verified
         )

@@ -11,7 +11,8 @@ REQUEST_BACKOFF_INITIAL: Final = ConfigOption(
 )  # fmt: skip
 REQUEST_BACKOFF_MAX: Final = ConfigOption(
     "taskmanager.network.request-backoff.max", timedelta, timedelta(seconds=10),
-    "Longest wait between two requests for a partition. A consumer gives up after twice this time in all.",
+    "Longest wait between two requests for a partition, or two tries to reach a shuffle service again whose connection "
+    "was lost. A consumer gives up after twice this time in all.",
 )  # fmt: skip
 PARTITION_REQUEST_TIMEOUT: Final = ConfigOption(
     "taskmanager.network.partition-request-timeout", timedelta, timedelta(seconds=10),
@@ -32,6 +33,7 @@ class PartitionRequestRetry:
 
     def __init__(self, initial_ms: float, max_ms: float, parked_ms: float) -> None:
         self.total_ms: Final = 2 * max_ms
+        self._initial_ms: Final = initial_ms
         self._max_ms = max_ms
         self._parked_ms = parked_ms
         self._next_ms = initial_ms
@@ -45,6 +47,10 @@ class PartitionRequestRetry:
             to_ms(settings.get_option(REQUEST_BACKOFF_MAX)),
             to_ms(settings.get_option(PARTITION_REQUEST_TIMEOUT)),
         )
+
+    def unparked(self) -> "PartitionRequestRetry":
+        """Return a new one for who waits for a connection: nobody keeps its requests meanwhile."""
+        return PartitionRequestRetry(self._initial_ms, self._max_ms, 0.0)
 
     def next_delay_ms(self) -> float | None:
         """A request came back unserved: return the wait before the next one, or None to give up."""

@@ -111,6 +111,9 @@ class SocketTransport:
 
     def connect(self, location: TaskManagerLocation, on_ready: OnReady, on_error: OnError) -> None:
         """See Transport."""
+        if self._is_closed:
+            on_error("this side is being closed")
+            return
         self._table.connect(location, on_ready, on_error)
 
     def close(self) -> None:

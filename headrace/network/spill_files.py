@@ -89,7 +89,7 @@ class OsFileLayer:
 
 
 class SpillFile:
-    """One file that grows at its end. Written to by one thread, read by any that retained it."""
+    """One file that grows at its end. Written to by one thread at a time, read by any that retained it."""
 
     def __init__(
         self, path: Path, descriptor: int, size: int, layer: FileLayer, submit_to_disk: SubmitToDisk

@@ -13,9 +13,9 @@ Source: Flink BufferReaderWriterUtil.
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 from headrace.core.elements import StreamEvent
@@ -27,6 +27,7 @@ from headrace.network.markers import decode_markers, encode_markers
 
 _HEADER: Final = struct.Struct("!HBBIIIIIII")
 _EVENT: Final = struct.Struct("!Bq")
+_CHECKSUM: Final = struct.Struct("!II")
 _MAGIC: Final = 0x4842  # "HB"
 _DATA, _EVENT_KIND = 1, 2
 _NO_SCHEMA: Final = 0xFFFFFFFF
@@ -65,8 +66,7 @@ class SchemaTable:
         return self._schemas[number] if number < len(self._schemas) else None
 
 
-@dataclass(frozen=True)
-class _Header:
+class _Header(msgspec.Struct, frozen=True, gc=False):
     kind: int
     codec: int
     row_count: int
@@ -75,14 +75,8 @@ class _Header:
     raw_bytes: int
     stored_bytes: int
     crc: int
-
-    @property
-    def body_offset(self) -> int:
-        return padded(HEADER_BYTES + self.marker_bytes)
-
-    @property
-    def total_bytes(self) -> int:
-        return self.body_offset + padded(self.stored_bytes)
+    body_offset: int
+    total_bytes: int
 
 
 def padded(size: int) -> int:
@@ -90,20 +84,56 @@ def padded(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
+class PreparedElement(msgspec.Struct, frozen=True, gc=False):
+    """A batch or event that is going to be `size_bytes` of a file; its checksum is not made yet."""
+
+    head: bytes
+    markers: bytes
+    parts: tuple[Any, ...]
+    stored_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in the file."""
+        return padded(HEADER_BYTES + len(self.markers)) + padded(self.stored_bytes)
+
+    def pieces(self) -> list[Any]:
+        """Return what is to be written, piece by piece. Reads all of it, for the checksum. Any thread."""
+        crc = zlib.crc32(self.markers, zlib.crc32(self.head))
+        for part in self.parts:
+            crc = zlib.crc32(part, crc)
+        head = self.head[:-8] + _CHECKSUM.pack(crc, 0) + self.markers
+        head += bytes(padded(len(head)) - len(head))
+        tail = padded(self.stored_bytes) - self.stored_bytes
+        return [head, *self.parts, bytes(tail)] if tail else [head, *self.parts]
+
+
+def prepare_batch(
+    sealed: SealedBatch, body: Body, schemas: SchemaTable, compressor: BatchCompressor
+) -> PreparedElement:
+    """Make ready a batch whose message is `body`."""
+    number = _NO_SCHEMA if sealed.arrow is None else schemas.number_of(sealed.arrow.schema)
+    codec, stored = compressor.compress(body)
+    markers = encode_markers(sealed.markers)
+    return _prepared(_DATA, codec, sealed.row_count, number, markers, len(body), stored)
+
+
+def prepare_event(event: StreamEvent) -> PreparedElement:
+    """Make ready an event."""
+    body = _EVENT.pack(*_plain(event))
+    return _prepared(_EVENT_KIND, 0, 0, _NO_SCHEMA, b"", len(body), body)
+
+
 def encode_batch(
     sealed: SealedBatch, body: Body, schemas: SchemaTable, compressor: BatchCompressor
 ) -> list[Any]:
     """Return a batch, whose message is `body`, as pieces to be written one after the other."""
-    number = _NO_SCHEMA if sealed.arrow is None else schemas.number_of(sealed.arrow.schema)
-    codec, stored = compressor.compress(body)
-    markers = encode_markers(sealed.markers)
-    return _pieces(_DATA, codec, sealed.row_count, number, markers, len(body), stored)
+    return prepare_batch(sealed, body, schemas, compressor).pieces()
 
 
 def encode_stored_event(event: StreamEvent) -> list[Any]:
     """Return an event as pieces to be written one after the other."""
-    body = _EVENT.pack(*_plain(event))
-    return _pieces(_EVENT_KIND, 0, 0, _NO_SCHEMA, b"", len(body), body)
+    return prepare_event(event).pieces()
 
 
 def _plain(event: StreamEvent) -> tuple[int, int]:
@@ -115,7 +145,7 @@ def _plain(event: StreamEvent) -> tuple[int, int]:
 
 def pieces_bytes(pieces: Sequence[Any]) -> int:
     """Return how many bytes the pieces have together."""
-    return sum(piece.size if isinstance(piece, pa.Buffer) else len(piece) for piece in pieces)
+    return sum(map(len, pieces))
 
 
 def decode_elements(
@@ -141,21 +171,15 @@ def element_bytes(data: pa.Buffer, place: str) -> int:
     return _decode_header(memoryview(data), 0, place).total_bytes
 
 
-def _pieces(
+def _prepared(
     kind: int, codec: int, row_count: int, schema: int, markers: bytes, raw_bytes: int, stored: Body
-) -> list[Any]:
-    parts = list(stored.parts) if isinstance(stored, BodyParts) else [stored]
+) -> PreparedElement:
+    parts = stored.parts if isinstance(stored, BodyParts) else (stored,)
     stored_bytes = pieces_bytes(parts)
     head = _HEADER.pack(
         _MAGIC, kind, codec, row_count, schema, len(markers), raw_bytes, stored_bytes, 0, 0
     )
-    crc = zlib.crc32(markers, zlib.crc32(head))
-    for part in parts:
-        crc = zlib.crc32(part, crc)
-    head = head[:-8] + struct.pack("!II", crc, 0) + markers
-    head += bytes(padded(len(head)) - len(head))
-    tail = padded(stored_bytes) - stored_bytes
-    return [head, *parts, bytes(tail)] if tail else [head, *parts]
+    return PreparedElement(head, markers, parts, stored_bytes)
 
 
 def _decode_header(view: memoryview, offset: int, place: str) -> _Header:
@@ -164,7 +188,9 @@ def _decode_header(view: memoryview, offset: int, place: str) -> _Header:
     )
     if magic != _MAGIC or kind not in (_DATA, _EVENT_KIND) or codec not in CODEC_NUMBERS:
         raise CorruptFileError(place, f"no batch begins at byte {offset} of what was read")
-    return _Header(kind, codec, rows, schema, markers, raw, stored, crc)
+    body_offset = padded(HEADER_BYTES + markers)
+    total = body_offset + padded(stored)
+    return _Header(kind, codec, rows, schema, markers, raw, stored, crc, body_offset, total)
 
 
 def _decode_element(

@@ -137,7 +137,7 @@ class StoredPartition(ABC):
         self.serve_views()
 
     def create_view(
-        self, index: int, listener: Callable[[], None], segment_size: int
+        self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> StoredView:
         """See ResultPartition. Any number of consumers; before the end of the task they wait for it."""
         with self._lock:
@@ -152,6 +152,7 @@ class StoredPartition(ABC):
                 segment_size,
                 self._read_loop.request,
                 self._view_released,
+                first_element,
             )
             self._views.add(view)
         self._read_loop.request(view)

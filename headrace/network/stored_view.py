@@ -13,7 +13,12 @@ from typing import Final, Protocol
 from headrace.core.config import ConfigOption, SizeBytes
 from headrace.network.batches import SealedBatch
 from headrace.network.errors import NetworkError, StorageError
-from headrace.network.read_scheduler import ReadCandidate, may_read, read_size
+from headrace.network.read_scheduler import (
+    READ_AHEAD_BYTES,
+    ReadCandidate,
+    may_read,
+    read_size,
+)
 from headrace.network.stored_batches import StoredElement
 from headrace.network.subpartition import (
     LOCAL_SEGMENT_BYTES,
@@ -29,6 +34,10 @@ BATCH_SHUFFLE_READ_SIZE: Final = ConfigOption(
     "taskmanager.memory.framework.off-heap.batch-shuffle.size", SizeBytes, SizeBytes(64 << 20),
     "Memory for batches that were read from blocking results ahead of their consumers, for the whole TaskManager.",
 )  # fmt: skip
+
+
+ASK_BELOW_BYTES: Final = READ_AHEAD_BYTES // 2
+"""A consumer asks for more when it has so much left: in large steps, as asking has its price too."""
 
 
 class SubpartitionCursor(Protocol):
@@ -75,6 +84,7 @@ class StoredView:
         segment_size: int,
         request_reading: "Callable[[StoredView], None]",
         on_released: "Callable[[StoredView], None]",
+        first_element: int = 0,
     ) -> None:
         self._cursor = cursor
         self._memory = memory
@@ -90,6 +100,8 @@ class StoredView:
         self._failure: NetworkError | None = None
         self._is_reading = False
         self._is_released = False
+        # Of the I/O pool: elements that the consumer has already.
+        self._passed_over = first_element
 
     @property
     def queued_count(self) -> int:
@@ -127,7 +139,8 @@ class StoredView:
             if head is not None:
                 self._queue.popleft()
         self._memory.add(-taken)
-        self._request_reading(self)
+        if self._queued_bytes <= ASK_BELOW_BYTES:
+            self._request_reading(self)
         return head
 
     def resume(self) -> None:
@@ -166,6 +179,8 @@ class StoredView:
             limit = read_size(self._memory.used_bytes, self._memory.limit_bytes)
             for stored in self._cursor.read(limit):
                 queued += self._to_elements(stored)
+            if self._passed_over:
+                self._pass_over(queued)
         except NetworkError as error:
             failure = error
         except Exception as error:
@@ -212,17 +227,29 @@ class StoredView:
             _LOG.exception("a consumer of a stored result failed when it was told of rows")
 
     def _add(self, elements: Sequence[Element]) -> None:
+        added = 0
         for element in elements:
-            self._queue.append(element)
             if isinstance(element, DataElement):
                 self._backlog += element.cost
-                self._queued_bytes += element.sealed.size_bytes
-                self._memory.add(element.sealed.size_bytes)
+                added += element.sealed.size_bytes
+        self._queue += elements
+        self._queued_bytes += added
+        self._memory.add(added)
 
     def _drop(self) -> int:
         dropped, self._queued_bytes, self._backlog = self._queued_bytes, 0, 0
         self._queue.clear()
         return dropped
+
+    def _pass_over(self, elements: list[Element]) -> None:
+        """Take away what the consumer has already. NetworkError where it claims more than there is."""
+        passed = min(self._passed_over, len(elements))
+        self._passed_over -= passed
+        del elements[:passed]
+        if self._passed_over and self._cursor.next_offset is None:
+            raise NetworkError(
+                f"a consumer wants to read on {self._passed_over} elements behind the end of a stored result"
+            )
 
     def _to_elements(self, stored: StoredElement) -> list[Element]:
         if not isinstance(stored, SealedBatch):

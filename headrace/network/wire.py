@@ -60,7 +60,7 @@ class KeepAlive(Frame, frozen=True, gc=False):
     """Both ways, where nothing else was sent for a while: the sender lives. Not answered. Since version 1."""
 
 
-@frame(id=10, layout="!I16sI16s16sIIIIII")
+@frame(id=10, layout="!I16sI16s16sIIIIIIQ")
 class PartitionRequest(Frame, frozen=True, gc=False):
     """Consumer → producer: send this subpartition on `channel`. Since version 1. Source: Flink NettyMessage."""
 
@@ -70,6 +70,7 @@ class PartitionRequest(Frame, frozen=True, gc=False):
     initial_credit: int  # segments, u32
     credit_max: int  # segments, u32: what the channel can hold at most
     segment_size: int  # bytes, u32: one credit pays for so many
+    first_sequence: int = 0  # u64: the first element wanted; not 0 where a stored result is read on
 
     def header_values(self) -> tuple[Any, ...]:
         """See Frame."""
@@ -80,6 +81,7 @@ class PartitionRequest(Frame, frozen=True, gc=False):
             self.initial_credit,
             self.credit_max,
             self.segment_size,
+            self.first_sequence,
         )
 
     @classmethod

@@ -12,6 +12,7 @@ from headrace.state.backend import KeyedStateBackend
 class FunctionOperator(Operator):
     """Base of operators around one user function: opened after the operator, closed once, even after a failure."""
 
+    is_per_record = True
     _is_function_open = False
 
     def __init__(self, spec: FunctionSpec) -> None:

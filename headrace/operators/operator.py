@@ -7,7 +7,7 @@ closed. It never blocks and starts no thread. Source: Flink StreamOperator, Abst
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Final, Protocol
 
 from headrace.checkpoint.handles import Committable
 from headrace.core.clock import Clock
@@ -33,6 +33,10 @@ __all__ = [
     "SourceOperator",
     "TwoInputOperator",
 ]
+
+
+TURN_MS: Final = 20
+"""About so long a task works on without a look at its mail, timers and barriers, where what it does can be parted."""
 
 
 class Output(Protocol):
@@ -117,6 +121,9 @@ class Operator(ABC):
     After a failure only `close` is called.
     """
 
+    is_per_record: ClassVar[bool] = False
+    """Whether user code sees its rows one by one: then a batch may take long, and is handed over in parts."""
+
     context: OperatorContext
     current_watermark: int = MIN_TIMESTAMP
 
@@ -163,6 +170,9 @@ class Operator(ABC):
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:  # noqa: B027
         """Last chance to emit what belongs before the barrier; called head to tail."""
+
+    def emit_held(self, output: Output) -> None:  # noqa: B027
+        """Emit rows that are held back only to be fewer; called before data ends without a drain, head to tail."""
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[Committable]:
         """Bring what is kept outside of `context.state` into it; called tail to head, after the barrier has gone out.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions import specs, window_specs
+from headrace.functions import columnar_specs, specs, window_specs
 from headrace.operators.async_io import AsyncWaitOperator
 from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columnar import (
@@ -13,6 +13,12 @@ from headrace.operators.columnar import (
     ProjectOperator,
     SelectExpressionsOperator,
 )
+from headrace.operators.columns.extreme_rows import ExtremeRowsOperator, LocalExtremeRowsOperator
+from headrace.operators.columns.local_aggregate import LocalAggregateOperator
+from headrace.operators.columns.row_join import RowJoinOperator
+from headrace.operators.columns.session_aggregate import SessionAggregateOperator
+from headrace.operators.columns.sliced_aggregate import SlicedAggregateOperator
+from headrace.operators.columns.window_row_join import WindowRowJoinOperator
 from headrace.operators.joins.interval_join import IntervalJoinOperator
 from headrace.operators.joins.window_join import CoGroupOperator, WindowJoinOperator
 from headrace.operators.keys import KeyByOperator, KeyedValuesOperator
@@ -61,6 +67,13 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.RollingAggregationSpec.kind: RollingAggregationOperator,
     window_specs.WindowSpec.kind: WindowOperator,
     window_specs.WindowAggregateSpec.kind: WindowAggregateOperator,
+    columnar_specs.ExtremeRowsSpec.kind: ExtremeRowsOperator,
+    columnar_specs.LocalExtremeRowsSpec.kind: LocalExtremeRowsOperator,
+    columnar_specs.RowJoinSpec.kind: RowJoinOperator,
+    columnar_specs.WindowRowJoinSpec.kind: WindowRowJoinOperator,
+    columnar_specs.SessionAggregateSpec.kind: SessionAggregateOperator,
+    columnar_specs.LocalAggregateSpec.kind: LocalAggregateOperator,
+    columnar_specs.SlicedAggregateSpec.kind: SlicedAggregateOperator,
     window_specs.CoGroupSpec.kind: CoGroupOperator,
     window_specs.WindowJoinSpec.kind: WindowJoinOperator,
     window_specs.IntervalJoinSpec.kind: IntervalJoinOperator,

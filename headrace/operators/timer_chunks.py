@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.functions.process import TimeDomain
 from headrace.state import columns as state_columns
 from headrace.state.columns import KEY, KEY_GROUP, NAMESPACE
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
 from headrace.state.restored import KeySpace
-from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 
 _SERVICE: Final = "service"
 _DOMAIN: Final = "domain"

@@ -6,11 +6,13 @@ current key. Source: Flink InternalTimerServiceImpl, HeapPriorityQueueSet.
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
 from headrace.checkpoint.handles import StateChunk
+from headrace.checkpoint.snapshot_files import SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.functions.process import TimeDomain
@@ -19,7 +21,6 @@ from headrace.operators.timer_chunks import Timer, read_timers, write_timers
 from headrace.state.backend import KeyedStateBackend
 from headrace.state.operator_states import StatesOfOperator
 from headrace.state.restored import KeySpace
-from headrace.state.snapshots import SnapshotWriter
 
 VOID_NAMESPACE: Final = None
 """Namespace of timers of process functions; windows are those of window operators."""
@@ -27,6 +28,11 @@ VOID_NAMESPACE: Final = None
 TimerCallback = Callable[[int, Any, Any], None]
 """Called with (time, key, namespace) of a timer that fires; the key is current."""
 
+
+IsEnough = Callable[[], bool]
+"""Whether the timers that are still due had better wait."""
+
+_LOOKED_AT_ONCE: Final = 256
 
 Bucket = dict[tuple[Any, Any], None]
 """Keys and namespaces of the timers of one time, in order of registration."""
@@ -96,26 +102,40 @@ class TimerQueue:
             heapq.heappop(times)
         return times[0] if times else None
 
-    def fire_until(self, limit_ms: int, fire: TimerCallback) -> None:
-        """Remove and call back every timer with time <= `limit_ms`, also those that callbacks register meanwhile."""
+    def fire_until(
+        self, limit_ms: int, fire: TimerCallback, is_enough: IsEnough | None = None
+    ) -> bool:
+        """Remove and call back every timer with time <= `limit_ms`, also those that callbacks register meanwhile.
+
+        `is_enough` is asked behind each of them; where it says so, the others stay. False where some did.
+        """
         while True:
             time_ms = self.next_time_ms()
             if time_ms is None or time_ms > limit_ms:
-                return
-            self._fire_bucket(time_ms, fire)
+                return True
+            if not self._fire_bucket(time_ms, fire, is_enough):
+                time_ms = self.next_time_ms()
+                return time_ms is None or time_ms > limit_ms
 
-    def _fire_bucket(self, time_ms: int, fire: TimerCallback) -> None:
+    def _fire_bucket(self, time_ms: int, fire: TimerCallback, is_enough: IsEnough | None) -> bool:
+        """False where it was enough."""
         bucket = self._bucket(time_ms)
         assert bucket is not None
-        for timer in list(bucket):
+        goes_on = True
+        # Where it may soon be enough, not all of a million timers are copied for each few that fire.
+        for timer in list(islice(bucket, None if is_enough is None else _LOOKED_AT_ONCE)):
             if timer not in bucket:
                 continue  # an earlier callback deleted it
             del bucket[timer]
             fire(time_ms, *timer)
+            if is_enough is not None and is_enough():
+                goes_on = False
+                break
             if self._times[0] < time_ms:
                 break  # a callback registered an earlier one, which goes first
         if not bucket and self._buckets.get(time_ms) is bucket:
             del self._buckets[time_ms]
+        return goes_on
 
     def freeze(self) -> "FrozenQueue":
         """Return all timers as they are now. Copies the distinct times; buckets are copied when they change."""
@@ -207,10 +227,14 @@ class InternalTimerService:
         """Forget a timer of the current key; no effect where there is none."""
         self._queue(domain).delete(time_ms, self._scope.entry, namespace)
 
-    def advance_watermark(self, watermark_ms: int) -> None:
-        """Fire every event-time timer that is due."""
+    def advance_watermark(self, watermark_ms: int, is_enough: IsEnough | None = None) -> bool:
+        """Fire the event-time timers that are due, until `is_enough` says so; False where some are still due."""
         self.current_watermark_ms = watermark_ms
-        self._event_timers.fire_until(watermark_ms, self._fire_event)
+        return self._event_timers.fire_until(watermark_ms, self._fire_event, is_enough)
+
+    def next_event_time_ms(self) -> int | None:
+        """Time of the first event-time timer; None where there is none."""
+        return self._event_timers.next_time_ms()
 
     def keep_in(self, states: StatesOfOperator, name: str) -> None:
         """Go on with the timers restored under `name`, and be part of snapshots under it."""

@@ -26,7 +26,7 @@ from headrace.core.ids import (
 from headrace.network.buffer_pool import NetworkBufferPool
 from headrace.network.compression import BatchCompressor
 from headrace.network.errors import NetworkError, StorageError
-from headrace.network.io_pool import IoExecutor
+from headrace.network.io_pool import InlineIo, IoExecutor
 from headrace.network.local_pool import NeverWait
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioned_file import INDEX_SUFFIX, PartitionedFile
@@ -100,7 +100,8 @@ class PartitionStore:
             wait=NeverWait(),
         )
         storage = PartitionStorage(
-            self._io,
+            # The writer is on the I/O pool already: were it to wait there for other jobs, all threads might.
+            InlineIo(),
             _NamedFiles(folder, file_stem(partition_id), self._io.submit, self._layer),
             ReadMemory(0),
         )

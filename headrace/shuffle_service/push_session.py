@@ -8,8 +8,6 @@ disk is slow slows its producers down. Source: Flink Remote Shuffle's write side
 """
 
 import logging
-import threading
-from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SchemaMemory, SealedBatch, decode_event, read_batch
 from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
 from headrace.network.framing import Body, Frame, encode
-from headrace.network.io_pool import IoExecutor
+from headrace.network.io_pool import IoExecutor, SerialJobs
 from headrace.network.partitioned_file import PartitionedFile
 from headrace.network.push_wire import (
     ALL_SUBPARTITIONS,
@@ -94,39 +92,6 @@ class PushOwner(Protocol):
     def discarded(self, partition_id: ResultPartitionId) -> None:
         """What was written is deleted. On the I/O pool."""
         ...
-
-
-class SerialJobs:
-    """Runs jobs of one owner on the I/O pool, one at a time and in order. Any thread."""
-
-    def __init__(self, io: IoExecutor) -> None:
-        self._io = io
-        # Guards the queue: the transport's thread adds, the I/O pool takes.
-        self._lock = threading.Lock()
-        self._jobs: deque[Callable[[], None]] = deque()
-        self._is_running = False
-
-    def submit(self, job: Callable[[], None]) -> None:
-        """Run `job` after those before it."""
-        with self._lock:
-            self._jobs.append(job)
-            must_start = not self._is_running
-            self._is_running = True
-        if must_start:
-            self._io.submit(self._run)
-
-    def _run(self) -> None:
-        with self._lock:
-            job = self._jobs.popleft()
-        try:
-            job()
-        finally:
-            with self._lock:
-                self._is_running = bool(self._jobs)
-                must_go_on = self._is_running
-            if must_go_on:
-                # Others have their turn between two jobs.
-                self._io.submit(self._run)
 
 
 class PushSession:

@@ -113,7 +113,7 @@ class RemoteResultPartition:
         self._end()
 
     def create_view(
-        self, index: int, listener: Callable[[], None], segment_size: int
+        self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> SubpartitionView:
         """See ResultPartition: nobody reads it here."""
         raise PartitionNotFoundError(str(self.partition_id), "the producer's")

@@ -10,7 +10,7 @@ from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.partitioned_file import PartitionedFile
-from headrace.network.sort_merge_partition import RegionCursor
+from headrace.network.sort_merge_cursor import RegionCursor
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage, StoredPartition
 
 
@@ -34,7 +34,7 @@ class ServedPartition(StoredPartition):
 
     @property
     def file(self) -> PartitionedFile | None:
-        """See sort_merge_partition.RegionSource."""
+        """See sort_merge_cursor.RegionSource."""
         return self._file
 
     def commit(self, file: PartitionedFile) -> bool:

@@ -66,13 +66,12 @@ class DataFrameCommitter:
             may_succeed = getattr(error, "recoverable", True)
             kind = SinkWriteError if may_succeed else SinkCommitError
             raise kind(self._operator_name, self._payload.path, root_message(error)) from error
-        self.discard(committables)
+        self._delete_staged(parts)
         self._sweep(parts)
 
-    def discard(self, committables: Sequence[bytes]) -> None:
-        """See Committer."""
-        for content in committables:
-            file_system, path = file_system_of(_PART.decode(content).path)
+    def _delete_staged(self, parts: Sequence[StagedPart]) -> None:
+        for part in parts:
+            file_system, path = file_system_of(part.path)
             delete_file(file_system, path)
             remove_if_empty(file_system, path.rpartition("/")[0])
 

@@ -11,6 +11,7 @@ when a job is restored. Source: the measurements of `JVM → Python` in docs/adr
 import itertools
 import logging
 import os
+import re
 import tempfile
 import threading
 from dataclasses import dataclass, field
@@ -35,34 +36,58 @@ from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import run_in_thread, start_thread
 from headrace.core.tls import TlsIdentity
+from headrace.network.errors import ConnectionLostError, IngestRefusedError
 from headrace.spark.dataframe_plan import default_parallelism, plan_push
 from headrace.spark.dataframe_push import RESULT_SCHEMA_TEXT, PushTarget, push_body
 from headrace.spark.dataframe_replay import plan_identity, unrepeatable_part
 from headrace.spark.partition_owners import PartitionOwners
-from headrace.spark.spark_errors import root_message
+from headrace.spark.spark_errors import root_message, user_location_in
 
 _LOG = logging.getLogger(__name__)
 _EVENT: Final = msgspec.msgpack.Decoder[ReaderEvent](ReaderEvent)
+_TARGET_LOST: Final = re.compile(
+    rf"{re.escape(ConnectionLostError.__module__)}\."
+    rf"(?:{ConnectionLostError.__name__}|{IngestRefusedError.__name__})\b"
+)
 COPIES: Final = "dataframes"
 """Folder of the copies, below `execution.checkpointing.dir`."""
 
 
 class DataFramePushError(HostError):
-    """The Spark job that pushes a DataFrame has failed."""
+    """The Spark job that pushes a DataFrame has failed; one that is run again may succeed.
 
-    def __init__(self, operator_name: str, reason: str) -> None:
+    `place` is the operator with the line that made it. Where a function of the user's raised inside Spark, its line
+    comes first.
+    """
+
+    recoverable = True
+
+    def __init__(self, place: str, reason: str) -> None:
+        raised_at = user_location_in(reason)
         super().__init__(
-            f"{reason.splitlines()[0]} (in the Spark job that reads the DataFrame of operator '{operator_name}')\n"
-            f"{reason}"
+            f"{reason.splitlines()[0]} ({raised_at + ', ' if raised_at else ''}in the Spark job that reads the "
+            f"DataFrame of {place})\n{reason}"
         )
+
+
+class PushTargetLostError(DataFramePushError):
+    """The same because a source subtask was gone, or refused: its TaskManager, or its task, failed before."""
+
+    is_consequence = True
+
+
+def push_error(place: str, reason: str) -> DataFramePushError:
+    """Return the error for what Spark says of its job, in the form of `root_message`."""
+    kind = PushTargetLostError if _TARGET_LOST.match(reason) else DataFramePushError
+    return kind(place, reason)
 
 
 class DataFrameChangedError(ProgramError):
     """A DataFrame is not planned as it was when the checkpoint was taken, so that positions in it mean nothing."""
 
-    def __init__(self, operator_name: str, before: str, now: str) -> None:
+    def __init__(self, place: str, before: str, now: str) -> None:
         super().__init__(
-            f"the DataFrame of operator '{operator_name}' is not the one of the checkpoint that the job is restored "
+            f"the DataFrame of {place} is not the one of the checkpoint that the job is restored "
             f"from: it had {before}, and now has {now}. Make it from the same files, with the same expressions and the "
             "same Spark settings, or start without the checkpoint"
         )
@@ -140,7 +165,7 @@ class DataFrameCoordinator:
         """
         if not self._takes_checkpoints:
             raise ProgramError(
-                f"operator '{self._context.operator_name}' reads a DataFrame, whose positions hold only in a job that "
+                f"{self._context.place} reads a DataFrame, whose positions hold only in a job that "
                 f"takes checkpoints from its start: set {INTERVAL.key}"
             )
         self._was_checkpointed = True
@@ -240,7 +265,7 @@ class DataFrameCoordinator:
             if self._takes_checkpoints:
                 identity = plan_identity(df, count, parallelism)
                 if target.open_partitions is not None and known.plan not in ("", identity):
-                    raise DataFrameChangedError(context.operator_name, known.plan, identity)
+                    raise DataFrameChangedError(context.place, known.plan, identity)
             computed = Computed(identity, parallelism, copy_path)
             context.run_async(lambda: self._announce(pushing, count, computed))
             plan.run()
@@ -249,7 +274,7 @@ class DataFrameCoordinator:
                 failure: HostError | ProgramError = (
                     error
                     if isinstance(error, ProgramError)
-                    else DataFramePushError(context.operator_name, root_message(error))
+                    else push_error(context.place, root_message(error))
                 )
                 context.run_async(lambda: self._failed(pushing, failure))
         finally:
@@ -269,7 +294,7 @@ class DataFrameCoordinator:
         directory = context.settings.get_option(CHECKPOINT_DIRECTORY)
         if not directory and not str(spark.sparkContext.master).startswith("local"):
             raise ProgramError(
-                f"the DataFrame of operator '{name}' cannot be read again row by row ({reason}), so it must be copied "
+                f"the DataFrame of {context.place} cannot be read again row by row ({reason}), so it must be copied "
                 f"for checkpoints: say where with {CHECKPOINT_DIRECTORY.key}, or write it to files and read those"
             )
         place = f"{fixed_place(directory)}/{COPIES}" if directory else _passing_copies()

@@ -2,7 +2,7 @@
 
 import importlib.util
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +20,8 @@ PINNED_SETTINGS: Final[Mapping[str, str]] = {
 }
 
 _LEAF_PARALLELISM: Final = "spark.sql.leafNodeDefaultParallelism"
+_SPARK_SYNTAX: Final = frozenset(".`*")
+"""What a column's name holds that Spark reads as more than a name."""
 _planning: Final = threading.Lock()
 
 
@@ -56,6 +58,22 @@ def plan_push(
         java_frame = _map_in_arrow(df, body, result_schema)
         partition_count = int(java_frame.queryExecution().toRdd().getNumPartitions())
     return PushPlan(partition_count, java_frame)
+
+
+def with_plain_names(df: DataFrame) -> DataFrame:
+    """Return `df` with columns that Spark finds by their names, in the same order; `df` itself where it does already.
+
+    Spark takes `a.b` for a field of `a`, and by default `a` and `A` for the same column.
+    """
+    if has_plain_names(df.columns):
+        return df
+    return df.toDF(*(f"_{index}" for index in range(len(df.columns))))
+
+
+def has_plain_names(names: Sequence[str]) -> bool:
+    """Whether each of the names, as it is, means one column to Spark."""
+    is_unique = len({name.upper().casefold() for name in names}) == len(names)
+    return is_unique and not any(_SPARK_SYNTAX.intersection(name) for name in names)
 
 
 def _map_in_arrow(df: DataFrame, body: ArrowBody, result_schema: str) -> Any:

@@ -21,6 +21,7 @@ from headrace.core.tls import TlsIdentity
 from headrace.core.types.arrow_types import type_info_from_schema
 from headrace.core.types.type_info import TypeInformation
 from headrace.spark.dataframe_coordinator import DataFrameCoordinator
+from headrace.spark.dataframe_plan import with_plain_names
 
 
 @dataclass
@@ -50,7 +51,8 @@ def dataframe_source(
     except TypeError as error:
         raise ProgramError(f"the DataFrame cannot be a stream: {error}") from error
     dataframe_id = f"dataframe-{next(_registry.numbers)}"
-    _registry.frames[dataframe_id] = df
+    # The stream's columns have their names from the type: whoever reads pushed rows takes them by position.
+    _registry.frames[dataframe_id] = with_plain_names(df)
     return DataFrameSource(dataframe_id, row_type, event_time_column), row_type
 
 
@@ -62,7 +64,7 @@ def source_coordinator_factory(secret: bytes, tls: TlsIdentity | None = None) ->
         df = _registry.frames.get(dataframe_id)
         if df is None:
             raise HostError(
-                f"operator '{context.operator_name}' reads {dataframe_id}, which this driver does not know: a job "
+                f"{context.place} reads {dataframe_id}, which this driver does not know: a job "
                 "with DataFrames must be submitted by the process that made them"
             )
         return DataFrameCoordinator(context, df, secret, tls)

@@ -95,6 +95,12 @@ class SparkExecutor:
         with self._lock:
             if self._is_closed:
                 raise HostError("the Spark executor has been closed")
+            if self._host is not None and self._host.has_lost_session:
+                # The program stopped its session, and may have made another one.
+                lost, self._host = self._host, None
+                lost.close()
+            if self._host is not None and self._host.failure is not None:
+                raise self._host.failure
             if self._host is None:
                 host = SparkHost(self._settings)
                 try:

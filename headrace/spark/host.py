@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -27,12 +27,13 @@ from headrace.core.tls import TlsIdentity, needs_tls
 from headrace.spark.checklist import MasterKind, parse_master
 from headrace.spark.dataframe_commit import sink_coordinator_factory
 from headrace.spark.dataframes import source_coordinator_factory
-from headrace.spark.jvm import delete_at_jvm_exit, registered_executor_count
+from headrace.spark.jvm import delete_at_jvm_exit, is_stopped, registered_executor_count
 from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
 from headrace.spark.python_files import ShippedFiles, python_files, ship
 from headrace.spark.resource_driver import SparkResourceDriver
 from headrace.spark.session import HostSession, host_session
 from headrace.spark.session_configuration import LOOPBACK, driver_addresses
+from headrace.spark.session_end import before_stop
 from headrace.spark.worker import WorkerSpec, run_worker
 from headrace.spark.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.worker_memory import worker_memory_bytes
@@ -52,8 +53,17 @@ class NoExecutorError(HostError):
         )
 
 
+class SessionStoppedError(HostError):
+    """The program stopped its SparkSession."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the SparkSession that jobs run on was stopped: await a job's end before spark.stop()"
+        )
+
+
 class SparkHost:
-    """One Headrace cluster inside one Spark application. Made once per process; `close` ends it."""
+    """One Headrace cluster inside one Spark application, for as long as that lives; `close` ends it sooner."""
 
     def __init__(self, settings: Settings) -> None:
         slots = settings.get_option(NUMBER_OF_TASK_SLOTS)
@@ -81,12 +91,26 @@ class SparkHost:
         self._output: OutputPipe | None = None
         self._handle: ClusterHandle | None = None
         self._driver: SparkResourceDriver | None = None
+        self._stay: Callable[[], None] | None = None
+        self._has_left = False
 
     @property
     def handle(self) -> ClusterHandle:
         """The running cluster."""
         assert self._handle is not None, "the host has not been started"
         return self._handle
+
+    @property
+    def has_lost_session(self) -> bool:
+        """Whether its session was stopped: jobs need another host."""
+        return is_stopped(self.session.context)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why no TaskManager can come any more, or None."""
+        if self._has_left:
+            return SessionStoppedError()
+        return None if self._driver is None else self._driver.failure
 
     @property
     def is_fixed(self) -> bool:
@@ -133,9 +157,9 @@ class SparkHost:
             tls=self._tls,
             scratch=self._scratch,
         )
-        # At the interpreter's exit the session may be the first to be stopped: it was made last.
-        self.session.before_stop = self._close_cluster
         self._handle = entrypoint.start()
+        # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
+        self._stay = before_stop(self.session.context, self._leave_session)
         if self._kind.is_single_process and self._settings.get_option(CPU_CORES) > 1:
             _LOG.warning(
                 "%s is ignored on %s: Spark has no profiles there", CPU_CORES.key, self.master
@@ -150,8 +174,17 @@ class SparkHost:
         try:
             self._close_cluster()
         finally:
-            self.session.before_stop = None
+            if self._stay is not None:
+                self._stay()
             self.session.stop()
+
+    def _leave_session(self) -> None:
+        """End jobs and TaskManagers while there is a session; Spark would kill them, with many words."""
+        self._has_left = True
+        if self._handle is not None:
+            self._handle.leave_host(SessionStoppedError())
+        if self._output is not None:
+            self._output.close()
 
     def _close_cluster(self) -> None:
         handle, self._handle = self._handle, None
@@ -159,9 +192,11 @@ class SparkHost:
             if handle is not None:
                 handle.close()
         finally:
-            if self._output is not None:
-                self._output.close()
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            try:
+                if self._output is not None:
+                    self._output.close()
+            finally:
+                shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _wait_for_executors(self) -> None:
         """Wait until the application can run something; how much is asked again whenever it matters."""

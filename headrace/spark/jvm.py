@@ -10,7 +10,7 @@ from pyspark.core.context import SparkContext
 
 
 class JvmGoneError(Exception):
-    """The driver's JVM does not answer any more."""
+    """The driver's JVM does not answer any more, or the SparkContext in it was stopped."""
 
 
 @contextmanager
@@ -28,8 +28,21 @@ def jvm_calls() -> Generator[None, None, None]:
 
 
 def jvm_context(context: SparkContext) -> Any:
-    """Return the Scala SparkContext behind `context`, for what the Python API does not offer."""
-    return getattr(context, "_jsc").sc()  # noqa: B009 - private, and named here only
+    """Return the Scala SparkContext behind `context`, for what Python does not offer; JvmGoneError without one."""
+    java_context = getattr(context, "_jsc", None)
+    if java_context is None:
+        raise JvmGoneError("its SparkSession was stopped")
+    return java_context.sc()
+
+
+def is_stopped(context: SparkContext) -> bool:
+    """Whether `context` was stopped from Python."""
+    return getattr(context, "_jsc", None) is None
+
+
+def active_context() -> SparkContext | None:
+    """Return the one SparkContext of this process, if there is one that was not stopped."""
+    return getattr(SparkContext, "_active_spark_context", None)
 
 
 def application_slot_count(context: SparkContext, spark_profile: Any = None) -> int | None:
@@ -41,6 +54,9 @@ def application_slot_count(context: SparkContext, spark_profile: Any = None) -> 
     if str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         return None
     scala_context = jvm_context(context)
+    if scala_context.isStopped():
+        # By somebody in the JVM, such as the master of its cluster.
+        raise JvmGoneError("its SparkContext was stopped")
     manager = scala_context.resourceProfileManager()
     if spark_profile is None:
         profile = manager.defaultResourceProfile()

@@ -67,12 +67,18 @@ class SparkResourceDriver:
         self._listener: WorkerListener | None = None
         self._is_closing = False
         self._ended = threading.Event()
+        self._failure: BaseException | None = None
         self._slot_count: int | None = jobs.slot_count()
 
     @property
     def max_worker_count(self) -> int | None:
         """Slots of the application less the spare one, or None where executors come on demand."""
         return None if self._slot_count is None else max(0, self._slot_count - KEPT_FREE_COUNT)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the thread that talks to Spark before it was closed: no worker comes any more."""
+        return self._failure
 
     def initialize(self, listener: WorkerListener) -> None:
         """Start the thread that talks to Spark."""
@@ -167,12 +173,13 @@ class SparkResourceDriver:
         except JvmGoneError:
             raise
         except Exception as error:
-            # Stopped contexts and refused profiles land here; the ResourceManager decides what is next.
+            # Refused profiles land here; the ResourceManager decides what is next.
             self._handle(JobEnded(worker_id, f"Spark refused its job: {error}"))
 
     def _host_failed(self, error: BaseException) -> None:
         report = self._report()
         if not self._is_closing:
+            self._failure = error
             report.host_failed(error)
         for worker_id in self._lifecycles.live_worker_ids:
             report.worker_terminated(worker_id, str(error))

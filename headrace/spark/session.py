@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.spark.checklist import parse_master, refuse_contradictions
 from headrace.spark.java_runtime import ensure_java
-from headrace.spark.jvm import delete_at_jvm_exit
+from headrace.spark.jvm import active_context, delete_at_jvm_exit, is_stopped
 from headrace.spark.jvm_errors import JvmErrors
 from headrace.spark.jvm_process import DeferredInterrupts, stop_context, stop_jvm
 from headrace.spark.master import refuse_unknown_master, refuse_unreachable_master
@@ -50,15 +50,13 @@ class HostSession:
     """A session and whether it is ours to stop.
 
     `scratch` is where it leaves files, None where borrowed. `is_embedded`: a `local[n]` whose size we chose.
-    `before_stop` ends what runs in the session, while there still is one. `environment_before`: variables that were
-    set for it, and what they were.
+    `environment_before`: variables that were set for it, and what they were.
     """
 
     spark: SparkSession
     is_borrowed: bool
     scratch: Path | None = None
     is_embedded: bool = False
-    before_stop: Callable[[], None] | None = None
     environment_before: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     _is_stopped: bool = False
 
@@ -71,13 +69,16 @@ class HostSession:
         """Stop a session that was created here and remove what it left; a borrowed one is left as it is."""
         if self.is_borrowed or self._is_stopped:
             return
+        is_over = is_stopped(self.context)
+        if is_over and active_context() is not None:
+            # The program stopped it, and made one of its own in the same JVM: what was set for it is needed.
+            return
         self._is_stopped = True
-        if self.before_stop is not None:
-            self.before_stop()
-        try:
-            self.spark.stop()
-        except Exception as error:  # the JVM may be gone, which is what we want
-            _LOG.debug("stopping Spark: %s", error)
+        if not is_over:
+            try:
+                self.spark.stop()
+            except Exception as error:  # the JVM may be gone, which is what we want
+                _LOG.debug("stopping Spark: %s", error)
         stop_jvm()
         _restore_environment(self.environment_before)
         if self.scratch is not None:
@@ -105,6 +106,9 @@ def host_session(settings: Settings) -> HostSession:
             _log_warnings(refuse_and_describe(dict(active.sparkContext.getConf().getAll())))
             _use_this_interpreter(active.sparkContext)
             return HostSession(active, is_borrowed=True)
+        if created is not None:
+            # Its JVM goes with it: what that was started with is not what the next one needs.
+            created.stop()
         _Current.session = _create(settings)
         return _Current.session
 
@@ -134,7 +138,7 @@ def _active_session() -> SparkSession | None:
     active = SparkSession.getActiveSession()
     if active is not None and _is_alive(active):
         return active
-    context: SparkContext | None = getattr(SparkContext, "_active_spark_context", None)
+    context = active_context()
     return None if context is None else SparkSession(context)
 
 
@@ -148,7 +152,7 @@ def _use_this_interpreter(context: SparkContext) -> None:
 
 
 def _is_alive(spark: SparkSession) -> bool:
-    return getattr(spark.sparkContext, "_jsc", None) is not None
+    return not is_stopped(spark.sparkContext)
 
 
 def _create(settings: Settings) -> HostSession:

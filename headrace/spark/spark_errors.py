@@ -5,9 +5,11 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from headrace.core.errors import HostError
+from headrace.core.errors import HostError, is_user_file
 
 _PYTHON_TRACEBACK: Final = "Traceback (most recent call last):"
+_PYTHON_FRAME: Final = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+)', re.MULTILINE)
+_SPARK_FILE: Final = re.compile(r"/pyspark(?:\.zip)?/")
 _EXCEPTION_LINE: Final = re.compile(
     r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*$"
 )
@@ -76,6 +78,16 @@ def python_exception_line(text: str) -> str | None:
         stripped = line.strip()
         if line[:1] not in (" ", "\t") and _EXCEPTION_LINE.match(stripped):
             found = stripped
+    return found
+
+
+def user_location_in(text: str) -> str:
+    """Return `file, line n` of the user's innermost frame in the Python traceback in `text`, empty without one."""
+    start = text.find(_PYTHON_TRACEBACK)
+    found = ""
+    for frame in _PYTHON_FRAME.finditer(text, max(0, start)):
+        if start >= 0 and is_user_file(frame["file"]) and not _SPARK_FILE.search(frame["file"]):
+            found = f"{frame['file']}, line {frame['line']}"
     return found
 
 

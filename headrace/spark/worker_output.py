@@ -5,63 +5,158 @@ brings the lines home: the driver reads it, every worker writes whole lines to i
 """
 
 import contextlib
+import fcntl
+import io
+import logging
 import os
+import select
+import signal
 import sys
+import threading
 from collections.abc import Generator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from headrace.core.threads import start_thread
+
+_LOG = logging.getLogger(__name__)
 
 _READ_SIZE_BYTES: Final = 1 << 16
 
 
 class OutputPipe:
-    """The reading end, in the driver. Lines appear on `sys.stdout` as it is at that moment."""
+    """The reading end, in the driver. Lines appear on `sys.stdout` as it is at that moment.
+
+    Where nobody reads that any more, as behind `| head`, the program is interrupted as by Ctrl-C.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         os.mkfifo(path, 0o600)
         # Opened for both ways: it never waits for a writer, and never ends when the last one leaves.
-        self._descriptor = os.open(path, os.O_RDWR)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        self._end_read, self._end_write = os.pipe()
+        self._is_refused = self._is_closing = False
         self._thread = start_thread("headrace-output", self._run)
 
     def close(self) -> None:
         """Read what was written so far, then end."""
-        if self._descriptor < 0:
+        if self._is_closing:
             return
-        os.write(self._descriptor, _END)
+        self._is_closing = True
+        os.close(self._end_write)
         self._thread.join(timeout=5)
-        os.close(self._descriptor)
-        self._descriptor = -1
+        if not self._thread.is_alive():
+            os.close(self._descriptor)
+            os.close(self._end_read)
+        # Else whoever reads our output takes their time, and the thread still needs both.
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
 
     def _run(self) -> None:
         pending = b""
-        while True:
-            pending += os.read(self._descriptor, _READ_SIZE_BYTES)
-            is_ended = pending.endswith(_END)
-            whole, newline, rest = pending.removesuffix(_END).rpartition(b"\n")
-            text = (whole + newline + (rest if is_ended else b"")).decode(errors="replace")
-            if text:
-                sys.stdout.write(text)
-                sys.stdout.flush()
-            if is_ended:
+        is_ended = False
+        while not is_ended:
+            readable, _, _ = select.select([self._descriptor, self._end_read], [], [])
+            is_ended = self._end_read in readable
+            while (content := self._read()) is not None:
+                pending += content
+                whole, newline, pending = pending.rpartition(b"\n")
+                self._show(whole + newline)
+        self._show(pending)
+
+    def _read(self) -> bytes | None:
+        try:
+            return os.read(self._descriptor, _READ_SIZE_BYTES)
+        except BlockingIOError:
+            return None
+
+    def _show(self, lines: bytes) -> None:
+        if not lines or self._is_refused:
+            return
+        text = lines.decode(errors="replace")
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        try:
+            # What the user's terminal has no character for must not end the program.
+            sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+            sys.stdout.flush()
+        except (OSError, ValueError) as error:
+            # Read on all the same: workers would wait for ever for room in the pipe.
+            self._is_refused = True
+            _LOG.error("standard output takes nothing any more: %s", error)
+            _forget_standard_output()
+            if self._is_closing:
                 return
-            pending = rest
+            main_thread = threading.main_thread().ident
+            assert main_thread is not None
+            # A real signal: the main thread waits for the job's end, and nothing less ends that.
+            signal.pthread_kill(main_thread, signal.SIGINT)
 
 
-# No text contains it: a byte that UTF-8 never uses.
-_END: Final = b"\xff"
+def _forget_standard_output() -> None:
+    """Have what else is written there go nowhere: the interpreter flushes it when it ends, and would complain."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+class _WholeLines(io.RawIOBase):
+    """Writes to a pipe that other processes write to as well, line by line, each of any length in one piece."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._begun = b""
+        # Threads of this process share one open file, between which a lock of the file makes no difference.
+        self._lock = threading.Lock()
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def write(self, content: Any) -> int:
+        with self._lock:
+            whole, newline, rest = bytes(content).rpartition(b"\n")
+            if newline:
+                self._send(self._begun + whole + newline)
+                self._begun = rest
+            else:
+                self._begun += rest
+        return len(content)
+
+    def flush(self) -> None:
+        """Lines that are not whole yet wait for their end, or for `close`."""
+
+    def close(self) -> None:
+        with self._lock:
+            if not self.closed:
+                try:
+                    self._send(self._begun)
+                finally:
+                    self._begun = b""
+                    super().close()
+                    os.close(self._descriptor)
+
+    def _send(self, lines: bytes) -> None:
+        if not lines:
+            return
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        try:
+            rest = memoryview(lines)
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
 @contextlib.contextmanager
 def redirect_standard_output(pipe: str) -> Generator[None, None, None]:
     """Send this process's standard output to `pipe`; nothing happens where it is empty or cannot be opened.
 
-    Both the file descriptor and `sys.stdout` are led there, line by line, so that a line of one process is never cut
-    by another's (up to the size that a pipe takes at once).
+    Both the file descriptor and `sys.stdout` are led there. What goes through `sys.stdout` comes home in whole lines;
+    what is written to the descriptor itself does as far as the system writes it at once (4 KB).
     """
     descriptor = _open_for_writing(pipe)
     if descriptor is None:
@@ -69,7 +164,12 @@ def redirect_standard_output(pipe: str) -> Generator[None, None, None]:
         return
     previous, stream = os.dup(1), sys.stdout
     os.dup2(descriptor, 1)
-    sys.stdout = os.fdopen(descriptor, "w", buffering=1, encoding="utf-8", errors="replace")
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_WholeLines(descriptor)),
+        encoding="utf-8",
+        errors="replace",
+        line_buffering=True,
+    )
     try:
         yield
     finally:

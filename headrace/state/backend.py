@@ -8,7 +8,7 @@ Source: Flink KeyedStateBackend, AbstractKeyedStateBackend.
 """
 
 from collections.abc import Sequence
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.state import State, StateDescriptor
@@ -48,6 +48,28 @@ class EntryScope:
 
     def __init__(self) -> None:
         self.entry: Any = NO_KEY
+
+
+class Registered(Protocol):
+    """A handle, as far as a second registration of its state's name concerns it."""
+
+    kind: ClassVar[str]
+    scope: EntryScope
+
+
+def refuse_other_registration(
+    name: str, registered: Registered, kind: str, scope: EntryScope
+) -> None:
+    """StateAccessError unless the state `name` is asked for again as it was registered."""
+    if registered.kind != kind:
+        raise StateAccessError(
+            f"state '{name}' is already registered as {registered.kind} state: "
+            f"give the {kind} state another name"
+        )
+    if registered.scope is not scope:
+        raise StateAccessError(
+            f"state '{name}' is already registered, once per key and once per window: use two names"
+        )
 
 
 class KeyedStateBackend(Protocol):

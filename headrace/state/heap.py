@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.checkpoint.handles import StateChunk
+from headrace.checkpoint.snapshot_files import SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.types.type_info import PickledBytesTypeInfo
@@ -25,7 +26,7 @@ from headrace.functions.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from headrace.state.backend import NO_KEY, EntryScope, StateAccessError
+from headrace.state.backend import NO_KEY, EntryScope, StateAccessError, refuse_other_registration
 from headrace.state.heap_handles import (
     HeapAggregatingState,
     HeapListState,
@@ -38,7 +39,6 @@ from headrace.state.heap_ttl import TTL_HANDLES, TtlHeapState
 from headrace.state.keyed_chunks import Flatten, KeyedStateForm, write_keyed_state
 from headrace.state.layered_entries import FrozenEntries
 from headrace.state.restored import FrozenUnclaimed, KeySpace, RestoredKeyedState
-from headrace.state.snapshots import SnapshotWriter
 from headrace.state.ttl import BatchClock, TtlRules
 
 _ALL_KEYS: Final = KeySpace(PickledBytesTypeInfo(), range(128), 128)
@@ -85,15 +85,8 @@ class HeapKeyedStateBackend:
                 for rows in self._restored.claim(self._form(handle), descriptor.field_changes):
                     handle.load(rows)
             self._handles[name] = handle
-        elif handle.kind != handle_class.kind:
-            raise StateAccessError(
-                f"state '{name}' is already registered as {handle.kind} state: "
-                f"give the {handle_class.kind} state another name"
-            )
-        elif handle.scope is not scope:
-            raise StateAccessError(
-                f"state '{name}' is already registered, once per key and once per window: use two names"
-            )
+        else:
+            refuse_other_registration(name, handle, handle_class.kind, scope)
         return handle
 
     def begin_batch(self, row_count: int) -> None:

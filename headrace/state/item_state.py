@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.checkpoint.handles import ITEM_COUNT, ITEM_RANGE, StateChunk, StateTable
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
-from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 
 _SCHEMA: Final = pa.schema([pa.field("item", pa.binary(), nullable=False)])
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.types.arrow_mapping import arrow_type_of
 from headrace.core.types.type_info import TypeInformation
 from headrace.state import columns as state_columns
@@ -32,7 +33,6 @@ from headrace.state.columns import (
     is_opaque,
 )
 from headrace.state.evolution import schema_text
-from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 
 KIND: Final = "kind"
 SCOPE: Final = "scope"

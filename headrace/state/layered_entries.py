@@ -8,6 +8,7 @@ Source: Flink CopyOnWriteStateMap, which copies entries older than the oldest sn
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import filterfalse, repeat
 from typing import Any, Final
 
 from headrace.core.types.record_copies import UNCHANGING, private_copy
@@ -41,29 +42,34 @@ class FrozenEntries:
         return self._all_entries()
 
     def _all_entries(self) -> Iterator[Any]:
+        """From top to bottom, each layer without what higher ones say; loops in C, as the task goes on meanwhile."""
         for index in range(len(self._layers) - 1, -1, -1):
-            higher = self._layers[index + 1 :]
-            for entry, value in self._layers[index].items():
-                if value is not _GONE and not any(entry in layer for layer in higher):
-                    yield entry
+            layer = self._layers[index]
+            left: Iterator[Any] = iter(layer) if index == 0 else _not_gone(layer)
+            for higher in self._layers[index + 1 :]:
+                left = filterfalse(higher.__contains__, left)
+            yield from left
 
     def values_of(self, entries: Sequence[Any]) -> list[Any]:
         """What the entries, all of them there, hold: in their order."""
         if len(self._layers) == 1:
             return list(map(self._layers[0].__getitem__, entries))
-        return [self._value_of(entry) for entry in entries]
-
-    def _value_of(self, entry: Any) -> Any:
+        values: list[Any] = [_MISSING] * len(entries)
         for layer in reversed(self._layers):
-            value = layer.get(entry, _MISSING)
-            if value is not _MISSING:
-                return value
-        raise KeyError(entry)
+            lower = [index for index, value in enumerate(values) if value is _MISSING]
+            found = map(layer.get, map(entries.__getitem__, lower), repeat(_MISSING))
+            for index, value in zip(lower, found, strict=True):
+                values[index] = value
+        return values
 
     def release(self) -> None:
         """Let the entries change again. Idempotent."""
         self._layers = ()
         self.is_released = True
+
+
+def _not_gone(layer: Entries) -> Iterator[Any]:
+    return (entry for entry, value in layer.items() if value is not _GONE)
 
 
 class LayeredEntries:

@@ -1,9 +1,9 @@
-"""Operator state: what belongs to a subtask and not to a key, and how it is dealt out when the parallelism changes.
+"""Operator state: what belongs to a subtask and not to a key.
 
 Always on the heap. Three modes say what a change of parallelism does with a state: the items of a SPLIT list are dealt
 out evenly, a UNION list goes to every subtask as a whole, a BROADCAST map is the same on all of them.
 
-Source: Flink DefaultOperatorStateBackend, RoundRobinOperatorStateRepartitioner.
+Source: Flink DefaultOperatorStateBackend.
 """
 
 import enum
@@ -236,74 +236,6 @@ class HeapBroadcastState(_HeldState, BroadcastState[Any, Any]):
         self._check(self._key_check, key)
         if value is not None:
             self._check(self._value_check, value)
-
-
-def redistribute(
-    old: Sequence[Sequence[FrozenOperatorState]], new_parallelism: int
-) -> list[list[FrozenOperatorState]]:
-    """Deal the states of all old subtasks out to `new_parallelism` new ones, by state in order of first appearance.
-
-    `old` has one entry per old subtask, empty where it had finished. A SPLIT list stays where it is while the
-    parallelism does; otherwise its items are concatenated and each new subtask gets an equal run of them, the extras
-    going to subtasks from a start that moves on from state to state, so that no subtask gets all of them.
-    """
-    assert new_parallelism >= 1
-    dealt: list[list[FrozenOperatorState]] = [[] for _ in range(new_parallelism)]
-    extras_start = 0
-    for name, first in _first_of_each_name(old).items():
-        copies = [_state_named(states, name, first) for states in old]
-        match first.mode:
-            case OperatorStateMode.UNION:
-                everything = tuple(item for copy in copies if copy for item in copy.items)
-                shares = [everything] * new_parallelism
-            case OperatorStateMode.BROADCAST:
-                present = [copy for copy in copies if copy is not None]
-                shares = [
-                    (copies[index % len(copies)] or present[index % len(present)]).items
-                    for index in range(new_parallelism)
-                ]
-            case OperatorStateMode.SPLIT if len(old) == new_parallelism:
-                shares = [() if copy is None else copy.items for copy in copies]
-            case OperatorStateMode.SPLIT:
-                everything = tuple(item for copy in copies if copy for item in copy.items)
-                shares = _even_shares(everything, new_parallelism, extras_start)
-                extras_start = (extras_start + len(everything)) % new_parallelism
-        for states, share in zip(dealt, shares, strict=True):
-            states.append(replace(first, items=share))
-    return dealt
-
-
-def _even_shares(
-    items: tuple[Any, ...], new_parallelism: int, extras_start: int
-) -> list[tuple[Any, ...]]:
-    base, extra_count = divmod(len(items), new_parallelism)
-    shares: list[tuple[Any, ...]] = [()] * new_parallelism
-    offset = 0
-    for turn in range(new_parallelism):
-        size = base + 1 if turn < extra_count else base
-        shares[(extras_start + turn) % new_parallelism] = items[offset : offset + size]
-        offset += size
-    return shares
-
-
-def _first_of_each_name(
-    old: Sequence[Sequence[FrozenOperatorState]],
-) -> dict[str, FrozenOperatorState]:
-    found: dict[str, FrozenOperatorState] = {}
-    for states in old:
-        for state in states:
-            found.setdefault(state.name, state)
-    return found
-
-
-def _state_named(
-    states: Sequence[FrozenOperatorState], name: str, first: FrozenOperatorState
-) -> FrozenOperatorState | None:
-    for state in states:
-        if state.name == name:
-            _check_same(name, first.mode, first.type_info, state.mode, state.type_info)
-            return state
-    return None
 
 
 def _check_same(

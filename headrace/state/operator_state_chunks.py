@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.checkpoint.handles import ITEM_COUNT, StateChunk, StateTable
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.types.pickles import pickle_value
 from headrace.core.types.type_info import ListTypeInfo, MapTypeInfo, TypeInformation
@@ -24,7 +25,6 @@ from headrace.state.operator_state import (
     OperatorStateBackend,
     OperatorStateMode,
 )
-from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 
 MODE: Final = "mode"
 _TYPE: Final = "type"

@@ -16,6 +16,7 @@ from headrace.checkpoint.handles import (
     StateTable,
 )
 from headrace.checkpoint.options import STATE_BACKEND_TYPE, StateBackendType, member_of
+from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
@@ -29,7 +30,7 @@ from headrace.state.keyed_chunks import OPAQUE, KeyedStateForm
 from headrace.state.operator_state import OperatorStateBackend
 from headrace.state.operator_state_chunks import OperatorStateSnapshots, restore_operator_state
 from headrace.state.restored import KeySpace, RestoredKeyedState, UnclaimedStates
-from headrace.state.snapshots import FrozenState, Snapshotable, SnapshotReader
+from headrace.state.snapshots import FrozenState, Snapshotable
 
 _LOG: Final = logging.getLogger(__name__)
 _OF_BACKENDS: Final = frozenset({StateTable.KEYED, StateTable.NATIVE, StateTable.OPERATOR})

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.types.type_info import TypeInformation
 from headrace.state.columns import KEY, MAP_KEY, VALUE
@@ -33,7 +34,6 @@ from headrace.state.keyed_chunks import (
     rows_to_table,
     table_to_rows,
 )
-from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 
 
 @dataclass(frozen=True)

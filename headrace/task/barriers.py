@@ -177,6 +177,10 @@ class BarrierHandler(Protocol):
         """Take note of an event."""
         ...
 
+    def missing(self, checkpoint_id: int) -> frozenset[int] | None:
+        """Channels whose barrier is still to come; None where none of this checkpoint is awaited. Any thread."""
+        ...
+
 
 def blocks_upstream(barrier: CheckpointBarrier) -> bool:
     """Whether the producer of a channel stops behind this barrier until it is resumed."""
@@ -209,6 +213,12 @@ class ExactlyOnceBarrierHandler:
     def is_pending(self) -> bool:
         """Whether a checkpoint has begun here and barriers are still to come."""
         return self._pending is not None
+
+    def missing(self, checkpoint_id: int) -> frozenset[int] | None:
+        """See BarrierHandler."""
+        # One look at each, as another thread may ask; copying a set of numbers is one step of the interpreter.
+        waiting, pending = frozenset(self._waiting), self._pending
+        return waiting if pending is not None and pending.checkpoint_id == checkpoint_id else None
 
     def handle(self, event: BarrierEvent) -> list[BarrierAction]:
         """See BarrierHandler."""

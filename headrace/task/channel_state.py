@@ -33,6 +33,7 @@ from headrace.checkpoint.channel_chunks import (
 )
 from headrace.checkpoint.errors import MetadataError
 from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.checkpoint.snapshot_files import SnapshotWriter
 from headrace.core.ids import OperatorId
 from headrace.core.key_groups import subtasks_of
 from headrace.network.batches import SealedBatch
@@ -41,7 +42,6 @@ from headrace.network.input_capture import CapturedBatch
 from headrace.network.output_capture import OutputCapture
 from headrace.network.partitioner import order_by_channel
 from headrace.network.record_writer import RecordWriter
-from headrace.state.snapshots import SnapshotWriter
 from headrace.task.channel_frames import (
     CapturedFrame,
     FrameTable,

@@ -12,6 +12,7 @@ from typing import Final, NoReturn, Protocol
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, SubtaskRestore, TaskStateSnapshot
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -26,7 +27,6 @@ from headrace.metrics.groups import MetricGroup
 from headrace.network.partition import ResultPartition
 from headrace.network.producer_check import AnswerVerdict
 from headrace.network.single_input_gate import SingleInputGate
-from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 
 
 class TaskListener(Protocol):

@@ -4,6 +4,7 @@ Channels are numbered over all inputs, since one alignment covers them all. Sour
 InputProcessorUtil.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -90,6 +91,8 @@ class InputBarriers:
         self._taker: Final = taker
         self._clock: Final = environment.clock
         self._timers: Final = timers
+        self._inputs: Final = inputs
+        self._waiting: deque[BarrierEvent] = deque()
         self._first_channels: list[int] = []
         self._places: list[tuple[InputGate, int]] = []
         for logical_input in inputs:
@@ -100,6 +103,17 @@ class InputBarriers:
         # Of the checkpoint whose barriers are being collected.
         self._first_barrier_ns = 0
         self._start_delay_ms = 0
+
+    def missing(self, checkpoint_id: int) -> tuple[int, int, frozenset[int]] | None:
+        """How many ms barriers have been coming, over how many channels, and those without; None where none does.
+
+        Any thread: what it finds may be one barrier old.
+        """
+        waiting = self._handler.missing(checkpoint_id)
+        if waiting is None:
+            return None
+        elapsed_ms = (self._clock.monotonic_ns() - self._first_barrier_ns) // 1_000_000
+        return elapsed_ms, len(self._places), waiting
 
     def event_received(self, input_number: int, channel_index: int, event: CheckpointEvent) -> None:
         """Something that checkpoints depend on happened on a channel of an input."""
@@ -122,7 +136,21 @@ class InputBarriers:
         """The coordinator gave a checkpoint up."""
         self._handle(CheckpointAborted(checkpoint_id))
 
+    @property
+    def is_amid_batch(self) -> bool:
+        """Whether rows that were read are not worked off yet."""
+        return any(each.is_amid_batch for each in self._inputs)
+
+    def batch_ended(self) -> None:
+        """What came in the midst of a batch is handled now."""
+        while self._waiting and not self.is_amid_batch:
+            self._handle(self._waiting.popleft())
+
     def _handle(self, event: BarrierEvent) -> None:
+        if self.is_amid_batch:
+            # A trigger, an abort or the end of a time: the rows that were read belong before the line it draws.
+            self._waiting.append(event)
+            return
         for action in self._handler.handle(event):
             self._perform(action)
 

@@ -7,17 +7,19 @@ from collections.abc import Callable
 from typing import Protocol
 
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
+from headrace.core.clock import Clock
 from headrace.core.elements import EndOfData, EndOfPartition, StopMode, Watermark, WatermarkStatus
 from headrace.core.record_batch import RecordBatch
 from headrace.network.channels import BarrierAnnouncement
 from headrace.network.gate import BatchElement, EventElement, InputGate
+from headrace.task.pacing import PacedRows
 from headrace.task.watermark_valve import EmitWatermark, ValveAction, WatermarkValve
 
 CheckpointEvent = CheckpointBarrier | CancelCheckpointMarker | BarrierAnnouncement | EndOfPartition
 
 
-class InputHandler(Protocol):
-    """What an input does with what it read."""
+class RowHandler(Protocol):
+    """What is done with the rows of an input, and what stands between them."""
 
     def batch(self, batch: RecordBatch) -> None:
         """Rows (num_rows >= 1) between two markers."""
@@ -31,17 +33,30 @@ class InputHandler(Protocol):
         """The input's idleness changed."""
         ...
 
+
+class InputHandler(RowHandler, Protocol):
+    """What an input does with what it read."""
+
     def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
         """Something that checkpoints depend on happened on a channel."""
         ...
 
 
 class LogicalInput:
-    """One input of the head operator, and one valve over all channels of its gate."""
+    """One input of the head operator, and one valve over all channels of its gate.
 
-    def __init__(self, gate: InputGate, handler: InputHandler) -> None:
+    With `pace_by` batches pass in parts, whose time that clock takes: see pacing.
+    """
+
+    def __init__(
+        self, gate: InputGate, handler: InputHandler, pace_by: Clock | None = None
+    ) -> None:
         self._gate = gate
         self._handler = handler
+        self._paced: PacedRows | None = None
+        if pace_by is not None:
+            self._paced = PacedRows(pace_by, handler.batch, handler.watermark, handler.status)
+        self._rows: RowHandler = self._paced or handler
         self._valve = WatermarkValve(gate.number_of_channels)
         self._open_data_count = gate.number_of_channels
         self.stop_mode = StopMode.DRAIN
@@ -55,6 +70,16 @@ class LogicalInput:
     def restore_watermark(self, timestamp_ms: int) -> None:
         """Never go back behind where event time was when the restored checkpoint was taken."""
         self._valve.restore(timestamp_ms)
+
+    @property
+    def is_amid_batch(self) -> bool:
+        """Whether what was read last is not worked off yet: then nothing else is read."""
+        return self._paced is not None and self._paced.is_amid_batch
+
+    def go_on_with_batch(self) -> None:
+        """Work off the next part of it."""
+        assert self._paced is not None
+        self._paced.go_on()
 
     @property
     def has_ended(self) -> bool:
@@ -109,7 +134,7 @@ class LogicalInput:
         start = 0
         for placed in element.markers:
             if placed.row_offset > start:
-                self._handler.batch(batch.slice(start, placed.row_offset - start))
+                self._rows.batch(batch.slice(start, placed.row_offset - start))
                 start = placed.row_offset
             match placed.marker:
                 case Watermark(timestamp_ms):
@@ -117,11 +142,11 @@ class LogicalInput:
                 case WatermarkStatus(is_idle):
                     self._perform(self._valve.status_received(channel_index, is_idle))
         if start < batch.num_rows:
-            self._handler.batch(batch.slice(start))
+            self._rows.batch(batch.slice(start))
 
     def _perform(self, actions: list[ValveAction]) -> None:
         for action in actions:
             if isinstance(action, EmitWatermark):
-                self._handler.watermark(action.timestamp_ms)
+                self._rows.watermark(action.timestamp_ms)
             else:
-                self._handler.status(action.is_idle)
+                self._rows.status(action.is_idle)

@@ -3,11 +3,15 @@
 Source: Flink OneInputStreamTask, TwoInputStreamTask.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
+from headrace.checkpoint.handles import CheckpointProgress, SubtaskPhase
 from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import StopMode
+from headrace.core.ids import ExecutionAttemptId
 from headrace.core.record_batch import RecordBatch
 from headrace.graph.job_graph import VertexKind
 from headrace.graph.payloads import VertexPayloads
@@ -16,14 +20,17 @@ from headrace.network.union_gate import UnionInputGate
 from headrace.operators.operator import OneInputOperator, Output, TwoInputOperator
 from headrace.task.environment import TaskEnvironment
 from headrace.task.input_barriers import InputBarriers
-from headrace.task.input_processor import CheckpointEvent, LogicalInput
+from headrace.task.input_processor import CheckpointEvent, InputHandler, LogicalInput
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.stream_task import Progress, SourceStreamTask, StreamTask
 from headrace.task.watermark_valve import CombinedWatermark, EmitWatermark, ValveAction
 
+_NAMED_MAX: Final = 8
+"""Of so many channels whose barrier is missing it is said whose they are."""
 
-class OneInputStreamTask(StreamTask):
-    """Reads the gates of one logical input."""
+
+class InputStreamTask(StreamTask):
+    """What tasks with inputs have in common: barriers over all channels, and the ends of all inputs."""
 
     def __init__(
         self,
@@ -33,17 +40,18 @@ class OneInputStreamTask(StreamTask):
         timers: MailboxTimers,
     ) -> None:
         super().__init__(environment, payloads, mailbox, timers)
-        self._input = LogicalInput(_gate_of(environment, 0), self)
-        self._barriers = InputBarriers(self, environment, timers, [self._input])
+        pace_by = environment.clock if self.chain.is_per_record else None
+        self._inputs = [
+            LogicalInput(_gate_of(environment, number), handler, pace_by)
+            for number, handler in enumerate(self._input_handlers())
+        ]
+        self._barriers = InputBarriers(self, environment, timers, self._inputs)
 
     def open(self) -> None:
         """See StreamTask."""
         super().open()
-        self._input.restore_watermark(self.chain.head.current_watermark)
-
-    def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
-        """See InputHandler."""
-        self._barriers.event_received(0, channel_index, event)
+        for logical_input in self._inputs:
+            logical_input.restore_watermark(self.chain.head.current_watermark)
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """See StreamTask: as if the barrier had come on all channels that are open."""
@@ -53,6 +61,54 @@ class OneInputStreamTask(StreamTask):
         """See StreamTask."""
         self._barriers.aborted(checkpoint_id)
         super().notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
+
+    def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress:
+        """See StreamTask."""
+        progress = super().checkpoint_progress(checkpoint_id)
+        collected = self._barriers.missing(checkpoint_id)
+        if collected is None:
+            return progress
+        elapsed_ms, channel_count, missing = collected
+        producers = _producers(self.environment)
+        return msgspec.structs.replace(
+            progress,
+            phase=SubtaskPhase.ALIGNING,
+            elapsed_ms=elapsed_ms,
+            missing=tuple(producers[channel] for channel in sorted(missing)[:_NAMED_MAX]),
+            missing_count=len(missing),
+            channel_count=channel_count,
+        )
+
+    def _input_handlers(self) -> Sequence[InputHandler]:
+        """Who takes what comes, one for each logical input."""
+        raise NotImplementedError
+
+    def _process_priority_event(self) -> bool:
+        if self._barriers.is_amid_batch:
+            return False
+        wake = self._mailbox.wake
+        return any([each.process_priority_event(wake) for each in self._inputs])
+
+    def _go_on_with_batch(self, logical_input: LogicalInput) -> Progress:
+        logical_input.go_on_with_batch()
+        if not logical_input.is_amid_batch:
+            self._barriers.batch_ended()
+        return Progress.MORE
+
+    def _mode_of_inputs(self) -> StopMode:
+        modes = [logical_input.stop_mode for logical_input in self._inputs]
+        return StopMode.NO_DRAIN if StopMode.NO_DRAIN in modes else StopMode.DRAIN
+
+    def _await_inputs(self) -> Progress:
+        return _drain(self._inputs, self._mailbox.wake)
+
+
+class OneInputStreamTask(InputStreamTask):
+    """Reads the gates of one logical input."""
+
+    def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
+        """See InputHandler."""
+        self._barriers.event_received(0, channel_index, event)
 
     def batch(self, batch: RecordBatch) -> None:
         """See InputHandler."""
@@ -72,24 +128,21 @@ class OneInputStreamTask(StreamTask):
         if not self.chain.is_finished:
             self.chain.head.process_status(is_idle, self.chain.head_output)
 
+    def _input_handlers(self) -> Sequence[InputHandler]:
+        return [self]
+
     def _process_one(self) -> Progress:
-        if not self._input.process_next():
-            self._input.on_available(self._mailbox.wake)
+        (only,) = self._inputs
+        if only.is_amid_batch:
+            return self._go_on_with_batch(only)
+        if not only.process_next():
+            only.on_available(self._mailbox.wake)
             return Progress.NO_INPUT
-        if not self._input.has_ended:
+        if not only.has_ended:
             return Progress.MORE
-        if self._input.stop_mode is StopMode.DRAIN:
+        if only.stop_mode is StopMode.DRAIN:
             self.chain.end_head_input(0)
         return Progress.FINISHED
-
-    def _process_priority_event(self) -> bool:
-        return self._input.process_priority_event(self._mailbox.wake)
-
-    def _mode_of_inputs(self) -> StopMode:
-        return self._input.stop_mode
-
-    def _await_inputs(self) -> Progress:
-        return _drain([self._input], self._mailbox.wake)
 
 
 class _InputSide:
@@ -119,7 +172,7 @@ class _InputSide:
         self._task.checkpoint_event(self._input_number, channel_index, event)
 
 
-class TwoInputStreamTask(StreamTask):
+class TwoInputStreamTask(InputStreamTask):
     """Reads two logical inputs in turn; event time is the smaller of the two."""
 
     def __init__(
@@ -129,38 +182,26 @@ class TwoInputStreamTask(StreamTask):
         mailbox: Mailbox,
         timers: MailboxTimers,
     ) -> None:
-        super().__init__(environment, payloads, mailbox, timers)
-        head = self.chain.head
-        assert isinstance(head, TwoInputOperator)
         self.combined = CombinedWatermark(2)
-        sides = (_InputSide(self, 0, head.process_batch1), _InputSide(self, 1, head.process_batch2))
-        self._inputs = [LogicalInput(_gate_of(environment, n), sides[n]) for n in (0, 1)]
-        self._barriers = InputBarriers(self, environment, timers, self._inputs)
+        super().__init__(environment, payloads, mailbox, timers)
         self._ended = [False, False]
         self._next = 0
 
     def open(self) -> None:
         """See StreamTask."""
         super().open()
-        watermark = self.chain.head.current_watermark
-        self.combined.restore(watermark)
-        for logical_input in self._inputs:
-            logical_input.restore_watermark(watermark)
+        self.combined.restore(self.chain.head.current_watermark)
+
+    def _input_handlers(self) -> Sequence[InputHandler]:
+        head = self.chain.head
+        assert isinstance(head, TwoInputOperator)
+        return [_InputSide(self, 0, head.process_batch1), _InputSide(self, 1, head.process_batch2)]
 
     def checkpoint_event(
         self, input_number: int, channel_index: int, event: CheckpointEvent
     ) -> None:
         """A barrier, its cancellation or the end of a channel of one of the inputs."""
         self._barriers.event_received(input_number, channel_index, event)
-
-    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
-        """See StreamTask: as if the barrier had come on all channels that are open."""
-        self._barriers.triggered(barrier)
-
-    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """See StreamTask."""
-        self._barriers.aborted(checkpoint_id)
-        super().notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
 
     def perform(self, actions: list[ValveAction]) -> None:
         """Carry out what the combined watermark decided; nothing where the operators had finished before."""
@@ -174,30 +215,22 @@ class TwoInputStreamTask(StreamTask):
                 self.chain.head.process_status(action.is_idle, self.chain.head_output)
 
     def _process_one(self) -> Progress:
+        for current in self._inputs:
+            if current.is_amid_batch:
+                return self._go_on_with_batch(current)
         for number in (self._next, 1 - self._next):
             current = self._inputs[number]
-            if not self._ended[number] and current.process_next():
+            # Also of an input whose data has ended: barriers still come there, and the other one waits for them.
+            if current.process_next():
                 self._next = 1 - number
-                if current.has_ended:
+                if current.has_ended and not self._ended[number]:
                     self._ended[number] = True
                     if current.stop_mode is StopMode.DRAIN:
                         self.chain.end_head_input(number)
                 return Progress.FINISHED if all(self._ended) else Progress.MORE
-        for number, current in enumerate(self._inputs):
-            if not self._ended[number]:
-                current.on_available(self._mailbox.wake)
+        for current in self._inputs:
+            current.on_available(self._mailbox.wake)
         return Progress.NO_INPUT
-
-    def _process_priority_event(self) -> bool:
-        wake = self._mailbox.wake
-        return any([each.process_priority_event(wake) for each in self._inputs])
-
-    def _mode_of_inputs(self) -> StopMode:
-        modes = [logical_input.stop_mode for logical_input in self._inputs]
-        return StopMode.NO_DRAIN if StopMode.NO_DRAIN in modes else StopMode.DRAIN
-
-    def _await_inputs(self) -> Progress:
-        return _drain(self._inputs, self._mailbox.wake)
 
 
 def _gate_of(environment: TaskEnvironment, input_number: int) -> InputGate:
@@ -208,6 +241,16 @@ def _gate_of(environment: TaskEnvironment, input_number: int) -> InputGate:
         if gate_input.descriptor.input_number == input_number
     ]
     return gates[0] if len(gates) == 1 else UnionInputGate(gates)
+
+
+def _producers(environment: TaskEnvironment) -> list[ExecutionAttemptId]:
+    """Who writes each channel, numbered over all inputs as `InputBarriers` does."""
+    in_order = sorted(environment.inputs, key=lambda each: each.descriptor.input_number)
+    return [
+        channel.shuffle.partition_id.producer
+        for each in in_order
+        for channel in each.descriptor.channels
+    ]
 
 
 def _drain(inputs: list[LogicalInput], wake: Callable[[], None]) -> Progress:

@@ -64,6 +64,11 @@ class TaskTimes:
         """Whether the task waits for its output, between two batches."""
         return self._occupation is Occupation.BACK_PRESSURED
 
+    @property
+    def occupation(self) -> Occupation:
+        """What the task does now."""
+        return self._occupation
+
     def occupy(self, occupation: Occupation) -> None:
         """From now on the task is doing `occupation`."""
         if occupation is self._occupation:

@@ -23,7 +23,12 @@ from headrace.core.operator_types import OperatorTypes
 from headrace.graph.job_graph import ChainedOperator
 from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters
 from headrace.network.record_writer import RecordWriter
-from headrace.operators.operator import OneInputOperator, Operator, OperatorContext
+from headrace.operators.operator import (
+    OneInputOperator,
+    Operator,
+    OperatorContext,
+    SourceOperator,
+)
 from headrace.operators.registry import create_operator
 from headrace.operators.user_code import user_error
 from headrace.state.operator_states import StatesOfOperator
@@ -31,7 +36,15 @@ from headrace.state.snapshots import FrozenState
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import TaskCounters
-from headrace.task.outputs import ChainedTarget, ChainEnd, NetworkTarget, OperatorOutput
+from headrace.task.outputs import (
+    ChainedTarget,
+    ChainEnd,
+    NetworkTarget,
+    OperatorOutput,
+    PacedTarget,
+    Target,
+)
+from headrace.task.pacing import PacedRows
 from headrace.task.user_payloads import UNKNOWN_LOCATION
 
 
@@ -88,6 +101,7 @@ class OperatorChain:
             for operator in vertex.operators
         }
         self._states: dict[OperatorId, StatesOfOperator] = {}
+        self._paced: list[PacedRows] = []
         restore = environment.restore
         self.is_finished = restore is not None and restore.is_finished
         """Whether the operators had finished when the restored checkpoint was taken: none of them is opened again."""
@@ -107,6 +121,22 @@ class OperatorChain:
         """The head's output."""
         return self._outputs[self.head_id]
 
+    @property
+    def is_per_record(self) -> bool:
+        """Whether user code of the chain sees records one by one."""
+        return any(operator.is_per_record for operator in self._operators.values())
+
+    @property
+    def is_amid_batch(self) -> bool:
+        """Whether a batch of the source at the head is not worked off yet."""
+        return any(rows.is_amid_batch for rows in self._paced)
+
+    def go_on_with_batch(self) -> None:
+        """Work off the next part of it."""
+        for rows in self._paced:
+            if rows.is_amid_batch:
+                rows.go_on()
+
     def open(self) -> None:
         """Open from tail to head, so that nobody emits into an operator that is not open; then go on in event time."""
         if self.is_finished:
@@ -122,6 +152,11 @@ class OperatorChain:
         """Let every operator emit what belongs before the barrier, head to tail."""
         for operator_id, operator in self._operators.items():
             operator.prepare_snapshot_pre_barrier(checkpoint_id, self._outputs[operator_id])
+
+    def emit_held(self) -> None:
+        """Let every operator emit what it holds back, head to tail: nothing may follow the end of the data."""
+        for operator_id, operator in self._operators.items():
+            operator.emit_held(self._outputs[operator_id])
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> list[FrozenOperator]:
         """Take the synchronous part of a checkpoint, tail to head."""
@@ -241,11 +276,19 @@ class OperatorChain:
                 )
         return error
 
+    @property
+    def _paces_source(self) -> bool:
+        """Whether batches of the head pass in parts: what comes from a gate is parted before the head."""
+        return isinstance(self.head, SourceOperator) and self.is_per_record
+
     def _wire(self, writers: Sequence[RecordWriter]) -> None:
         for edge in self._environment.vertex.chain_edges:
             operator = self._operators[edge.target_id]
             assert isinstance(operator, OneInputOperator)
-            target = ChainedTarget(operator, self._outputs[edge.target_id])
+            target: Target = ChainedTarget(operator, self._outputs[edge.target_id])
+            if edge.source_id == self.head_id and self._paces_source:
+                target = PacedTarget(target, self._environment.clock)
+                self._paced.append(target.rows)
             self._outputs[edge.source_id].add_target(target, edge.side_output_tag)
         for output, writer in zip(self._environment.outputs, writers, strict=True):
             source_id = output.edge.source_operator_id

@@ -6,6 +6,7 @@ Source: Flink ChainingOutput, BroadcastingOutputCollector, RecordWriterOutput.
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from headrace.core.clock import Clock
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP, Watermark, WatermarkStatus
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
@@ -19,6 +20,7 @@ from headrace.network.record_writer import RecordWriter
 from headrace.operators.operator import OneInputOperator, Operator, Output
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.metrics import TaskCounters
+from headrace.task.pacing import PacedRows
 
 
 class Target(Protocol):
@@ -138,6 +140,20 @@ class ChainedTarget:
     def receive_status(self, is_idle: bool) -> None:
         """Let the operator forward."""
         self._operator.process_status(is_idle, self._output)
+
+
+class PacedTarget:
+    """The next operator behind a source, where one of the chain sees records one by one: batches pass in parts."""
+
+    makes_columns = False
+
+    def __init__(self, target: ChainedTarget, clock: Clock) -> None:
+        self.rows: Final = PacedRows(
+            clock, target.receive, target.receive_watermark, target.receive_status
+        )
+        self.receive = self.rows.batch
+        self.receive_watermark = self.rows.watermark
+        self.receive_status = self.rows.status
 
 
 class NetworkTarget:

@@ -1,4 +1,4 @@
-"""StreamTask: the default action of a subtask, one batch at a time, and the order of its end.
+"""StreamTask: the default action of a subtask, a batch or a part of one at a time, and the order of its end.
 
 Three kinds by the head of the chain: sources are polled, the others read one or two logical inputs.
 Source: Flink StreamTask, SourceOperatorStreamTask, OneInputStreamTask, TwoInputStreamTask.
@@ -8,7 +8,10 @@ import enum
 from abc import ABC, abstractmethod
 from typing import Final
 
+import msgspec
+
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.options import AFTER_TASKS_FINISH
 from headrace.checkpoint.options import INTERVAL as CHECKPOINTING_INTERVAL
 from headrace.core.checkpoints import CheckpointBarrier, SnapshotKind
@@ -120,7 +123,7 @@ class StreamTask(ABC):
         self._stall_watch.start()
 
     def process(self) -> Progress:
-        """Do one batch's work unless an output is full; account for the time."""
+        """Work off a batch, or a part of one (see pacing), unless an output is full; account for the time."""
         for index, writer in enumerate(self._writers):
             if not writer.is_available:
                 writer.on_available(self._mailbox.wake)
@@ -177,7 +180,7 @@ class StreamTask(ABC):
 
     @abstractmethod
     def _process_one(self) -> Progress:
-        """Handle one batch. FINISHED: the inputs have ended and everything was processed."""
+        """Handle a batch or a part of one. FINISHED: the inputs have ended and everything was processed."""
 
     def _await_inputs(self) -> Progress:
         """After the end of data: wait until the inputs are finished too."""
@@ -193,6 +196,8 @@ class StreamTask(ABC):
         self._has_ended = True
         self._timers.quiesce()
         self.chain.stop_mail()
+        if mode is StopMode.NO_DRAIN and not self.chain.is_finished:
+            self.chain.emit_held()
         for writer in self._writers:
             writer.emit_event(EndOfData(mode))
         self.checkpoints.operators_have_finished = mode is StopMode.DRAIN
@@ -201,6 +206,15 @@ class StreamTask(ABC):
             self.environment.listener.data_ended(self.environment.attempt_id)
         if self._stop_barrier is not None:
             self.take_checkpoint(self._stop_barrier, BarrierTimes())
+
+    def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress:
+        """How far this subtask is with a checkpoint. Any thread, a moment's view: the task itself may be stuck."""
+        queued_bytes = sum(each.gate.queued_bytes for each in self.environment.inputs)
+        return msgspec.structs.replace(
+            self.checkpoints.progress(checkpoint_id),
+            queued_bytes=queued_bytes,
+            occupation=self.times.occupation.name,
+        )
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """The coordinator starts a checkpoint here."""
@@ -266,8 +280,18 @@ class StreamTask(ABC):
 class SourceStreamTask(StreamTask):
     """Polls the source at the head of the chain."""
 
+    _has_source_ended = False
+    # Checkpoints that were triggered in the midst of a batch: its position is right behind the whole of it.
+    _triggered: tuple[CheckpointBarrier, ...] = ()
+
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """See StreamTask. Before a savepoint with which the job stops, the data ends."""
+        if self.chain.is_amid_batch:
+            self._triggered += (barrier,)
+        else:
+            self._begin_checkpoint(barrier)
+
+    def _begin_checkpoint(self, barrier: CheckpointBarrier) -> None:
         kind = barrier.options.kind
         if not kind.is_synchronous or self._stop_mode is not None:
             super().trigger_checkpoint(barrier)
@@ -281,6 +305,22 @@ class SourceStreamTask(StreamTask):
         self._mailbox.wake()
 
     def _process_one(self) -> Progress:
+        if self.chain.is_amid_batch:
+            return self._go_on_with_batch()
+        if self._has_source_ended:
+            return Progress.FINISHED
+        progress = self._poll_source()
+        return Progress.MORE if self.chain.is_amid_batch else progress
+
+    def _go_on_with_batch(self) -> Progress:
+        self.chain.go_on_with_batch()
+        if not self.chain.is_amid_batch:
+            triggered, self._triggered = self._triggered, ()
+            for barrier in triggered:
+                self._begin_checkpoint(barrier)
+        return Progress.MORE
+
+    def _poll_source(self) -> Progress:
         source = self.chain.head
         assert isinstance(source, SourceOperator)
         output = self.chain.head_output
@@ -294,6 +334,7 @@ class SourceStreamTask(StreamTask):
             case InputStatus.NOTHING_AVAILABLE:
                 return Progress.NO_INPUT
             case InputStatus.END_OF_INPUT:
+                self._has_source_ended = True
                 self.chain.emit_end_of_time()
                 return Progress.FINISHED
 

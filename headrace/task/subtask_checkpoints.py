@@ -17,17 +17,20 @@ import msgspec
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import (
     CheckpointMetrics,
+    CheckpointProgress,
     OperatorSubtaskState,
     StateChunk,
     StateTable,
+    SubtaskPhase,
     TaskStateSnapshot,
 )
+from headrace.checkpoint.snapshot_files import SnapshotWriter
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier, CheckpointOptions
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
 from headrace.network.output_capture import OutputCapture
 from headrace.network.record_writer import RecordWriter
-from headrace.state.snapshots import FrozenState, SnapshotWriter
+from headrace.state.snapshots import FrozenState
 from headrace.task.channel_state import ChannelStates, InFlightData
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import MailboxTimers
@@ -74,6 +77,15 @@ class SubtaskCheckpoints:
     def latest_completed_id(self) -> int:
         """The latest checkpoint that is known to be published; 0 before the first."""
         return self._latest_completed
+
+    def progress(self, checkpoint_id: int) -> CheckpointProgress:
+        """How far the part of a checkpoint is, as far as it is not for barriers of inputs. Any thread."""
+        part = self._running.get(checkpoint_id)
+        if part is not None and not part.is_done:
+            elapsed_ns = self._environment.clock.monotonic_ns() - part.frozen_at_ns
+            return CheckpointProgress(SubtaskPhase.WRITING, elapsed_ns // 1_000_000)
+        is_over = checkpoint_id <= self._last_id
+        return CheckpointProgress(SubtaskPhase.ANSWERED if is_over else SubtaskPhase.NOT_SEEN)
 
     def take(self, barrier: CheckpointBarrier, times: BarrierTimes) -> bool:
         """Take part in a checkpoint; False where it is over already. An error is the task's."""
@@ -195,6 +207,7 @@ class AsynchronousPart:
         self._lock: Final = threading.Lock()
         self._is_cancelled = False
         self.is_done = False
+        self.frozen_at_ns: Final = environment.clock.monotonic_ns()
 
     def start(self) -> None:
         """Begin; where there is nothing to write, at once and here."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointProgress
 from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import CancelTaskException
 from headrace.core.errors import UserCodeError
@@ -100,6 +101,11 @@ class Task:
                 self._stream_task.deliver_event(operator_id, payload)
 
         self.mailbox.put(deliver)
+
+    def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress | None:
+        """How far this task is with a checkpoint; None where it does not run yet. Any thread."""
+        stream_task = self._stream_task
+        return None if stream_task is None else stream_task.checkpoint_progress(checkpoint_id)
 
     def trigger_checkpoint(
         self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions

@@ -3,21 +3,25 @@
 Reached by URI, `faulty:///folder?seed=3&fail_writes=0.1`, so that every process of a cluster can be given it:
 
     fail_writes=0.1      one write in ten is refused, some after half of the content
-    full_after=1000000   no byte more than this is taken, over all writes of the process
+    full_after=1000000   no byte more than this is taken, over all writes of the process from then on
     torn_writes=0.1      one write in ten loses its end, and says nothing
     lost_answers=0.1     one change in ten is made, and reported as failed
     stale_listings=0.5   one listing in two shows what the last one did
     fail_reads=0.1       one read in ten fails
+    slow_ms=50           every operation takes so much longer
+    control=/a/file      what this file says, written like the rest, counts in place of it; it may change at any time
 
 Chances are drawn from `seed`; URIs that are alike share them, so that `run=…` sets two runs apart. Files lie in the
-local folder.
+local folder. With `control` each fault leaves a byte in the file `<control>.struck`, whichever process meets it.
 """
 
 import errno
 import io
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -38,11 +42,14 @@ class StorageFaults:
     lost_answers: float = 0.0
     stale_listings: float = 0.0
     fail_reads: float = 0.0
+    slow_ms: float = 0.0
     written_bytes: int = 0
+    control: Path | None = None
     random: SeededRandom = field(default_factory=SeededRandom, repr=False)
 
     def __post_init__(self) -> None:
         self.random = SeededRandom(self.seed)
+        self._control_text = ""
 
     @classmethod
     def parse(cls, query: str) -> "StorageFaults":
@@ -50,11 +57,35 @@ class StorageFaults:
         given = dict(parse_qsl(query))
         given.pop("run", None)
         faults = cls(seed=int(given.pop("seed", "0")))
+        if control := given.pop("control", ""):
+            faults.control = Path(control)
+        faults._set(given)
+        return faults
+
+    def begin(self) -> None:
+        """Before each operation: see what is asked for now, and be as slow as that."""
+        if self.control is not None:
+            text = self.control.read_text() if self.control.exists() else ""
+            if text != self._control_text:
+                self._control_text = text
+                self.written_bytes = 0
+                self.heal()
+                self._set(dict(parse_qsl(text)))
+        if self.slow_ms > 0:
+            self.note()
+            threading.Event().wait(self.slow_ms / 1000)
+
+    def note(self) -> None:
+        """Leave a sign that a fault happened."""
+        if self.control is not None:
+            with open(f"{self.control}.struck", "ab") as file:
+                file.write(b".")
+
+    def _set(self, given: dict[str, str]) -> None:
         for name, value in given.items():
             if name not in _CHANCES:
                 raise ValueError(f"there is no fault '{name}': there are {', '.join(_CHANCES)}")
-            setattr(faults, name, float(value))
-        return faults
+            setattr(self, name, float(value))
 
     def heal(self) -> None:
         """Nothing goes wrong any more."""
@@ -64,7 +95,10 @@ class StorageFaults:
 
     def strikes(self, chance: float) -> bool:
         """Draw whether a fault of this chance happens now."""
-        return chance > 0 and self.random.random() < chance
+        if chance <= 0 or self.random.random() >= chance:
+            return False
+        self.note()
+        return True
 
 
 _CHANCES: Final = (
@@ -74,6 +108,7 @@ _CHANCES: Final = (
     "lost_answers",
     "stale_listings",
     "fail_reads",
+    "slow_ms",
 )
 
 
@@ -150,6 +185,7 @@ class FaultyHandler(fs.FileSystemHandler):
         return self._inner.open_input_file(path)
 
     def open_output_stream(self, path: str, metadata: Any) -> Any:
+        self._faults.begin()
         return pa.PythonFile(
             _FaultyWriter(self._faults, self._inner.open_output_stream(path)), mode="w"
         )
@@ -163,10 +199,12 @@ class FaultyHandler(fs.FileSystemHandler):
     __hash__ = object.__hash__
 
     def _fail_read(self) -> None:
+        self._faults.begin()
         if self._faults.strikes(self._faults.fail_reads):
             raise OSError(errno.EIO, "Input/output error")
 
     def _change(self, change: Callable[[], None]) -> None:
+        self._faults.begin()
         if self._faults.strikes(self._faults.fail_writes):
             raise OSError(errno.EIO, "Input/output error")
         change()
@@ -190,6 +228,7 @@ class _FaultyWriter(io.RawIOBase):
         part = bytes(data)
         self._faults.written_bytes += len(part)
         if self._faults.written_bytes > self._faults.full_after:
+            self._faults.note()
             raise OSError(errno.ENOSPC, "No space left on device")
         self._content += part
         return len(part)

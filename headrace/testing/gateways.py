@@ -9,7 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.checkpoint.handles import (
+    CheckpointMetrics,
+    CheckpointProgress,
+    TaskStateSnapshot,
+)
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.ids import ExecutionAttemptId, FencingToken, OperatorId
 from headrace.core.lifecycle import ExecutionState
@@ -173,6 +177,10 @@ class ScriptedTask:
         self._listener.checkpoint_acknowledged(
             self.attempt_id, checkpoint_id, snapshot or TaskStateSnapshot(), CheckpointMetrics()
         )
+
+    def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress | None:
+        """See RunningTask: nothing is known of it."""
+        return None
 
     def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
         """See RunningTask."""

@@ -17,7 +17,7 @@ def test_a_property_without_a_number_of_its_own_takes_the_one_of_the_profile(
         seen.append(number)
 
     collect()
-    wanted = {None: 25, "quick": 25, "thorough": 200}
+    wanted = {None: 10, "quick": 10, "thorough": 200}
     assert len(seen) == wanted[pytestconfig.getoption("--hypothesis-profile")]
     assert settings.default is not None and settings.default.derandomize
 

@@ -4,6 +4,8 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import pytest
+
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.dispatcher import JobResult
@@ -113,6 +115,19 @@ def checkpoint_settings(seed: int) -> dict[str, str]:
         "execution.checkpointing.unaligned.enabled": random.choice(["false", "false", "true"]),
         "execution.checkpointing.aligned-checkpoint-timeout": random.choice(["0 ms", "100 ms"]),
     }
+
+
+def take_checkpoints_often(monkeypatch: pytest.MonkeyPatch, *, is_unaligned: bool) -> None:
+    """Have every run of a test take them three times a second, in one way."""
+    drawn = checkpoint_settings
+
+    def settings(seed: int) -> dict[str, str]:
+        return drawn(seed) | {
+            "execution.checkpointing.interval": "300 ms",
+            "execution.checkpointing.unaligned.enabled": str(is_unaligned).lower(),
+        }
+
+    monkeypatch.setattr(f"{__name__}.checkpoint_settings", settings)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,17 @@ Whatever is lost, the job ends with the output of a run in which nothing was.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from headrace.checkpoint.checkpoint_storage import load_snapshot
+from headrace.checkpoint.metadata_format import is_abandonment
+from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
+from headrace.core.randomness import SeededRandom
 from headrace.gateways.errors import CheckpointFailedError
 from headrace.graph.job_graph import JobGraph
 from headrace.testing.simulated_job import counting_job, expected_output, forget_output, output_of
@@ -119,17 +124,16 @@ def test_a_job_that_stops_with_a_savepoint_goes_on_from_it_as_if_it_had_not(
     sim.close()
 
 
-@pytest.mark.parametrize("seed", seeds(5))
-def test_a_new_driver_goes_on_where_the_old_one_stopped_and_the_old_one_can_do_no_harm(
-    seed: int, tmp_path: Path
-) -> None:
-    name = f"driven-twice-{seed}"
+def two_drivers(
+    seed: int, name: str, checkpoints: Path, folder: Path
+) -> tuple[SimulatedCluster, SimulatedCluster, Callable[[JobId], JobGraph]]:
+    """Two clusters over one folder of checkpoints, and the job that both of them run."""
     forget_output(name)
     settings = {
         **RESTARTS,
         **checkpoint_settings(seed),
-        "execution.checkpointing.dir": str(tmp_path),
-        "headrace.checkpoint.key-file": str(tmp_path / "key"),
+        "execution.checkpointing.dir": str(checkpoints),
+        "headrace.checkpoint.key-file": str(folder / "key"),
     }
 
     def graph(job_id: JobId) -> JobGraph:
@@ -142,10 +146,17 @@ def test_a_new_driver_goes_on_where_the_old_one_stopped_and_the_old_one_can_do_n
             settings=settings,
         )
 
-    old, new = (
-        SimulatedCluster(seed, settings=SETTINGS),
-        SimulatedCluster(seed + 1, settings=SETTINGS),
-    )
+    old = SimulatedCluster(seed, settings=SETTINGS)
+    new = SimulatedCluster(seed + 1, settings=SETTINGS)
+    return old, new, graph
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_new_driver_goes_on_where_the_old_one_stopped_and_the_old_one_can_do_no_harm(
+    seed: int, tmp_path: Path
+) -> None:
+    name = f"driven-twice-{seed}"
+    old, new, graph = two_drivers(seed, name, tmp_path, tmp_path)
     job_id = old.new_job_id()
     old.submit(graph(job_id))
     old.run_for(15_000)
@@ -162,6 +173,50 @@ def test_a_new_driver_goes_on_where_the_old_one_stopped_and_the_old_one_can_do_n
     assert output_of(name) == expected_output(LONG_COUNT), failure_note(seed)("not exact")
     old.close()
     new.close()
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_a_driver_that_was_stopping_its_job_and_its_successor_agree_on_the_savepoint(
+    seed: int, tmp_path: Path
+) -> None:
+    name = f"stopped-by-two-{seed}"
+    old, new, graph = two_drivers(seed, name, tmp_path / "checkpoints", tmp_path)
+    job_id = old.new_job_id()
+    old.submit(graph(job_id))
+    old.run_for(15_000)
+    target = str(tmp_path / "savepoints")
+    stopping = old.loop.create_task(old.dispatcher.stop_with_savepoint(job_id, target, False))
+    # Away at any moment of it: before its place is known, between two looks, after its publication.
+    old.run_for(SeededRandom(seed).uniform(0, 60))
+    records = (tmp_path / "checkpoints" / "lineages").glob("*/id-*")
+    is_on_record = any(b"savepoint-" in each.read_bytes() for each in records)
+    new.submit(graph(job_id))
+    new.run_for(1_000)
+    ended = old.await_result(job_id)
+    published = list(Path(target).glob("*/_metadata")) if Path(target).exists() else []
+    complete = [each for each in published if not is_abandonment(each.read_bytes())]
+    if ended.status is JobStatus.FINISHED:
+        assert len(complete) == 1
+        details = new.loop.run_until(new.dispatcher.request_job_details(job_id))
+        # A job that had ended in order begins anew where nobody names its savepoint.
+        expected = restored_id_of(complete[0], tmp_path) if is_on_record else None
+        assert details.checkpoints.restored_id == expected
+    else:
+        assert ended.failure is not None
+        assert ended.failure.class_name in ("CheckpointFencedError", "CheckpointExistsError")
+        assert complete == []
+    assert output_of(name) == Counter()
+    assert new.await_result(job_id).status is JobStatus.FINISHED
+    assert output_of(name) == expected_output(LONG_COUNT), failure_note(seed)("not exact")
+    old.run_for(1_000)
+    assert stopping.done() and (stopping.exception() is None) == bool(complete)
+    old.close()
+    new.close()
+
+
+def restored_id_of(metadata: Path, folder: Path) -> int:
+    settings = Settings({"headrace.checkpoint.key-file": str(folder / "key")})
+    return load_snapshot(str(metadata), settings).checkpoint_id
 
 
 def test_the_same_seed_gives_the_same_events_with_checkpoints_too() -> None:

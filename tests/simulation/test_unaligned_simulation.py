@@ -13,15 +13,7 @@ SEEDS = seeds(10, first=40)
 @pytest.fixture(autouse=True)
 def _overtaking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints are taken often, and their barriers overtake, at once or after a while."""
-    drawn = scenario.checkpoint_settings
-
-    def settings(seed: int) -> dict[str, str]:
-        return drawn(seed) | {
-            "execution.checkpointing.interval": "300 ms",
-            "execution.checkpointing.unaligned.enabled": "true",
-        }
-
-    monkeypatch.setattr(scenario, "checkpoint_settings", settings)
+    scenario.take_checkpoints_often(monkeypatch, is_unaligned=True)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,8 +1,7 @@
-"""A DataFrame pushed by real Spark tasks into source subtasks of this process, and a result committed by Spark."""
+"""A DataFrame pushed by real Spark tasks into source subtasks of this process."""
 
 import asyncio
 import importlib.util
-import os
 import queue
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
-from headrace.connectors.dataframe.messages import SinkPayload
-from headrace.connectors.dataframe.sink import DataFrameSink
 from headrace.connectors.dataframe.source import DataFrameSource
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
@@ -34,10 +30,8 @@ from headrace.core.operator_types import OperatorTypes
 from headrace.core.randomness import secret_token, system_random
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.types.type_info import Types
 from headrace.functions.source import InputStatus, SourceReader
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.spark.dataframe_commit import SinkCommitError, SinkCoordinator
 from headrace.spark.dataframe_replay import plan_identity, unrepeatable_part
 from headrace.spark.dataframes import dataframe_source, source_coordinator_factory
 from headrace.spark.session import HostSession
@@ -133,6 +127,7 @@ class Pipe:
             lambda index, event: self.readers[index].handle_event(event),
             self.posted.put,
             self.failures.append,
+            location="program.py, line 20",
         )
         self.coordinator: Any = source_coordinator_factory(SECRET)(context, payload)
         if snapshot is not None:
@@ -229,6 +224,25 @@ def test_typed_columns_nulls_and_event_time_come_through(
     (batch,) = pipe.outputs[0].batches
     assert batch.timestamps is not None
     assert batch.timestamps.tolist() == [1_000, 2_500]
+
+
+@pytest.mark.parametrize("has_pandas", [True, False])
+def test_columns_that_spark_does_not_find_by_name_come_through_by_position(
+    spark: SparkSession, pipes: list[Pipe], monkeypatch: pytest.MonkeyPatch, has_pandas: bool
+) -> None:
+    if not has_pandas:
+        found = importlib.util.find_spec
+        monkeypatch.setattr(
+            importlib.util, "find_spec", lambda name: None if name == "pandas" else found(name)
+        )
+    checkpoints = {"execution.checkpointing.interval": "1 s"}
+    columns = [1, 2, 3, 4]
+    df = spark.createDataFrame([columns]).toDF("a.b", "a", "A", "`*`").coalesce(1)
+    pipe = Pipe(df, parallelism=1, settings=checkpoints)
+    pipes.append(pipe)
+    pipe.run()
+    (row,) = pipe.rows(0)
+    assert row.as_dict() == {"a.b": 1, "a": 2, "A": 3, "`*`": 4}
 
 
 def test_a_re_planned_shuffle_keeps_the_announced_partitions(
@@ -366,6 +380,21 @@ def test_a_dataframe_that_cannot_be_computed_fails_the_job_with_its_cause_first(
     assert "operator 'rows'" in first_line
 
 
+def test_a_function_that_raises_inside_spark_is_told_with_its_own_line(
+    spark: SparkSession, pipes: list[Pipe]
+) -> None:
+    halve = F.udf(lambda n: 1 // n, "int")
+    pipe = Pipe(spark.range(3).select(halve("id").alias("half")))
+    pipes.append(pipe)
+    wait_until(lambda: pipe.turn() or bool(pipe.failures), 60, "the failure is reported")
+    first_line = str(pipe.failures[0]).split("\n", 1)[0]
+    assert first_line.startswith("ZeroDivisionError: ")
+    assert f"({__file__}, line " in first_line
+    assert first_line.endswith(
+        "in the Spark job that reads the DataFrame of operator 'rows', program.py, line 20)"
+    )
+
+
 def test_closing_the_coordinator_cancels_the_spark_job(
     spark: SparkSession, pipes: list[Pipe]
 ) -> None:
@@ -401,83 +430,3 @@ def test_without_pandas_the_push_is_planned_all_the_same(
     pipes.append(pipe)
     pipe.run()
     assert sum(len(pipe.rows(index)) for index in (0, 1)) == 1000
-
-
-# The sink's side.
-
-
-def committed(
-    spark: SparkSession, sink: DataFrameSink, rows: list[list[tuple[Any, ...]]], ddl_type: Any
-) -> SinkCoordinator:
-    """A coordinator to which one writer per list of `rows` has reported."""
-    types = OperatorTypes((BatchType(ddl_type),), BatchType(ddl_type))
-    _, payload = sink.coordinator()
-    context = CoordinatorContext(
-        JOB,
-        OPERATOR,
-        "results",
-        len(rows),
-        Settings(),
-        lambda *_: None,
-        lambda _: None,
-        lambda _: None,
-    )
-    coordinator = SinkCoordinator(
-        context, msgspec.msgpack.decode(payload, type=SinkPayload), lambda: spark
-    )
-    coordinator.start()
-    for index, mine in enumerate(rows):
-        reports: list[bytes] = []
-        writer_context: Any = ReaderContext(
-            index, len(rows), types, None, send_event=reports.append
-        )
-        writer = sink.create_writer(writer_context)
-        if mine:
-            writer.write_batch(RecordBatch.of_rows(types.inputs[0], mine))
-        writer.flush(end_of_input=True)
-        writer.close()
-        for report in reports:
-            coordinator.handle_event(attempt(index), report)
-    return coordinator
-
-
-async def finish(coordinator: SinkCoordinator) -> None:
-    try:
-        await coordinator.job_finishing()
-    finally:
-        await coordinator.close()
-
-
-def test_staged_rows_are_committed_by_spark_and_nothing_is_left_beside_them(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    row_type = Types.ROW_NAMED(["origin", "delay"], [Types.STRING(), Types.DOUBLE()])
-    sink = DataFrameSink(tmp_path / "out", mode="overwrite")
-    asyncio.run(finish(committed(spark, sink, [[("EWR", 1.0)], []], row_type)))
-    read = spark.read.parquet(str(tmp_path / "out"))
-    assert [tuple(row) for row in read.collect()] == [("EWR", 1.0)]
-    assert os.listdir(tmp_path) == ["out"]
-
-
-def test_a_job_that_fails_leaves_neither_output_nor_staged_files(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    sink = DataFrameSink(tmp_path / "out")
-    coordinator = committed(spark, sink, [[(1,)]], Types.ROW_NAMED(["id"], [Types.LONG()]))
-    asyncio.run(coordinator.close())
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_write_that_spark_refuses_fails_the_job_and_names_sink_and_target(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "old").touch()
-    sink = DataFrameSink(tmp_path / "out", mode="error")
-    coordinator = committed(spark, sink, [[(1,)]], Types.ROW_NAMED(["id"], [Types.LONG()]))
-    with pytest.raises(SinkCommitError) as caught:
-        asyncio.run(finish(coordinator))
-    first_line = str(caught.value).split("\n", 1)[0]
-    assert "already exists" in first_line
-    assert "sink 'results'" in first_line
-    assert os.listdir(tmp_path) == ["out"]

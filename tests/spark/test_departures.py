@@ -16,7 +16,6 @@ from tests.spark.standalone import StandaloneCluster
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(420)]
 
 EXAMPLE = ROOT / "examples" / "new_york_departures.py"
-MONTH = 7  # the month of the thunderstorms
 DEFAULT_HOURS = 2
 # The worst delay of the year is below 22 hours, and nobody leaves an hour early: no flight can be late with this.
 ENOUGH_HOURS = 24
@@ -29,7 +28,7 @@ FLIGHTS_SQL = """
                + CAST(coalesce(dep_delay, 0) AS BIGINT) * 60000 AS departed_ms,
            CASE WHEN dep_time IS NULL THEN 1 ELSE 0 END AS cancelled,
            dep_delay AS delay
-    FROM flights_csv WHERE {where}
+    FROM flights_csv
 """
 # A watermark is never ahead of the newest departure among flights that are planned no later, less the out-of-orderness:
 # whatever the subtasks' speed, only flights whose hour had ended by then may be late.
@@ -51,14 +50,12 @@ WINDOWS_SQL = """
         FROM in_time GROUP BY 1, 2
     ) w
     LEFT JOIN weather_csv m
-        ON m.origin = w.origin AND unix_millis(to_timestamp(m.time_hour)) = w.hour AND {where}
+        ON m.origin = w.origin AND unix_millis(to_timestamp(m.time_hour)) = w.hour
     ORDER BY w.origin, w.hour
 """
 
 
-def expected_windows(
-    spark: SparkSession, output: Path, where: str, hours: int
-) -> list[dict[str, Any]]:
+def expected_windows(spark: SparkSession, output: Path, hours: int) -> list[dict[str, Any]]:
     """The windows by SQL: over all flights but those that the program put aside as late, and rightly so."""
     read_csv = (
         spark.read.option("header", True).option("nullValue", "NA").option("inferSchema", False)
@@ -74,7 +71,7 @@ def expected_windows(
         "wind_dir DOUBLE, wind_speed DOUBLE, wind_gust DOUBLE, precip DOUBLE, pressure DOUBLE, visib DOUBLE, "
         "time_hour STRING"
     ).csv(str(weather)).createOrReplaceTempView("weather_csv")
-    spark.sql(FLIGHTS_SQL.format(where=where)).createOrReplaceTempView("all_flights")
+    spark.sql(FLIGHTS_SQL).createOrReplaceTempView("all_flights")
     late = spark.read.parquet(str(output / "late")).selectExpr(
         "origin", "carrier", "flight", "unix_millis(planned) AS planned_ms",
         "unix_millis(departed) AS departed_ms", "CAST(cancelled AS INT) AS cancelled", "delay",
@@ -87,10 +84,7 @@ def expected_windows(
         assert possibly_late.count() == late.count() == 0
     in_time = flights.exceptAll(late)
     in_time.createOrReplaceTempView("in_time")
-    return [
-        row.asDict()
-        for row in spark.sql(WINDOWS_SQL.format(where=where.replace("month", "m.month"))).collect()
-    ]
+    return [row.asDict() for row in spark.sql(WINDOWS_SQL).collect()]
 
 
 def installed_weather() -> Path:
@@ -109,11 +103,9 @@ def assert_equal_row_for_row(actual: list[dict[str, Any]], expected: list[dict[s
         assert p95 is None or abs(p95 - expected_p95) < 1e-9
 
 
-def check(
-    session: HostSession, output: Path, program: Program, where: str, hours: int = DEFAULT_HOURS
-) -> None:
+def check(session: HostSession, output: Path, program: Program, hours: int = DEFAULT_HOURS) -> None:
     spark = session.spark
-    expected = expected_windows(spark, output, where, hours)
+    expected = expected_windows(spark, output, hours)
     read = spark.read.parquet(str(output / "hours")).orderBy("origin", "hour")
     assert_equal_row_for_row([row.asDict() for row in read.collect()], expected)
     assert (output / "departures.png").stat().st_size > 10_000
@@ -209,12 +201,12 @@ def test_the_whole_year_on_this_machine(
     program = run_example(tmp_path, arguments=("--out-of-orderness-hours", str(DEFAULT_HOURS)))
     started.append(program)
     assert program.wait(240) == 0, program.report()
-    check(session, tmp_path / "out", program, "true")
+    check(session, tmp_path / "out", program)
     check_display(program, session.spark.read.parquet(str(tmp_path / "out" / "late")).count())
     program.assert_nothing_is_left()
 
 
-def test_a_month_on_a_local_cluster_equals_plain_sql_where_watermarks_wait_long_enough(
+def test_the_whole_year_on_a_local_cluster_equals_plain_sql_where_watermarks_wait_long_enough(
     session: HostSession, tmp_path: Path, started: list[Program]
 ) -> None:
     program = run_example(
@@ -223,15 +215,15 @@ def test_a_month_on_a_local_cluster_equals_plain_sql_where_watermarks_wait_long_
         "local-cluster[2,2,2048]",
         "-p",
         "2",
-        arguments=("--months", str(MONTH), "--out-of-orderness-hours", str(ENOUGH_HOURS)),
+        arguments=("--out-of-orderness-hours", str(ENOUGH_HOURS)),
     )
     started.append(program)
     assert program.wait(240) == 0, program.report()
-    check(session, tmp_path / "out", program, f"month = {MONTH}", ENOUGH_HOURS)
+    check(session, tmp_path / "out", program, ENOUGH_HOURS)
     program.assert_nothing_is_left()
 
 
-def test_a_month_on_a_standalone_cluster(
+def test_the_whole_year_on_a_standalone_cluster(
     session: HostSession, tmp_path: Path, started: list[Program]
 ) -> None:
     cluster = StandaloneCluster(tmp_path / "cluster", "standalone")
@@ -239,11 +231,11 @@ def test_a_month_on_a_standalone_cluster(
         program = run_example(
             tmp_path, "--master", cluster.url, "-p", "2",
             "-D", "spark.driver.host=127.0.0.1", "-D", "spark.executor.memory=1g",
-            arguments=("--months", str(MONTH)),
+            arguments=(),
         )  # fmt: skip
         started.append(program)
         assert program.wait(240) == 0, program.report()
-        check(session, tmp_path / "out", program, f"month = {MONTH}")
+        check(session, tmp_path / "out", program)
         program.assert_nothing_is_left()
     finally:
         cluster.end()

@@ -31,6 +31,19 @@ executor_for(Settings()).close()
 print("STILL", spark.range(7).count())
 """
 
+STOPPING = """
+from pyspark.sql import SparkSession
+from headrace.datastream import StreamExecutionEnvironment
+
+for name in ("first", "second"):
+    spark = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false").getOrCreate()
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    env.from_collection([name]).map(lambda word: "JOB " + word).print()
+    env.execute(name)
+    spark.stop()
+"""
+
 
 def records(program: Program) -> list[str]:
     """What the job printed, without the subtask's prefix."""
@@ -65,6 +78,19 @@ def test_by_the_command_line(tmp_path: Path, started: list[Program]) -> None:
     started.append(program)
     assert program.wait() == 0, program.report()
     assert [line.strip() for line in program.out] == ["(JFK,12)", "(EWR,3)", "(JFK,53)", "(LGA,7)"]
+    program.assert_nothing_is_left()
+
+
+def test_a_program_may_stop_its_session_and_run_another_job_in_a_new_one(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    (tmp_path / "program.py").write_text(STOPPING)
+    program = start([sys.executable, str(tmp_path / "program.py")], tmp_path)
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    assert records(program) == ["JOB first", "JOB second"]
+    told = "".join(program.err)
+    assert "Traceback" not in told and "ERROR" not in told and "\tat " not in told, program.report()
     program.assert_nothing_is_left()
 
 

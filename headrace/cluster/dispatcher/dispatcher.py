@@ -88,14 +88,9 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
 
     async def on_stop(self) -> None:
         """Cancel all jobs, give them a little time, then end their JobMasters."""
-        jobs = list(self._jobs.values())
-        for job in jobs:
+        for job in list(self._jobs.values()):
             job.job_master.cancel_by_dispatcher()
-        if jobs:
-            timeout_ms = self.settings.duration_ms(SHUTDOWN_JOBS_TIMEOUT)
-            _, late = await asyncio.wait([job.ended for job in jobs], timeout=timeout_ms / 1000)
-            if late:
-                _LOG.warning("%d job(s) were not cancelled in time", len(late))
+        await self._await_ends()
         for job in list(self._jobs.values()):
             await job.job_master.close()
 
@@ -246,6 +241,20 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         """The host is gone: nothing can run any more."""
         for job in list(self._jobs.values()):
             job.job_master.fail_for_good(error)
+
+    async def fail_all_jobs_and_wait(self, error: BaseException) -> None:
+        """The host is about to go: fail all jobs with `error`, and give their tasks a little time to end."""
+        self.fail_all_jobs(error)
+        await self._await_ends()
+
+    async def _await_ends(self) -> None:
+        ends = [job.ended for job in self._jobs.values()]
+        if not ends:
+            return
+        timeout_ms = self.settings.duration_ms(SHUTDOWN_JOBS_TIMEOUT)
+        _, late = await asyncio.wait(ends, timeout=timeout_ms / 1000)
+        if late:
+            _LOG.warning("%d job(s) did not end in time", len(late))
 
     def _status_of(self, job_id: JobId) -> JobStatus | None:
         job = self._jobs.get(job_id)

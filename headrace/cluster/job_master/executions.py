@@ -5,7 +5,7 @@ Source: Flink Execution, ExecutionVertex, DefaultExecutionGraph.
 """
 
 import enum
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -68,6 +68,7 @@ class Executions:
             for subtask_index in range(vertex.parallelism):
                 subtask = ExecutionVertexId(vertex.vertex_id, subtask_index)
                 self._current[subtask] = self._new(subtask, 0, now_ms)
+        self._observe()
 
     def __iter__(self) -> Iterator[Execution]:
         return iter(self._current.values())
@@ -91,6 +92,7 @@ class Executions:
             assert execution.state.is_terminal or execution.state is _S.CREATED
             number = execution.attempt_id.attempt_number + 1
             self._current[subtask] = self._new(subtask, number, now_ms)
+        self._observe()
 
     def report(self, report: ExecutionReport, now_ms: int) -> ReportVerdict:
         """Apply what a TaskManager reported.
@@ -173,21 +175,53 @@ class Executions:
     @property
     def all_finished(self) -> bool:
         """Whether every subtask is FINISHED."""
-        return all(e.state is _S.FINISHED for e in self)
+        return self._finished.holds
 
     @property
     def has_all_data_ended(self) -> bool:
         """Whether no subtask has any data left."""
-        return all(e.has_data_ended or e.state is _S.FINISHED for e in self)
+        return self._without_data.holds
 
     @property
     def all_ended(self) -> bool:
         """Whether no execution can still change."""
-        return all(e.state.is_terminal for e in self)
+        return self._ended.holds
+
+    def end_of(self, subtasks: Collection[ExecutionVertexId]) -> "Conjunction":
+        """Whether the current attempts of these subtasks have ended, to be asked again and again."""
+        return Conjunction(self.of(subtasks), lambda each: each.state.is_terminal)
+
+    def _observe(self) -> None:
+        self._ended = self.end_of(self._current)
+        self._finished = Conjunction(self, lambda each: each.state is _S.FINISHED)
+        self._without_data = Conjunction(
+            self, lambda each: each.has_data_ended or each.state is _S.FINISHED
+        )
 
     def _new(self, subtask: ExecutionVertexId, attempt_number: int, now_ms: int) -> Execution:
         attempt_id = ExecutionAttemptId(self._graph.job_id, subtask, attempt_number)
         return Execution(attempt_id, timestamps_ms={_S.CREATED: now_ms})
+
+
+class Conjunction:
+    """Whether all of some attempts meet a condition, which none of them ever ceases to meet.
+
+    It is asked whenever one of them changes: to look at all of them each time would be quadratic in the subtasks. So
+    those that are known to meet it, from the first on, are not looked at again.
+    """
+
+    def __init__(self, attempts: Iterable[Execution], is_met: Callable[[Execution], bool]) -> None:
+        self._attempts: Final = tuple(attempts)
+        self._is_met: Final = is_met
+        self._known_count = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether all meet it."""
+        attempts = self._attempts
+        while self._known_count < len(attempts) and self._is_met(attempts[self._known_count]):
+            self._known_count += 1
+        return self._known_count == len(attempts)
 
 
 def _place(execution: Execution) -> ResourceId | None:

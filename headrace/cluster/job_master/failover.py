@@ -11,11 +11,12 @@ from typing import Final
 import msgspec
 
 from headrace.cluster.error_reports import error_info_of
-from headrace.cluster.job_master.executions import Execution
+from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.restart_strategies import RestartStrategy
 from headrace.core.config import ConfigOption
 from headrace.core.ids import ExecutionAttemptId, ResourceId
 from headrace.gateways.messages import ErrorInfo
+from headrace.graph.job_graph import JobGraph
 
 EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
     "web.exception-history-size", int, 16,
@@ -37,6 +38,17 @@ class Failure:
     def of_error(cls, error: BaseException) -> "Failure":
         """A failure of the job as a whole."""
         return cls(error_info_of(error))
+
+    @classmethod
+    def of_execution(cls, execution: Execution) -> "Failure":
+        """That of a task, in its own words if it had any."""
+        error = execution.error or ErrorInfo(
+            "UnknownError",
+            f"task {execution.attempt_id} failed and gave no reason",
+            "INTERNAL",
+            recoverable=True,
+        )
+        return cls(error, execution.attempt_id)
 
     @classmethod
     def unexpected_cancellation(cls, execution: Execution) -> "Failure":
@@ -69,6 +81,17 @@ class FailedTask:
 
     name: str
     resource_id: ResourceId | None
+
+    @classmethod
+    def of(cls, failure: Failure, graph: JobGraph, executions: Executions) -> "FailedTask | None":
+        """Find the task of a failure; None where the job failed as a whole."""
+        if failure.attempt_id is None:
+            return None
+        subtask = failure.attempt_id.execution_vertex_id
+        name = graph.vertex(subtask.vertex_id).subtask_name(subtask.subtask_index)
+        execution = executions.find(failure.attempt_id)
+        slot = None if execution is None else execution.slot
+        return cls(name, None if slot is None else slot.resource_id)
 
 
 @dataclass(frozen=True)

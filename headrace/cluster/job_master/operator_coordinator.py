@@ -58,7 +58,8 @@ class CoordinatorContext:
     """What a coordinator may do.
 
     `send_event(subtask_index, payload)` reaches the current attempt of a subtask. `run_async` posts a callable to the
-    JobMaster's main thread from any thread. `fail_job` ends the job as FAILED.
+    JobMaster's main thread from any thread. `fail_job` ends the job as FAILED. `report_backlog`: whether the operator
+    works off a backlog. `location`: file and line of the user's that the operator comes from, empty where unknown.
     """
 
     job_id: JobId
@@ -70,6 +71,13 @@ class CoordinatorContext:
     run_async: Callable[[Callable[[], None]], None]
     fail_job: Callable[[BaseException], None]
     later: LaterCalls = NO_LATER_CALLS
+    report_backlog: Callable[[bool], None] = lambda is_backlog: None
+    location: str = ""
+
+    @property
+    def place(self) -> str:
+        """The operator by name, with its file and line: what errors tell of it."""
+        return f"operator '{self.operator_name}'" + (f", {self.location}" if self.location else "")
 
 
 class OperatorCoordinator(Protocol):

@@ -4,6 +4,7 @@ Runs on the JobMaster's main thread. An event counts only from a subtask's curre
 event to a subtask goes to the attempt that runs now. Source: Flink OperatorCoordinatorHolder.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -62,13 +63,17 @@ class OperatorCoordinators:
         self._by_vertex: dict[JobVertexId, list[OperatorCoordinator]] = {}
         # Next event number of each operator of each attempt: what was repeated counts once.
         self._next_event: dict[tuple[ExecutionAttemptId, OperatorId], int] = {}
+        self._backlogs: set[OperatorId] = set()
+        self._backlog_changed: Callable[[bool], None] = lambda is_any: None
         for vertex in graph.vertices:
             for operator in vertex.operators:
                 if not operator.coordinator:
                     continue
+                report_backlog = functools.partial(self._backlog_of, operator.operator_id)
                 context = _context(
-                    graph, vertex, operator, settings, self._send, run_async, fail_job, later
-                )
+                    graph, vertex, operator, settings, self._send, run_async, fail_job, later,
+                    report_backlog,
+                )  # fmt: skip
                 coordinator = _create(known, operator, context)
                 self._coordinators[operator.operator_id] = coordinator
                 self._by_vertex.setdefault(vertex.vertex_id, []).append(coordinator)
@@ -82,6 +87,21 @@ class OperatorCoordinators:
         """Start all, before any task is deployed."""
         for coordinator in self._coordinators.values():
             coordinator.start()
+
+    def when_backlog_changes(self, action: Callable[[bool], None]) -> None:
+        """See CheckpointedCoordinators."""
+        self._backlog_changed = action
+        if self._backlogs:
+            action(True)
+
+    def _backlog_of(self, operator_id: OperatorId, is_backlog: bool) -> None:
+        was_any = bool(self._backlogs)
+        if is_backlog:
+            self._backlogs.add(operator_id)
+        else:
+            self._backlogs.discard(operator_id)
+        if bool(self._backlogs) != was_any:
+            self._backlog_changed(bool(self._backlogs))
 
     def subtask_ready(self, attempt_id: ExecutionAttemptId, location: TaskManagerLocation) -> None:
         """The attempt runs and can take events."""
@@ -226,6 +246,7 @@ def _context(
     run_async: Callable[[Callable[[], None]], None],
     fail_job: Callable[[BaseException], None],
     later: LaterCalls,
+    report_backlog: Callable[[bool], None],
 ) -> CoordinatorContext:
     def send(subtask_index: int, payload: bytes) -> None:
         subtask = ExecutionVertexId(vertex.vertex_id, subtask_index)
@@ -241,4 +262,6 @@ def _context(
         run_async=run_async,
         fail_job=fail_job,
         later=later,
+        report_backlog=report_backlog,
+        location=operator.location,
     )

@@ -4,8 +4,8 @@ Runs on the JobMaster's main thread; no event may re-enter a handler, so events 
 Source: Flink DefaultScheduler, DefaultExecutionDeployer.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.deployment_plan import (
@@ -14,6 +14,7 @@ from headrace.cluster.job_master.deployment_plan import (
     partitions_read_by,
     registrations_of,
 )
+from headrace.cluster.job_master.event_queue import EventQueue
 from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
 from headrace.cluster.job_master.failover import (
     EXCEPTION_HISTORY_SIZE,
@@ -76,7 +77,7 @@ class Scheduler:
         self._failover = create_failover_strategy(settings, self.execution_graph)
         self._slots = GroupSlots(share_slots(self.execution_graph), self.pool)
         # Subtasks that are being started, or restarted; empty while all run or have ended.
-        self._scope = self.executions.subtasks
+        self._set_scope(self.executions.subtasks)
         self._restores: Mapping[ExecutionVertexId, SubtaskRestore] = {}
         self._final_savepoint = ""
         self._shell = shell
@@ -85,8 +86,9 @@ class Scheduler:
         # Raised with every deployment: an answer that belongs to an older one changes nothing.
         self._version = 0
         self._shuffle_descriptors: dict[ResultPartitionId, ShuffleDescriptor] = {}
-        self._events: deque[Callable[[SchedulerState], SchedulerState]] = deque()
-        self._is_handling = False
+        self._events: Final = EventQueue[Callable[[SchedulerState], SchedulerState]](
+            lambda event: self._transition(event(self._state))
+        )
 
     @property
     def status(self) -> JobStatus:
@@ -115,17 +117,17 @@ class Scheduler:
     def stopped_with(self, savepoint_uri: str) -> None:
         """The savepoint is complete with which the job stops: a restart neither follows any more nor goes on."""
         self._final_savepoint = savepoint_uri
-        self._handle(lambda state: state.savepoint_completed())
+        self._events.put(lambda state: state.savepoint_completed())
 
     # Events
 
     def start(self) -> None:
         """Begin."""
-        self._handle(lambda state: self._created.start() if state is self._created else state)
+        self._events.put(lambda state: self._created.start() if state is self._created else state)
 
     def slots_changed(self) -> None:
         """Slots were accepted."""
-        self._handle(lambda state: state.slots_changed())
+        self._events.put(lambda state: state.slots_changed())
 
     def report(self, report: ExecutionReport) -> ReportVerdict:
         """A TaskManager reported a task's state."""
@@ -163,7 +165,7 @@ class Scheduler:
         """It is known what the subtasks start from; those that are not among `restores` start afresh."""
         if self.awaits_restore(version):
             self._restores = restores
-            self._handle(lambda state: state.restored())
+            self._events.put(lambda state: state.restored())
 
     def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor], version: int) -> None:
         """The shuffle master said where all partitions lie; too late, they are not needed any more."""
@@ -171,7 +173,7 @@ class Scheduler:
             self._shell.release_externally([each for each in descriptors if each.is_external])
             return
         self._shuffle_descriptors |= {each.partition_id: each for each in descriptors}
-        self._handle(lambda state: state.partitions_registered())
+        self._events.put(lambda state: state.partitions_registered())
 
     def registration_failed(self, attempt_id: ExecutionAttemptId, error: ErrorInfo) -> None:
         """The shuffle master did not take a partition of this attempt, or was not heard of in time."""
@@ -189,21 +191,21 @@ class Scheduler:
 
     def fail_job(self, failure: Failure) -> None:
         """The job as a whole failed."""
-        self._handle(lambda state: state.failed(failure))
+        self._events.put(lambda state: state.failed(failure))
 
     def fail_waiting_for_slots(self, failure: Failure) -> None:
         """The slots will not come; without effect once they have."""
-        self._handle(
+        self._events.put(
             lambda state: state.failed(failure) if isinstance(state, WaitingForSlots) else state
         )
 
     def committed(self) -> None:
         """The coordinators have finished."""
-        self._handle(lambda state: state.committed())
+        self._events.put(lambda state: state.committed())
 
     def cancel(self) -> None:
         """The user wants the job to end."""
-        self._handle(lambda state: state.cancel())
+        self._events.put(lambda state: state.cancel())
 
     # SchedulerContext
 
@@ -243,7 +245,7 @@ class Scheduler:
         """See SchedulerContext."""
         restores, self._restores = self._restores, {}
         starting = self.executions.of(self._scope)
-        self._scope = frozenset()
+        self._set_scope(frozenset())
         descriptors = [
             (
                 execution,
@@ -286,14 +288,17 @@ class Scheduler:
     @property
     def has_scope_ended(self) -> bool:
         """See SchedulerContext."""
-        return all(each.state.is_terminal for each in self.executions.of(self._scope))
+        return self._scope_end.holds
 
     def decide_failover(self, failure: Failure) -> float | None:
         """See SchedulerContext."""
         if self._final_savepoint:
             failure = failure.after_savepoint(self._final_savepoint)
         delay_ms = self.history.decide(
-            failure, self.clock.monotonic_ms(), self.clock.now_ms(), self._place_of(failure)
+            failure,
+            self.clock.monotonic_ms(),
+            self.clock.now_ms(),
+            FailedTask.of(failure, self.graph, self.executions),
         )
         if delay_ms is not None:
             self.widen_scope(failure)
@@ -308,7 +313,7 @@ class Scheduler:
     def widen_scope(self, failure: Failure) -> None:
         """See SchedulerContext."""
         if failure.attempt_id is None:
-            self._scope = self.executions.subtasks
+            self._set_scope(self.executions.subtasks)
             return
         if failure.error.lost_partition:
             self.partitions.lose(failure.error.lost_partition)
@@ -318,13 +323,15 @@ class Scheduler:
             return partition_id_of(edge, partition_number, self.executions) in tracked
 
         failed = {failure.attempt_id.execution_vertex_id} | self._scope
-        self._scope = self._failover.subtasks_to_restart(failed, is_available)
+        self._set_scope(self._failover.subtasks_to_restart(failed, is_available))
 
     def refine_failure(self, failure: Failure) -> None:
         """See SchedulerContext."""
         if self._final_savepoint:
             failure = failure.after_savepoint(self._final_savepoint)
-        self.history.refine(failure, self.clock.now_ms(), self._place_of(failure))
+        self.history.refine(
+            failure, self.clock.now_ms(), FailedTask.of(failure, self.graph, self.executions)
+        )
 
     def start_backoff_timer(self, delay_ms: float) -> None:
         """See SchedulerContext."""
@@ -333,7 +340,7 @@ class Scheduler:
 
         def is_over() -> None:
             if version == self._version:
-                self._handle(lambda state: state.backoff_over())
+                self._events.put(lambda state: state.backoff_over())
 
         self._shell.schedule_run_async(delay_ms, is_over)
 
@@ -347,6 +354,7 @@ class Scheduler:
             if key.producer.execution_vertex_id not in self._scope
         }
         self.executions.reset(self._scope, self.clock.now_ms())
+        self._set_scope(self._scope)
 
     def commit(self) -> None:
         """See SchedulerContext."""
@@ -359,23 +367,16 @@ class Scheduler:
 
     # Machinery
 
-    def _place_of(self, failure: Failure) -> FailedTask | None:
-        """Which task failed, and where it ran."""
-        if failure.attempt_id is None:
-            return None
-        subtask = failure.attempt_id.execution_vertex_id
-        vertex = self.graph.vertex(subtask.vertex_id)
-        name = f"{vertex.name} ({subtask.subtask_index + 1}/{vertex.parallelism})"
-        execution = self.executions.find(failure.attempt_id)
-        slot = None if execution is None else execution.slot
-        return FailedTask(name, None if slot is None else slot.resource_id)
+    def _set_scope(self, subtasks: frozenset[ExecutionVertexId]) -> None:
+        self._scope = subtasks
+        self._scope_end = self.executions.end_of(subtasks)
 
     def _changed(self, execution: Execution) -> None:
         self._shell.execution_changed(execution)
         if not execution.state.is_terminal:
             return
         if execution.state is ExecutionState.FAILED:
-            self._handle(lambda state: state.failed(_failure_of(execution)))
+            self._events.put(lambda state: state.failed(Failure.of_execution(execution)))
             return
         if execution.state is ExecutionState.FINISHED:
             inputs = partitions_read_by(self.execution_graph, self.executions, execution)
@@ -383,8 +384,8 @@ class Scheduler:
             self._release(self.partitions.consumed(subtask, inputs))
         if execution.error is not None:
             # It failed while it was being cancelled: perhaps this is what the others suffered from.
-            self.refine_failure(_failure_of(execution))
-        self._handle(lambda state: state.execution_ended(execution))
+            self.refine_failure(Failure.of_execution(execution))
+        self._events.put(lambda state: state.execution_ended(execution))
 
     def _release(self, to_release: ToRelease) -> None:
         for resource_id, partition_ids in to_release.items():
@@ -399,17 +400,6 @@ class Scheduler:
         execution.become(state, self.clock.now_ms())
         self._shell.execution_changed(execution)
 
-    def _handle(self, event: Callable[[SchedulerState], SchedulerState]) -> None:
-        self._events.append(event)
-        if self._is_handling:
-            return
-        self._is_handling = True
-        try:
-            while self._events:
-                self._transition(self._events.popleft()(self._state))
-        finally:
-            self._is_handling = False
-
     def _transition(self, following: SchedulerState) -> None:
         while following is not self._state:
             before = self._state.status
@@ -419,10 +409,3 @@ class Scheduler:
                 self.status_timestamps_ms[following.status.name] = self.clock.now_ms()
                 self._shell.status_changed(following.status)
             following = following.enter()
-
-
-def _failure_of(execution: Execution) -> Failure:
-    error = execution.error or ErrorInfo(
-        "UnknownError", f"task {execution.attempt_id} failed and gave no reason", "INTERNAL", True
-    )
-    return Failure(error, execution.attempt_id)

@@ -4,6 +4,7 @@ A slot is FREE (accepted, nobody in it) or RESERVED (for one execution slot shar
 count per profile, always told as a whole. Source: Flink DefaultDeclarativeSlotPool, DeclarativeSlotPoolBridge.
 """
 
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -43,28 +44,29 @@ class SlotPool:
     @property
     def requirements(self) -> tuple[ResourceRequirement, ...]:
         """The whole set, slots of equal profile counted together."""
-        counts: dict[ResourceProfile, int] = {}
-        for profile in self._required:
-            counts[profile] = counts.get(profile, 0) + 1
+        counts = Counter(self._required)
         return tuple(ResourceRequirement(profile, count) for profile, count in counts.items())
 
     @property
     def missing_count(self) -> int:
         """How many of the wanted slots nobody has offered yet."""
-        return len(self._unfulfilled())
+        return self._unfulfilled().total()
 
     def offer(
         self, resource_id: ResourceId, offers: Iterable[SlotOffer], monotonic_ms: float
     ) -> tuple[AllocationId, ...]:
         """Take the slots that serve an unfulfilled want; those held already are accepted again."""
         accepted: list[AllocationId] = []
+        unfulfilled = self._unfulfilled()
         for offer in offers:
             held = self._held.get(offer.allocation_id)
             if held is not None:
                 if held.slot.resource_id == resource_id:
                     accepted.append(offer.allocation_id)
                 continue
-            if any(offer.profile.matches(profile) for profile in self._unfulfilled()):
+            served = next((each for each in unfulfilled if offer.profile.matches(each)), None)
+            if served is not None:
+                _take_one(unfulfilled, served)
                 slot = PhysicalSlot(
                     offer.allocation_id, resource_id, offer.slot_index, offer.profile
                 )
@@ -74,15 +76,16 @@ class SlotPool:
 
     def reserve(self, profiles: Sequence[ResourceProfile]) -> tuple[PhysicalSlot, ...] | None:
         """Reserve one free slot for each of `profiles`, in order; None, and nothing reserved, if one is missing."""
-        free = [held for held in self._held.values() if not held.is_reserved]
+        free: defaultdict[ResourceProfile, deque[_Held]] = defaultdict(deque)
+        for held in self._held.values():
+            if not held.is_reserved:
+                free[held.slot.profile].append(held)
         chosen: list[_Held] = []
-        for profile in profiles:
-            fitting = [h for h in free if h not in chosen and h.slot.profile.matches(profile)]
+        for wanted in profiles:
+            fitting = [each for each, slots in free.items() if slots and each.matches(wanted)]
             if not fitting:
                 return None
-            chosen.append(
-                min(fitting, key=lambda h: (h.slot.profile.cpu_cores, h.slot.profile.memory_bytes))
-            )
+            chosen.append(free[min(fitting, key=_size)].popleft())
         for held in chosen:
             held.is_reserved = True
         return tuple(held.slot for held in chosen)
@@ -124,16 +127,32 @@ class SlotPool:
         """Slots held on one TaskManager."""
         return tuple(slot.allocation_id for slot in self.slots if slot.resource_id == resource_id)
 
-    def _unfulfilled(self) -> list[ResourceProfile]:
-        """Wants, largest first, that no held slot serves."""
-        profiles = [held.slot.profile for held in self._held.values()]
-        unfulfilled: list[ResourceProfile] = []
-        for wanted in sorted(
-            self._required, key=lambda p: (p.cpu_cores, p.memory_bytes), reverse=True
+    def _unfulfilled(self) -> Counter[ResourceProfile]:
+        """Wants, largest first, that no held slot serves, and how many of each.
+
+        Counted by profile, of which there are few: a job may want thousands of slots.
+        """
+        held = Counter(each.slot.profile for each in self._held.values())
+        unfulfilled: Counter[ResourceProfile] = Counter()
+        for wanted, count in sorted(
+            Counter(self._required).items(), key=lambda item: _size(item[0]), reverse=True
         ):
-            serving = next((p for p in profiles if p.matches(wanted)), None)
-            if serving is None:
-                unfulfilled.append(wanted)
-            else:
-                profiles.remove(serving)
+            missing = count
+            for profile in held:
+                if profile.matches(wanted):
+                    serving = min(missing, held[profile])
+                    held[profile] -= serving
+                    missing -= serving
+            if missing:
+                unfulfilled[wanted] = missing
         return unfulfilled
+
+
+def _size(profile: ResourceProfile) -> tuple[float, int]:
+    return profile.cpu_cores, profile.memory_bytes
+
+
+def _take_one(counts: Counter[ResourceProfile], profile: ResourceProfile) -> None:
+    counts[profile] -= 1
+    if not counts[profile]:
+        del counts[profile]

@@ -5,6 +5,7 @@ since a checkpoint goes back when its reader is reset to that checkpoint. Built 
 the JobMaster's main thread. Source: Flink SourceCoordinator, SourceCoordinatorContext.
 """
 
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -14,7 +15,7 @@ from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.split_assignments import SplitAssignmentTracker
 from headrace.core.config import Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
-from headrace.core.errors import ProgramError
+from headrace.core.errors import HeadraceError, ProgramError, UserCodeError, user_location
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.functions.split_enumerator import (
@@ -51,6 +52,7 @@ class SourceCoordinator:
         self._opening: dict[int, bool] = {}
         self._tracker = SplitAssignmentTracker()
         self._is_started = False
+        self._is_backlog = False
         self._enumeration = self._new_enumeration()
 
     def start(self) -> None:
@@ -114,6 +116,7 @@ class SourceCoordinator:
     def reset(self, checkpoint_id: int | None, state: bytes | None) -> None:
         """All readers start from a checkpoint, or afresh, and so does the enumerator: a new one."""
         self._enumeration.close()
+        self.set_backlog(False)
         self._readers.clear()
         self._opening.clear()
         self._tracker = SplitAssignmentTracker()
@@ -140,6 +143,12 @@ class SourceCoordinator:
         """For the enumerator: say something to a registered reader."""
         assert subtask_index in self._readers, f"reader {subtask_index} is not registered"
         self._context.send_event(subtask_index, event_bytes(event))
+
+    def set_backlog(self, is_backlog: bool) -> None:
+        """For the enumerator: say whether there is a backlog."""
+        if is_backlog != self._is_backlog:
+            self._is_backlog = is_backlog
+            self._context.report_backlog(is_backlog)
 
     @property
     def registered_readers(self) -> Sequence[int]:
@@ -189,6 +198,10 @@ class _Enumeration:
         assert not self._is_closed
         self._coordinator.tell(subtask_index, NoMoreSplits())
 
+    def set_is_processing_backlog(self, is_processing_backlog: bool) -> None:
+        if not self._is_closed:
+            self._coordinator.set_backlog(is_processing_backlog)
+
     def send_source_event(self, subtask_index: int, payload: bytes) -> None:
         assert not self._is_closed
         self._coordinator.tell(subtask_index, ConnectorEvent(payload))
@@ -201,8 +214,14 @@ class _Enumeration:
         delay_ms: float = 0,
     ) -> None:
         def handle(result: Any, error: BaseException | None) -> None:
-            if not self._is_closed:
+            if self._is_closed:
+                return
+            try:
                 handler(result, error)
+            except HeadraceError:
+                raise
+            except Exception as failure:
+                raise self._located(failure) from failure
 
         def begin() -> None:
             if not self._is_closed:
@@ -213,6 +232,15 @@ class _Enumeration:
             self._context.later.schedule(delay_ms, begin)
         else:
             begin()
+
+    def _located(self, error: Exception) -> UserCodeError:
+        """Say whose enumerator raised; the line is the user's in an enumerator of his own, else the source's."""
+        raised_at = user_location(error.__traceback__)
+        if raised_at == user_location(None) and self._context.location:
+            raised_at = self._context.location
+        trace = "".join(traceback.format_exception(error))
+        name = self._context.operator_name
+        return UserCodeError(type(error).__name__, str(error), name, raised_at, trace)
 
     def close(self) -> None:
         if not self._is_closed:

@@ -275,8 +275,7 @@ class TaskManagers:
             )
         except HeadraceError as raised:
             attempt_id = descriptor.attempt_id
-            vertex = descriptor.vertex
-            where = f"task '{vertex.name} ({attempt_id.subtask_index + 1}/{vertex.parallelism})'"
+            where = f"task '{descriptor.vertex.subtask_name(attempt_id.subtask_index)}'"
             error = error_info_of(raised, where)
         self._owner.submit_answered(descriptor.attempt_id, error)
 

@@ -9,6 +9,7 @@ Source: Flink FineGrainedSlotManager, DefaultResourceAllocationStrategy, Default
 """
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -228,19 +229,21 @@ class SlotMatching:
 
     def _unfulfilled(self, job_id: JobId) -> list[tuple[ResourceRequirement, int]]:
         """The job's requirements, largest first, each with how many of its slots are missing."""
-        held = [
+        # By profile, of which there are few: a job may have thousands of slots.
+        held = Counter(
             slot.profile
             for slots in self._slots.values()
             for slot in slots.values()
             if slot.job_id == job_id
-        ]
+        )
         result: list[tuple[ResourceRequirement, int]] = []
         for requirement in sorted(self._requirements[job_id], key=_size, reverse=True):
             missing = requirement.slot_count
             for profile in sorted(held, key=lambda p: (p.cpu_cores, p.memory_bytes)):
-                if missing and profile.matches(requirement.profile):
-                    held.remove(profile)
-                    missing -= 1
+                if profile.matches(requirement.profile):
+                    serving = min(missing, held[profile])
+                    held[profile] -= serving
+                    missing -= serving
             result.append((requirement, missing))
         return result
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.local_copies import LocalCopies
 from headrace.cluster.task_executor.snapshot_storage import CheckpointFiles
 from headrace.core.checkpoints import CheckpointOptions
@@ -65,6 +66,10 @@ class RunningTask(Protocol):
 
     def deliver_operator_event(self, operator_id: OperatorId, payload: bytes) -> None:
         """Pass an event to an operator."""
+        ...
+
+    def checkpoint_progress(self, checkpoint_id: int) -> CheckpointProgress | None:
+        """How far the task is with a checkpoint; None where it does not run yet."""
         ...
 
     def trigger_checkpoint(

@@ -4,10 +4,10 @@ from typing import Final
 
 from headrace.checkpoint.local_copies import CopiesFirstReader, CopyingWriter, LocalCopies
 from headrace.checkpoint.options import LOCAL_BACKUP, RECOVERY_FROM_LOCAL
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.checkpoint.storage import SubtaskStorage, open_reader
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.config import Settings
-from headrace.state.snapshots import SnapshotReader, SnapshotWriter
 
 
 class CheckpointFiles:

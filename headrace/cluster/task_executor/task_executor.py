@@ -4,10 +4,10 @@ Tasks go on when the ResourceManager is lost and fail when their JobMaster is. W
 a TaskManager serves several leaders. Source: Flink TaskExecutor.
 """
 
-import asyncio
 import logging
 from typing import Final
 
+from headrace.checkpoint.handles import CheckpointProgress
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
 from headrace.cluster.task_executor.payload_loader import PayloadLoader
@@ -61,9 +61,6 @@ from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
 
-_TASKS_END_TIMEOUT_MS: Final = 3_000
-_TASKS_END_POLL_S: Final = 0.01
-
 
 class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     """One per TaskManager. Implements JobConnectionOwner, TaskReporterOwner and TaskSlotsOwner."""
@@ -99,21 +96,13 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         reason = self._end_reason or "the TaskManager is being closed"
         for entry in self._tasks.running:
             entry.fail(TaskManagerEndsError(f"its TaskManager ends: {reason}"))
-        await self._await_end_of_tasks()
+        await self._tasks.await_end()
         self._jobs.close_all(reason)
         self._resource_manager.close(reason)
         for entry in self._tasks:
             entry.outbox.close()
         await self._payloads.close()
         self._setup.on_terminated(reason)
-
-    async def _await_end_of_tasks(self) -> None:
-        """Give tasks a moment to release what they hold and to say how they ended."""
-        deadline_ns = self.clock.monotonic_ns() + _TASKS_END_TIMEOUT_MS * 1_000_000
-        while len(self._tasks) and self.clock.monotonic_ns() < deadline_ns:
-            await asyncio.sleep(_TASKS_END_POLL_S)
-        for entry in self._tasks.running:
-            _LOG.warning("task '%s' does not end; it is left behind", entry.display_name)
 
     def end(self, reason: str) -> None:
         """Begin the graceful end; from any thread, idempotent."""
@@ -214,8 +203,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
                 f"TaskManager {self._setup.resource_id} has no slot {descriptor.allocation_id} "
                 f"for job {attempt_id.job_id}"
             )
-        vertex = descriptor.vertex
-        name = f"{vertex.name} ({attempt_id.subtask_index + 1}/{vertex.parallelism})"
+        name = descriptor.vertex.subtask_name(attempt_id.subtask_index)
         try:
             task = self._setup.task_factory.create(descriptor, self._reporter)
         except Exception as error:
@@ -235,8 +223,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, is_forced: bool = False
     ) -> Acknowledge:
         """See TaskExecutorGateway."""
-        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
-        entry = self._tasks.find(attempt_id)
+        entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             self._tasks.cancel_task(entry, is_forced)
         return Acknowledge()
@@ -258,8 +245,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         shuffles: tuple[ShuffleDescriptor, ...],
     ) -> None:
         """See TaskExecutorGateway."""
-        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
-        entry = self._tasks.find(attempt_id)
+        entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             for shuffle in shuffles:
                 entry.task.update_partition_info(shuffle)
@@ -273,8 +259,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         payload: bytes,
     ) -> Acknowledge:
         """See TaskExecutorGateway."""
-        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
-        entry = self._tasks.find(attempt_id)
+        entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             entry.deliver_event(operator_id, sequence_number, payload)
         return Acknowledge()
@@ -288,8 +273,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         options: CheckpointOptions,
     ) -> None:
         """See TaskExecutorGateway."""
-        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
-        entry = self._tasks.find(attempt_id)
+        entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             entry.task.trigger_checkpoint(checkpoint_id, timestamp_ms, options)
 
@@ -301,8 +285,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         last_subsumed_id: int,
     ) -> None:
         """See TaskExecutorGateway."""
-        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
-        entry = self._tasks.find(attempt_id)
+        entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             entry.task.notify_checkpoint_complete(checkpoint_id, last_subsumed_id)
 
@@ -314,10 +297,22 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         latest_completed_id: int,
     ) -> None:
         """See TaskExecutorGateway."""
-        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
-        entry = self._tasks.find(attempt_id)
+        entry = self._find(attempt_id, job_master_id)
         if entry is not None:
             entry.task.notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
+
+    def _find(self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId) -> TaskEntry | None:
+        """The attempt, if it is still here; StaleLeaderError where another JobMaster leads its job."""
+        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
+        return self._tasks.find(attempt_id)
+
+    async def request_checkpoint_progress(
+        self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
+    ) -> CheckpointProgress | None:
+        """See TaskExecutorGateway."""
+        self._jobs.refuse_stale(attempt_id.job_id, job_master_id)
+        entry = self._tasks.find(attempt_id)
+        return None if entry is None else entry.task.checkpoint_progress(checkpoint_id)
 
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
         """See TaskExecutorGateway."""

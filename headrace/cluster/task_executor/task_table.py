@@ -4,6 +4,8 @@ A task that must end is watched: what does not end although it must can be stopp
 Source: Flink TaskTable, Task.TaskCancelerWatchDog.
 """
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +18,11 @@ from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, OperatorI
 from headrace.gateways.messages import TaskMetrics
 from headrace.graph.pipeline_options import TASK_CANCELLATION_TIMEOUT
 from headrace.rpc.endpoint import RpcEndpoint
+
+_LOG = logging.getLogger(__name__)
+
+_END_TIMEOUT_MS: Final = 3_000
+_END_POLL_S: Final = 0.01
 
 
 @dataclass
@@ -114,6 +121,15 @@ class TaskTable:
     def running(self) -> tuple[TaskEntry, ...]:
         """Entries whose task has not ended."""
         return tuple(entry for entry in self if not entry.has_ended)
+
+    async def await_end(self) -> None:
+        """Give tasks a moment to release what they hold and to say how they ended."""
+        clock = self._endpoint.clock
+        deadline_ns = clock.monotonic_ns() + _END_TIMEOUT_MS * 1_000_000
+        while self._entries and clock.monotonic_ns() < deadline_ns:
+            await asyncio.sleep(_END_POLL_S)
+        for entry in self.running:
+            _LOG.warning("task '%s' does not end; it is left behind", entry.display_name)
 
     def __iter__(self) -> Iterator[TaskEntry]:
         return iter(tuple(self._entries.values()))

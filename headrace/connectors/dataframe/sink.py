@@ -4,6 +4,7 @@ With checkpoints that happens with each of them. Without, once, when the whole j
 leaves neither output nor staged files.
 """
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,10 @@ from headrace.connectors.dataframe.staging import (
     StagingWriter,
     has_checkpoints,
 )
+from headrace.connectors.dataframe.writable_columns import (
+    columns_that_become_strings,
+    unwritable_column,
+)
 from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
@@ -33,6 +38,7 @@ from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
 from headrace.functions.sink import DeliveryGuarantee, Sink, SinkWriter
 from headrace.functions.subtask_context import SubtaskContext
 
+_LOG: Final = logging.getLogger(__name__)
 MODES: Final = ("append", "overwrite", "error", "errorifexists", "ignore")
 _MODES_FOR_NEW_PATHS: Final = ("error", "errorifexists")
 
@@ -82,6 +88,10 @@ class DataFrameSink(Sink):
     def check_input(self, value_type: TypeInformation) -> None:
         """See Sink."""
         _check_columns("DataFrameSink", value_type)
+        unwritable = unwritable_column(value_type, self.format)
+        if unwritable is not None:
+            raise ProgramError(f"DataFrameSink cannot write '{self.format}': {unwritable}")
+        _say_what_becomes_strings("DataFrameSink", value_type)
 
     def check_target(self) -> None:
         """See Sink. Spark looks again when it writes."""
@@ -152,6 +162,10 @@ class IdempotentForeachBatchSink(Sink):
     def check_input(self, value_type: TypeInformation) -> None:
         """See Sink."""
         _check_columns("IdempotentForeachBatchSink", value_type)
+        unwritable = unwritable_column(value_type, "parquet")
+        if unwritable is not None:
+            raise ProgramError(f"IdempotentForeachBatchSink cannot make a DataFrame: {unwritable}")
+        _say_what_becomes_strings("IdempotentForeachBatchSink", value_type)
 
     def create_writer(self, context: SubtaskContext) -> SinkWriter:
         if not has_checkpoints(context.settings):
@@ -171,6 +185,17 @@ def _check_columns(sink_name: str, value_type: TypeInformation) -> None:
         raise ProgramError(
             f"{sink_name} needs records with columns, and this stream's records have no declared type: give it "
             "one, for example map(f, output_type=Types.ROW_NAMED([...], [...]))"
+        )
+
+
+def _say_what_becomes_strings(sink_name: str, value_type: TypeInformation) -> None:
+    names = columns_that_become_strings(value_type)
+    if names:
+        _LOG.warning(
+            "%s writes %s as strings: BIG_INT and BIG_DEC have no end, and Spark's decimals 38 digits; where those "
+            "are enough, declare BigDecimalTypeInfo(38, scale), or cast what was written",
+            sink_name,
+            ", ".join(f"'{name}'" for name in names),
         )
 
 

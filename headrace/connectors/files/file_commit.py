@@ -80,20 +80,13 @@ class FileCommitter:
             note = self._make_visible(note, checkpoint_id, decoded)
         self._sweep(files, note)
 
-    def discard(self, committables: Sequence[bytes]) -> None:
-        """See Committer."""
-        for content in committables:
-            committable = decode_committable(content)
-            if isinstance(committable, PendingFile):
-                delete_file(self._file_system, self._place(committable.hidden_path))
-                remove_if_empty(self._file_system, self._place(committable.folder))
-
     def close(self) -> None:
         """See Committer."""
 
     def _make_visible(
         self, note: CommitNote, checkpoint_id: int, committables: Sequence[FileCommittable]
     ) -> CommitNote:
+        reach(Failpoint.COMMIT_BEGUN)
         files = [one for one in committables if isinstance(one, PendingFile)]
         compaction = self._payload.compaction
         # The end of input has no number of its own: a note of it would stand above all ids that may follow.

@@ -26,13 +26,13 @@ from headrace.connectors.files.formats import (
 from headrace.connectors.files.paths import fixed_place
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.serialization import Encoder
-from headrace.functions.sink import Sink, SinkWriter
+from headrace.functions.sink import Sink, SinkWriter, StreamTransformer, SupportsPreprocessing
 from headrace.functions.subtask_context import SubtaskContext
 
 F = TypeVar("F", bound=FileFormat)
 
 
-class FileSink(Sink):
+class FileSink(Sink, SupportsPreprocessing):
     """Writes part files, which appear under their names when they are complete, and never change afterwards.
 
     With checkpoints, a file is complete at the next checkpoint at the latest, and appears when that checkpoint is:
@@ -47,6 +47,10 @@ class FileSink(Sink):
 
     def __init__(self, settings: FileSinkSettings) -> None:
         self._settings = settings
+
+    def get_transformer(self) -> StreamTransformer | None:
+        """None: records are written as they come."""
+        return None
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> "RowFormatBuilder":

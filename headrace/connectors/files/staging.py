@@ -7,7 +7,6 @@ that is in progress outlives its attempt, and what is prepared is needed exactly
 """
 
 import contextlib
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from pyarrow import fs
 
+from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.randomness import system_random
 from headrace.functions.subtask_context import SubtaskContext
 
@@ -44,12 +44,10 @@ class StagingFolder:
     @staticmethod
     def of(context: SubtaskContext) -> "StagingFolder":
         """Name the folder of a new writer."""
-        attempt = context.attempt_id
-        # Without a job (a writer that is driven by hand) nobody can be told apart: then the owner is unique too.
-        job = system_random().randbytes(16) if attempt is None else attempt.job_id.value
-        owner = hashlib.blake2b(job + context.operator_id.value, digest_size=8).hexdigest()
         token = system_random().randbytes(8).hex()
-        return StagingFolder(owner, context.subtask_index, context.attempt_number, token)
+        return StagingFolder(
+            owner_of_sink(context), context.subtask_index, context.attempt_number, token
+        )
 
     @staticmethod
     def parse(name: str) -> "StagingFolder | None":

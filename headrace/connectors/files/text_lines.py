@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.connectors.files.charsets import CharsetError
 from headrace.connectors.files.line_blocks import CHUNK_SIZE_BYTES, LineBlocks, open_line_blocks
 from headrace.connectors.files.reader_format import FileReaderFormat, FileRecords
 from headrace.connectors.files.splits import FileSplit
@@ -39,16 +40,20 @@ class StreamFormat(FileReaderFormat):
 
     def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:
         if self.is_splittable:
-            return TextBlocks(open_line_blocks(split), self.charset_name, batch_type)
+            return TextBlocks(open_line_blocks(split), self.charset_name, batch_type, split.name)
         stream = split.open_file_system().open_input_stream(split.name)
-        return CountedLines(TextLines(stream, self.charset_name), split.position or 0, batch_type)
+        lines = TextLines(stream, self.charset_name, split.name)
+        return CountedLines(lines, split.position or 0, batch_type)
 
 
 class TextBlocks:
     """Lines whose position is a byte. Implements FileRecords."""
 
-    def __init__(self, blocks: LineBlocks, charset_name: str, batch_type: BatchType) -> None:
+    def __init__(
+        self, blocks: LineBlocks, charset_name: str, batch_type: BatchType, name: str
+    ) -> None:
         self._blocks = blocks
+        self._name = name
         self._charset_name = charset_name
         self._batch_type = batch_type
         self.position: int | None = None
@@ -58,10 +63,17 @@ class TextBlocks:
         self.position = self._blocks.position
         if block is None:
             return None
-        lines = block.decode(self._charset_name).split("\n")
+        lines = self._decode(block).split("\n")
         if lines[-1] == "":
             lines.pop()
         return _batch_of_lines([line.removesuffix("\r") for line in lines], self._batch_type)
+
+    def _decode(self, block: bytes) -> str:
+        try:
+            return block.decode(self._charset_name)
+        except UnicodeDecodeError as error:
+            begin = (self.position or 0) - len(block)
+            raise CharsetError.of(error, self._name, self._charset_name, begin) from error
 
     def close(self) -> None:
         self._blocks.close()
@@ -92,8 +104,11 @@ class CountedLines:
 class TextLines:
     """Cuts a byte stream into lines, a chunk at a time; lines may span chunks."""
 
-    def __init__(self, stream: Any, charset_name: str) -> None:
+    def __init__(self, stream: Any, charset_name: str, name: str = "") -> None:
         self._stream = stream
+        self._name = name
+        self._charset_name = charset_name
+        self._read_size_bytes = 0
         self._decoder = codecs.getincrementaldecoder(charset_name)()
         self._rest = ""
         self._has_ended = False
@@ -104,11 +119,20 @@ class TextLines:
             return None
         chunk = self._stream.read(CHUNK_SIZE_BYTES)
         self._has_ended = not chunk
-        text = self._rest + self._decoder.decode(chunk, final=self._has_ended)
+        self._read_size_bytes += len(chunk)
+        text = self._rest + self._decode(chunk)
         *lines, self._rest = text.split("\n")
         if self._has_ended and self._rest:
             lines.append(self._rest)
         return [line.removesuffix("\r") for line in lines]
+
+    def _decode(self, chunk: bytes) -> str:
+        try:
+            return self._decoder.decode(chunk, final=self._has_ended)
+        except UnicodeDecodeError as error:
+            # The decoder had kept the first bytes of a character back, and decodes them with the chunk.
+            begin = self._read_size_bytes - len(error.object)
+            raise CharsetError.of(error, self._name, self._charset_name, begin) from error
 
     def close(self) -> None:
         self._stream.close()

@@ -112,8 +112,9 @@ class KafkaReader(SplitReader):
             if split.stopping_offset is None or message.offset() < split.stopping_offset:
                 wanted.append(message)
             position = message.offset() + 1
-        if wanted:
-            output.emit(self._batch(wanted), partition.split_id)
+        batch = self._batch(wanted)
+        if batch.num_rows:
+            output.emit(batch, partition.split_id)
         moved = KafkaPartitionSplit(partition, position, split.stopping_offset)
         if moved.is_at_end:
             del self._splits[partition]
@@ -131,8 +132,10 @@ class KafkaReader(SplitReader):
 
     def _batch(self, messages: Sequence[Any]) -> RecordBatch:
         deserialize = self._schema.deserialize
-        rows = [deserialize(message.value()) for message in messages]
-        times = np.array([message.timestamp()[1] for message in messages], np.int64)
+        read = [(deserialize(message.value()), message.timestamp()[1]) for message in messages]
+        # As in Flink, None says that there is no record in a message.
+        rows = [row for row, _ in read if row is not None]
+        times = np.array([time for row, time in read if row is not None], np.int64)
         return RecordBatch.of_rows(self.context.types.output, rows, times)
 
     def _wait(self) -> InputStatus:

@@ -111,10 +111,6 @@ class KafkaCommitter:
         delete_staged(staged)
         self._sweep(staged)
 
-    def discard(self, committables: Sequence[bytes]) -> None:
-        """See Committer."""
-        delete_staged(STAGED.decode(content) for content in committables)
-
     def close(self) -> None:
         """See Committer."""
         producer, self._producer = self._producer, None

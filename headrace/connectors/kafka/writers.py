@@ -3,7 +3,6 @@
 Source: Flink KafkaWriter.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from headrace.connectors.files.staging import delete_file, remove_if_empty
 from headrace.connectors.kafka.clients import KafkaRecord, RecordProducer
 from headrace.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from headrace.connectors.kafka.staged_records import INLINE_SIZE_MAX, StagedRecords, to_ipc_stream
+from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
@@ -144,7 +144,4 @@ def _staging_folder(context: SubtaskContext) -> str:
     directory = context.settings.get_option(CHECKPOINT_DIRECTORY)
     if not directory:
         return ""
-    attempt = context.attempt_id
-    job = system_random().randbytes(16) if attempt is None else attempt.job_id.value
-    owner = hashlib.blake2b(job + context.operator_id.value, digest_size=8).hexdigest()
-    return f"{directory.rstrip('/')}/kafka-staging/{owner}"
+    return f"{directory.rstrip('/')}/kafka-staging/{owner_of_sink(context)}"

@@ -41,15 +41,6 @@ class StagedRowsCommitter:
         if parts:
             self._in_transaction(lambda: self._move(scope_of(key), checkpoint_id, parts))
 
-    def discard(self, committables: Sequence[bytes]) -> None:
-        """See Committer."""
-        names = [_PART.decode(content).part for content in committables]
-        self._in_transaction(
-            lambda: self._connection.execute(
-                "DELETE FROM headrace_staging WHERE part = ANY(%s)", (names,)
-            )
-        )
-
     def close(self) -> None:
         """See Committer."""
         connection, self._connection = self._connection, None

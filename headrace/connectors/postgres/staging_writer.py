@@ -1,6 +1,5 @@
 """StagingTableWriter: rows wait in a table of the target's own database until their checkpoint is complete."""
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 from headrace.connectors.postgres.connections import connect
 from headrace.connectors.postgres.messages import CREATE_TABLES, StagedRows
 from headrace.connectors.postgres.options import JdbcConnectionOptions
+from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.sink import SinkWriter
@@ -28,10 +28,7 @@ class StagingTableWriter(SinkWriter):
         with self._connection.transaction():
             for statement in CREATE_TABLES:
                 self._connection.execute(statement)
-        attempt = context.attempt_id
-        job = system_random().randbytes(16) if attempt is None else attempt.job_id.value
-        owner = hashlib.blake2b(job + context.operator_id.value, digest_size=16)
-        self._owner = owner.hexdigest()
+        self._owner = owner_of_sink(context)
         self._held: list[pa.RecordBatch] = []
         self._held_size_bytes = 0
         self._staged: list[StagedRows] = []

@@ -47,6 +47,7 @@ __all__ = [
     "MapTypeInfo",
     "RowTypeInfo",
     "TupleTypeInfo",
+    "field_values",
 ]
 
 MAX_TUPLE_ARITY: Final = 25  # Flink's Tuple25 is its widest
@@ -98,7 +99,7 @@ class RowTypeInfo(TypeInformation):
         """Return the carried values of a Row, tuple, list, dict or object with such attributes."""
         if obj is None:
             return None
-        values = zip(self.field_types, _values_of(obj, self.field_names), strict=True)
+        values = zip(self.field_types, field_values(obj, self.field_names), strict=True)
         return tuple(field_type.to_internal_type(value) for field_type, value in values)
 
     def from_internal_type(self, obj: Any) -> Row | None:
@@ -111,7 +112,8 @@ class RowTypeInfo(TypeInformation):
         )
 
 
-def _values_of(obj: Any, names: tuple[str, ...]) -> Sequence[Any]:
+def field_values(obj: Any, names: tuple[str, ...]) -> Sequence[Any]:
+    """Return the fields of a Row, sequence, mapping or object with such attributes, in the order of `names`."""
     if isinstance(obj, Row):
         return obj.get_fields_by_names(names)
     if isinstance(obj, Sequence):

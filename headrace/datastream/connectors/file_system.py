@@ -5,6 +5,7 @@ from headrace.connectors.files.compaction import FileCompactor, FileCompactStrat
 from headrace.connectors.files.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
 from headrace.connectors.files.source import FileSource, FileSourceBuilder
 from headrace.connectors.files.text_lines import StreamFormat
+from headrace.connectors.jvm_connectors import StreamingFileSink
 
 __all__ = [
     "BucketAssigner",
@@ -18,4 +19,5 @@ __all__ = [
     "FileSource",
     "FileSourceBuilder",
     "StreamFormat",
+    "StreamingFileSink",
 ]

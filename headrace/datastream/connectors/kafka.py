@@ -1,5 +1,6 @@
 """PyFlink's `datastream.connectors.kafka`: re-exports."""
 
+from headrace.connectors.jvm_connectors import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
 from headrace.connectors.kafka.offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -24,4 +25,7 @@ __all__ = [
     "KafkaRecordSerializationSchema",
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaTopicSelector",
+    "FlinkKafkaConsumer",
+    "FlinkKafkaProducer",
+    "Semantic",
 ]

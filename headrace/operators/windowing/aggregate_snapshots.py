@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.checkpoint.snapshot_files import SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
 from headrace.core.key_hash import hash_array, hash_keys
@@ -24,7 +25,6 @@ from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
 from headrace.state.operator_states import StatesOfOperator
 from headrace.state.restored import KeySpace
-from headrace.state.snapshots import SnapshotWriter
 
 NAME: Final = "window-aggregates"
 _WINDOW_START: Final = "window_start"

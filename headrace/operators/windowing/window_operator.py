@@ -49,6 +49,7 @@ class WindowingOperator(TimedOperator):
     Contents, trigger state and the function's state are kept per (key, window) until the window's cleanup time.
     """
 
+    is_per_record = True
     _merging: MergingWindows | None = None
     _is_function_open = False
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from headrace.checkpoint.handles import StateChunk
 from headrace.checkpoint.options import INCREMENTAL, ROCKSDB_LOCAL_DIRECTORY, ROCKSDB_MEMORY
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
-from headrace.state.backend import NO_KEY, EntryScope, StateAccessError
+from headrace.state.backend import NO_KEY, EntryScope, refuse_other_registration
 from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm
 from headrace.state.restored import (
     FrozenUnclaimed,
@@ -45,7 +46,7 @@ from headrace.state.rocksdb.snapshots import (
     pieces_of_rows,
 )
 from headrace.state.rocksdb.stored import NO_STAMP, stored_form
-from headrace.state.snapshots import FrozenState, SnapshotReader, SnapshotWriter
+from headrace.state.snapshots import FrozenState
 from headrace.state.ttl import BatchClock
 
 
@@ -111,15 +112,8 @@ class RocksDBKeyedStateBackend:
         handle = self._handles.get(name)
         if handle is None:
             handle = self._new_handle(handle_class, descriptor, scope)
-        elif handle.kind != handle_class.kind:
-            raise StateAccessError(
-                f"state '{name}' is already registered as {handle.kind} state: "
-                f"give the {handle_class.kind} state another name"
-            )
-        elif handle.scope is not scope:
-            raise StateAccessError(
-                f"state '{name}' is already registered, once per key and once per window: use two names"
-            )
+        else:
+            refuse_other_registration(name, handle, handle_class.kind, scope)
         return handle
 
     def merge_namespaces(

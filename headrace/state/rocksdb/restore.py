@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.checkpoint.handles import StateChunk, StateFile
+from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.state.keyed_chunks import KeyedStateForm
 from headrace.state.restored import KeySpace
 from headrace.state.rocksdb.database import Database, is_table_file
@@ -20,7 +21,6 @@ from headrace.state.rocksdb.snapshots import (
     Uploaded,
     forms_of_text,
 )
-from headrace.state.snapshots import SnapshotReader
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from typing import Any, Final
 import numpy as np
 
 from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
+from headrace.checkpoint.snapshot_files import SnapshotWriter
 from headrace.core.types.pickles import pickle_value
 from headrace.state.keyed_chunks import ChunkFiles, KeyedRows, KeyedStateForm, rows_to_table
 from headrace.state.rocksdb.database import files_of, is_table_file
 from headrace.state.rocksdb.keys import CompositeKeys, from_bytes
 from headrace.state.rocksdb.stored import NO_STAMP, stored_stamp, stored_value
-from headrace.state.snapshots import SnapshotWriter
 
 NATIVE_NAME: Final = "rocksdb"
 DATABASE: Final = "database"

@@ -2,21 +2,26 @@
 
 import argparse
 import dataclasses
+import datetime
 import json
+import logging
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Final
 
 from headrace.testing.chaos.groups import GROUPS
-from headrace.testing.chaos.planted_bugs import BUGS, VARIABLE
-from headrace.testing.chaos.runner import ChaosRunner, Outcome
-from headrace.testing.chaos.scenarios import KILLS, STORAGE
+from headrace.testing.chaos.planted_bugs import BUGS, VARIABLE, plant_from_environment
+from headrace.testing.chaos.runner import SEED, ChaosRunner, Outcome
+from headrace.testing.chaos.searches import SEARCHES
 
 _BUG_TIMEOUT_S: Final = 90.0
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_PARTS: Final = tuple(name for name in GROUPS if name != "smoke")
 
 
 def main() -> int:
@@ -25,87 +30,128 @@ def main() -> int:
         prog="python -m headrace.testing.chaos",
         description="Kill TaskManagers of a running job at named moments, and judge what it committed.",
     )
-    parser.add_argument("group", nargs="?", default="kills", choices=[*GROUPS, "all", "bugs"])
+    parser.add_argument("group", nargs="*", default=["kills"], help=", ".join(_CHOICES))
     parser.add_argument("--repeats", type=int, default=5, help="runs of each moment (default: 5)")
-    parser.add_argument("--only", default="", help="runs of `kills` whose name contains this text")
+    parser.add_argument("--only", default="", help="runs or bugs whose name contains this text")
     parser.add_argument("--bug", choices=BUGS, help="plant this bug, which must then be found")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"(default: {SEED})")
     parser.add_argument("--json", type=Path, help="append outcomes to this file, a line each")
     parser.add_argument("--directory", type=Path, help="keep the files of runs here")
     arguments = parser.parse_args()
-    if arguments.group == "all":
-        return _run_all(arguments)
-    if arguments.group == "bugs":
-        return max(_run_self(["kills", "--bug", bug], arguments) for bug in BUGS)
+    if arguments.json:
+        # Lost calls to processes that were killed are no news; progress is to be read.
+        logging.basicConfig(filename=arguments.json.with_suffix(".log"), format=_LOG_FORMAT)
+    wanted: list[str] = arguments.group
+    if unknown := sorted({*wanted} - {*_CHOICES}):
+        parser.error(f"there is no group {', '.join(unknown)}: there are {', '.join(_CHOICES)}")
     if arguments.bug:
-        return _run_with_bug(arguments)
-    return _report(_run_group(arguments))
+        return _search(arguments)
+    if wanted == ["all"]:
+        wanted = [*_PARTS, "bugs"]
+    if len(wanted) > 1:
+        return _run_parts(wanted, arguments)
+    return _run_bugs(arguments) if wanted == ["bugs"] else _run_group(wanted[0], arguments)
 
 
-def _run_all(arguments: argparse.Namespace) -> int:
-    codes = [
-        _run_self([name, "--repeats", str(arguments.repeats)], arguments)
-        for name in GROUPS
-        if name != "smoke"
-    ]
-    return max(*codes, _run_self(["bugs"], arguments))
+_CHOICES: Final = (*GROUPS, "bugs", "all")
+
+
+def _run_parts(names: list[str], arguments: argparse.Namespace) -> int:
+    codes: list[int] = []
+    started = time.monotonic()
+    for number, name in enumerate(names, 1):
+        print(f"== {name} (part {number} of {len(names)})", flush=True)
+        extra = [name, "--repeats", str(arguments.repeats), "--only", arguments.only]
+        codes.append(_run_self(extra, arguments))
+    minutes = (time.monotonic() - started) / 60
+    print(f"{codes.count(0)} of {len(codes)} parts without a mistake, {minutes:.1f} minutes")
+    return max(codes)
+
+
+def _run_bugs(arguments: argparse.Namespace) -> int:
+    _begin("bugs", arguments)
+    codes: list[int] = []
+    chosen = [bug for bug in BUGS if arguments.only in bug]
+    for number, bug in enumerate(chosen, 1):
+        print(f"[{number}/{len(chosen)}] ", end="", flush=True)
+        codes.append(_run_self(["--bug", bug], arguments))
+    print(f"{codes.count(0)} of {len(codes)} planted bugs found", flush=True)
+    return max(codes)
 
 
 def _run_self(extra: list[str], arguments: argparse.Namespace) -> int:
     """A process of its own: one Spark application, one set of settings, one planted bug."""
-    print(f"== {' '.join(extra)}", flush=True)
     kept = ["--json", str(arguments.json)] if arguments.json else []
-    return subprocess.call([sys.executable, "-m", "headrace.testing.chaos", *extra, *kept])
+    command = [*extra, "--seed", str(arguments.seed), *kept]
+    return subprocess.call([sys.executable, "-m", "headrace.testing.chaos", *command])
 
 
-def _run_group(arguments: argparse.Namespace) -> list[Outcome]:
-    group = GROUPS[arguments.group]
+def _run_group(name: str, arguments: argparse.Namespace) -> int:
+    group = GROUPS[name]
+    _begin(name, arguments)
     outcomes: list[Outcome] = []
     with (
         tempfile.TemporaryDirectory(prefix="headrace-chaos-") as scratch,
         ChaosRunner(
-            arguments.directory or Path(scratch) / "runs", group.settings, group.job
+            arguments.directory or Path(scratch) / "runs",
+            group.settings,
+            group.job,
+            seed=arguments.seed,
         ) as runner,
     ):
-        if arguments.only:
-            chosen = [scenario for scenario in KILLS if arguments.only in scenario.name]
-            runs = (
-                runner.run(one, number) for one in chosen for number in range(arguments.repeats)
-            )
-        else:
-            runs = group.runs(runner, arguments.repeats)
-        for outcome in runs:
-            print(line_of(outcome), flush=True)
+        count = group.count(arguments.repeats, arguments.only)
+        for outcome in group.runs(runner, arguments.repeats, arguments.only):
             outcomes.append(outcome)
-            _keep(arguments, {"group": arguments.group, **dataclasses.asdict(outcome)})
-    return outcomes
+            print(f"[{len(outcomes)}/{count}] {line_of(outcome)}", flush=True)
+            _keep(arguments, {"group": name, **dataclasses.asdict(outcome)})
+    return _report(outcomes)
 
 
-def _run_with_bug(arguments: argparse.Namespace) -> int:
+def _search(arguments: argparse.Namespace) -> int:
     """The bug is found where at least one run is not exact."""
+    # Workers plant it as they load the digest job, which this process has loaded already.
     os.environ[VARIABLE] = arguments.bug
-    settings = {"execution.checkpointing.tolerable-failed-checkpoints": "3"}
+    plant_from_environment()
+    search = SEARCHES[arguments.bug]
     with (
         tempfile.TemporaryDirectory(prefix="headrace-chaos-") as scratch,
-        ChaosRunner(Path(scratch) / "runs", settings, timeout_s=_BUG_TIMEOUT_S) as runner,
+        ChaosRunner(
+            Path(scratch) / "runs",
+            search.group.settings,
+            search.group.job,
+            timeout_s=_BUG_TIMEOUT_S,
+            seed=arguments.seed,
+        ) as runner,
     ):
-        for scenario in (*STORAGE, *(one for one in KILLS if one.name == "ack sent")):
-            outcome = runner.run(scenario, 0)
+        for outcome in search.runs(runner):
             if not outcome.is_exact:
-                print(f"{arguments.bug}: found ({outcome.mistakes[0][:200]})", flush=True)
-                _keep(arguments, {"bug": arguments.bug, "found_by": outcome.mistakes[0][:200]})
+                text = min(outcome.mistakes, key=lambda one: not one.startswith("oracle"))[:300]
+                print(f"{arguments.bug}: found in '{outcome.scenario}' ({text})", flush=True)
+                found = {"bug": arguments.bug, "scenario": outcome.scenario, "found_by": text}
+                _keep(arguments, {**found, "duration_s": outcome.duration_s})
                 return 0
     print(f"{arguments.bug}: NOT FOUND", flush=True)
-    _keep(arguments, {"bug": arguments.bug, "found_by": ""})
+    _keep(arguments, {"bug": arguments.bug, "scenario": "", "found_by": ""})
     return 1
 
 
 def _report(outcomes: list[Outcome]) -> int:
-    times = [one.recovery_s for one in outcomes if one.recovery_s is not None]
+    times = [time for one in outcomes for time in one.recoveries_s]
     if times:
         print(f"recovery: median {statistics.median(times):.1f} s of {len(times)}")
     failed = sum(not outcome.is_exact for outcome in outcomes)
-    print(f"{len(outcomes) - failed} of {len(outcomes)} runs exact")
+    print(f"{len(outcomes) - failed} of {len(outcomes)} runs exact", flush=True)
     return 1 if failed or not outcomes else 0
+
+
+def _begin(name: str, arguments: argparse.Namespace) -> None:
+    """What stood in the file of this group before is not of this run, unless only some of it is done again."""
+    if arguments.only:
+        return
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M")
+    load = os.getloadavg()[0]
+    head = {"begun": name, "at": now, "seed": arguments.seed, "processors": os.cpu_count()}
+    _keep(arguments, {**head, "load_average": round(load, 1)})
 
 
 def _keep(arguments: argparse.Namespace, line: dict[str, object]) -> None:
@@ -116,11 +162,13 @@ def _keep(arguments: argparse.Namespace, line: dict[str, object]) -> None:
 
 def line_of(outcome: Outcome) -> str:
     """One run for people."""
-    recovery = "" if outcome.recovery_s is None else f", recovered in {outcome.recovery_s:.1f} s"
+    times = outcome.recoveries_s
+    recovery = f", recovered in {statistics.median(times):.1f} s" if times else ""
     verdict = "exact" if outcome.is_exact else "; ".join(outcome.mistakes)[:600]
+    note = f" [{outcome.note}]" if outcome.note else ""
     return (
-        f"{outcome.scenario} #{outcome.repeat}: {verdict} "
-        f"({outcome.duration_s:.1f} s, {outcome.kill_count} killed{recovery})"
+        f"{outcome.scenario} #{outcome.repeat}: {verdict} ({outcome.duration_s:.1f} s, "
+        f"{outcome.kill_count} times, seed {outcome.seed}{recovery}){note}"
     )
 
 

@@ -1,11 +1,12 @@
 """The digest job: numbers are dealt to keys, and every number leaves a row that depends on all before it of its key.
 
-    source (paced numbers) -> keyBy -> digest (value state, map state, timers) -> windowed counts -> files, exactly once
+    source (paced numbers) [-> poison] -> keyBy -> digest (value state, map state, timers) -> files, exactly once
 
 A row that is lost, repeated, reordered within its key, or computed from state that was, shows in every later row of its
 key. The answer is computed by plain Python in one loop, `expected_rows`, which shares nothing with the engine.
 """
 
+import enum
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,13 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.api.data_stream import DataStream
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.connectors.files.buckets import BucketAssigner, RollingPolicy
 from headrace.connectors.files.sink import FileSink
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.types.type_info import Types
-from headrace.functions.process import KeyedProcessFunction
+from headrace.functions.failures import FailurePolicy
+from headrace.functions.process import KeyedProcessFunction, OutputTag
 from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.serialization import Encoder
 from headrace.functions.state import MapStateDescriptor, ValueStateDescriptor
@@ -32,19 +35,39 @@ TIMER_SPAN_MS: Final = 500
 """Event time between two timers of a key; one number is one millisecond."""
 LAST_DIGITS: Final = 10
 ROW_TYPE: Final = Types.STRING()
+OUTPUT: Final = "output"
+DEAD_LETTERS: Final = "dead-letters"
+"""Folders of a run: what the digest says, and records that were set aside."""
+POISON_TEXT: Final = "poison"
+_POISON: Final = OutputTag("poison", Types.PICKLED_BYTE_ARRAY())
+
+
+class PoisonPolicy(enum.Enum):
+    """What becomes of a record on which a function raises."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    DEAD_LETTER = "dead-letter"
 
 
 @dataclass(frozen=True)
 class DigestJob:
     """What runs: `count` numbers at `rows_per_second`, over `key_count` keys.
 
-    `key_count` is a multiple of `parallelism`, so that one reader makes all numbers of a key, in order.
+    `key_count` is a multiple of `parallelism`, so that one reader makes all numbers of a key, in order. One number in
+    `poison_every` is poison, where that is not 0.
     """
 
-    count: int = 20_000
+    count: int = 12_000
     rows_per_second: float = 4_000
     key_count: int = 96
     parallelism: int = 2
+    poison_every: int = 0
+    policy: PoisonPolicy = PoisonPolicy.FAIL
+
+    def is_poison(self, number: int) -> bool:
+        """Whether a function raises on this number."""
+        return self.poison_every > 0 and number % self.poison_every == self.poison_every - 1
 
 
 class EventTime(TimestampAssigner):
@@ -87,27 +110,63 @@ class Digest(KeyedProcessFunction):
         yield timer_row(ctx.get_current_key(), timestamp, digits)
 
 
-def build(env: StreamExecutionEnvironment, job: DigestJob, output: Path) -> None:
-    """Add the job to an environment."""
+def build(env: StreamExecutionEnvironment, job: DigestJob, directory: Path) -> None:
+    """Add the job to an environment; its folders lie in `directory`."""
     key_count = job.key_count
     env.set_parallelism(job.parallelism)
     source = DataGeneratorSource(
         lambda index: index, job.count, Types.LONG(), rows_per_second=job.rows_per_second
     )
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(EventTime())
+    numbers = env.from_source(source, strategy, "numbers", Types.LONG())
+    if job.poison_every:
+        numbers = _without_poison(numbers, job, directory)
     rows = (
-        env.from_source(source, strategy, "numbers", Types.LONG())
-        .key_by(lambda number: number % key_count, key_type=Types.LONG())
+        numbers.key_by(lambda number: number % key_count, key_type=Types.LONG())
         .process(Digest(), output_type=ROW_TYPE)
         .uid("digest")
     )
-    sink = (
-        FileSink.for_row_format(str(output), Encoder.simple_string_encoder())
+    rows.rebalance().sink_to(_files(directory / OUTPUT)).name("files").uid("files")
+
+
+def _without_poison(numbers: DataStream, job: DigestJob, directory: Path) -> DataStream:
+    """Numbers on which nothing raises; the others go where the policy says."""
+
+    def refuse_poison(number: int) -> int:
+        if job.is_poison(number):
+            raise ValueError(f"{number} is {POISON_TEXT}")
+        return number
+
+    checked = numbers.map(refuse_poison, output_type=Types.LONG()).name("poison").uid("poison")
+    match job.policy:
+        case PoisonPolicy.FAIL:
+            return checked
+        case PoisonPolicy.SKIP:
+            return checked.on_failure(FailurePolicy.SKIP)
+        case PoisonPolicy.DEAD_LETTER:
+            checked = checked.on_failure(_POISON)
+            letters = checked.get_side_output(_POISON).map(_dead_letter, output_type=ROW_TYPE)
+            letters.sink_to(_files(directory / DEAD_LETTERS)).name("letters").uid("letters")
+            return checked
+
+
+def _files(folder: Path) -> FileSink:
+    return (
+        FileSink.for_row_format(str(folder), Encoder.simple_string_encoder())
         .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
         .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
         .build()
     )
-    rows.rebalance().sink_to(sink).name("files").uid("files")
+
+
+def _dead_letter(failed: tuple[int, str]) -> str:
+    return f"{failed[0]}: {failed[1]}"
+
+
+def expected_dead_letters(job: DigestJob) -> list[str]:
+    """The records that are set aside, in any order."""
+    poison = (number for number in range(job.count) if job.is_poison(number))
+    return [f"{number}: ValueError: {number} is {POISON_TEXT}" for number in poison]
 
 
 def expected_rows(job: DigestJob) -> list[str]:
@@ -118,6 +177,8 @@ def expected_rows(job: DigestJob) -> list[str]:
         lambda: defaultdict(lambda: defaultdict(int))
     )
     for number in range(job.count):
+        if job.is_poison(number):
+            continue
         key = number % job.key_count
         count, checksum = chains[key]
         chains[key] = (count + 1, next_checksum(checksum, number))
@@ -142,6 +203,12 @@ def timer_of(number: int) -> int:
 def number_row(key: int, count: int, checksum: int) -> str:
     """The row that a number leaves."""
     return f"n {key} {count} {checksum}"
+
+
+def key_and_count(row: str) -> tuple[str, int]:
+    """Which key a number's row belongs to, and the how manieth of it it is."""
+    _, key, count, _ = row.split(" ")
+    return key, int(count)
 
 
 def timer_row(key: int, time_ms: int, digits: list[tuple[int, int]]) -> str:

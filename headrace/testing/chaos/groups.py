@@ -1,74 +1,115 @@
 """What runs together in one Spark application: settings, and the runs under them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.testing.chaos.digest_job import DigestJob
-from headrace.testing.chaos.disturbances import freeze_one, kill_all, random_kills
+from headrace.testing.chaos.disturbances import (
+    STORAGE_CONTROL,
+    bad_storage,
+    freeze_one,
+    kill_all,
+    random_kills,
+)
+from headrace.testing.chaos.plays import DAMAGES, POISON, start_from_damaged
 from headrace.testing.chaos.runner import ChaosRunner, Outcome
-from headrace.testing.chaos.scenarios import KILLS, SMOKE, STORAGE, USER_CODE, Scenario
+from headrace.testing.chaos.scenarios import KILLS, SMOKE, UPLOADS, USER_CODE, Scenario
+from headrace.testing.chaos.stage import Play
 
-Runs = Callable[[ChaosRunner, int], Iterator[Outcome]]
-_UNALIGNED: Final = {"execution.checkpointing.unaligned.enabled": "true"}
 _RANDOM_S: Final = 120.0
+_MANY_FAILURES: Final = {"execution.checkpointing.tolerable-failed-checkpoints": "1000"}
 
 
 @dataclass(frozen=True)
 class Group:
-    """`settings` go over the suite's own; `runs(runner, repeats)` yields outcomes as they come."""
+    """Scenarios and plays that run under `settings`, which go over the suite's own.
 
-    runs: Runs
-    settings: dict[str, str]
-    job: DigestJob
+    Each runs `repeats` times, or once where the suite is asked for less than that.
+    """
+
+    scenarios: tuple[Scenario, ...] = ()
+    plays: dict[str, Play] = field(default_factory=dict[str, Play])
+    settings: dict[str, str] = field(default_factory=dict[str, str])
+    job: DigestJob = field(default_factory=DigestJob)
+    repeats_max: int = 5
+
+    def count(self, repeats: int, only: str = "") -> int:
+        """How many runs there are."""
+        names = [*(scenario.name for scenario in self.scenarios), *self.plays]
+        return sum(only in name for name in names) * min(repeats, self.repeats_max)
+
+    def runs(self, runner: ChaosRunner, repeats: int, only: str = "") -> Iterator[Outcome]:
+        """Run everything whose name contains `only`, and yield outcomes as they come."""
+        for one in self._all(runner):
+            if only in one[0]:
+                for repeat in range(min(repeats, self.repeats_max)):
+                    yield one[1](repeat)
+
+    def _all(self, runner: ChaosRunner) -> list[tuple[str, Callable[[int], Outcome]]]:
+        found: list[tuple[str, Callable[[int], Outcome]]] = []
+        for scenario in self.scenarios:
+            found.append((scenario.name, lambda n, one=scenario: runner.run(one, n)))
+        for name, play in self.plays.items():
+            found.append((name, lambda n, name=name, play=play: runner.run_with(name, n, play)))
+        return found
 
 
-def _each(scenarios: tuple[Scenario, ...]) -> Runs:
-    def runs(runner: ChaosRunner, repeats: int) -> Iterator[Outcome]:
-        for scenario in scenarios:
-            for repeat in range(repeats):
-                yield runner.run(scenario, repeat)
-
-    return runs
-
-
-def _random(runner: ChaosRunner, repeats: int) -> Iterator[Outcome]:
-    yield runner.run_with("random kills for two minutes", 0, random_kills(7, _RANDOM_S, (3, 9)))
-
-
-def _all_at_once(runner: ChaosRunner, repeats: int) -> Iterator[Outcome]:
-    for repeat in range(repeats):
-        yield runner.run_with("all TaskManagers at once", repeat, kill_all)
-
-
-def _frozen(runner: ChaosRunner, repeats: int) -> Iterator[Outcome]:
-    for repeat in range(repeats):
-        yield runner.run_with("frozen TaskManager", repeat, freeze_one(8))
-
-
-_SHORT: Final = DigestJob()
 _SMOKE: Final = tuple(scenario for scenario in KILLS if scenario.name in SMOKE)
 
 GROUPS: Final[dict[str, Group]] = {
-    "smoke": Group(_each(_SMOKE), {}, _SHORT),
-    "kills": Group(_each(KILLS), {}, _SHORT),
-    "kills-unaligned": Group(_each(_SMOKE), _UNALIGNED, _SHORT),
-    "kills-rocksdb": Group(_each(_SMOKE), {"state.backend.type": "rocksdb"}, _SHORT),
-    "random": Group(_random, {}, DigestJob(count=480_000)),
-    "all-at-once": Group(_all_at_once, {}, _SHORT),
-    "frozen": Group(_frozen, {"heartbeat.interval": "500 ms", "heartbeat.timeout": "3 s"}, _SHORT),
-    "user-code": Group(
-        _each(USER_CODE),
+    "smoke": Group(
+        _SMOKE,
         {
+            "poison is set aside": POISON["poison is set aside"],
+            DAMAGES[0].name: start_from_damaged(DAMAGES[0]),
+        },
+    ),
+    "kills": Group(KILLS),
+    "kills-unaligned": Group(
+        _SMOKE,
+        settings={"execution.checkpointing.unaligned.enabled": "true"},
+        job=DigestJob(count=60_000, rows_per_second=1_000_000),
+        repeats_max=3,
+    ),
+    "kills-rocksdb": Group(_SMOKE, settings={"state.backend.type": "rocksdb"}, repeats_max=3),
+    "all-at-once": Group(plays={"all TaskManagers at once": kill_all}),
+    "random": Group(
+        plays={"random kills for two minutes": random_kills(_RANDOM_S, (3, 9))},
+        job=DigestJob(count=400_000),
+        repeats_max=1,
+    ),
+    "frozen": Group(
+        plays={"frozen TaskManager": freeze_one(6)},
+        settings={"heartbeat.interval": "500 ms", "heartbeat.timeout": "3 s"},
+        repeats_max=3,
+    ),
+    "user-code": Group(
+        USER_CODE,
+        settings={
             "execution.checkpointing.timeout": "3 s",
             "task.cancellation.timeout": "3 s",
         },
-        _SHORT,
+        repeats_max=3,
     ),
     "storage": Group(
-        _each(STORAGE),
-        {"execution.checkpointing.tolerable-failed-checkpoints": "3"},
-        _SHORT,
+        UPLOADS,
+        {
+            "storage is full": bad_storage("full_after=8000", 5),
+            "storage is slow": bad_storage("slow_ms=50", 40),
+            "storage fails one write in ten": bad_storage("fail_writes=0.1", 3),
+        },
+        {
+            **_MANY_FAILURES,
+            "execution.checkpointing.dir": "faulty://{directory}/checkpoints?control={directory}/"
+            + STORAGE_CONTROL,
+        },
+        DigestJob(count=20_000),
+        repeats_max=3,
     ),
+    "damage": Group(
+        plays={damage.name: start_from_damaged(damage) for damage in DAMAGES}, repeats_max=2
+    ),
+    "poison": Group(plays=POISON, repeats_max=2),
 }
 """By name. `smoke` is part of continuous integration, everything else of `make chaos`."""

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace.checkpoint.file_systems import child_uri, files_below, remove_file
 from headrace.checkpoint.handles import StateFile
+from headrace.checkpoint.lineages import StoredLineage
 from headrace.checkpoint.storage import SubtaskStorage
 from headrace.connectors.datagen import source as datagen
 from headrace.connectors.files import file_commit
@@ -34,14 +36,12 @@ VARIABLE: Final = "HEADRACE_PLANTED_BUG"
 def skip_a_barrier() -> None:
     """The snapshot is taken with the first barrier; rows that other channels still owe it are missing."""
     handler: Any = ExactlyOnceBarrierHandler
-    original = handler._begin
+    original = handler._arrived
 
-    def begin(self: Any, barrier: Any) -> Any:
-        actions = original(self, barrier)
-        self._waiting = set()
-        return actions
+    def arrived(self: Any, channels: Any, barrier: Any) -> Any:
+        return original(self, tuple(self._waiting), barrier)
 
-    _replace(handler, "_begin", begin)
+    _replace(handler, "_arrived", arrived)
 
 
 def acknowledge_before_upload() -> None:
@@ -50,7 +50,9 @@ def acknowledge_before_upload() -> None:
 
     def write(self: Any, name: str, content: Any, *, is_shared: bool = False) -> StateFile:
         file = original(self, name, content, is_shared=is_shared)
-        return StateFile(file.uri, file.content[:-1], file.size_bytes, file.digest, file.is_shared)
+        if file.uri:
+            remove_file(file.uri)
+        return file
 
     _replace(SubtaskStorage, "write", write)
 
@@ -66,6 +68,24 @@ def drop_a_batch() -> None:
             lease.release()
             return
         original(self, sealed, lease)
+
+    _replace(PipelinedSubpartition, "add_data", add_data)
+
+
+def swap_two_batches() -> None:
+    """Now and then a batch leaves its producer behind the one after it."""
+    original: Any = PipelinedSubpartition.add_data
+    held: dict[Any, tuple[Any, Any]] = {}
+    counts = {"added": 0}
+
+    def add_data(self: Any, sealed: Any, lease: Any) -> None:
+        counts["added"] += 1
+        if counts["added"] % 10 == 0 and self not in held:
+            held[self] = (sealed, lease)
+            return
+        original(self, sealed, lease)
+        if self in held:
+            original(self, *held.pop(self))
 
     _replace(PipelinedSubpartition, "add_data", add_data)
 
@@ -174,8 +194,8 @@ def lose_a_map_at_restore() -> None:
     """A state of a checkpoint is not read back."""
     original: Any = RestoredKeyedState.claim
 
-    def claim(self: Any, form: Any) -> Iterator[Any]:
-        rows = list(original(self, form))
+    def claim(self: Any, form: Any, *changes: Any) -> Iterator[Any]:
+        rows = list(original(self, form, *changes))
         return iter(() if form.is_map else rows)
 
     _replace(RestoredKeyedState, "claim", claim)
@@ -208,12 +228,28 @@ def hurry_event_time() -> None:
     _replace(WatermarkValve, "_advance", advance)
 
 
+def use_ids_again() -> None:
+    """A driver gives out ids that an earlier epoch of the lineage has used; sinks know by them what they committed."""
+    original: Any = StoredLineage.take_over
+
+    def take_over(directory: str, lineage_id: str, floor_id: int, *rest: Any, **named: Any) -> Any:
+        taken: Any = original(directory, lineage_id, floor_id, *rest, **named)
+        for entry in files_below(child_uri(directory, "lineages", lineage_id)):
+            if entry.relative_path.startswith("id-"):
+                remove_file(entry.uri)
+        taken._last_id = 0
+        return taken
+
+    _replace(StoredLineage, "take_over", staticmethod(take_over))
+
+
 BUGS: Final[dict[str, Callable[[], None]]] = {
     bug.__name__.replace("_", "-"): bug
     for bug in (
         skip_a_barrier,
         acknowledge_before_upload,
         drop_a_batch,
+        swap_two_batches,
         lose_a_timer_at_restore,
         wrong_key_group,
         leak_credit,
@@ -225,6 +261,7 @@ BUGS: Final[dict[str, Callable[[], None]]] = {
         begin_afresh,
         forget_what_was_prepared,
         hurry_event_time,
+        use_ids_again,
     )
 }
 

@@ -1,60 +1,125 @@
-"""A page about a run of the chaos suite: `python -m headrace.testing.chaos.report outcomes.jsonl page.md`."""
+"""A page about runs of the chaos suite: `python -m headrace.testing.chaos.report outcomes.jsonl page.md`.
+
+The file may have been written in parts, group by group: the newest of each counts.
+"""
 
 import json
 import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+Line = dict[str, Any]
+PICTURE: Final = "chaos_recovery"
 _HEAD: Final = """# What the chaos suite found
 
-`make chaos` runs the digest job on Spark `local[*]` with two TaskManagers while processes die, and compares every row
-that was committed with an answer computed by plain Python; a second reader follows the committed files all the while. A
-run is *exact* when no row was lost, duplicated, reordered within its key, corrupted, or seen before it was committed,
-although what was to happen did happen. Recovery is from the first kill until every task ran again.
+`make chaos` runs the digest job on Spark `local[*]` with two TaskManagers while processes die, freeze and fail, and
+storage does. Every row that was committed is compared with an answer computed by plain Python; rows that are lost,
+duplicated, corrupted (each row carries a checksum over all before it of its key) or reordered in their file are told
+apart, and a second reader follows the committed files all the while. A run is *exact* when none of that was found at
+any time, although what was to happen did happen. Recovery is from a kill until every task ran again.
+"""
+_BUGS_HEAD: Final = """## Does the suite work?
+
+Each of these bugs was planted by itself (`headrace/testing/chaos/planted_bugs.py`), and has to be found: by the
+*oracle*, by the *second reader*, by the watch for jobs that neither end nor commit (*StalledError*), or because the job
+failed for good and said why (*JobExecutionError*).
 """
 
 
 def main() -> int:
-    """Write the page."""
+    """Write the page, and its picture beside it."""
+    from headrace.testing.chaos.pictures import draw_recovery
+
     source, target = Path(sys.argv[1]), Path(sys.argv[2])
-    lines = [json.loads(line) for line in source.read_text().splitlines()]
+    lines = newest_of_each_group([json.loads(line) for line in source.read_text().splitlines()])
+    times = recovery_times(lines)
+    if times:
+        draw_recovery(times, target.parent / "pictures" / f"{PICTURE}.svg")
     target.write_text(page_of(lines))
     print(target)
     return 0
 
 
-def page_of(lines: list[dict[str, Any]]) -> str:
-    """The page as Markdown."""
-    runs = [line for line in lines if "scenario" in line]
+def newest_of_each_group(lines: Sequence[Line]) -> list[Line]:
+    """What was written of each group since it was last begun as a whole; a run that was done again counts once."""
+    found: dict[str, dict[object, Line]] = {}
+    for line in lines:
+        name = line.get("begun") or line.get("group") or "bugs"
+        if "begun" in line:
+            found.pop(name, None)
+        run = (line.get("scenario"), line.get("repeat")) if "group" in line else line.get("bug")
+        found.setdefault(name, {})[run] = line
+    return [line for group in found.values() for line in group.values()]
+
+
+def recovery_times(lines: Sequence[Line]) -> dict[str, list[float]]:
+    """Seconds by what was done, in the order of the file."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for line in lines:
+        if line.get("recoveries_s"):
+            suffix = line["group"].partition("-")[2] if line["group"].startswith("kills-") else ""
+            times[line["scenario"] + (f", {suffix}" if suffix else "")] += line["recoveries_s"]
+    return dict(times)
+
+
+def page_of(lines: Sequence[Line]) -> str:
+    """The page as Markdown, of lines that count."""
+    runs = [line for line in lines if "seed" in line and "scenario" in line]
     bugs = [line for line in lines if "bug" in line]
-    times = [line["recovery_s"] for line in runs if line["recovery_s"] is not None]
-    exact = sum(not line["mistakes"] for line in runs)
-    parts = [
-        _HEAD,
-        f"{exact} of {len(runs)} runs were exact, {sum(r['kill_count'] for r in runs)} processes died.",
-    ]
-    if times:
-        parts[-1] += (
-            f" Recovery took {statistics.median(times):.1f} s (median), {max(times):.1f} s at most."
-        )
-    parts += ["", _runs_table(runs)]
+    parts = [_HEAD, *_begun_text(lines), _summary(runs), ""]
+    if recovery_times(lines):
+        parts += [f"![recovery times](pictures/{PICTURE}.svg)", ""]
+    parts += [_runs_table(runs), ""]
     if bugs:
-        parts += ["", "## Does the suite work?", "", _bugs_table(bugs)]
+        parts += [_BUGS_HEAD, _bugs_table(bugs), ""]
+    parts += ["## Every run, with its seed", "", _seeds_table(runs)]
     return "\n".join(parts) + "\n"
 
 
-def _runs_table(runs: list[dict[str, Any]]) -> str:
-    grouped: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+def _begun_text(lines: Sequence[Line]) -> list[str]:
+    begun = [line for line in lines if "begun" in line]
+    if not begun:
+        return []
+    times = sorted(line["at"] for line in begun)
+    loads = [line["load_average"] for line in begun]
+    seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in begun}))
+    return [
+        f"Run from {times[0]} to {times[-1]} UTC (begin of the last part) on {begun[0]['processors']} processors, seed "
+        f"{seeds}; load average at the begin of a part {min(loads):.1f} to {max(loads):.1f}.",
+        "",
+    ]
+
+
+def _summary(runs: Sequence[Line]) -> str:
+    exact = sum(not run["mistakes"] for run in runs)
+    done_count = sum(run["kill_count"] for run in runs)
+    text = (
+        f"**{exact} of {len(runs)} runs were exact**; something was done to {done_count} processes."
+    )
+    times = [time for run in runs for time in run["recoveries_s"]]
+    killed = [time for run in runs if run["group"] == "kills" for time in run["recoveries_s"]]
+    if times:
+        text += (
+            f" Recovery took {statistics.median(times):.1f} s (median), {max(times):.1f} s at most"
+        )
+        of_kills = f"; of killed TaskManagers {statistics.median(killed):.1f} s" if killed else ""
+        text += f"{of_kills} (median; the aim is 6 s)."
+    return text
+
+
+def _runs_table(runs: Sequence[Line]) -> str:
+    grouped: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for run in runs:
         grouped[run["group"], run["scenario"]].append(run)
     rows = [
-        "| group | what happens | runs | exact | killed | recovery, median s | longest s |",
+        "| group | what happens | runs | exact | done to | recovery, median s | longest s |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for (group, scenario), found in grouped.items():
-        times = [run["recovery_s"] for run in found if run["recovery_s"] is not None]
+        times = [time for run in found for time in run["recoveries_s"]]
         median = f"{statistics.median(times):.1f}" if times else ""
         longest = f"{max(times):.1f}" if times else ""
         exact = sum(not run["mistakes"] for run in found)
@@ -65,21 +130,29 @@ def _runs_table(runs: list[dict[str, Any]]) -> str:
     return "\n".join(rows)
 
 
-def _bugs_table(bugs: list[dict[str, Any]]) -> str:
-    rows = [
-        "Each of these bugs was planted by itself, and has to be found.",
-        "",
-        "| bug | found by |",
-        "| --- | --- |",
-    ]
+def _bugs_table(bugs: Sequence[Line]) -> str:
+    rows = ["| bug | in | found by |", "| --- | --- | --- |"]
     for bug in bugs:
-        found_by = (
-            bug["found_by"].splitlines()[0].replace("|", "\\|")
-            if bug["found_by"]
-            else "**not found**"
-        )
-        rows.append(f"| {bug['bug']} | {found_by[:120]} |")
+        found_by = _cell(bug["found_by"], 160) if bug["found_by"] else "**not found**"
+        rows.append(f"| {bug['bug']} | {bug.get('scenario', '')} | {found_by} |")
     return "\n".join(rows)
+
+
+def _seeds_table(runs: Sequence[Line]) -> str:
+    rows = ["| what happens | seed | s | recovered after s | |", "| --- | --- | --- | --- | --- |"]
+    for run in runs:
+        times = run["recoveries_s"]
+        recovery = f"{statistics.median(times):.1f}" if times else ""
+        mistakes = "; ".join(mistake.partition("\n")[0] for mistake in run["mistakes"])
+        text = f"**{_cell(mistakes, 300)}**" if mistakes else _cell(run["note"], 200)
+        name = f"{run['group']}: {run['scenario']} #{run['repeat']}"
+        rows.append(f"| {name} | {run['seed']} | {run['duration_s']:.1f} | {recovery} | {text} |")
+    return "\n".join(rows)
+
+
+def _cell(text: str, length: int) -> str:
+    """The first line; what follows may be a traceback."""
+    return text.partition("\n")[0].replace("|", "\\|")[:length]
 
 
 if __name__ == "__main__":

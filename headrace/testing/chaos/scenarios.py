@@ -4,54 +4,70 @@ Output is committed by the driver, so moments of the commit are the driver's, an
 happens where the driver itself dies then is `tests/spark/test_driver_restarts.py`.
 """
 
+import random
+import re
 from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.failpoints import Failpoint
 
+DRIVER: Final = "driver:"
+"""Before a moment of this process, at which some TaskManager is killed."""
+_RANGE: Final = re.compile(r"#(\d+)-(\d+)")
+
 
 @dataclass(frozen=True)
 class Scenario:
-    """`failpoints`: text of the option, `{token}` standing for a file of this run's own.
+    """`failpoints`: text of the option, `{token}` standing for a file of this run's own, `#4-8` for one of these times.
 
-    `needs_failure_first`: the moment comes only in a restart, so that another kill must come before.
-    `stops_with_savepoint`: the job is stopped with a savepoint in its middle and resumed from it.
+    `stops_with_savepoint`: the job is stopped with a savepoint in its middle and resumed from it. `starts_afresh`: what
+    TaskManagers an earlier run has left are killed first, as the moment comes only where new ones start.
     """
 
     name: str
     failpoints: tuple[str, ...]
     stops_with_savepoint: bool = False
+    starts_afresh: bool = False
+
+    def drawn(self, generator: random.Random) -> list[str]:
+        """The failpoints with their times drawn."""
+
+        def draw(match: re.Match[str]) -> str:
+            return f"#{generator.randint(int(match[1]), int(match[2]))}"
+
+        return [_RANGE.sub(draw, text) for text in self.failpoints]
 
 
-def _kill(point: Failpoint, time: int = 1) -> str:
-    return f"{point.value}#{time}=kill!{{token}}"
+def _kill(point: Failpoint, times: str = "1") -> str:
+    return f"{point.value}#{times}=kill!{{token}}"
 
 
-_RESTART_FIRST: Final = f"{Failpoint.ACKNOWLEDGED.value}#3=kill!{{token}}-first"
+# There are three vertices, so by the seventh acknowledgement of a process two checkpoints are complete: what restarts
+# has something to restore.
+_RESTART_FIRST: Final = f"{Failpoint.ACKNOWLEDGED.value}#7=kill!{{token}}-first"
 
 KILLS: Final = (
-    Scenario("after register", (_kill(Failpoint.TASK_MANAGER_REGISTERED),)),
+    Scenario("after register", (_kill(Failpoint.TASK_MANAGER_REGISTERED),), starts_afresh=True),
     Scenario("slot offered", (_kill(Failpoint.SLOT_OFFERED),)),
-    Scenario("deploy received", (_kill(Failpoint.TASK_RECEIVED),)),
+    Scenario("deploy received", (_kill(Failpoint.TASK_RECEIVED, "1-3"),)),
     Scenario("mid restore", (_RESTART_FIRST, _kill(Failpoint.RESTORE_HALF))),
     Scenario("restored before running", (_RESTART_FIRST, _kill(Failpoint.RESTORE_DONE))),
     Scenario("first frame sent", (_kill(Failpoint.FIRST_FRAME_SENT),)),
-    Scenario("first barrier on one channel", (_kill(Failpoint.FIRST_BARRIER, 4),)),
-    Scenario("all barriers before the snapshot", (_kill(Failpoint.LAST_BARRIER, 4),)),
-    Scenario("upload at half", (_kill(Failpoint.UPLOAD_HALF, 5),)),
-    Scenario("upload done before ack", (_kill(Failpoint.UPLOAD_DONE, 5),)),
-    Scenario("ack sent", (_kill(Failpoint.ACKNOWLEDGED, 6),)),
-    Scenario("notified", (_kill(Failpoint.NOTIFIED, 6),)),
-    Scenario("while the driver commits", ("driver:" + Failpoint.COMMIT_HALF.value + "#2",)),
-    Scenario(
-        "files named, commit not noted yet", ("driver:" + Failpoint.COMMIT_DONE.value + "#2",)
-    ),
+    Scenario("first barrier on one channel", (_kill(Failpoint.FIRST_BARRIER, "3-8"),)),
+    Scenario("all barriers before the snapshot", (_kill(Failpoint.LAST_BARRIER, "3-8"),)),
+    Scenario("upload at half", (_kill(Failpoint.UPLOAD_HALF, "4-12"),)),
+    Scenario("upload done before ack", (_kill(Failpoint.UPLOAD_DONE, "4-12"),)),
+    Scenario("ack sent", (_kill(Failpoint.ACKNOWLEDGED, "4-12"),)),
+    Scenario("published, before the commit", (f"{DRIVER}{Failpoint.COMMIT_BEGUN.value}#2-4",)),
+    Scenario("inside the commit", (f"{DRIVER}{Failpoint.COMMIT_HALF.value}#2-6",)),
+    Scenario("committed, not noted yet", (f"{DRIVER}{Failpoint.COMMIT_DONE.value}#2-4",)),
+    Scenario("notified", (_kill(Failpoint.NOTIFIED, "4-12"),)),
     Scenario("in cancel", (_RESTART_FIRST, _kill(Failpoint.CANCELLING))),
     Scenario("in stop-with-savepoint", (_kill(Failpoint.STOPPING),), stops_with_savepoint=True),
 )
 
 USER_CODE: Final = tuple(
-    Scenario(f"user code {what}", (f"{Failpoint.USER_CODE.value}#5000={action}!{{token}}",))
+    Scenario(f"user code {what}", (f"{Failpoint.USER_CODE.value}#2000-4000={action}!{{token}}",))
     for what, action in (
         ("raises", "raise"),
         ("exits", "exit"),
@@ -60,16 +76,19 @@ USER_CODE: Final = tuple(
     )
 )
 
-STORAGE: Final = (
-    Scenario("writing state fails", (f"{Failpoint.UPLOAD_HALF.value}#9=raise!{{token}}",)),
-    Scenario("writing state is slow", (f"{Failpoint.UPLOAD_HALF.value}#9=slow!{{token}}",)),
+UPLOADS: Final = (
+    Scenario("writing state fails", (f"{Failpoint.UPLOAD_HALF.value}#5-12=raise!{{token}}",)),
+    Scenario(
+        "writing state fails late", (f"{Failpoint.UPLOAD_HALF.value}#5-12=raise-late!{{token}}",)
+    ),
+    Scenario("writing state is slow", (f"{Failpoint.UPLOAD_HALF.value}#5-12=slow!{{token}}",)),
 )
 
 SMOKE: Final = frozenset(
     {
         "first barrier on one channel",
         "upload done before ack",
-        "while the driver commits",
+        "inside the commit",
         "mid restore",
     }
 )

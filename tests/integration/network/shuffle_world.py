@@ -32,6 +32,9 @@ _SIZES = {
     "taskmanager.memory.network.max": "8mb",
     "shuffle-service.memory.write": "4mb",
     "shuffle-service.memory.write-per-partition": "1mb",
+    # Twice this is how long a consumer looks for a service that is gone.
+    "taskmanager.network.request-backoff.initial": "10 ms",
+    "taskmanager.network.request-backoff.max": "500 ms",
 }
 
 
@@ -57,12 +60,12 @@ def new_service(
 
 
 def new_task_manager(
-    name: str, tls: TlsIdentity | None = None, secret: bytes = SECRET
+    name: str, tls: TlsIdentity | None = None, secret: bytes = SECRET, **options: str
 ) -> RemoteShuffleEnvironment:
     environment = RemoteShuffleEnvironment(
         ShuffleEnvironmentContext(
             resource_id=ResourceId(name),
-            settings=settings_of({}),
+            settings=settings_of({key.replace("__", "."): each for key, each in options.items()}),
             secret=secret,
             bind_host="127.0.0.1",
             advertised_host="127.0.0.1",

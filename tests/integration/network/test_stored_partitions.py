@@ -123,8 +123,9 @@ def test_all_consumers_read_everything_at_once_and_no_disk_is_touched_by_the_net
     wait_until(lambda: not producer.storage.directories.files())
     wait_until(lambda: len(os.listdir("/proc/self/fd")) <= descriptors_before + 4)
     assert producer.storage.read_memory.used_bytes == 0
-    assert files.writers == {"MainThread"}
-    assert all(name.startswith("result files") for name in files.readers | files.closers)
+    # What is sorted is written on the I/O pool while the task sorts on.
+    others = files.readers | files.closers | (files.writers - {"MainThread"})
+    assert all(name.startswith("result files") for name in others)
 
 
 @pytest.mark.integration

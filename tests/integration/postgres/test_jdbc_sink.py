@@ -121,17 +121,6 @@ def test_what_a_dead_attempt_staged_is_swept_once_its_successor_commits(
     close(world)
 
 
-def test_discarded_rows_are_gone(database: Any, server: JdbcConnectionOptions) -> None:
-    world = world_of(JdbcSink.exactly_once_sink(INSERT, ROW, server))
-    world.write(0, 1)
-    world.publish()
-    assert world.latest is not None
-    for _ in range(2):
-        world.committer.discard(world.latest.pending[1])
-    assert database.execute("SELECT count(*) FROM headrace_staging").fetchone() == (0,)
-    close(world)
-
-
 @pytest.fixture
 def lose_connections(monkeypatch: pytest.MonkeyPatch, database: Any) -> Callable[[], None]:
     def lose() -> None:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, Time, Types, WatermarkStrategy
 from headrace.common.watermark_strategy import TimestampAssigner
+from headrace.connectors.files.source import FileSource
+from headrace.connectors.files.text_lines import StreamFormat
 from headrace.core.errors import JobExecutionError
 from headrace.datastream import (
     AggregateFunction,
@@ -449,3 +452,24 @@ def test_a_mistake_fails_its_job_and_nothing_else(
     healthy.from_collection([1, 2], Types.INT()).map(lambda n: n * 2).print()
     healthy.execute("healthy")
     assert capfd.readouterr().out.split() == ["2", "4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [("nowhere.txt", "FileNotFoundError: "), ("latin.txt", "CharsetError: the file ")],
+)
+def test_a_file_that_cannot_be_read_is_told_with_operator_and_line(
+    env: StreamExecutionEnvironment, tmp_path: Path, name: str, cause: str
+) -> None:
+    (tmp_path / "latin.txt").write_bytes(b"Jos\xe9\n")
+    source = FileSource.for_record_stream_format(
+        StreamFormat.text_line_format(), str(tmp_path / name)
+    ).build()
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "names").print()
+    with pytest.raises(JobExecutionError) as caught:
+        env.execute(name)
+    first_line = str(caught.value).splitlines()[0]
+    assert first_line.startswith(cause)
+    assert str(tmp_path / name) in first_line
+    place = rf"\(in operator 'Source: names', {re.escape(__file__)}, line \d+\)$"
+    assert re.search(place, first_line), first_line

@@ -8,6 +8,7 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.executors import set_default_settings
 from headrace.common import Configuration
+from headrace.core.config import check_settings, unobeyed_settings
 from headrace.core.errors import ConfigurationError, ProgramError, RecordTypeError
 from headrace.datastream import CheckpointingMode, RuntimeExecutionMode
 from headrace.datastream.connectors import Source
@@ -60,6 +61,49 @@ def test_a_configuration_is_read_in_old_and_new_spellings() -> None:
     assert not env.is_chaining_enabled()
     assert env.get_buffer_timeout() == 60000
     assert env.get_checkpoint_config().get_checkpoint_timeout() == 12000
+
+
+@pytest.mark.parametrize("key", ["execution.buffer-timeout", "execution.buffer-timeout.interval"])
+def test_a_configuration_with_a_value_that_cannot_be_is_refused_as_a_setter_refuses_it(
+    key: str,
+) -> None:
+    env = fresh()
+    with pytest.raises(ConfigurationError, match="'-2': it must be at least -1 ms"):
+        env.configure({"pipeline.name": "other", key: "-2"})
+    with pytest.raises(ValueError, match="-1, 0 or more milliseconds, not -2"):
+        env.set_buffer_timeout(-2)
+    with pytest.raises(ConfigurationError, match="it must be at least -1 ms"):
+        fresh({key: "-5"})
+    assert env.get_buffer_timeout() == 100
+    env.configure({key: "-1"})
+    assert env.get_buffer_timeout() == -1
+
+
+def test_settings_of_flinks_python_processes_are_taken_and_said_to_have_no_effect() -> None:
+    given = {
+        "python.fn-execution.bundle.size": "10",
+        "python.fn-execution.bundle.time": "1000",
+        "python.fn-execution.arrow.batch.size": "10",
+        "python.fn-execution.memory.managed": "false",
+        "python.execution-mode": "thread",
+        "python.state.cache-size": "0",
+        "python.map-state.read-cache-size": "0",
+        "python.map-state.write-cache-size": "0",
+        "python.map-state.iterate-response-batch-size": "1",
+        "python.metric.enabled": "false",
+        "python.profile.enabled": "true",
+        "python.systemenv.enabled": "false",
+        "python.logging.default.level": "DEBUG",
+        "python.logging.level.overrides": "root: WARN",
+        "python.client.executable": "python3",
+        "python.pythonpath": "lib",
+    }
+    env = fresh(given)
+    env.configure(given)
+    check_settings(given, ())
+    told = unobeyed_settings(env.get_stream_graph().settings)
+    assert [line.split("'")[1] for line in told] == list(given)
+    assert all(" has no effect: " in line for line in told)
 
 
 def test_setters_win_over_the_command_line_which_wins_over_configurations() -> None:

@@ -1,6 +1,7 @@
 import _thread
 import asyncio
 import concurrent.futures
+import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -239,6 +240,15 @@ def test_waiting_ends_when_the_cluster_is_closed(monkeypatch: pytest.MonkeyPatch
         CompletableFuture(nobody).result(timeout_s=0.01)
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """As in a program that is run at a terminal: a shell starts what runs in its background with Ctrl-C ignored."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_cancels_the_job(
     env: StreamExecutionEnvironment,
     executor: RecordingExecutor,

@@ -196,10 +196,13 @@ def test_built_in_aggregates_say_what_they_need(env: StreamExecutionEnvironment)
         windowed.aggregate(agg.sum("origin"))
     with pytest.raises(ProgramError, match="'count' of the aggregation would stand twice"):
         windowed.aggregate(agg.count(), agg.count())
-    with pytest.raises(
-        ProgramError, match="tumbling or sliding event-time windows, not GlobalWindows"
-    ):
+    with pytest.raises(ProgramError, match="session windows in event time, not GlobalWindows"):
         keyed(env).window(GlobalWindows.create()).aggregate(agg.count())
+    sessions = EventTimeSessionWindows.with_gap(Time.minutes(5))
+    with pytest.raises(ProgramError, match="counts, and sums, means, minima and maxima"):
+        keyed(env).window(sessions).aggregate(agg.first("delay"))
+    with pytest.raises(ProgramError, match="sessions take no lateness"):
+        keyed(env).window(sessions).allowed_lateness(5).aggregate(agg.count())
     with pytest.raises(ProgramError, match="keyed by the names of its columns"):
         by_function = env.from_collection([("EWR", 1)], ROW).key_by(lambda row: row[0])
         by_function.window(HOUR).aggregate(agg.count())

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from benchmarks.network.figures import (
+    between_share_percents,
     newest_sections,
     paired_share_percent,
     percentile,
@@ -34,6 +35,15 @@ def test_nothing_has_no_percentiles() -> None:
 
 def test_a_share_is_the_median_of_what_each_turn_gave() -> None:
     assert paired_share_percent([50, 10, 90], [100, 100, 100]) == 50.0
+
+
+def test_a_turn_is_compared_with_those_before_and_after_it() -> None:
+    assert between_share_percents([50.0, 90.0], [100.0, 100.0, 80.0]) == [50.0, 100.0]
+
+
+def test_a_machine_that_grows_slower_harms_nobodys_share() -> None:
+    speeds = [100.0 - turn for turn in range(21)]
+    assert between_share_percents(speeds[1::2], speeds[::2]) == [100.0] * 10
 
 
 def test_a_later_run_of_some_cells_replaces_those_and_no_others() -> None:

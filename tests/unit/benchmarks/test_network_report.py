@@ -29,7 +29,17 @@ def test_a_whole_run_gives_every_chapter() -> None:
     assert "{" not in text
 
 
-SECTIONS = ["matrix", "ceilings", "splits", "credit", "disk", "tls", "compression", "stalled"]
+SECTIONS = [
+    "matrix",
+    "ceilings",
+    "splits",
+    "credit",
+    "disk",
+    "tls",
+    "compression",
+    "stalled",
+    "mischief",
+]
 
 
 @pytest.mark.parametrize("missing", [*SECTIONS, "debloating", "load_average_before"])
@@ -44,6 +54,13 @@ def test_one_section_alone_is_a_page_too() -> None:
     line["figures"] = {"tls": line["figures"]["tls"]}
     chapters = [row for row in page([line]).splitlines() if row.startswith("## ")]
     assert chapters == ["## Encryption and compression", "## What to compare with"]
+
+
+def test_what_neighbours_keep_is_told_for_both_loads() -> None:
+    (line,) = read_lines(SAMPLE)
+    text = page([line])
+    assert "| a channel that is not read | saturated | 95 % | 91 to 96 % | 0 % |" in text
+    assert "| garbage | throttled | 100 % | 96 to 102 % | 6 % |" in text
 
 
 def test_a_busy_machine_is_told() -> None:

@@ -163,15 +163,6 @@ def test_a_savepoint_is_disposed_of_and_a_checkpoint_is_not(
         dispose_savepoint(take(storage, settings, 3).uri, settings)
 
 
-def test_a_location_is_discarded_with_all_that_is_in_it(settings: Settings) -> None:
-    storage, _ = open_storage(settings)
-    options = storage.locate(1, CHECKPOINT)
-    SubtaskStorage(options, "map-0", settings).write("counts", BIG)
-    storage.discard_location(options)
-    storage.discard_location(options)
-    assert not is_there(options.exclusive_uri)
-
-
 def test_in_memory_a_checkpoint_has_no_place_and_no_file(tmp_path: Path) -> None:
     storage = open_checkpoint_storage(
         Settings(), JOB, StoredLineage("", LINEAGE, 1, 0, random.Random())

@@ -66,6 +66,32 @@ def test_what_an_earlier_driver_was_about_to_publish_is_shut_out(folder: str) ->
     assert load_completed(child_uri(job, "chk-1"), KEY) is None
 
 
+def test_a_savepoint_that_an_earlier_driver_was_about_to_publish_is_shut_out(folder: str) -> None:
+    elsewhere = child_uri(folder, "savepoints", "savepoint-1")
+    zombie = take_over(folder)
+    zombie.placed(zombie.take_id(child_uri(folder, "job")), elsewhere)
+    assert take_over(folder, seed=2).earlier_savepoints == (elsewhere,)
+    assert [file.relative_path for file in files_below(elsewhere)] == ["_metadata"]
+    assert load_completed(elsewhere, KEY) is None
+
+
+def test_a_driver_whose_time_is_over_has_no_place_for_a_savepoint(folder: str) -> None:
+    zombie = take_over(folder)
+    checkpoint_id = zombie.take_id(child_uri(folder, "job"))
+    take_over(folder, seed=2)
+    with pytest.raises(CheckpointFencedError, match="epoch 2 has taken over"):
+        zombie.placed(checkpoint_id, child_uri(folder, "savepoints", "savepoint-1"))
+
+
+def test_who_left_in_order_has_nothing_to_shut_out(folder: str) -> None:
+    first = take_over(folder)
+    checkpoint_id = first.take_id(child_uri(folder, "job"))
+    first.placed(checkpoint_id, child_uri(folder, "savepoints", "savepoint-1"))
+    first.decided(checkpoint_id)
+    first.leave()
+    assert take_over(folder, seed=2).earlier_savepoints == ()
+
+
 def test_the_record_does_not_grow(folder: str) -> None:
     lineage = take_over(folder)
     for _ in range(40):

@@ -112,15 +112,6 @@ def test_a_file_that_is_gone_is_named(folder: str) -> None:
         StateReader().read(gone)
 
 
-def test_what_was_written_for_nothing_is_taken_away(folder: str) -> None:
-    storage = storage_in(folder)
-    storage.write("a", BIG)
-    storage.write("b", BIG, is_shared=True)
-    storage.delete_written()
-    assert files_below(folder) == []
-    assert storage.written_bytes == 0
-
-
 def test_a_folder_that_cannot_be_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(

@@ -77,6 +77,19 @@ def test_options_become_settings_and_win_over_definitions() -> None:
     }
 
 
+def test_definitions_are_taken_and_refused_as_a_configuration_is(
+    tmp_path: Path, made: list[RecordingExecutor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = program(tmp_path, "print('ran')")
+    idle = ("-D", "python.fn-execution.bundle.size=10", "-D", "python.execution-mode=thread")
+    assert ending(capsys, "run", *idle, quiet) == ("", 0)
+    with pytest.raises(SystemExit) as ended:
+        main(("run", "-D", "execution.buffer-timeout=-5", quiet))
+    assert ended.value.code == 2
+    assert "has the value '-5': it must be at least -1 ms" in capsys.readouterr().err
+    assert len(made) == 1
+
+
 def test_help_teaches_with_examples() -> None:
     result = CliRunner().invoke(cli, ["--help"])
     assert result.exit_code == 0

@@ -10,6 +10,7 @@ import pytest
 
 from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.minicluster import MiniCluster
+from headrace.core.errors import HostError
 from headrace.core.ids import ExecutionAttemptId, JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
@@ -211,3 +212,16 @@ def test_a_data_port_that_is_taken_fails_the_job_at_once() -> None:
     assert result.failure is not None
     assert f"port {port} on 127.0.0.1 is in use" in result.failure.text
     assert "taskmanager.data.port" in result.failure.text
+
+
+def test_a_cluster_that_leaves_its_host_fails_its_jobs_and_still_tells_why() -> None:
+    with MiniCluster(task_manager_count=2) as cluster:
+        graph = job("left", count=10**6)
+        handle = cluster.submit(graph)
+        handle.leave_host(HostError("the session was stopped"))
+        result = cluster.await_result(graph.job_id)
+        assert result.status is JobStatus.FAILED and result.failure is not None
+        assert result.failure.text.startswith("the session was stopped")
+        overview = handle.call(handle.dispatcher.request_job_status(graph.job_id))
+        assert overview is JobStatus.FAILED
+    handle.leave_host(HostError("too late"))

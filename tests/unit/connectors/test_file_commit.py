@@ -202,18 +202,6 @@ def test_an_error_of_the_store_is_passed_on_while_the_file_is_there(
     assert lines(tmp_path) == ["0:0"]
 
 
-def test_what_is_discarded_is_deleted(tmp_path: Path) -> None:
-    world = world_of(text_builder(tmp_path).build())
-    world.write(0, 1)
-    world.publish()
-    assert world.latest is not None
-    for _ in range(2):
-        world.committer.discard(world.latest.pending[1])
-    for writer in world.writers:
-        writer.close()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_end_of_input_leaves_room_for_ids_that_follow(tmp_path: Path) -> None:
     world = world_of(text_builder(tmp_path).build())
     world.write(0, 1)

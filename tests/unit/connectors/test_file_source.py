@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.connectors.files import line_blocks, text_lines
+from headrace.connectors.files.charsets import CharsetError
 from headrace.connectors.files.columnar_formats import (
     CsvReaderFormat,
     JsonLinesFormat,
@@ -22,7 +23,7 @@ from headrace.connectors.files.reader_format import FileReaderFormat
 from headrace.connectors.files.source import FileSource
 from headrace.connectors.files.splits import FileChangedError, FileSplit, splits_of_file
 from headrace.connectors.files.text_lines import StreamFormat, TextLines
-from headrace.core.errors import ProgramError
+from headrace.core.errors import ProgramError, UserCodeError
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import Types
 from headrace.functions.source import Boundedness
@@ -73,8 +74,47 @@ def test_other_charsets_are_read(tmp_path: Path) -> None:
     assert lines_of(file, charset="UTF-16") == [["früh", "spät"]]
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("charset", "beginning"), [("UTF-8", b"good\n" * 100_000), ("UTF-16-LE", b"a\0\n\0" * 99)]
+)
+def test_a_file_in_another_charset_is_named_with_the_place_of_its_first_wrong_byte(
+    tmp_path: Path, charset: str, beginning: bytes, suffix: str
+) -> None:
+    file = tmp_path / f"a.txt{suffix}"
+    content = beginning + b"\xff\xdc\xff\xdc\n\0"
+    file.write_bytes(gzip.compress(content) if suffix else content)
+    with pytest.raises(CharsetError, match=rf"a\.txt{suffix}' is not {charset}: 0xff.* at byte"):
+        lines_of(file, charset=charset)
+    with pytest.raises(CharsetError) as raised:
+        lines_of(file, charset=charset)
+    assert raised.value.offset == len(beginning)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "offset"),
+    [
+        ("a.csv", b"name,n\nJos\xe9,1\n", 10),
+        ("a.csv", b"n\xe9,n\nJos,1\n", 1),
+        ("a.json", b'{"name": "x", "n": 1}\n{"name": "Jos\xe9", "n": 1}\n', 35),
+    ],
+)
+def test_columns_in_another_charset_are_told_with_file_and_place(
+    tmp_path: Path, name: str, content: bytes, offset: int
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    row_type = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.LONG()])
+    of_name = {"a.csv": CsvReaderFormat(row_type), "a.json": JsonLinesFormat(row_type)}
+    source = FileSource.for_bulk_file_format(of_name[name], str(tmp_path / name)).build()
+    with pytest.raises(CharsetError, match=rf"{name}' is not UTF-8: 0xe9 at byte {offset} cannot"):
+        run(source)
+
+
 def test_a_missing_path_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nowhere' does not exist"):
+    with pytest.raises(
+        UserCodeError,
+        match=r"^FileNotFoundError: .*nowhere' does not exist \(in operator 'source', ",
+    ):
         lines_of(tmp_path / "nowhere")
 
 

@@ -13,12 +13,14 @@ from headrace.connectors.kafka.enumerator import NoOffsetError
 from headrace.connectors.kafka.offsets import KafkaPartitionSplit, owner_of
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import RecordBatch
+from headrace.core.types.type_info import Types
 from headrace.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
     KafkaSource,
     KafkaTopicPartition,
 )
+from headrace.functions.json_rows import JsonRowDeserializationSchema
 from headrace.functions.serialization import SimpleStringSchema
 from headrace.functions.source import Boundedness
 from tests.unit.connectors.model_kafka import ModelLog, creating
@@ -84,6 +86,21 @@ def test_a_bounded_source_reads_what_there_is_when_it_starts(log: ModelLog) -> N
     assert sorted(job.rows) == ["a", "b", "c", "d"]
     times = [time for o in job.outputs for batch in o.batches for time in stamps(batch)]
     assert sorted(times) == [1000, 1000, 1001, 1002]
+
+
+def test_messages_that_hold_no_record_are_left_out(log: ModelLog) -> None:
+    log.create("t", 2)
+    log.append("t", 0, '{"n": 1}', "no json", '{"n": 3}')
+    log.append("t", 1, "nor this")
+    row_type = Types.ROW_NAMED(["n"], [Types.INT()])
+    ignoring = JsonRowDeserializationSchema.builder().type_info(row_type).ignore_parse_errors()
+    source = builder().set_value_only_deserializer(ignoring.build()).set_bounded(LATEST).build()
+    job = run(source, 2)
+    assert [row["n"] for row in job.rows] == [1, 3]
+    assert [time for o in job.outputs for batch in o.batches for time in stamps(batch)] == [
+        1000,
+        1002,
+    ]
 
 
 def test_an_end_behind_the_mark_of_a_transaction_is_reached(log: ModelLog) -> None:

@@ -20,6 +20,9 @@ INTERVAL = ConfigOption(
 SIZE = ConfigOption("test.size", SizeBytes, SizeBytes(10), "For this test.")
 IDLE = ConfigOption("test.idle", str, "", "For this test.", unobeyed="use test.flag")
 FLAG = ConfigOption("test.flag", bool, False, "For this test.")
+BOUNDED = ConfigOption(
+    "test.pause", timedelta, timedelta(0), "For this test.", least=timedelta(milliseconds=-1)
+)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +63,14 @@ def test_a_wrong_value_is_refused_with_its_key() -> None:
         Settings({"test.flag": "maybe"}).get_option(FLAG)
     with pytest.raises(ConfigurationError, match=r"test\.interval"):
         Settings({"test.interval": "soon"}).get_option(INTERVAL)
+
+
+def test_a_value_below_the_least_is_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"'test\.pause' has the value '-5': it must be at least -1 ms"
+    ):
+        check_settings({"test.pause": "-5"}, ())
+    assert Settings({"test.pause": "-1"}).get_option(BOUNDED) == timedelta(milliseconds=-1)
 
 
 def test_settings_that_nothing_obeys_are_told_with_what_to_do() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.checkpoints import (
@@ -42,7 +42,6 @@ def texts(lengths: list[int]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=["value"])
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.integers(0, 3000), min_size=1, max_size=60),
     st.integers(300, 5000),
@@ -240,3 +239,12 @@ def test_a_barrier_with_a_changed_byte_is_read_or_refused_as_what_it_is(
         decode_event(kind, value, bytes(changed), "peer")
     except ProtocolError as error:
         assert "barrier" in str(error)
+
+
+@given(row_count=st.integers(2, 3000), limit_bytes=st.integers(1000, 20_000))
+def test_rows_of_one_size_are_cut_into_pieces_of_one_size(row_count: int, limit_bytes: int) -> None:
+    whole = SealedBatch(pa.RecordBatch.from_pydict({"n": list(range(row_count))}), ())
+    counts = [piece.row_count for piece in whole.cut(limit_bytes)]
+    assert sum(counts) == row_count
+    # A second cut, where the envelopes did not fit any more, halves a piece.
+    assert max(counts) <= 2 * min(counts) + 2

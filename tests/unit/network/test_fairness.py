@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData
@@ -57,7 +57,12 @@ class Views:
         self._sizes = sizes
 
     def create_view(
-        self, _: ResultPartitionId, index: int, listener: Callable[[], None], segment_size: int
+        self,
+        _: ResultPartitionId,
+        index: int,
+        listener: Callable[[], None],
+        segment_size: int,
+        first_element: int,
     ) -> Endless:
         return Endless(index, self._sizes[index], self.log)
 
@@ -101,7 +106,6 @@ def largest(sizes: list[int | None]) -> int:
     return FRAME_BYTES + max(size or 0 for size in sizes)
 
 
-@settings(max_examples=100, deadline=None)
 @example([[0], [2222]], [4270])
 @given(SIZES, BUDGETS)
 def test_always_ready_channels_differ_by_a_quantum_and_a_frame(
@@ -140,7 +144,6 @@ def longest_wait(log: list[Turn], channel: int) -> int:
     return longest
 
 
-@settings(max_examples=100, deadline=None)
 @example([[0], [2222]], [4270])
 @example([[0], [4 * QUANTUM], [None, 4 * QUANTUM]], [8 * QUANTUM] * 3)
 @given(SIZES, BUDGETS)

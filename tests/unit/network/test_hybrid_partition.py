@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData, EndOfPartition
@@ -91,7 +91,6 @@ def hybrid_writer(
     return RecordWriter(partition, selector, -1, side.clock, side.settings)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     trace=steps,
     seed=st.integers(0, 10**6),

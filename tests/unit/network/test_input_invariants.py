@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import CancelTaskException, EndOfData, EndOfPartition, StopMode
@@ -19,7 +19,6 @@ from tests.unit.network.simulated import SimulatedCluster
 from tests.unit.network.test_gates import Gate, polled, rows
 
 
-@settings(max_examples=30, deadline=None)
 @given(steps, st.integers(0, 1 << 20))
 def test_a_local_and_a_remote_channel_see_the_same_sequence(trace: list[Step], seed: int) -> None:
     random = SeededRandom(seed)

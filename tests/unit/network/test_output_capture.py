@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.checkpoints import AlignmentMode, CheckpointBarrier, CheckpointOptions
@@ -166,7 +166,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(STEPS, st.sampled_from([UNALIGNED, TIMEOUT, CheckpointOptions()]))
 def test_every_row_before_a_barrier_was_taken_before_it_or_overtaken_and_every_capture_ends(
     steps: list[str], options: CheckpointOptions

@@ -8,6 +8,7 @@ import pytest
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import NetworkError, ProducerFailedError, StorageError
+from headrace.network.read_scheduler import SHORT_READ_BYTES
 from headrace.network.record_writer import RecordWriter
 from headrace.network.subpartition import LOCAL_SEGMENT_BYTES
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
@@ -181,7 +182,8 @@ def test_what_is_read_ahead_for_slow_consumers_stays_near_its_budget(
     consumers = [Consumer(gate(producer, [location], index)) for index in range(channel_count)]
     cluster.loop.run_for(1000)
     # The budget, what the last read may exceed it by, and a short read for each consumer.
-    assert producer.storage.read_memory.used_bytes <= (2 << 20) + channel_count * (160 << 10)
+    most = (2 << 20) + channel_count * SHORT_READ_BYTES
+    assert producer.storage.read_memory.used_bytes <= most
     for consumer in consumers:
         consumer.read_all(cluster)
         consumer.close()

@@ -145,7 +145,7 @@ class Waiters(RuleBasedStateMachine):
             self.used_when_destroyed[pool] = pool.used
 
 
-Waiters.TestCase.settings = settings(max_examples=60, stateful_step_count=50)
+Waiters.TestCase.settings = settings(stateful_step_count=50)
 TestWaiters = Waiters.TestCase
 
 
@@ -206,7 +206,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(STEPS)
 def test_no_segment_is_in_two_places_whatever_user_code_keeps(steps: list[tuple[str, int]]) -> None:
     network = NetworkBufferPool(16 * PAGE, PAGE)

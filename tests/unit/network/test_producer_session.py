@@ -1,6 +1,6 @@
 """One connection's readers under any order of requests, credit, cancels, failures and ends; reference section 8."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import ProtocolError
@@ -41,7 +41,6 @@ ACT_NAMES = (
 ACTS = st.lists(st.tuples(st.sampled_from(ACT_NAMES), st.integers(0, PARTITIONS)), max_size=50)
 
 
-@settings(max_examples=120, deadline=None)
 @given(ACTS)
 def test_every_order_of_events_ends_without_a_reader_or_a_segment(
     acts: list[tuple[str, int]],

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.buddies import BuddyAllocator
@@ -170,7 +170,6 @@ def test_a_body_larger_than_a_segment_gets_memory_of_its_own(network: NetworkBuf
     reservation.close()
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 3), max_size=60))
 def test_no_order_of_keeping_and_dropping_loses_a_segment_or_changes_a_batch(
     seed: int, steps: list[int]

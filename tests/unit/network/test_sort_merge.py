@@ -24,7 +24,16 @@ from headrace.network.read_scheduler import (
     read_size,
 )
 from headrace.network.sort_merge_index import Extent
-from headrace.network.sort_merge_regions import plan_region, rotated, take_steps
+from headrace.network.sort_merge_regions import (
+    RUN_BYTES,
+    RUN_BYTES_PER_CHANNEL,
+    SortedRun,
+    batches_of,
+    plan_region,
+    rotated,
+    run_bytes,
+    sort_run,
+)
 from headrace.network.spill_files import SpillDirectories
 from headrace.network.stored_batches import encode_batch, pieces_bytes
 from tests.unit.network.faulty_files import FaultyFileLayer
@@ -51,20 +60,81 @@ def test_a_region_keeps_the_order_of_rows_and_markers_within_a_subpartition(
         )
 
 
-@given(
-    count=st.integers(1, 40), first=st.integers(0, 100), channels=ROWS, row_bytes=st.floats(0, 1e7)
-)
-def test_every_subpartition_has_its_turn_once(
-    count: int, first: int, channels: list[int], row_bytes: float
-) -> None:
-    runs = rotated(count, first)
-    assert [channel for run in runs for channel in run] == [
+@given(count=st.integers(1, 40), first=st.integers(0, 100))
+def test_every_subpartition_has_its_turn_once(count: int, first: int) -> None:
+    assert [channel for run in rotated(count, first) for channel in run] == [
         (first + turn) % count for turn in range(count)
     ]
-    plan = plan_region(np.array(channels, dtype=np.int32) % count, count)
-    for run in runs:
-        steps = list(take_steps(plan, run, row_bytes))
-        assert [channel for step in steps for channel in step] == list(run)
+
+
+@given(
+    runs=st.lists(
+        st.tuples(
+            st.lists(st.lists(st.integers(0, 4), max_size=12), max_size=4),
+            st.lists(st.integers(0, 48), max_size=4),
+        ),
+        max_size=5,
+    ),
+    batch_bytes=st.sampled_from([1, 60, 10_000]),
+)
+def test_a_subpartition_is_its_rows_and_markers_of_all_runs_in_the_order_of_emission(
+    runs: list[tuple[list[list[int]], list[int]]], batch_bytes: int
+) -> None:
+    emitted: list[list[int]] = [[] for _ in range(5)]  # a marker is -1 - timestamp
+    made: list[SortedRun] = []
+    number = stamp = 0
+    for batches, marker_rows in runs:
+        row_count = sum(map(len, batches))
+        at = sorted(min(row, row_count) for row in marker_rows)
+        markers: list[tuple[int, StreamMarker]] = []
+        arrow: list[pa.RecordBatch] = []
+        numbers: list[int] = []
+        for channels in batches:
+            for channel in channels:
+                while at and at[0] == len(numbers):
+                    stamp = _mark(emitted, markers, at.pop(0), stamp)
+                emitted[channel].append(number)
+                numbers.append(number)
+                number += 1
+            rows = numbers[len(numbers) - len(channels) :]
+            arrow.append(pa.RecordBatch.from_pydict({"n": pa.array(rows, pa.int64())}))
+        while at:
+            stamp = _mark(emitted, markers, at.pop(0), stamp)
+        each = [np.array(channels, dtype=np.int32) for channels in batches]
+        made.append(sort_run(arrow, each, 5, markers))
+    for channel in range(5):
+        found: list[int] = []
+        for sealed in batches_of(made, channel, batch_bytes):
+            values = [] if sealed.arrow is None else sealed.arrow.column(0).to_pylist()
+            begin = 0
+            for placed in sealed.markers:
+                assert isinstance(placed.marker, Watermark)
+                found += [*values[begin : placed.row_offset], -1 - placed.marker.timestamp_ms]
+                begin = placed.row_offset
+            found += values[begin:]
+        assert _without_passed_marks(found) == _without_passed_marks(emitted[channel])
+
+
+def _mark(
+    emitted: list[list[int]], markers: list[tuple[int, StreamMarker]], row: int, stamp: int
+) -> int:
+    markers.append((row, Watermark(stamp)))
+    for each in emitted:
+        each.append(-1 - stamp)
+    return stamp + 1
+
+
+def _without_passed_marks(trace: list[int]) -> list[int]:
+    """Of watermarks with no row between them only the last one."""
+    following = [*trace[1:], 0][: len(trace)]
+    return [each for each, after in zip(trace, following, strict=True) if each >= 0 or after >= 0]
+
+
+def test_what_is_sorted_at_once_suits_the_number_of_consumers_and_the_memory() -> None:
+    assert run_bytes(8, 64 << 20) == RUN_BYTES
+    assert run_bytes(512, 64 << 20) == 512 * RUN_BYTES_PER_CHANNEL
+    assert run_bytes(1 << 16, 64 << 20) == 16 << 20
+    assert run_bytes(8, 1) == 1
 
 
 @given(

@@ -3,7 +3,7 @@
 import json
 import threading
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.trace.exchange import TraceSettings, trace_exchange
@@ -67,7 +67,6 @@ def test_a_slow_consumer_stops_its_producer() -> None:
     assert max(held) == 10
 
 
-@settings(max_examples=60)
 @given(
     st.builds(
         TraceSettings,

@@ -1,7 +1,7 @@
 """Frames: what they look like on the wire, and what is refused."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
@@ -156,7 +156,6 @@ def test_every_frame_has_golden_bytes() -> None:
     assert {type(frame) for frame, _ in GOLDEN.values()} == set(declared_frames())
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.sampled_from(sorted(GOLDEN)), min_size=1, max_size=8),
     st.lists(st.integers(0, 800), max_size=30),

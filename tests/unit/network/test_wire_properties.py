@@ -5,7 +5,7 @@ import tracemalloc
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
@@ -73,7 +73,6 @@ def new_assembler(limit: int = 2 * MIB) -> FrameAssembler:
     return FrameAssembler("peer", refuse_large_bodies(limit, "peer"))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(frames(), min_size=1, max_size=5), st.integers(0, 20))
 def test_every_frame_survives_pieces_from_one_byte_to_a_mebibyte(
     sent: list[Frame], exponent: int
@@ -87,7 +86,6 @@ def test_every_frame_survives_pieces_from_one_byte_to_a_mebibyte(
     assert assembler.is_between_frames
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.sampled_from(sorted(GOLDEN)), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.elements import EndOfData, StopMode, Watermark
@@ -101,7 +101,6 @@ def elements_of(made: Edge, channel: int) -> Iterator[tuple[str, int]]:
         yield from (("row", row) for row in rows[done:])
 
 
-@settings(max_examples=60)
 @given(
     EMISSIONS,
     st.sampled_from([PartitionerKind.RESCALE, PartitionerKind.GLOBAL, PartitionerKind.BROADCAST]),

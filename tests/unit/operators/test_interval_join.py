@@ -239,7 +239,6 @@ def as_steps(drawn: list[Any]) -> list[HarnessStep]:
     return steps
 
 
-@settings(max_examples=100)
 @given(STEPS, BOUNDS)
 def test_interval_joins_are_those_of_the_reference(
     drawn: list[Any], bounds: tuple[int, int]
@@ -264,7 +263,6 @@ def test_interval_joins_are_those_of_the_reference(
     assert_nothing_is_left(done)
 
 
-@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 1), ROWS), max_size=10), BOUNDS)
 def test_with_watermarks_far_enough_behind_it_is_the_full_join(
     drawn: list[Any], bounds: tuple[int, int]

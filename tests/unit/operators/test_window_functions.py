@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.errors import UserCodeError
@@ -338,7 +338,6 @@ def test_rolling_aggregations_of_plain_numbers() -> None:
     assert harness.output.rows == [1, 2, 4, 6]
 
 
-@settings(max_examples=40)
 @given(st.lists(st.sampled_from("ab"), max_size=30), st.integers(1, 5), st.integers(1, 6))
 def test_count_windows_hold_runs_of_each_keys_records(
     keys: list[str], size: int, slide: int

@@ -340,7 +340,6 @@ def sized_windows(draw: st.DrawFn) -> Windows:
     )
 
 
-@settings(max_examples=60)
 @given(sized_windows(), STEPS, st.sampled_from([0, 0, 7]))
 def test_windows_of_any_size_are_those_of_the_reference(
     windows: Windows, drawn: list[Any], lateness: int

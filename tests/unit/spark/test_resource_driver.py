@@ -136,4 +136,5 @@ def test_a_dead_jvm_is_a_failure_of_the_host_and_ends_every_worker() -> None:
     driver.request_worker(ResourceId("tm-2"), ANY)
     assert reports.next() == ("host failed", SparkHostLostError.__name__)
     assert reports.next()[0] == "terminated"
+    assert isinstance(driver.failure, SparkHostLostError)
     asyncio.run(driver.close())

@@ -1,6 +1,6 @@
 """The one line that a person needs, out of Spark's pages."""
 
-from headrace.spark.spark_errors import tidy, unusable_worker
+from headrace.spark.spark_errors import tidy, unusable_worker, user_location_in
 
 PYTHON_FAILURE = """\
 Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 \
@@ -34,6 +34,26 @@ def test_other_texts_stay_as_they_are() -> None:
     assert tidy("Job 3 cancelled part of cancelled job group x") == (
         "Job 3 cancelled part of cancelled job group x"
     )
+
+
+FAILED_FUNCTION = """\
+An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", line 2107, in main
+    process()
+  File "/programs/flights.py", line 12, in hours
+    return halve(minutes)
+  File "/programs/times.py", line 3, in halve
+    return 60 // minutes
+  File "/usr/lib/site-packages/pyspark/serializers.py", line 9, in dump
+    write()
+ZeroDivisionError: integer division or modulo by zero
+"""
+
+
+def test_the_user_s_own_line_is_found_between_spark_s() -> None:
+    assert user_location_in(FAILED_FUNCTION) == "/programs/times.py, line 3"
+    assert user_location_in(LOST_EXECUTOR) == ""
+    assert user_location_in('  File "/programs/times.py", line 3, in no_traceback') == ""
 
 
 def test_a_worker_without_our_package_can_only_be_mended_by_the_user() -> None:

@@ -1,6 +1,5 @@
-"""Operator state: handles, snapshots that share nothing, and the redistribution of each mode, by hand and at random."""
+"""Operator state: handles, and snapshots that share nothing."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,6 @@ from headrace.state.operator_state import (
     FrozenOperatorState,
     OperatorStateBackend,
     OperatorStateMode,
-    redistribute,
 )
 
 SPLIT, UNION, BROADCAST = OperatorStateMode
@@ -29,10 +27,6 @@ ANYTHING = ListStateDescriptor("anything", Types.PICKLED_BYTE_ARRAY())
 
 def _list(name: str, *items: Any, mode: OperatorStateMode = SPLIT) -> FrozenOperatorState:
     return FrozenOperatorState(name, mode, items, LONGS)
-
-
-def _dealt(dealt: list[list[FrozenOperatorState]], name: str) -> list[tuple[Any, ...]]:
-    return [next(state.items for state in states if state.name == name) for states in dealt]
 
 
 def test_a_list_takes_items_and_gives_them_in_order() -> None:
@@ -152,98 +146,6 @@ def test_a_state_cannot_be_restored_as_another_kind() -> None:
     backend.restore([_list("offsets", 1, mode=UNION)])
     with pytest.raises(StateAccessError, match="is a UNION state already"):
         backend.get_list_state(OFFSETS)
-
-
-def test_lists_are_dealt_out_evenly_and_extras_move_on_from_state_to_state() -> None:
-    old = [
-        [_list("s", "s00", "s01", "s02"), _list("t", "t00")],
-        [_list("s", "s10", "s11"), _list("t", "t10")],
-    ]
-    dealt = redistribute(old, 3)
-    assert _dealt(dealt, "s") == [("s00", "s01"), ("s02", "s10"), ("s11",)]
-    assert _dealt(dealt, "t") == [("t10",), (), ("t00",)]
-
-
-def test_lists_stay_where_they_are_while_the_parallelism_does() -> None:
-    old = [[_list("s", 1, 2, 3)], [], [_list("s")]]
-    assert _dealt(redistribute(old, 3), "s") == [(1, 2, 3), (), ()]
-
-
-@pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_a_union_goes_to_everybody(parallelism: int) -> None:
-    old = [[_list("u", 1, mode=UNION)], [_list("u", 2, 3, mode=UNION)]]
-    assert _dealt(redistribute(old, parallelism), "u") == [(1, 2, 3)] * parallelism
-
-
-def test_a_broadcast_copy_comes_from_the_old_subtask_of_that_number_as_long_as_it_has_one() -> None:
-    copies = [[_list("b", number, mode=BROADCAST)] for number in range(2)]
-    assert _dealt(redistribute(copies, 5), "b") == [(0,), (1,), (0,), (1,), (0,)]
-    assert _dealt(redistribute([*copies, []], 3), "b") == [(0,), (1,), (0,)]
-
-
-def test_a_name_that_is_two_kinds_of_state_is_refused() -> None:
-    with pytest.raises(StateAccessError, match="is a SPLIT state already"):
-        redistribute([[_list("s", 1)], [_list("s", 2, mode=UNION)]], 1)
-
-
-ITEM_COUNTS = st.lists(
-    st.dictionaries(st.sampled_from("abc"), st.integers(0, 7)), min_size=1, max_size=5
-)
-
-
-def _subtasks(counts: list[dict[str, int]], mode: OperatorStateMode) -> Any:
-    return [
-        [
-            FrozenOperatorState(
-                name, mode, tuple((subtask, name, n) for n in range(count)), ANYTHING.type_info
-            )
-            for name, count in states.items()
-        ]
-        for subtask, states in enumerate(counts)
-    ]
-
-
-def _items(subtasks: list[list[FrozenOperatorState]]) -> Counter[Any]:
-    return Counter(item for states in subtasks for state in states for item in state.items)
-
-
-@given(ITEM_COUNTS, st.integers(1, 6), st.integers(1, 6))
-def test_no_item_of_a_split_list_is_lost_or_doubled_by_any_change_of_parallelism(
-    counts: list[dict[str, int]], there: int, back: int
-) -> None:
-    old = _subtasks(counts, SPLIT)
-    dealt = redistribute(old, there)
-    assert _items(dealt) == _items(old)
-    assert _items(redistribute(dealt, back)) == _items(old)
-
-
-@given(ITEM_COUNTS, st.integers(1, 6))
-def test_after_a_change_of_parallelism_shares_differ_by_at_most_one_item_per_state(
-    counts: list[dict[str, int]], parallelism: int
-) -> None:
-    dealt = redistribute(_subtasks(counts, SPLIT), parallelism)
-    if parallelism != len(counts):
-        for name in {name for states in counts for name in states}:
-            sizes = list(map(len, _dealt(dealt, name)))
-            assert max(sizes) - min(sizes) <= 1
-        totals = [sum(len(state.items) for state in states) for states in dealt]
-        assert max(totals) - min(totals) <= 1
-
-
-@given(ITEM_COUNTS, st.integers(1, 6))
-def test_each_share_keeps_the_order_of_the_old_subtasks(
-    counts: list[dict[str, int]], parallelism: int
-) -> None:
-    for states in redistribute(_subtasks(counts, SPLIT), parallelism):
-        for state in states:
-            assert list(state.items) == sorted(state.items)
-
-
-@given(ITEM_COUNTS, st.integers(1, 6))
-def test_union_gives_all_to_all(counts: list[dict[str, int]], parallelism: int) -> None:
-    old = _subtasks(counts, UNION)
-    for states in redistribute(old, parallelism):
-        assert _items([states]) == _items(old)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=20), st.data())

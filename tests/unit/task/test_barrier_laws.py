@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.checkpoints import (
@@ -238,7 +238,6 @@ def played(
     return world
 
 
-@settings(max_examples=100, deadline=None)
 @given(scripts(), STEPS)
 def test_state_and_captured_rows_are_what_came_before_the_barriers(
     script: list[list[Item]], steps: list[tuple[str, int]]
@@ -254,7 +253,6 @@ def test_state_and_captured_rows_are_what_came_before_the_barriers(
             )
 
 
-@settings(max_examples=100, deadline=None)
 @given(scripts(), STEPS, st.lists(st.integers(1, 4)))
 def test_no_channel_stays_blocked_and_each_is_resumed_once_per_block(
     script: list[list[Item]], steps: list[tuple[str, int]], aborted: list[int]
@@ -272,7 +270,6 @@ def test_no_channel_stays_blocked_and_each_is_resumed_once_per_block(
         assert channel.resumed_count == channel.blocking_count - channel.is_blocked
 
 
-@settings(max_examples=100, deadline=None)
 @given(scripts(), STEPS)
 def test_a_checkpoint_is_taken_or_declined_and_declined_at_most_once(
     script: list[list[Item]], steps: list[tuple[str, int]]
@@ -284,7 +281,6 @@ def test_a_checkpoint_is_taken_or_declined_and_declined_at_most_once(
     assert list(world.taken) == sorted(world.taken)
 
 
-@settings(max_examples=60, deadline=None)
 @given(scripts(), STEPS)
 def test_where_no_barrier_is_missing_the_last_checkpoint_is_always_taken(
     script: list[list[Item]], steps: list[tuple[str, int]]
@@ -296,7 +292,6 @@ def test_where_no_barrier_is_missing_the_last_checkpoint_is_always_taken(
     assert 9 in played(whole, steps).taken
 
 
-@settings(max_examples=60, deadline=None)
 @given(scripts(), STEPS)
 def test_at_least_once_has_at_least_what_came_before_the_barriers(
     script: list[list[Item]], steps: list[tuple[str, int]]

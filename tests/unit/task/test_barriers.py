@@ -306,3 +306,17 @@ def test_at_least_once_forgets_the_oldest_of_too_many() -> None:
     assert tracker.handle(BarrierReceived(1, barrier(1, AT_LEAST_ONCE))) == []
     second = barrier(2, AT_LEAST_ONCE)
     assert tracker.handle(BarrierReceived(1, second)) == [TriggerSnapshot(second, AT_LEAST_ONCE)]
+
+
+def test_channels_without_the_barrier_are_known_until_it_is_complete() -> None:
+    handler = after(3, BarrierReceived(1, barrier(7)))
+    assert handler.missing(7) == {0, 2}
+    assert handler.missing(6) is None
+    handler.handle(BarrierReceived(0, barrier(7)))
+    handler.handle(BarrierReceived(2, barrier(7)))
+    assert handler.missing(7) is None
+    tracker = AtLeastOnceBarrierTracker(2)
+    tracker.handle(BarrierReceived(0, barrier(7, AT_LEAST_ONCE)))
+    assert tracker.missing(7) == {1}
+    tracker.handle(BarrierReceived(1, barrier(7, AT_LEAST_ONCE)))
+    assert tracker.missing(7) is None

@@ -1,5 +1,8 @@
-"""The chaos suite's own parts: the answer, the table of moments, the page, and that bugs can still be planted."""
+"""The chaos suite's own parts: the answer, the moments, damage and poison, the page, and that bugs can be planted."""
 
+import inspect
+import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,10 +11,19 @@ from headrace.core import failpoints
 from headrace.core.config import Settings
 from headrace.core.failpoints import FAILPOINTS, Failpoint
 from headrace.testing.chaos import planted_bugs
-from headrace.testing.chaos.digest_job import DigestJob, expected_rows
+from headrace.testing.chaos.digest_job import (
+    DigestJob,
+    PoisonPolicy,
+    expected_dead_letters,
+    expected_rows,
+)
+from headrace.testing.chaos.groups import GROUPS
 from headrace.testing.chaos.planted_bugs import BUGS
-from headrace.testing.chaos.report import page_of
-from headrace.testing.chaos.scenarios import KILLS, SMOKE, STORAGE, USER_CODE
+from headrace.testing.chaos.plays import DAMAGES
+from headrace.testing.chaos.report import newest_of_each_group, page_of, recovery_times
+from headrace.testing.chaos.scenarios import KILLS, SMOKE, UPLOADS, USER_CODE
+from headrace.testing.chaos.searches import SEARCHES
+from headrace.testing.chaos.watches import RecoveryWatch
 
 
 def test_the_answer_has_a_row_for_every_number_and_one_per_key_and_span_of_time() -> None:
@@ -22,10 +34,54 @@ def test_the_answer_has_a_row_for_every_number_and_one_per_key_and_span_of_time(
     assert sum(row.startswith("t ") for row in rows) == 96 * 4
 
 
+def test_poison_is_in_no_row_of_the_answer_and_once_among_the_dead_letters() -> None:
+    clean = DigestJob(count=2_000, key_count=96)
+    job = DigestJob(count=2_000, key_count=96, poison_every=97, policy=PoisonPolicy.DEAD_LETTER)
+    letters = expected_dead_letters(job)
+    assert len(letters) == len(set(letters)) == 20
+    assert letters[0] == "96: ValueError: 96 is poison"
+    numbers = [row for row in expected_rows(job) if row.startswith("n ")]
+    assert len(numbers) == 2_000 - 20
+    assert set(expected_rows(clean)) - set(expected_rows(job))
+
+
+def test_times_of_moments_are_drawn_from_the_seed_within_their_range() -> None:
+    (scenario,) = (one for one in KILLS if one.name == "ack sent")
+    drawn = [scenario.drawn(random.Random(seed)) for seed in range(40)]
+    times = {int(text.partition("#")[2].partition("=")[0]) for (text,) in drawn}
+    assert len(times) > 4
+    assert times <= set(range(4, 13))
+    assert scenario.drawn(random.Random(5)) == scenario.drawn(random.Random(5))
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_damage_leaves_another_file_than_there_was_or_none(damage: Any, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(bytes(range(200)))
+    damage.spoil(file)
+    assert not file.exists() or file.read_bytes() != bytes(range(200))
+
+
+def test_everything_that_the_suite_is_asked_for_is_in_some_group() -> None:
+    names = {one.name for group in GROUPS.values() for one in group.scenarios}
+    names |= {name for group in GROUPS.values() for name in group.plays}
+    assert names >= {one.name for one in (*KILLS, *USER_CODE, *UPLOADS)}
+    assert names >= {"storage is full", "storage is slow", "storage fails one write in ten"}
+    assert names >= {"frozen TaskManager", "all TaskManagers at once", "state is missing"}
+    assert GROUPS["kills"].count(5) == 5 * len(KILLS)
+
+
+def test_each_bug_is_looked_for_in_runs_that_there_are() -> None:
+    assert set(SEARCHES) == set(BUGS)
+    for search in SEARCHES.values():
+        names = {*search.group.plays, *(one.name for one in search.group.scenarios)}
+        assert {*search.run_names} <= names
+
+
 def test_every_moment_is_one_that_can_be_armed() -> None:
     try:
-        for scenario in (*KILLS, *USER_CODE, *STORAGE):
-            for text in scenario.failpoints:
+        for scenario in (*KILLS, *USER_CODE, *UPLOADS):
+            for text in scenario.drawn(random.Random(3)):
                 if text.startswith("driver:"):
                     Failpoint(text.removeprefix("driver:").partition("#")[0])
                 else:
@@ -41,7 +97,10 @@ def test_each_bug_can_still_be_planted(name: str, monkeypatch: pytest.MonkeyPatc
     replaced: list[tuple[Any, str]] = []
 
     def note(owner: Any, attribute: str, function: Any) -> None:
-        assert hasattr(owner, attribute)
+        parameters = inspect.signature(getattr(owner, attribute)).parameters.values()
+        named = {one.name: None for one in parameters if one.kind is one.KEYWORD_ONLY}
+        positional = [None for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+        inspect.signature(function).bind(*positional, **named)
         replaced.append((owner, attribute))
 
     monkeypatch.setattr(planted_bugs, "_replace", note)
@@ -53,19 +112,75 @@ def test_there_are_at_least_ten_bugs() -> None:
     assert len(BUGS) >= 10
 
 
+RUN: dict[str, Any] = {
+    "group": "kills",
+    "scenario": "ack sent",
+    "repeat": 0,
+    "seed": 11,
+    "duration_s": 7.0,
+    "kill_count": 1,
+    "recoveries_s": [2.0],
+    "note": "checkpoint.acknowledged#5=kill",
+    "mistakes": [],
+}
+
+
 def test_the_page_says_which_runs_were_exact_and_which_bugs_were_found() -> None:
-    run = {
-        "group": "kills",
-        "scenario": "ack sent",
-        "repeat": 0,
-        "duration_s": 7.0,
-        "kill_count": 1,
-        "recovery_s": 2.0,
-        "mistakes": [],
-    }
     page = page_of(
-        [run, {**run, "mistakes": ["1 lost"], "recovery_s": 4.0}, {"bug": "x", "found_by": ""}]
+        [
+            RUN,
+            {**RUN, "repeat": 1, "mistakes": ["oracle: 1 lost\nTraceback"], "recoveries_s": [4.0]},
+            {"bug": "x", "found_by": ""},
+        ]
     )
     assert "1 of 2 runs were exact" in page
     assert "| kills | ack sent | 2 | 1 | 2 | 3.0 | 4.0 |" in page
-    assert "| x | **not found** |" in page
+    assert "| x |  | **not found** |" in page
+    assert "| kills: ack sent #0 | 11 | 7.0 | 2.0 | checkpoint.acknowledged#5=kill |" in page
+    assert "**oracle: 1 lost**" in page
+
+
+def test_a_group_that_is_run_again_takes_the_place_of_its_earlier_run() -> None:
+    head = {"seed": 7, "at": "2026-01-01 10:00", "processors": 2, "load_average": 0.5}
+    lines = [
+        {"begun": "kills", **head},
+        {**RUN, "seed": 1},
+        {"begun": "storage", **head},
+        {**RUN, "group": "storage", "seed": 2},
+        {"begun": "kills", **head},
+        {**RUN, "seed": 3},
+        {"begun": "bugs", **head},
+        {"bug": "x", "found_by": "oracle"},
+    ]
+    kept = newest_of_each_group(lines)
+    assert [line["seed"] for line in kept if "scenario" in line] == [2, 3]
+    assert [line["bug"] for line in kept if "bug" in line] == ["x"]
+
+
+def test_a_run_that_is_done_again_by_itself_counts_in_place_of_the_first() -> None:
+    first, second = {**RUN, "mistakes": ["lost"]}, {**RUN, "repeat": 1}
+    bugs = [{"bug": "x", "found_by": ""}, {"bug": "x", "found_by": "oracle"}]
+    assert newest_of_each_group([first, second, RUN, *bugs]) == [RUN, second, bugs[1]]
+
+
+def test_recovery_times_are_kept_apart_by_moment_and_kind_of_group() -> None:
+    times = recovery_times([RUN, {**RUN, "group": "kills-rocksdb", "recoveries_s": [3.0, 5.0]}])
+    assert times == {"ack sent": [2.0], "ack sent, rocksdb": [3.0, 5.0]}
+
+
+def test_a_recovery_ends_when_everything_ran_again_after_it_was_seen_not_to(tmp_path: Path) -> None:
+    watch = RecoveryWatch(lambda: sorted(tmp_path.iterdir()))
+    watch.look(False)
+    watch.look(True)
+    assert watch.recoveries_s == []
+    (tmp_path / "first").touch()
+    watch.look(True)  # the death of the process is not known yet
+    assert watch.recoveries_s == []
+    watch.look(False)
+    (tmp_path / "second").touch()
+    watch.look(True)
+    assert len(watch.recoveries_s) == 1
+    (tmp_path / "third").touch()
+    watch.look(False)
+    watch.look(True)
+    assert len(watch.recoveries_s) == 2

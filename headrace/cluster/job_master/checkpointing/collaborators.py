@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from headrace.checkpoint.handles import CheckpointProgress
 from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.ids import ExecutionAttemptId, OperatorId
@@ -35,6 +36,12 @@ class CheckpointedTasks(Protocol):
         """Have a task begin."""
         ...
 
+    async def checkpoint_progress(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int
+    ) -> CheckpointProgress | None:
+        """How far a task is with a checkpoint; None where it does not say in time."""
+        ...
+
     def notify_checkpoint_complete(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int, last_subsumed_id: int
     ) -> None:
@@ -58,6 +65,10 @@ class CheckpointedCoordinators(Protocol):
 
     def when_quiet(self, action: Callable[[], None]) -> None:
         """Have `action` called whenever the last event that was on its way has arrived."""
+        ...
+
+    def when_backlog_changes(self, action: Callable[[bool], None]) -> None:
+        """Have `action` called with True when the first source begins to work off a backlog, False when none does."""
         ...
 
     def checkpoint(self, checkpoint_id: int) -> Mapping[OperatorId, bytes]:

@@ -10,15 +10,14 @@ published, so that ids complete in rising order. Times are monotonic millisecond
 Source: Flink CheckpointCoordinator, CheckpointRequestDecider, PendingCheckpoint.
 """
 
-from collections import deque
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.cluster.job_master.checkpointing.failure_counter import CheckpointFailureCounter
+from headrace.cluster.job_master.checkpointing.late_answers import CheckpointsThatAreOver
 from headrace.cluster.job_master.checkpointing.messages import (
-    ArmPeriodicTimer,
     ArmTimeout,
+    BacklogChanged,
     BrakesChanged,
     CalculatePlan,
     CancelTimeout,
@@ -59,48 +58,17 @@ from headrace.cluster.job_master.checkpointing.pending_checkpoint import (
     PendingPhase,
 )
 from headrace.cluster.job_master.checkpointing.periodic_schedule import PeriodicSchedule
-from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan
 from headrace.cluster.job_master.checkpointing.request_queue import (
     CheckpointRequest,
     RequestQueue,
+    RequestUnderWay,
     TooEarly,
 )
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
-from headrace.core.checkpoints import SnapshotKind
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.randomness import SeededRandom
 
-EXPIRED_REMEMBERED: Final = 16
-"""Of so many checkpoints that were given up it is known that answers to them are late, not wrong."""
-
-FIRST_PERIODIC_NUMBER: Final = 1 << 40
-"""Periodic requests are numbered from here, apart from those that somebody waits for."""
-
-TOO_MANY_FAILED: Final = "more checkpoints failed in a row than are tolerated; the last one: {}"
-STOPPED_FOR_NOTHING: Final = (
-    "the savepoint with which the job was to stop came to nothing, so that its tasks have to be "
-    "restarted: {}"
-)
-
 _R = CheckpointFailureReason
-_PHASES_AFTER_TRIGGER: Final = (PendingPhase.TRIGGERED, PendingPhase.READY, PendingPhase.PUBLISHING)
-_OF_A_TASK: Final = frozenset(
-    {
-        _R.CHECKPOINT_DECLINED,
-        _R.CHECKPOINT_ASYNC_EXCEPTION,
-        _R.CHANNEL_STATE_SHARED_STREAM_EXCEPTION,
-    }
-)
-
-
-@dataclass
-class _Trigger:
-    """The one request that is between its choice and its trigger messages. `lost`: somebody of its plan has ended."""
-
-    request: CheckpointRequest
-    plan: CheckpointPlan | None = None
-    checkpoint_id: int | None = None
-    lost: ExecutionAttemptId | None = None
 
 
 class CheckpointCoordinator:
@@ -114,21 +82,17 @@ class CheckpointCoordinator:
         last_completed_id: int = 0,
     ) -> None:
         self._rules = rules
-        self._random = random
         self._queue = RequestQueue(rules.max_concurrent)
         self._failures = CheckpointFailureCounter(rules.tolerable_failure_count)
         self._pending: dict[int, PendingCheckpoint] = {}
-        self._given_up: deque[int] = deque(maxlen=EXPIRED_REMEMBERED)
-        # All had answered, so that what comes is a repetition. Only those above the latest completed one.
-        self._publication_begun: set[int] = set()
+        self._over: Final = CheckpointsThatAreOver()
         self._latest_completed_id = last_completed_id
         self._last_completion_ms = float("-inf")
-        self._trigger: _Trigger | None = None
-        self._schedule = PeriodicSchedule(rules.period_ms)
+        self._trigger: RequestUnderWay | None = None
+        self._schedule = PeriodicSchedule(rules, random)
         self._is_shut_down = False
         self._cleaning_count = 0
         self._is_commit_backlog_full = False
-        self._next_periodic_number = FIRST_PERIODIC_NUMBER
         self._actions: list[CoordinatorAction] = []
         self._now_ms = 0.0
 
@@ -152,10 +116,6 @@ class CheckpointCoordinator:
         """How many requests wait for their turn."""
         return len(self._queue)
 
-    def is_late(self, checkpoint_id: int) -> bool:
-        """Whether an answer to this checkpoint is late rather than wrong."""
-        return checkpoint_id in self._given_up
-
     def restored(self, checkpoint_id: int) -> None:
         """The job starts from this checkpoint."""
         self._latest_completed_id = max(self._latest_completed_id, checkpoint_id)
@@ -170,7 +130,10 @@ class CheckpointCoordinator:
     def _dispatch(self, event: CoordinatorEvent) -> None:
         match event:
             case SchedulingStarted():
-                self._start_scheduling()
+                if not self._is_shut_down:
+                    self._actions += self._schedule.start(self._now_ms)
+            case BacklogChanged(is_backlog):
+                self._actions += self._schedule.backlog_changed(self._now_ms, is_backlog)
             case SchedulingStopped(reason):
                 self._stop(reason)
             case PeriodicTimerFired(generation):
@@ -212,24 +175,12 @@ class CheckpointCoordinator:
 
     # When
 
-    def _start_scheduling(self) -> None:
-        if self._rules.interval_ms is None or self._schedule.is_on or self._is_shut_down:
-            return
-        # Drawn, so that jobs that started together do not write together.
-        first_ms = self._random.uniform(self._rules.min_pause_ms, self._rules.period_ms)
-        self._arm_timer(self._schedule.start(first_ms, self._now_ms))
-
-    def _arm_timer(self, delay_ms: float) -> None:
-        self._do(ArmPeriodicTimer(self._schedule.generation, delay_ms))
-
     def _timer_fired(self, generation: int) -> None:
-        delay_ms = self._schedule.fired(generation, self._now_ms)
-        if delay_ms is None:
-            return
-        self._arm_timer(delay_ms)
-        number = self._next_periodic_number
-        self._next_periodic_number += 1
-        self._want(CheckpointRequest(number, SnapshotKind.CHECKPOINT, is_periodic=True))
+        fired = self._schedule.fired(self._now_ms, generation)
+        if fired is not None:
+            timer, request = fired
+            self._do(timer)
+            self._want(request)
 
     def _stop(self, reason: CheckpointFailureReason) -> None:
         self._schedule.stop()
@@ -269,15 +220,14 @@ class CheckpointCoordinator:
             case TooEarly(request, remaining_ms):
                 reason = _R.MINIMUM_TIME_BETWEEN_CHECKPOINTS
                 self._do(FailRequest(request, reason, reason.value))
-                if self._schedule.is_on:
-                    self._arm_timer(self._schedule.delay(remaining_ms, self._now_ms))
+                self._actions += self._schedule.put_off(self._now_ms, remaining_ms)
             case CheckpointRequest():
                 self._begin(chosen)
 
     # The trigger
 
     def _begin(self, request: CheckpointRequest) -> None:
-        self._trigger = _Trigger(request)
+        self._trigger = RequestUnderWay(request)
         if request.is_periodic and not self._schedule.is_on:
             reason = _R.PERIODIC_SCHEDULER_SHUTDOWN
             self._trigger_failed(reason, reason.value)
@@ -297,7 +247,7 @@ class CheckpointCoordinator:
             case TriggerFailed(_, reason, text):
                 self._trigger_failed(reason, text)
 
-    def _id_taken(self, trigger: _Trigger, event: IdTaken) -> None:
+    def _id_taken(self, trigger: RequestUnderWay, event: IdTaken) -> None:
         assert trigger.plan is not None
         if trigger.lost is not None:
             self._trigger_failed(_R.TASK_FAILURE, f"task {trigger.lost} has ended")
@@ -317,8 +267,9 @@ class CheckpointCoordinator:
         trigger, self._trigger = self._trigger, None
         assert trigger is not None and trigger.checkpoint_id is None
         self._do(FailRequest(trigger.request, reason, text))
-        if self._failures.failed(trigger.request.kind, reason, None):
-            self._do(FailJob(reason, TOO_MANY_FAILED.format(text)))
+        why_job_fails = self._failures.why_job_fails(trigger.request.kind, reason, None)
+        if why_job_fails:
+            self._do(FailJob(reason, why_job_fails.format(text)))
         self._try_next()
 
     def _location_created(self, event: LocationCreated) -> None:
@@ -352,18 +303,12 @@ class CheckpointCoordinator:
             verdict = checkpoint.acknowledge(event.attempt_id, event.snapshot, event.metrics)
         match verdict:
             case AckVerdict.UNKNOWN:
-                if self._is_superfluous(event.checkpoint_id):
+                if self._over.is_superfluous(event.checkpoint_id, self._latest_completed_id):
                     self._do(DiscardState(event.checkpoint_id, event.snapshot))
             case AckVerdict.DUPLICATE:
                 pass
             case AckVerdict.ACCEPTED:
                 self._publish_if_ready()
-
-    def _is_superfluous(self, checkpoint_id: int) -> bool:
-        """Whether state that nobody waits for may go: a repeated answer must not delete what was published."""
-        if checkpoint_id in self._publication_begun:
-            return False
-        return checkpoint_id > self._latest_completed_id or self.is_late(checkpoint_id)
 
     def _task_gone(self, attempt_id: ExecutionAttemptId, is_failure: bool) -> None:
         trigger = self._trigger
@@ -394,7 +339,7 @@ class CheckpointCoordinator:
         ready = [each for each in self._pending.values() if each.phase is PendingPhase.READY]
         if ready:
             ready[0].phase = PendingPhase.PUBLISHING
-            self._publication_begun.add(ready[0].checkpoint_id)
+            self._over.publication_begun(ready[0].checkpoint_id)
             self._do(CancelTimeout(ready[0].checkpoint_id))
             self._do(Publish(ready[0]))
 
@@ -405,9 +350,7 @@ class CheckpointCoordinator:
         self._failures.succeeded(checkpoint_id)
         if checkpoint.commits:
             self._latest_completed_id = max(self._latest_completed_id, checkpoint_id)
-            self._publication_begun = {
-                each for each in self._publication_begun if each > self._latest_completed_id
-            }
+            self._over.completed(self._latest_completed_id)
             for other in self.pending:
                 if other.checkpoint_id < checkpoint_id and other.is_subsumable:
                     reason = _R.CHECKPOINT_SUBSUMED
@@ -433,34 +376,22 @@ class CheckpointCoordinator:
         if checkpoint.phase is PendingPhase.PUBLISHING:
             return
         del self._pending[checkpoint.checkpoint_id]
-        if checkpoint.checkpoint_id not in self._publication_begun:
-            self._given_up.append(checkpoint.checkpoint_id)
+        self._over.given_up(checkpoint.checkpoint_id)
         trigger = self._trigger
         if trigger is not None and trigger.checkpoint_id == checkpoint.checkpoint_id:
             self._trigger = None
         self._do(CancelTimeout(checkpoint.checkpoint_id))
         self._do(NotifyAborted(checkpoint, reason, text, self._latest_completed_id))
         self._do(FailRequest(checkpoint.request, reason, text))
-        why_job_fails = self._why_job_fails(checkpoint, reason)
+        why_job_fails = self._failures.why_job_fails(
+            checkpoint.kind,
+            reason,
+            checkpoint.checkpoint_id,
+            is_awaited=checkpoint.is_awaited_by_tasks,
+        )
         if why_job_fails:
             self._do(FailJob(reason, why_job_fails.format(text)))
         self._try_next()
-
-    def _why_job_fails(self, checkpoint: PendingCheckpoint, reason: CheckpointFailureReason) -> str:
-        """What people are told, with a place for the cause; empty where the job goes on."""
-        is_too_many = self._failures.failed(
-            checkpoint.kind, reason, checkpoint.checkpoint_id, is_of_task=reason in _OF_A_TASK
-        )
-        if not checkpoint.kind.is_synchronous or checkpoint.phase not in _PHASES_AFTER_TRIGGER:
-            return TOO_MANY_FAILED if is_too_many else ""
-        # Its tasks have stopped and wait for it: only a restart makes them go on. Who ended it otherwise restarts them.
-        restarts_anyway = reason in (
-            _R.TASK_FAILURE,
-            _R.CHECKPOINT_COORDINATOR_SUSPEND,
-            _R.CHECKPOINT_COORDINATOR_SHUTDOWN,
-            _R.JOB_FAILOVER_REGION,
-        )
-        return "" if restarts_anyway else STOPPED_FOR_NOTHING
 
     def _do(self, action: CoordinatorAction) -> None:
         self._actions.append(action)

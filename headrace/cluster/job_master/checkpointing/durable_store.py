@@ -14,6 +14,7 @@ from headrace.checkpoint.checkpoint_storage import (
     CheckpointStorage,
     completed_in,
     job_folder,
+    load_completed,
     load_snapshot,
     open_checkpoint_storage,
 )
@@ -118,11 +119,6 @@ class DurableCheckpointStore:
         """How many deletions are not done."""
         return self._cleaner.waiting_count
 
-    @property
-    def retained(self) -> tuple[CompletedCheckpoint, ...]:
-        """What is kept, oldest first."""
-        return self._completed.all
-
     def recover(self) -> CompletedCheckpoint | None:
         """See CheckpointStore. The job's own checkpoints win over the snapshot that it was once started from."""
         own = self._own_checkpoints()
@@ -141,6 +137,9 @@ class DurableCheckpointStore:
         # What an earlier driver published until this one shut it out counts as well.
         for checkpoint in self._own_checkpoints():
             self._delete(self._completed.add(checkpoint))
+        for savepoint in self._savepoints_of_the_end():
+            self._has_savepoint = True
+            self._delete(self._completed.add_savepoint(savepoint))
         self._sweep()
         latest = self._completed.latest
         if latest is not None:
@@ -256,6 +255,26 @@ class DurableCheckpointStore:
             return []
         return completed_in(job_folder(self._settings, self._job_id), metadata_key(self._settings))
 
+    def _savepoints_of_the_end(self) -> list[CompletedCheckpoint]:
+        """That with which an earlier driver was stopping the job when it died: its output counts from there on.
+
+        SnapshotDrainedError where event time had ended: nothing goes on from it, and nothing behind it.
+        """
+        found: list[CompletedCheckpoint] = []
+        for folder in self._taken_over().earlier_savepoints:
+            savepoint = load_completed(folder, metadata_key(self._settings))
+            latest = self._completed.latest
+            if savepoint is None or not savepoint.metadata.kind.is_synchronous:
+                continue
+            # Another job of the lineage may go back as far as its user likes.
+            is_behind = latest is not None and savepoint.checkpoint_id <= latest.checkpoint_id
+            if is_behind or savepoint.metadata.job_id != self._job_id:
+                continue
+            if savepoint.metadata.is_drained:
+                raise SnapshotDrainedError(savepoint.uri)
+            found.append(savepoint)
+        return found[-1:]
+
     def _named_snapshot(self) -> CompletedCheckpoint | None:
         path = self._settings.get_option(RECOVERY_PATH)
         if not path:
@@ -323,10 +342,14 @@ def verify_files(checkpoint: CompletedCheckpoint) -> None:
                 # A listing may lag behind: what it does not show is asked for by name.
                 found = size_of(file.uri)
                 if found != file.size_bytes:
-                    what = "it is gone" if found is None else f"it has {found} bytes"
+                    what = (
+                        "it is gone"
+                        if found is None
+                        else f"it has {found} bytes instead of {file.size_bytes}"
+                    )
                     raise CheckpointCorruptedError(
                         file.uri,
-                        f"{what} instead of {file.size_bytes}; checkpoint {checkpoint.checkpoint_id} needs it for "
+                        f"{what}; checkpoint {checkpoint.checkpoint_id} needs it for "
                         f"subtask {index} of {operator.title}",
                     )
 

@@ -3,8 +3,34 @@
 Source: Flink CheckpointFailureManager.
 """
 
+from typing import Final
+
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.core.checkpoints import SnapshotKind
+
+TOO_MANY_FAILED: Final = "more checkpoints failed in a row than are tolerated; the last one: {}"
+STOPPED_FOR_NOTHING: Final = (
+    "the savepoint with which the job was to stop came to nothing, so that its tasks have to be "
+    "restarted: {}"
+)
+
+_R = CheckpointFailureReason
+_OF_A_TASK: Final = frozenset(
+    {
+        _R.CHECKPOINT_DECLINED,
+        _R.CHECKPOINT_ASYNC_EXCEPTION,
+        _R.CHANNEL_STATE_SHARED_STREAM_EXCEPTION,
+    }
+)
+_RESTARTS_ANYWAY: Final = frozenset(
+    {
+        _R.TASK_FAILURE,
+        _R.CHECKPOINT_COORDINATOR_SUSPEND,
+        _R.CHECKPOINT_COORDINATOR_SHUTDOWN,
+        _R.JOB_FAILOVER_REGION,
+    }
+)
+"""Who ends a checkpoint for such a reason restarts its tasks."""
 
 
 class CheckpointFailureCounter:
@@ -46,6 +72,23 @@ class CheckpointFailureCounter:
             return False
         self._reset()
         return True
+
+    def why_job_fails(
+        self,
+        kind: SnapshotKind,
+        reason: CheckpointFailureReason,
+        checkpoint_id: int | None,
+        *,
+        is_awaited: bool = False,
+    ) -> str:
+        """Count; return what people are told, with a place for the cause. Empty where the job goes on.
+
+        `is_awaited`: the tasks have stopped for this one, so that only a restart makes them go on.
+        """
+        is_too_many = self.failed(kind, reason, checkpoint_id, is_of_task=reason in _OF_A_TASK)
+        if not is_awaited:
+            return TOO_MANY_FAILED if is_too_many else ""
+        return "" if reason in _RESTARTS_ANYWAY else STOPPED_FOR_NOTHING
 
     def _reset(self) -> None:
         self.count = 0

@@ -4,9 +4,7 @@ Runs on the JobMaster's main thread; calls of the storage run beside it, one aft
 CheckpointCoordinator (its input and output), SchedulerBase.
 """
 
-import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -17,15 +15,18 @@ from headrace.checkpoint.errors import (
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.checkpoint_timers import CheckpointTimers
 from headrace.cluster.job_master.checkpointing.collaborators import (
     CheckpointedCoordinators,
     CheckpointedTasks,
 )
 from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
+from headrace.cluster.job_master.checkpointing.expiry import describe_expired
 from headrace.cluster.job_master.checkpointing.final_checkpoint import FinalCheckpoint
 from headrace.cluster.job_master.checkpointing.messages import (
     ArmPeriodicTimer,
     ArmTimeout,
+    BacklogChanged,
     BrakesChanged,
     CalculatePlan,
     CancelTimeout,
@@ -55,6 +56,7 @@ from headrace.cluster.job_master.checkpointing.messages import (
     TaskDeclined,
     TaskGone,
 )
+from headrace.cluster.job_master.checkpointing.notices import CheckpointNotices
 from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
 from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.publisher import (
@@ -64,15 +66,13 @@ from headrace.cluster.job_master.checkpointing.publisher import (
 )
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
 from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
-from headrace.cluster.job_master.checkpointing.statistics import (
-    CheckpointStatistics,
-    describe_waiting,
-)
+from headrace.cluster.job_master.checkpointing.snapshot_requests import SnapshotRequests
+from headrace.cluster.job_master.checkpointing.statistics import CheckpointStatistics
 from headrace.cluster.job_master.checkpointing.store import CheckpointStore
 from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
 from headrace.cluster.job_master.checkpointing.trigger_steps import TriggerSteps
+from headrace.cluster.job_master.event_queue import EventQueue
 from headrace.core.checkpoints import (
-    CheckpointOptions,
     SnapshotKind,
 )
 from headrace.core.clock import Cancellable
@@ -122,26 +122,28 @@ class JobCheckpointing:
         self._store: Final = StoreCalls(store, run_blocking, endpoint.spawn, self.brakes_changed)
         self._statistics: Final = CheckpointStatistics()
         self._coordinator: Final = CheckpointCoordinator(rules, endpoint.rpc_service.random)
+        self._events: Final = EventQueue[CoordinatorEvent](self._handle)
         self._steps: Final = TriggerSteps(
             tasks,
             coordinators,
             self._store,
             rules,
             endpoint.clock,
-            handle=self._handle,
+            handle=self._events.put,
             spawn=endpoint.spawn,
-            is_pending=lambda key: any(
-                each.checkpoint_id == key for each in self._coordinator.pending
-            ),
+            is_pending=lambda key: self._find(key) is not None,
             on_storage_failed=self._storage_failed,
         )
+        self._notices: Final = CheckpointNotices(
+            tasks, coordinators, on_failed, self._steps.snapshot_waiting
+        )
         self.commits: Final = commits(self)
-        self._events: deque[CoordinatorEvent] = deque()
-        self._is_handling = False
-        self._timeouts: dict[int, Cancellable] = {}
-        self._periodic_timer: Cancellable | None = None
-        self._requests: dict[int, asyncio.Future[CompletedCheckpoint]] = {}
-        self._next_number = 1
+        self._timers: Final = CheckpointTimers(
+            self._later,
+            on_due=lambda generation: self._events.put(PeriodicTimerFired(generation)),
+            on_timeout=self._timed_out,
+        )
+        self._requests: Final = SnapshotRequests()
         self._publisher: Final = Publisher(
             self._store, self.commits, endpoint.spawn, self._published, self._publication_failed
         )
@@ -155,29 +157,30 @@ class JobCheckpointing:
             reminder_ms=reminder_ms,
         )
         """Hears whose data has ended."""
+        coordinators.when_backlog_changes(lambda is_any: self._events.put(BacklogChanged(is_any)))
 
     # The job
 
     def status_changed(self, status: JobStatus) -> None:
         """Periodic checkpoints run as long as the job does."""
         if status is JobStatus.RUNNING:
-            self._handle(SchedulingStarted())
+            self._events.put(SchedulingStarted())
         elif status.is_terminal_state():
-            self._handle(SchedulingStopped(_R.CHECKPOINT_COORDINATOR_SHUTDOWN))
+            self._events.put(SchedulingStopped(_R.CHECKPOINT_COORDINATOR_SHUTDOWN))
         else:
-            self._handle(SchedulingStopped())
+            self._events.put(SchedulingStopped())
 
     def suspend(self) -> None:
         """What is under way comes to nothing, and nothing is taken periodically, until `resume`."""
-        self._handle(SchedulingStopped())
+        self._events.put(SchedulingStopped())
 
     def resume(self) -> None:
         """Take periodic checkpoints again."""
-        self._handle(SchedulingStarted())
+        self._events.put(SchedulingStarted())
 
     def task_gone(self, attempt_id: ExecutionAttemptId, *, is_failure: bool) -> None:
         """An attempt has ended."""
-        self._handle(TaskGone(attempt_id, is_failure))
+        self._events.put(TaskGone(attempt_id, is_failure))
 
     async def recover(self) -> CompletedCheckpoint | None:
         """Take over the job's lineage; return what the job starts from. CheckpointError.
@@ -223,29 +226,22 @@ class JobCheckpointing:
             self._graph(),
             uncommitted_ids=self.commits.undecided_ids,
             blocking_sinks=self.commits.blocking_sinks,
-            paused_because=self._paused_because(),
+            is_commit_backlog_full=self.commits.is_backlog_full,
+            cleaning_count=self._store.cleaning_count,
+            max_concurrent=self._rules.max_concurrent,
         )
-
-    def _paused_because(self) -> str:
-        if self.commits.is_backlog_full:
-            return f"sinks have not committed: {', '.join(self.commits.blocking_sinks)}"
-        if self._store.cleaning_count > self._rules.max_concurrent:
-            return f"{self._store.cleaning_count} old checkpoints are still being deleted"
-        return ""
 
     # Requests
 
     async def trigger(self, kind: SnapshotKind, target: str = "") -> CompletedCheckpoint:
         """Take a snapshot now and return it once it is complete. CheckpointFailedError."""
-        number, self._next_number = self._next_number, self._next_number + 1
-        done = asyncio.get_running_loop().create_future()
-        self._requests[number] = done
-        self._handle(CheckpointRequested(number, kind, target))
+        number, done = self._requests.wait()
+        self._events.put(CheckpointRequested(number, kind, target))
         return await done
 
     def _request_final(self) -> int:
-        number, self._next_number = self._next_number, self._next_number + 1
-        self._handle(CheckpointRequested(number, SnapshotKind.CHECKPOINT))
+        number = self._requests.take_number()
+        self._events.put(CheckpointRequested(number, SnapshotKind.CHECKPOINT))
         return number
 
     # Answers of tasks
@@ -258,17 +254,12 @@ class JobCheckpointing:
         metrics: CheckpointMetrics,
     ) -> None:
         """A subtask's part is stored."""
-        if self._concerns(attempt_id, checkpoint_id):
+        checkpoint = self._find(checkpoint_id)
+        # This very attempt has to take part: an older one says nothing of the subtask's events.
+        if checkpoint is not None and checkpoint.concerns(attempt_id):
             self._coordinators.acknowledged(attempt_id, checkpoint_id)
-        self._handle(TaskAcknowledged(attempt_id, checkpoint_id, snapshot, metrics))
+        self._events.put(TaskAcknowledged(attempt_id, checkpoint_id, snapshot, metrics))
         self._steps.snapshot_waiting()
-
-    def _concerns(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> bool:
-        """Whether it is this very attempt that takes part: an older one says nothing of the subtask's events."""
-        return any(
-            each.checkpoint_id == checkpoint_id and each.concerns(attempt_id)
-            for each in self._coordinator.pending
-        )
 
     def decline(
         self,
@@ -278,21 +269,13 @@ class JobCheckpointing:
         text: str,
     ) -> None:
         """A subtask does not take its part."""
-        self._handle(TaskDeclined(attempt_id, checkpoint_id, reason, text))
+        self._events.put(TaskDeclined(attempt_id, checkpoint_id, reason, text))
 
     # Actions
 
     def _handle(self, event: CoordinatorEvent) -> None:
-        self._events.append(event)
-        if self._is_handling:
-            return
-        self._is_handling = True
-        try:
-            while self._events:
-                for action in self._coordinator.handle(self._events.popleft(), self._now_ms):
-                    self._perform(action)
-        finally:
-            self._is_handling = False
+        for action in self._coordinator.handle(event, self._now_ms):
+            self._perform(action)
 
     def _perform(self, action: CoordinatorAction) -> None:
         match action:
@@ -313,42 +296,29 @@ class JobCheckpointing:
             case NotifyAborted():
                 self._notify_aborted(action)
             case ArmPeriodicTimer() | ArmTimeout() | CancelTimeout():
-                self._arm(action)
-            case RegisterSharedState(checkpoint_id, snapshot):
-                shared = [each for each in snapshot.files() if each.is_shared]
-                if shared:
-                    self._store.store.register_shared(checkpoint_id, shared)
-            case DiscardState(checkpoint_id, snapshot):
-                self._store.discard(checkpoint_id, CheckpointOptions(), list(snapshot.files()))
-            case DiscardLocation(checkpoint_id, options):
-                self._store.discard(checkpoint_id, options, [])
+                if isinstance(action, ArmTimeout):
+                    self._statistics.begun(action.checkpoint_id, self._now_ms)
+                self._timers.perform(action)
+            case RegisterSharedState() | DiscardState() | DiscardLocation():
+                self._store.perform(action)
             case CompleteRequest() | FailRequest() | FailJob():
                 self._answer(action)
 
-    def _arm(self, action: ArmPeriodicTimer | ArmTimeout | CancelTimeout) -> None:
-        match action:
-            case ArmPeriodicTimer(generation, delay_ms):
-                if self._periodic_timer is not None:
-                    self._periodic_timer.cancel()
-                fired = PeriodicTimerFired(generation)
-                self._periodic_timer = self._later(delay_ms, lambda: self._handle(fired))
-            case ArmTimeout(checkpoint_id, delay_ms):
-                self._statistics.begun(checkpoint_id, self._now_ms)
-                self._timeouts[checkpoint_id] = self._later(
-                    delay_ms, lambda: self._timed_out(checkpoint_id)
-                )
-            case CancelTimeout(checkpoint_id):
-                timer = self._timeouts.pop(checkpoint_id, None)
-                if timer is not None:
-                    timer.cancel()
-
     def _timed_out(self, checkpoint_id: int) -> None:
-        for checkpoint in self._coordinator.pending:
-            if checkpoint.checkpoint_id == checkpoint_id and checkpoint.waiting:
-                text = describe_waiting(checkpoint, self._graph())
-                self._handle(CheckpointTimedOut(checkpoint_id, text))
-                return
-        self._handle(CheckpointTimedOut(checkpoint_id))
+        checkpoint = self._find(checkpoint_id)
+        if checkpoint is None or not checkpoint.waiting:
+            self._events.put(CheckpointTimedOut(checkpoint_id))
+        else:
+            self._endpoint.spawn(self._expire(checkpoint), "ask what holds a checkpoint up")
+
+    async def _expire(self, checkpoint: PendingCheckpoint) -> None:
+        """Give it up once it is known where it is stuck; should it get through meanwhile, so much the better."""
+        text = await describe_expired(checkpoint, self._graph(), self._tasks)
+        self._events.put(CheckpointTimedOut(checkpoint.checkpoint_id, text))
+
+    def _find(self, checkpoint_id: int) -> PendingCheckpoint | None:
+        pending = self._coordinator.pending
+        return next((each for each in pending if each.checkpoint_id == checkpoint_id), None)
 
     # The end of a checkpoint
 
@@ -358,11 +328,10 @@ class JobCheckpointing:
         if checkpoint.kind.is_synchronous:
             self._on_final_savepoint(content.completed.uri)
         self._content = content
-        self._handle(Published(checkpoint_id, content.last_subsumed_id))
+        self._events.put(Published(checkpoint_id, content.last_subsumed_id))
         self._content = None
         if not checkpoint.commits:
-            # What they said to subtasks that took no part in it has waited for its end.
-            self._tell_coordinators(lambda: self._coordinators.checkpoint_aborted(checkpoint_id))
+            self._notices.over(checkpoint_id)
 
     def _publication_failed(self, checkpoint: PendingCheckpoint, error: Exception) -> None:
         reason = _R.FINALIZE_CHECKPOINT_FAILURE
@@ -370,7 +339,7 @@ class JobCheckpointing:
             reason = error.reason
         else:
             self._storage_failed(error)
-        self._handle(CheckpointStepFailed(checkpoint.checkpoint_id, reason, str(error)))
+        self._events.put(CheckpointStepFailed(checkpoint.checkpoint_id, reason, str(error)))
 
     def _notify_complete(self, checkpoint: PendingCheckpoint, last_subsumed_id: int) -> None:
         checkpoint_id = checkpoint.checkpoint_id
@@ -378,9 +347,7 @@ class JobCheckpointing:
         assert content is not None and content.completed.checkpoint_id == checkpoint_id
         self.final.published(checkpoint)
         self.commits.published(content.metadata, content.sent)
-        self._tell_coordinators(lambda: self._coordinators.checkpoint_completed(checkpoint_id))
-        for attempt_id in checkpoint.plan.to_wait_for:
-            self._tasks.notify_checkpoint_complete(attempt_id, checkpoint_id, last_subsumed_id)
+        self._notices.complete(checkpoint, last_subsumed_id)
 
     def _notify_aborted(self, action: NotifyAborted) -> None:
         checkpoint = action.checkpoint
@@ -393,22 +360,7 @@ class JobCheckpointing:
         if action.reason is not _R.FINALIZE_CHECKPOINT_FAILURE:
             # What became of that one's files was decided where it failed.
             discard(self._store, checkpoint)
-        self._tell_coordinators(lambda: self._coordinators.checkpoint_aborted(checkpoint_id))
-        for attempt_id in checkpoint.plan.to_wait_for:
-            self._tasks.notify_checkpoint_aborted(
-                attempt_id, checkpoint_id, action.latest_completed_id
-            )
-
-    def _tell_coordinators(self, tell: Callable[[], None]) -> None:
-        """What one of them raises fails the job; the checkpoint stays what it is."""
-        try:
-            tell()
-        except HeadraceError as error:
-            self._on_failed(error)
-        except Exception as error:
-            _LOG.exception("a coordinator of job %s failed", self._job_id)
-            self._on_failed(CheckpointFailedError(f"{type(error).__name__}: {error}"))
-        self._steps.snapshot_waiting()
+        self._notices.aborted(checkpoint, action.latest_completed_id)
 
     def subsumed_left(self, count: int) -> None:
         """So many checkpoints that were given up for newer ones are still being deleted."""
@@ -418,19 +370,15 @@ class JobCheckpointing:
     def brakes_changed(self) -> None:
         """A sink has committed or has more to commit, or something was deleted."""
         count = self._store.cleaning_count
-        self._handle(BrakesChanged(count, self.commits.is_backlog_full))
+        self._events.put(BrakesChanged(count, self.commits.is_backlog_full))
 
     def _answer(self, action: CompleteRequest | FailRequest | FailJob) -> None:
         match action:
             case CompleteRequest(request):
-                waiting = self._requests.pop(request.number, None)
-                if waiting is not None and not waiting.done():
-                    assert self._content is not None
-                    waiting.set_result(self._content.completed)
+                assert self._content is not None
+                self._requests.complete(request, self._content.completed)
             case FailRequest(request, reason, text):
-                waiting = self._requests.pop(request.number, None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_exception(CheckpointFailedError(text))
+                self._requests.fail(request, text)
                 if request.is_periodic:
                     _LOG.debug("no checkpoint was taken: %s (%s)", text, reason.name)
             case FailJob(_, text):

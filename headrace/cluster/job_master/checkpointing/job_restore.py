@@ -10,9 +10,13 @@ from typing import Final
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.checkpoint.options import IGNORE_UNCLAIMED_STATE
+from headrace.checkpoint.options import IGNORE_UNCLAIMED_STATE, WITHOUT_CHANNEL_STATE
 from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheckpointing
-from headrace.cluster.job_master.checkpointing.state_assignment import StateAssignment, assign_state
+from headrace.cluster.job_master.checkpointing.state_assignment import (
+    StateAssignment,
+    assign_state,
+    without_channel_state,
+)
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_coordination import JobCoordination
 from headrace.cluster.job_master.scheduling import Scheduler
@@ -39,6 +43,7 @@ class JobRestore:
         self._coordination: Final = coordination
         self._checkpointing: Final = checkpointing
         self._ignores_unclaimed: Final = settings.get_option(IGNORE_UNCLAIMED_STATE)
+        self._without_channel_state: Final = settings.get_option(WITHOUT_CHANNEL_STATE)
         self._has_recovered = False
 
     def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
@@ -73,7 +78,20 @@ class JobRestore:
             "job %s starts from checkpoint %d (%s)",
             graph.job_id, restored.checkpoint_id, restored.uri or "in memory",
         )  # fmt: skip
-        return assign_state(graph, restored.metadata, ignores_unclaimed=self._ignores_unclaimed)
+        metadata = restored.metadata
+        if restored.checkpoint_id == self._without_channel_state:
+            _LOG.warning(
+                "job %s leaves out what was in flight in checkpoint %d: those records are lost",
+                graph.job_id, restored.checkpoint_id,
+            )  # fmt: skip
+            metadata = without_channel_state(metadata)
+        assignment = assign_state(graph, metadata, ignores_unclaimed=self._ignores_unclaimed)
+        if assignment.left_behind:
+            _LOG.warning(
+                "job %s starts without the state of operators that it does not have: %s",
+                graph.job_id, ", ".join(operator.title for operator in assignment.left_behind),
+            )  # fmt: skip
+        return assignment
 
     def _reset_coordinators(
         self,

@@ -30,6 +30,13 @@ class SchedulingStopped:
 
 
 @dataclass(frozen=True)
+class BacklogChanged:
+    """Some source works off a backlog from now on, or none does any more."""
+
+    is_backlog: bool
+
+
+@dataclass(frozen=True)
 class PeriodicTimerFired:
     """The timer that ArmPeriodicTimer asked for."""
 
@@ -152,6 +159,7 @@ CoordinatorEvent = (
     SchedulingStarted
     | SchedulingStopped
     | PeriodicTimerFired
+    | BacklogChanged
     | CheckpointRequested
     | PlanCalculated
     | IdTaken

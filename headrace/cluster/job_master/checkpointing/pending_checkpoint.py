@@ -73,6 +73,11 @@ class PendingCheckpoint:
         return not self.kind.is_savepoint or self.kind.is_synchronous
 
     @property
+    def is_awaited_by_tasks(self) -> bool:
+        """Whether tasks have stopped for it, and go on only once it is complete or they are restarted."""
+        return self.kind.is_synchronous and self.phase is not PendingPhase.PREPARING
+
+    @property
     def waiting(self) -> tuple[ExecutionAttemptId, ...]:
         """Who has not answered."""
         return tuple(self._waiting)

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan
 from headrace.core.checkpoints import SnapshotKind
+from headrace.core.ids import ExecutionAttemptId
 
 QUEUE_SIZE_MAX: Final = 1000
 
@@ -35,6 +37,16 @@ class TooEarly:
 
     request: CheckpointRequest
     remaining_ms: float
+
+
+@dataclass
+class RequestUnderWay:
+    """The one request that is between its choice and its trigger messages. `lost`: somebody of its plan has ended."""
+
+    request: CheckpointRequest
+    plan: CheckpointPlan | None = None
+    checkpoint_id: int | None = None
+    lost: ExecutionAttemptId | None = None
 
 
 class RequestQueue:

@@ -7,6 +7,7 @@ from headrace.checkpoint.options import (
     AFTER_TASKS_FINISH,
     ALIGNED_TIMEOUT,
     INTERVAL,
+    INTERVAL_DURING_BACKLOG,
     MAX_CONCURRENT,
     MIN_PAUSE,
     MODE,
@@ -26,6 +27,7 @@ from headrace.graph.exchange_mode import APPROXIMATE_LOCAL_RECOVERY
 class CheckpointRules:
     """Options of one job; durations in ms. `interval_ms` is None where nothing is taken periodically.
 
+    `interval_during_backlog_ms`: while a source works off a backlog; 0: none then, None: as ever.
     `forces_savepoints`: a savepoint need not wait for checkpoints under way.
     """
 
@@ -38,11 +40,20 @@ class CheckpointRules:
     after_tasks_finish: bool = True
     alignment: AlignmentMode = AlignmentMode.ALIGNED
     aligned_timeout_ms: int = NEVER_UNALIGNED
+    interval_during_backlog_ms: float | None = None
 
     @property
     def period_ms(self) -> float:
         """The interval, which is never shorter than the pause."""
         return max(self.interval_ms or 0.0, self.min_pause_ms)
+
+    @property
+    def backlog_period_ms(self) -> float | None:
+        """The same while a source works off a backlog; None where nothing is taken meanwhile."""
+        interval_ms = self.interval_during_backlog_ms
+        if interval_ms is None:
+            return self.period_ms
+        return max(interval_ms, self.min_pause_ms) if interval_ms > 0 else None
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "CheckpointRules":
@@ -60,8 +71,13 @@ class CheckpointRules:
             )
             raise ConfigurationError(APPROXIMATE_LOCAL_RECOVERY.key, True, text)
         interval_ms = settings.duration_ms(INTERVAL)
+        backlog_ms = settings.duration_ms(INTERVAL_DURING_BACKLOG)
+        if 0 < backlog_ms < interval_ms:
+            text = f"it must be 0, or no shorter than {INTERVAL.key}"
+            raise ConfigurationError(INTERVAL_DURING_BACKLOG.key, f"{backlog_ms:g} ms", text)
         return cls(
             interval_ms=interval_ms if interval_ms > 0 else None,
+            interval_during_backlog_ms=backlog_ms if backlog_ms >= 0 else None,
             timeout_ms=settings.duration_ms(TIMEOUT),
             min_pause_ms=min(
                 settings.duration_ms(MIN_PAUSE), timedelta(days=365).total_seconds() * 1000

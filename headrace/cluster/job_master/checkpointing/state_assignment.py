@@ -221,3 +221,21 @@ def _least_watermark(states: Sequence[Sequence[StateChunk]]) -> list[StateChunk]
         for key in sorted({key for chunk in found for key in chunk.attributes})
     }
     return [StateChunk(StateTable.WATERMARKS, "", 0, NO_FILE, None, attributes)]
+
+
+def without_channel_state(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """The same state without the records that were in flight, which are lost."""
+    operators = tuple(
+        msgspec.structs.replace(
+            operator,
+            subtasks={
+                index: OperatorSubtaskState(
+                    tuple(one for one in state.chunks if one.table is not StateTable.CHANNELS),
+                    state.committables,
+                )
+                for index, state in operator.subtasks.items()
+            },
+        )
+        for operator in metadata.operators
+    )
+    return msgspec.structs.replace(metadata, operators=operators)

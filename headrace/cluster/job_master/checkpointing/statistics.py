@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointMetrics
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
-from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId
+from headrace.core.ids import ExecutionAttemptId
 from headrace.gateways.checkpoints import (
     CheckpointCounts,
     CheckpointInfo,
@@ -48,6 +49,8 @@ class CheckpointStatistics:
             published.metadata.size_bytes,
             sum(metrics.written_bytes for metrics in checkpoint.metrics.values()),
             published.uri,
+            slowest_of(checkpoint.metrics.values()),
+            sum(metrics.is_unaligned for metrics in checkpoint.metrics.values()),
         )
         self._count(completed=self._overview.counts.completed + 1)
         if checkpoint.kind.is_savepoint:
@@ -86,9 +89,16 @@ class CheckpointStatistics:
         *,
         uncommitted_ids: tuple[int, ...] = (),
         blocking_sinks: tuple[str, ...] = (),
-        paused_because: str = "",
+        is_commit_backlog_full: bool = False,
+        cleaning_count: int = 0,
+        max_concurrent: int = 1,
     ) -> CheckpointOverview:
-        """Everything, as it is now."""
+        """Everything, as it is now, with what keeps the next one from being taken."""
+        paused_because = ""
+        if is_commit_backlog_full:
+            paused_because = f"sinks have not committed: {', '.join(blocking_sinks)}"
+        elif cleaning_count > max_concurrent:
+            paused_because = f"{cleaning_count} old checkpoints are still being deleted"
         under_way = tuple(
             PendingCheckpointInfo(
                 each.checkpoint_id,
@@ -119,35 +129,23 @@ class CheckpointStatistics:
         self._overview = msgspec.structs.replace(self._overview, counts=counts)
 
 
-def describe_waiting(checkpoint: PendingCheckpoint, graph: ExecutionGraph) -> str:
-    """Where a checkpoint is stuck: among those that have not answered, the first ones along the stream."""
-    waiting = {attempt_id.execution_vertex_id for attempt_id in checkpoint.waiting}
-    first = [each for each in checkpoint.waiting if not _producers(graph, each) & waiting]
-    names = [name_of(graph, attempt_id) for attempt_id in first]
-    if len(names) > _NAMED_MAX:
-        names[_NAMED_MAX:] = [f"{len(names) - _NAMED_MAX} more"]
-    where = (
-        "begin with them, and have not written their state"
-        if all(attempt_id in checkpoint.plan.to_trigger for attempt_id in first)
-        else "have been sent barriers, and wait for those of their other channels or have not written their state"
-    )
-    total = len(checkpoint.plan.to_wait_for)
-    return (
-        f"{len(checkpoint.waiting)} of {total} subtask(s) had not answered; first along the stream "
-        f"{', '.join(names)}, which {where}"
-    )
+def slowest_of(parts: Iterable[CheckpointMetrics]) -> CheckpointMetrics:
+    """Each duration as long as in the subtask where it was longest, and the bytes of all."""
+    whole = CheckpointMetrics()
+    for part in parts:
+        whole = CheckpointMetrics(
+            start_delay_ms=max(whole.start_delay_ms, part.start_delay_ms),
+            alignment_ms=max(whole.alignment_ms, part.alignment_ms),
+            sync_ms=max(whole.sync_ms, part.sync_ms),
+            async_ms=max(whole.async_ms, part.async_ms),
+            written_bytes=whole.written_bytes + part.written_bytes,
+            in_flight_bytes=whole.in_flight_bytes + part.in_flight_bytes,
+            is_unaligned=whole.is_unaligned or part.is_unaligned,
+        )
+    return whole
 
 
 def name_of(graph: ExecutionGraph, attempt_id: ExecutionAttemptId) -> str:
     """A subtask's name for people."""
     vertex = graph.vertex(attempt_id.execution_vertex_id).job_vertex
     return f"'{vertex.name}' ({attempt_id.subtask_index + 1}/{vertex.parallelism})"
-
-
-def _producers(graph: ExecutionGraph, attempt_id: ExecutionAttemptId) -> set[ExecutionVertexId]:
-    subtask = attempt_id.execution_vertex_id
-    return {
-        ExecutionVertexId(edge.job_edge.source_vertex_id, number)
-        for edge in graph.edges_into(subtask.vertex_id)
-        for number in edge.producers_of(subtask.subtask_index)
-    }

@@ -9,6 +9,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from headrace.checkpoint.handles import StateFile
+from headrace.cluster.job_master.checkpointing.messages import (
+    DiscardLocation,
+    DiscardState,
+    RegisterSharedState,
+)
 from headrace.cluster.job_master.checkpointing.store import CheckpointStore
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.errors import HeadraceError
@@ -48,6 +53,18 @@ class StoreCalls:
         """Run a call when those before it have ended; whatever it raises."""
         async with self._turn:
             return await self._run_blocking(f"checkpoint: {what}", call)
+
+    def perform(self, action: RegisterSharedState | DiscardState | DiscardLocation) -> None:
+        """What becomes of files that came with an answer, or of a place that nobody needs."""
+        match action:
+            case RegisterSharedState(checkpoint_id, snapshot):
+                shared = [each for each in snapshot.files() if each.is_shared]
+                if shared:
+                    self.store.register_shared(checkpoint_id, shared)
+            case DiscardState(checkpoint_id, snapshot):
+                self.discard(checkpoint_id, CheckpointOptions(), list(snapshot.files()))
+            case DiscardLocation(checkpoint_id, options):
+                self.discard(checkpoint_id, options, [])
 
     def discard(
         self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]

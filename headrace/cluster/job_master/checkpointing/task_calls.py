@@ -6,6 +6,7 @@ Runs on the JobMaster's main thread. Source: Flink ExecutionVertex, Execution.tr
 from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.handles import CheckpointProgress
 from headrace.cluster.job_master.checkpointing.plan import (
     CheckpointPlan,
     CheckpointRefusedError,
@@ -15,9 +16,14 @@ from headrace.cluster.job_master.checkpointing.plan import (
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.task_executor import TaskExecutorGateway
+from headrace.rpc.proxies import with_timeout
+
+_PROGRESS_TIMEOUT_MS: Final = 2_000.0
+"""A checkpoint that has expired waits for no longer to hear where it is stuck."""
 
 
 class CheckpointCalls:
@@ -71,6 +77,20 @@ class CheckpointCalls:
             gateway.trigger_checkpoint(
                 attempt_id, self._task_managers.job_master_id, checkpoint_id, timestamp_ms, options
             )
+
+    async def checkpoint_progress(
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int
+    ) -> CheckpointProgress | None:
+        """See CheckpointedTasks."""
+        gateway = self._gateway_of(attempt_id)
+        if gateway is None:
+            return None
+        try:
+            return await with_timeout(gateway, _PROGRESS_TIMEOUT_MS).request_checkpoint_progress(
+                attempt_id, self._task_managers.job_master_id, checkpoint_id
+            )
+        except HeadraceError:
+            return None
 
     def notify_checkpoint_complete(
         self, attempt_id: ExecutionAttemptId, checkpoint_id: int, last_subsumed_id: int

@@ -99,8 +99,15 @@ class LaterByHand:
 class World:
     """A coordinator, and what it sends."""
 
-    def __init__(self, split_count: int, parallelism: int = 2, is_patient: bool = False) -> None:
+    def __init__(
+        self,
+        split_count: int,
+        parallelism: int = 2,
+        is_patient: bool = False,
+        location: str = "",
+    ) -> None:
         self.sent: list[tuple[int, Any]] = []
+        self.backlogs: list[bool] = []
         self.later = LaterByHand()
         self.enumerators: list[ListEnumerator] = []
         self.attempts = [0] * parallelism
@@ -114,6 +121,8 @@ class World:
             run_async=lambda action: action(),
             fail_job=lambda error: None,
             later=self.later,
+            report_backlog=self.backlogs.append,
+            location=location,
         )
 
         def create(context: SplitEnumeratorContext, content: bytes) -> ListEnumerator:

@@ -122,6 +122,18 @@ def test_a_coordinator_reaches_its_subtasks_by_index() -> None:
     assert sent == [(ExecutionVertexId(vertex_id(1), 1), OPERATOR, b"hello")]
 
 
+def test_the_job_works_off_a_backlog_as_long_as_any_operator_does() -> None:
+    coordinators, noting, _ = new_coordinators()
+    heard: list[bool] = []
+    noting.context.report_backlog(True)
+    coordinators.when_backlog_changes(heard.append)
+    noting.context.report_backlog(True)
+    assert heard == [True]
+    noting.context.report_backlog(False)
+    noting.context.report_backlog(False)
+    assert heard == [True, False]
+
+
 class CheckpointedNoting(NotingCoordinator):
     """Has a part in checkpoints."""
 

@@ -134,7 +134,7 @@ class ScriptedShell:
 
 
 class Fixture:
-    """A job of two vertices with two subtasks each, on two slots."""
+    """A job of two vertices with, by default, two subtasks each, on as many slots."""
 
     def __init__(
         self,
@@ -142,10 +142,12 @@ class Fixture:
         result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
         kind: PartitionerKind = PartitionerKind.HASH,
         strategy: str = "region",
+        parallelism: int = 2,
     ) -> None:
         self.clock = ManualClock()
         self.shell = ScriptedShell()
-        graph = job_graph((vertex(1, 2), vertex(2, 2)), (edge(1, 2, kind, result_type),))
+        vertices = (vertex(1, parallelism), vertex(2, parallelism))
+        graph = job_graph(vertices, (edge(1, 2, kind, result_type),))
         self.scheduler = Scheduler(
             graph,
             FixedDelayRestart(restarts, 100) if restarts else NoRestart(),

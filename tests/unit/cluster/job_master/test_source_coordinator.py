@@ -1,5 +1,7 @@
 """The coordinator of sources: readers and requests, and what goes back after a failure."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +14,7 @@ from headrace.cluster.job_master.source_coordinator import (
 )
 from headrace.cluster.job_master.split_assignments import SplitAssignmentTracker
 from headrace.core.config import Settings
-from headrace.core.errors import ProgramError
+from headrace.core.errors import ProgramError, UserCodeError
 from headrace.core.ids import (
     JobId,
     OperatorId,
@@ -134,6 +136,30 @@ def test_what_a_replaced_enumerator_had_begun_is_not_heard_of_again() -> None:
     assert isinstance(heard[0][1], ZeroDivisionError)
 
 
+def test_what_an_enumerator_of_the_user_s_raises_names_operator_and_line() -> None:
+    world = World(1)
+    world.coordinator.start()
+    world.enumerator.context.call_async(lambda: 0, lambda result, error: 1 // (result or 0))
+    with pytest.raises(UserCodeError) as raised:
+        world.later.waiting.pop()[1]()
+    assert re.match(
+        r"ZeroDivisionError: .* \(in operator 'numbers', .*test_source_coordinator\.py, line \d+\)\n",
+        str(raised.value),
+    )
+
+
+def test_what_another_enumerator_raises_names_the_line_of_the_source() -> None:
+    world = World(1, location="program.py, line 8")
+    world.coordinator.start()
+    read: Any = Path.read_text
+    world.enumerator.context.call_async(lambda: Path("/nowhere/at/all"), read)
+    with pytest.raises(
+        UserCodeError,
+        match=r"^FileNotFoundError: .*nowhere.* \(in operator 'numbers', program\.py, line 8\)\n",
+    ):
+        world.later.waiting.pop()[1]()
+
+
 def test_an_enumerator_that_is_not_installed_is_named() -> None:
     context = CoordinatorContext(
         JobId(bytes(16)), OperatorId(bytes(16)), "orders", 1, Settings(),
@@ -169,3 +195,16 @@ def test_a_published_checkpoint_makes_the_tracker_forget_what_was_assigned_befor
     tracker.assigned(1, [split(2)])
     assert tracker.take_back(0, 2) == []
     assert tracker.take_back(1, 2) == [split(2)]
+
+
+def test_a_backlog_is_reported_when_it_begins_and_ends_and_ends_with_its_enumerator() -> None:
+    world = World(1)
+    world.enumerators[0].context.set_is_processing_backlog(True)
+    world.enumerators[0].context.set_is_processing_backlog(True)
+    world.enumerators[0].context.set_is_processing_backlog(False)
+    assert world.backlogs == [True, False]
+    world.enumerators[0].context.set_is_processing_backlog(True)
+    world.coordinator.reset(None, None)
+    assert world.backlogs == [True, False, True, False]
+    world.enumerators[0].context.set_is_processing_backlog(True)
+    assert world.backlogs[-1] is False, "who was replaced has nothing to say"

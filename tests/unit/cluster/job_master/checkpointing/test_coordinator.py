@@ -7,6 +7,7 @@ import pytest
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason as R
 from headrace.cluster.job_master.checkpointing.messages import (
     ArmPeriodicTimer,
+    BacklogChanged,
     BrakesChanged,
     CheckpointStepFailed,
     CheckpointTimedOut,
@@ -106,7 +107,6 @@ def test_a_late_acknowledgement_keeps_its_shared_files_and_loses_the_others() ->
     world.decline(1)
     done = world.acknowledge(1, SOURCE)
     assert only(done, RegisterSharedState) and only(done, DiscardState)
-    assert world.coordinator.is_late(1)
 
 
 @pytest.mark.parametrize("kind", SnapshotKind)
@@ -375,6 +375,43 @@ def test_the_least_pause_is_kept_and_the_timer_armed_for_what_is_left_of_it() ->
     assert only(done, ArmPeriodicTimer)[-1].delay_ms == pytest.approx(250 - world.now_ms)
 
 
+def test_a_backlog_has_an_interval_of_its_own() -> None:
+    world = CoordinatorWorld(CheckpointRules(100, interval_during_backlog_ms=1_000))
+    world.start()
+    armed = world.timer
+    # What is due already stays due; from then on the longer interval counts.
+    assert world.handle(BacklogChanged(True)) == []
+    assert armed is not None
+    world.now_ms = armed[1]
+    assert only(world.handle(PeriodicTimerFired(armed[0])), ArmPeriodicTimer)[0].delay_ms == 1_000
+    world.now_ms += 300
+    (sooner,) = only(world.handle(BacklogChanged(False)), ArmPeriodicTimer)
+    assert sooner.delay_ms == 100
+    assert world.handle(PeriodicTimerFired(sooner.generation - 1)) == []
+
+
+def test_an_interval_of_zero_takes_none_during_a_backlog() -> None:
+    world = CoordinatorWorld(CheckpointRules(100, interval_during_backlog_ms=0))
+    world.start()
+    assert world.timer is not None
+    stale = PeriodicTimerFired(world.timer[0])
+    assert world.handle(BacklogChanged(True)) == []
+    world.now_ms = 500
+    assert world.handle(stale) == []
+    assert only(world.request(), SendTriggers), "who asks for one gets it"
+    world.acknowledge(1)
+    (again,) = only(world.handle(BacklogChanged(False)), ArmPeriodicTimer)
+    assert again.delay_ms == 100
+
+
+def test_a_backlog_at_the_start_arms_nothing_until_it_is_over() -> None:
+    world = CoordinatorWorld(CheckpointRules(100, interval_during_backlog_ms=0))
+    world.handle(BacklogChanged(True))
+    world.start()
+    assert world.of(ArmPeriodicTimer) == []
+    assert only(world.handle(BacklogChanged(False)), ArmPeriodicTimer)
+
+
 def test_a_thousand_wait_and_no_more() -> None:
     world = CoordinatorWorld()
     world.request()
@@ -451,5 +488,9 @@ def test_sixteen_that_were_given_up_are_remembered() -> None:
     for checkpoint_id in range(1, 18):
         world.request()
         world.decline(checkpoint_id)
-    assert not world.coordinator.is_late(1)
-    assert all(world.coordinator.is_late(checkpoint_id) for checkpoint_id in range(2, 18))
+    world.request()
+    world.acknowledge(18)
+    # Behind a complete one only of those that are remembered is it known that nobody needs what comes.
+    assert only(world.acknowledge(1, SOURCE), DiscardState) == []
+    for checkpoint_id in range(2, 18):
+        assert only(world.acknowledge(checkpoint_id, SOURCE), DiscardState)

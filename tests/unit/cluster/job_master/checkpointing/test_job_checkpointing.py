@@ -1,10 +1,7 @@
 """JobCheckpointing: what the storage, the tasks and the coordinators are asked for, and what their errors lead to."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
 
-import msgspec
 import pytest
 
 from headrace.checkpoint.errors import (
@@ -15,220 +12,26 @@ from headrace.checkpoint.errors import (
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason as R
 from headrace.checkpoint.handles import (
     CheckpointMetrics,
+    CheckpointProgress,
     OperatorSubtaskState,
     StateChunk,
     StateFile,
     StateTable,
+    SubtaskPhase,
     TaskStateSnapshot,
 )
-from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
-from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheckpointing
-from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan, CheckpointRefusedError
+from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
-from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
-from headrace.cluster.job_master.checkpointing.store import Publication
-from headrace.core.checkpoints import AlignmentMode, CheckpointOptions, SnapshotKind
-from headrace.core.clock import ManualClock
-from headrace.core.config import Settings
-from headrace.core.errors import HeadraceError
-from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.core.checkpoints import AlignmentMode, SnapshotKind
 from headrace.core.lifecycle import JobStatus
-from headrace.core.randomness import SeededRandom
 from headrace.gateways.errors import CheckpointFailedError
-from headrace.graph.expansion import expand
-from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.virtual_loop import VirtualLoop
-from tests.unit.cluster.cluster_samples import attempt, edge, job_graph, vertex
-
-T = TypeVar("T")
-
-SOURCE, SINK = attempt(0, vertex=1), attempt(0, vertex=2)
-OPERATOR = OperatorId((1).to_bytes(16, "big"))
-
-
-class ScriptedStore:
-    """Keeps what is published; raises the scripted error of a call once."""
-
-    lineage_id, epoch = "lineage", 3
-
-    def __init__(self) -> None:
-        self.errors: dict[str, Exception] = {}
-        self.published: list[CheckpointMetadata] = []
-        self.discarded: list[tuple[int, str, list[str]]] = []
-        self.shared: list[tuple[int, str]] = []
-        self.closed: list[tuple[JobStatus, bool]] = []
-        self.last_id = 0
-
-    def _raise(self, call: str) -> None:
-        error = self.errors.pop(call, None)
-        if error is not None:
-            raise error
-
-    def recover(self) -> CompletedCheckpoint | None:
-        self._raise("recover")
-        return self.latest()
-
-    def latest(self) -> CompletedCheckpoint | None:
-        return CompletedCheckpoint(self.published[-1], "") if self.published else None
-
-    def take_id(self) -> int:
-        self._raise("take_id")
-        self.last_id += 1
-        return self.last_id
-
-    def locate(
-        self, checkpoint_id: int, options: CheckpointOptions, target: str
-    ) -> CheckpointOptions:
-        self._raise("locate")
-        return msgspec.structs.replace(options, exclusive_uri=f"{target}/chk-{checkpoint_id}")
-
-    def publish(self, metadata: CheckpointMetadata, options: CheckpointOptions) -> Publication:
-        self._raise("publish")
-        self.published.append(metadata)
-        return Publication(CompletedCheckpoint(metadata, options.exclusive_uri))
-
-    def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
-        self.shared += [(checkpoint_id, file.uri) for file in files]
-
-    def discard(
-        self, checkpoint_id: int, options: CheckpointOptions, files: Iterable[StateFile]
-    ) -> None:
-        self._raise("discard")
-        uris = [file.uri for file in files]
-        self.discarded.append((checkpoint_id, options.exclusive_uri, uris))
-
-    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> None:
-        self.closed.append((status, keeps_latest))
-
-
-class ScriptedTasks:
-    """Notes what it is told."""
-
-    def __init__(self) -> None:
-        self.refusal: CheckpointRefusedError | None = None
-        self.told: list[tuple[Any, ...]] = []
-        self.ending: list[ExecutionAttemptId] = []
-        self.has_all_data_ended = False
-
-    def plan(self) -> CheckpointPlan:
-        if self.refusal is not None:
-            raise self.refusal
-        return CheckpointPlan((SOURCE,), (SOURCE, SINK))
-
-    def trigger_checkpoint(
-        self,
-        attempt_id: ExecutionAttemptId,
-        checkpoint_id: int,
-        timestamp_ms: int,
-        options: CheckpointOptions,
-    ) -> None:
-        self.told.append(("trigger", attempt_id, checkpoint_id, options.alignment))
-
-    def notify_checkpoint_complete(
-        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, last_subsumed_id: int
-    ) -> None:
-        self.told.append(("complete", attempt_id, checkpoint_id))
-
-    def notify_checkpoint_aborted(
-        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, latest_completed_id: int
-    ) -> None:
-        self.told.append(("aborted", attempt_id, checkpoint_id, latest_completed_id))
-
-
-class ScriptedCoordinators:
-    """Notes what it hears; what it said has arrived when the test says so."""
-
-    def __init__(self) -> None:
-        self.can_be_snapshotted = True
-        self.error: Exception | None = None
-        self.heard: list[tuple[Any, ...]] = []
-        self.arrived: Callable[[], None] = lambda: None
-
-    def when_quiet(self, action: Callable[[], None]) -> None:
-        self.arrived = action
-
-    def checkpoint(self, checkpoint_id: int) -> Mapping[OperatorId, bytes]:
-        if self.error is not None:
-            raise self.error
-        self.heard.append(("taken", checkpoint_id))
-        return {OPERATOR: b"enumerator"}
-
-    def acknowledged(self, attempt_id: ExecutionAttemptId, checkpoint_id: int) -> None:
-        self.heard.append(("acknowledged", attempt_id, checkpoint_id))
-
-    def checkpoint_completed(self, checkpoint_id: int) -> None:
-        self.heard.append(("completed", checkpoint_id))
-
-    def checkpoint_aborted(self, checkpoint_id: int) -> None:
-        self.heard.append(("aborted", checkpoint_id))
-
-
-class World:
-    """Checkpoints of a job with a source and a sink, on a virtual loop."""
-
-    def __init__(self, rules: CheckpointRules) -> None:
-        self.loop = VirtualLoop(ManualClock(1_000))
-        network = LoopbackNetwork(self.loop.clock, SeededRandom(1), loop=self.loop)
-        self.endpoint = RpcEndpoint(network.create_service("master"), "job")
-        self.endpoint.start()
-        self.store, self.tasks = ScriptedStore(), ScriptedTasks()
-        self.coordinators = ScriptedCoordinators()
-        self.failures: list[HeadraceError] = []
-        self.final_savepoints: list[str] = []
-        # Cleared, calls of the storage do not end.
-        self.storage_answers = asyncio.Event()
-        self.storage_answers.set()
-        graph = expand(job_graph((vertex(1, 1), vertex(2, 1)), (edge(1, 2),)))
-        self.checkpointing = JobCheckpointing(
-            self.endpoint,
-            lambda: graph,
-            rules,
-            self.store,
-            tasks=self.tasks,
-            coordinators=self.coordinators,
-            commits=lambda owner: SinkCommits(
-                self.endpoint,
-                graph.job_graph,
-                Settings(),
-                self._run_blocking,
-                on_changed=owner.brakes_changed,
-                on_failed=self.failures.append,
-            ),
-            run_blocking=self._run_blocking,
-            on_failed=self.failures.append,
-            on_final_savepoint=self.final_savepoints.append,
-            reminder_ms=100,
-        )
-        self.loop.run_until(self.checkpointing.recover())
-
-    def close(self) -> None:
-        self.endpoint.rpc_service.abort()
-        self.loop.run_for(1)
-        self.loop.close()
-
-    async def _run_blocking(self, name: str, body: Callable[[], T]) -> T:
-        await self.storage_answers.wait()
-        return body()
-
-    def begin(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT, target: str = "") -> Any:
-        asked = self.endpoint.spawn(self._asked(kind, target), "a user asks")
-        self.loop.run_for(1)
-        return asked
-
-    async def _asked(self, kind: SnapshotKind, target: str) -> CompletedCheckpoint | HeadraceError:
-        try:
-            return await self.checkpointing.trigger(kind, target)
-        except HeadraceError as error:
-            return error
-
-    def acknowledge(self, checkpoint_id: int, *uris: str) -> None:
-        for attempt_id in (SOURCE, SINK):
-            files = [StateFile(uri, b"", 1, b"", uri.startswith("shared")) for uri in uris]
-            chunks = tuple(StateChunk(StateTable.KEYED, "s", 1, file) for file in files)
-            snapshot = TaskStateSnapshot({OPERATOR: OperatorSubtaskState(chunks)})
-            self.checkpointing.acknowledge(attempt_id, checkpoint_id, snapshot, CheckpointMetrics())
-        self.loop.run_for(1)
+from tests.unit.cluster.cluster_samples import attempt
+from tests.unit.cluster.job_master.checkpointing.job_checkpointing_world import (
+    OPERATOR,
+    SINK,
+    SOURCE,
+    World,
+)
 
 
 @pytest.fixture
@@ -385,15 +188,56 @@ def test_a_job_whose_tasks_do_not_all_run_takes_none_and_survives(world: World) 
     assert world.failures == []
 
 
+def test_a_complete_checkpoint_says_how_long_its_slowest_subtasks_took(world: World) -> None:
+    world.begin()
+    parts = {
+        SOURCE: CheckpointMetrics(1, 0, 7, 300, 1_000, 0),
+        SINK: CheckpointMetrics(40, 30, 2, 100, 500, 200, is_unaligned=True),
+    }
+    for attempt_id, metrics in parts.items():
+        world.checkpointing.acknowledge(attempt_id, 1, TaskStateSnapshot(), metrics)
+    world.loop.run_for(1)
+    completed = world.checkpointing.overview.latest_completed
+    assert completed is not None
+    assert completed.slowest == CheckpointMetrics(40, 30, 7, 300, 1_500, 200, is_unaligned=True)
+    assert completed.unaligned_count == 1
+
+
 def test_what_expires_says_where_it_is_stuck(world: World) -> None:
     asked = world.begin()
     world.checkpointing.acknowledge(SOURCE, 1, TaskStateSnapshot(), CheckpointMetrics())
     world.loop.run_for(600)
     text = str(asked.result())
     assert "1 of 2 subtask(s) had not answered" in text
-    assert "'vertex 2' (1/1), which have been sent barriers" in text
+    assert "first along the stream 'vertex 2' (1/1): its TaskManager does not answer" in text
     failed = world.checkpointing.overview.latest_failed
     assert failed is not None and failed.reason == "CHECKPOINT_EXPIRED"
+
+
+def test_what_expires_says_whose_barriers_are_missing(world: World) -> None:
+    world.tasks.progress = CheckpointProgress(
+        SubtaskPhase.ALIGNING, 590_000, (SOURCE,), 1, 3, 12_345, "BACK_PRESSURED"
+    )
+    asked = world.begin()
+    world.checkpointing.acknowledge(SOURCE, 1, TaskStateSnapshot(), CheckpointMetrics())
+    world.loop.run_for(600)
+    assert (
+        "'vertex 2' (1/1): it waits for barriers on 1 of 3 channel(s), those of 'vertex 1' (1/1), for 590.0 s; "
+        "12,345 bytes wait in its inputs; it is back-pressured by those behind it"
+    ) in str(asked.result())
+    assert ("asked", SINK, 1) in world.tasks.told
+    assert ("asked", SOURCE, 1) not in world.tasks.told
+
+
+def test_what_gets_through_while_it_is_asked_what_holds_it_up_is_complete(world: World) -> None:
+    world.tasks.answers_late = True
+    asked = world.begin()
+    world.checkpointing.acknowledge(SOURCE, 1, TaskStateSnapshot(), CheckpointMetrics())
+    world.loop.run_for(600)
+    world.checkpointing.acknowledge(SINK, 1, TaskStateSnapshot(), CheckpointMetrics())
+    world.loop.run_for(10)
+    assert asked.result().checkpoint_id == 1
+    assert world.checkpointing.overview.counts.failed == 0
 
 
 def test_a_savepoint_stores_nothing_in_flight(
@@ -493,3 +337,16 @@ def test_a_restart_knows_of_a_savepoint_to_stop_with_before_it_knows_what_to_sta
 def test_the_storage_hears_how_the_job_ended(world: World, status: JobStatus) -> None:
     world.loop.run_until(world.checkpointing.close(status))
     assert world.store.closed == [(status, False)]
+
+
+def test_a_backlog_of_a_source_changes_when_periodic_ones_are_taken(
+    new_world: Callable[[CheckpointRules], World],
+) -> None:
+    world = new_world(CheckpointRules(100, interval_during_backlog_ms=0))
+    world.coordinators.backlog_changed(True)
+    world.checkpointing.status_changed(JobStatus.RUNNING)
+    world.loop.run_for(1_000)
+    assert world.checkpointing.overview.counts.triggered == 0
+    world.coordinators.backlog_changed(False)
+    world.loop.run_for(150)
+    assert world.checkpointing.overview.counts.triggered == 1

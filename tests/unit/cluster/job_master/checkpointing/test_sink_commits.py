@@ -39,9 +39,6 @@ class ScriptedCommitter:
         if error is not None:
             raise error
 
-    def discard(self, committables: Sequence[bytes]) -> None:
-        raise AssertionError("nothing of a published checkpoint is discarded")
-
     def close(self) -> None:
         self.is_closed = True
 

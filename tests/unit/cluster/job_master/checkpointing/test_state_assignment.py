@@ -23,7 +23,10 @@ from headrace.checkpoint.handles import (
 )
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.cluster.job_master.checkpointing.item_assignment import deal_items
-from headrace.cluster.job_master.checkpointing.state_assignment import assign_state
+from headrace.cluster.job_master.checkpointing.state_assignment import (
+    assign_state,
+    without_channel_state,
+)
 from headrace.core.checkpoints import SnapshotKind
 from headrace.core.ids import ExecutionVertexId, JobId, JobVertexId, OperatorId
 from headrace.core.key_groups import key_group_range
@@ -323,3 +326,11 @@ def rescaled(held: list[set[int]], parallelism: int) -> list[set[int]]:
         {one.key_groups[0] for one in chunks if one.key_groups}
         for chunks in chunks_of(graph(parallelism, 16), old)
     ]
+
+
+def test_records_in_flight_may_be_left_out_and_nothing_else_is() -> None:
+    in_flight = StateChunk(StateTable.CHANNELS, "", 3, NO_FILE)
+    kept = (keyed("a", 0, 7), watermark(50, 40))
+    old = snapshot((*kept, in_flight))
+    (operator,) = without_channel_state(metadata(old)).operators
+    assert operator == snapshot(kept)

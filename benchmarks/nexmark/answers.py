@@ -1,0 +1,139 @@
+"""Compares the results of a query with what DuckDB makes of the same files, or says how long DuckDB takes for it.
+
+Run by an interpreter that has DuckDB: `python answers.py q1 EVENTS_DIRECTORY [RESULTS_DIRECTORY]`. Prints a line of
+JSON: how many rows both have, and how many only one of them has; row for row, in any order. Times are epoch
+milliseconds. Without results: milliseconds and processor seconds to make the answer's table from the files, on two
+threads.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+# By query: what DuckDB computes, and how the columns of our results are written beside it.
+ANSWERS: Final[dict[str, tuple[str, str]]] = {
+    "q0": ("SELECT auction, bidder, price, date_time FROM bid", "*"),
+    "q1": (
+        "SELECT auction, bidder, CAST(price AS DOUBLE) * CAST(0.908 AS DOUBLE) AS price, date_time FROM bid",
+        "*",
+    ),
+    "q3": (
+        """
+        SELECT name, city, state, auction.id FROM auction JOIN person ON seller = person.id
+        WHERE category = 10 AND state IN ('or', 'id', 'ca')
+        """,
+        "*",
+    ),
+    "q8": (
+        """
+        SELECT DISTINCT person.id, name, person.date_time // 10000 * 10000
+        FROM person JOIN auction ON seller = person.id
+            AND auction.date_time // 10000 = person.date_time // 10000
+        """,
+        "id, name, epoch_ms(window_start)",
+    ),
+    "q11": (
+        """
+        WITH marked AS (
+            SELECT bidder, date_time,
+                CASE WHEN date_time - lag(date_time) OVER later <= 10000 THEN 0 ELSE 1 END AS begins
+            FROM bid WINDOW later AS (PARTITION BY bidder ORDER BY date_time)
+        ), numbered AS (
+            SELECT *, sum(begins) OVER (
+                PARTITION BY bidder ORDER BY date_time ROWS UNBOUNDED PRECEDING
+            ) AS session
+            FROM marked
+        )
+        SELECT bidder, min(date_time), max(date_time) + 10000, count(*)
+        FROM numbered GROUP BY bidder, session
+        """,
+        "bidder, epoch_ms(window_start), epoch_ms(window_end), bids",
+    ),
+    "q20": (
+        """
+        SELECT auction, bidder, price, bid.date_time, id, seller, category, expires
+        FROM bid JOIN auction ON auction = id WHERE category = 10
+        """,
+        "*",
+    ),
+    "q5": (
+        """
+        WITH counts AS (
+            SELECT auction, begin, count(*) AS bids
+            FROM (
+                SELECT auction, date_time // 2000 * 2000 - 2000 * pane AS begin
+                FROM bid, range(5) AS panes(pane)
+            )
+            GROUP BY ALL
+        )
+        SELECT auction, begin, begin + 10000, bids FROM counts
+        QUALIFY bids = max(bids) OVER (PARTITION BY begin)
+        """,
+        "auction, epoch_ms(window_start), epoch_ms(window_end), bids",
+    ),
+    "q7": (
+        """
+        SELECT auction, bidder, price, date_time FROM bid
+        QUALIFY price = max(price) OVER (PARTITION BY date_time // 10000)
+        """,
+        "*",
+    ),
+    "q2": ("SELECT auction, price FROM bid WHERE auction % 123 = 0", "*"),
+}
+
+
+def open_events(events: Path) -> Any:
+    """Return a connection with the files as views."""
+    import duckdb  # pyright: ignore[reportMissingImports]  # in an environment of its own
+
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET threads = 2")
+    for kind in ("person", "auction", "bid"):
+        connection.execute(
+            f"CREATE VIEW {kind} AS SELECT * FROM read_parquet('{events}/{kind}/*.parquet')"
+        )
+    return connection
+
+
+def time_answer(query: str, events: Path) -> dict[str, float]:
+    """Return how long the answer takes, without the start of the process."""
+    connection = open_events(events)
+    started, cpu_started = time.perf_counter(), time.process_time()
+    connection.execute(f"CREATE TABLE expected AS {ANSWERS[query][0]}")
+    return {
+        "net_runtime_ms": (time.perf_counter() - started) * 1000,
+        "cpu_seconds": time.process_time() - cpu_started,
+    }
+
+
+def compare(query: str, events: Path, results: Path) -> dict[str, int]:
+    """Return the counts of rows expected, found, missing and unexpected."""
+    connection = open_events(events)
+    expected, ours = ANSWERS[query]
+    connection.execute(f"CREATE TABLE expected AS {expected}")
+    found = f"SELECT {ours} FROM read_parquet('{results}/*/part-*', hive_partitioning = false)"
+    connection.execute(f"CREATE TABLE found AS {found}")
+    counts: dict[str, int] = {}
+    for name, statement in {
+        "expected": "SELECT * FROM expected",
+        "found": "SELECT * FROM found",
+        "missing": "SELECT * FROM expected EXCEPT ALL SELECT * FROM found",
+        "unexpected": "SELECT * FROM found EXCEPT ALL SELECT * FROM expected",
+    }.items():
+        row = connection.execute(f"SELECT count(*) FROM ({statement})").fetchone()
+        assert row is not None
+        counts[name] = row[0]
+    return counts
+
+
+if __name__ == "__main__":
+    asked, files = sys.argv[1], Path(sys.argv[2])
+    answer = (
+        time_answer(asked, files)
+        if len(sys.argv) == 3
+        else compare(asked, files, Path(sys.argv[3]))
+    )
+    print(json.dumps(answer))

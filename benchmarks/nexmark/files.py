@@ -1,0 +1,85 @@
+"""The events as Parquet: a folder per kind, files in order of arrival, made once per count and seed.
+
+Files follow each other in time, so that a reader which takes them in order sees event time go on, however many readers
+share them. `date_time` is epoch milliseconds in an int64, which every engine reads as it is; numbers are stored
+plainly, without compression, as the cheapest input there is.
+"""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.nexmark.events import CYCLE, Events, in_order_of_arrival
+
+KINDS: Final = ("person", "auction", "bid")
+FILE_COUNT: Final = 16
+ROW_GROUP_ROWS: Final = 131_072
+SEED: Final = 42
+CHUNK_EVENTS: Final = 1_000_000
+_TEXTS: Final = ("name", "email_address", "city", "state", "channel", "extra", "item_name")
+
+
+def events_directory(root: Path, event_count: int, seed: int = SEED) -> Path:
+    """Return the folder with the files of so many events, which are made where they are not there yet."""
+    directory = root / f"nexmark-{event_count}-{seed}"
+    if not (directory / "counts.json").exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        write_events(directory, event_count, seed)
+    return directory
+
+
+def row_counts(directory: Path) -> dict[str, int]:
+    """Return how many rows of each kind there are."""
+    return json.loads((directory / "counts.json").read_text())
+
+
+def write_events(directory: Path, event_count: int, seed: int) -> None:
+    """Write all files; `counts.json` comes last and stands for a whole set."""
+    tables: dict[str, list[pa.Table]] = {kind: [] for kind in KINDS}
+    for first in range(0, event_count, CHUNK_EVENTS):
+        count = min(CHUNK_EVENTS, event_count - first)
+        events = Events(first, count - count % CYCLE, seed)
+        for kind, table in zip(
+            KINDS, (events.persons(), events.auctions(), events.bids()), strict=True
+        ):
+            tables[kind].append(table)
+    counts: dict[str, int] = {}
+    for kind in KINDS:
+        rows = in_order_of_arrival(pa.concat_tables(tables.pop(kind)), seed)
+        counts[kind] = rows.num_rows
+        _write_kind(directory / kind, rows)
+    (directory / "counts.json").write_text(json.dumps(counts))
+
+
+def _write_kind(directory: Path, rows: pa.Table) -> None:
+    directory.mkdir(parents=True)
+    for index in range(FILE_COUNT):
+        begin, end = (rows.num_rows * at // FILE_COUNT for at in (index, index + 1))
+        texts: Any = [name for name in _TEXTS if name in rows.column_names]
+        pq.write_table(
+            rows.slice(begin, end - begin),
+            directory / f"part-{index:03}.parquet",
+            row_group_size=ROW_GROUP_ROWS,
+            compression="none",
+            use_dictionary=texts,
+        )
+
+
+def main() -> None:
+    """Make the files of `--events` events below `--root`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=SEED)
+    arguments = parser.parse_args()
+    directory = events_directory(arguments.root, arguments.events, arguments.seed)
+    print(directory, row_counts(directory))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Persons, auctions and bids as streams that read only the columns a query names."""
+
+from pathlib import Path
+from typing import Final
+
+from benchmarks.nexmark.events import WATERMARK_DELAY_MS
+from headrace import DataStream, Duration, StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
+from headrace.connectors.files.source import FileSource
+from headrace.functions.event_times import ColumnTimestampAssigner
+
+_TEXTS: Final = frozenset(
+    {
+        "name",
+        "email_address",
+        "credit_card",
+        "city",
+        "state",
+        "extra",
+        "item_name",
+        "description",
+        "channel",
+        "url",
+    }
+)
+
+
+class EventStreams:
+    """Makes the streams of one set of files."""
+
+    def __init__(self, env: StreamExecutionEnvironment, directory: Path) -> None:
+        self._env = env
+        self._directory = directory
+
+    def person(self, *columns: str) -> DataStream:
+        """Persons with these columns."""
+        return self._stream("person", columns)
+
+    def auction(self, *columns: str) -> DataStream:
+        """Auctions with these columns."""
+        return self._stream("auction", columns)
+
+    def bid(self, *columns: str) -> DataStream:
+        """Bids with these columns."""
+        return self._stream("bid", columns)
+
+    def _stream(self, kind: str, columns: tuple[str, ...]) -> DataStream:
+        types = [Types.STRING() if name in _TEXTS else Types.LONG() for name in columns]
+        row_type = Types.ROW_NAMED(list(columns), types)
+        files = ParquetColumnarRowInputFormat(row_type)
+        source = FileSource.for_bulk_file_format(files, str(self._directory / kind)).build()
+        strategy = WatermarkStrategy.no_watermarks()
+        if "date_time" in columns:
+            strategy = WatermarkStrategy.for_bounded_out_of_orderness(
+                Duration.of_millis(WATERMARK_DELAY_MS)
+            ).with_timestamp_assigner(ColumnTimestampAssigner("date_time"))
+        return self._env.from_source(source, strategy, kind)

@@ -1,0 +1,291 @@
+"""Makes docs/state_report.md, with pictures, of the newest results.
+
+python -m benchmarks.state.report
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import RESULTS
+
+ROOT = Path(__file__).parents[2]
+QUESTIONS = ("access", "checkpoint", "restore", "back_pressure", "throughput")
+BUSY_LOAD = 0.5
+SHARE_AIM_PERCENT = 90
+"""Of the throughput without checkpoints."""
+Figures = Mapping[str, Any]
+
+INTRODUCTION = """\
+# What state and checkpoints cost
+
+Made by `python -m benchmarks.state.report` of the newest figures that `make bench BENCH=state` kept. How each figure is
+taken stands at the head of its file in `benchmarks/state/`.
+"""
+BACK_PRESSURE = """\
+## Checkpoints of a job under back pressure
+
+{picture}
+
+Three keyed stages behind a source, parallelism 2, on Spark; the last stage is slower than the rest, so that every queue
+before it is full. An aligned barrier waits for its turn in these queues, an unaligned one overtakes what stands in
+them, which then is part of the checkpoint.{aim}
+
+{table}
+"""
+CHECKPOINT = """\
+## Checkpoints of one task, by the state's size
+
+{picture}
+
+The state of one subtask, without a job around it, while its task goes on writing as fast as it can. The pause is what
+the task stands still for. The second checkpoint comes after a tenth of the keys was written again.
+
+{table}
+"""
+THROUGHPUT = """\
+## Throughput with checkpoints
+
+{picture}
+
+A keyed count of numbers on Spark, parallelism 2, with a checkpoint every {interval_ms} ms against none, in paired
+turns. The aim is {aim} %. Where the pairs differ by more than their median is away from that, they decide nothing.
+
+{table}
+"""
+RESTORE = """\
+## Restore
+
+{picture}
+
+Until the first value can be read: the same key groups, half of them (as when the parallelism doubles), and the same
+from a savepoint, whose rows any backend reads.
+
+{table}
+"""
+ACCESS = """\
+## Heap against RocksDB
+
+{picture}
+
+{table}
+"""
+
+
+def newest(results: Path) -> dict[str, dict[str, Any]]:
+    """Return the newest run of each question that was ever answered."""
+    runs: dict[str, dict[str, Any]] = {}
+    for question in QUESTIONS:
+        file = results / f"state_{question}.jsonl"
+        if file.exists():
+            lines = [line for line in file.read_text().splitlines() if line.strip()]
+            if lines:
+                runs[question] = json.loads(lines[-1])
+    return runs
+
+
+def by_backend_and_size(figures: Figures) -> list[dict[str, Any]]:
+    """Return flat figures, such as `heap_10mb_restore_s`, as one row per backend and size."""
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for name, value in figures.items():
+        found = re.fullmatch(r"(heap|rocksdb_full|rocksdb)_(\d+)mb_(.+)", name)
+        if found:
+            key = (found.group(1), int(found.group(2)))
+            row = rows.setdefault(key, {"backend": key[0], "megabytes": key[1]})
+            row[found.group(3)] = value
+    return list(rows.values())
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a table; all columns but the first are numbers."""
+    lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    lines += [f"| {' | '.join(shown(cell) for cell in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def shown(cell: object) -> str:
+    """Three digits are enough."""
+    if not isinstance(cell, float):
+        return f"{cell:,}" if isinstance(cell, int) else str(cell)
+    return f"{cell:,.0f}" if abs(cell) >= 100 else f"{cell:.3g}"
+
+
+def picture(name: str, drawn: Sequence[str]) -> str:
+    """Return the link to a picture, if there is one."""
+    title = name.removeprefix("state_").replace("_", " ")
+    return f"![{title}](pictures/{name}.svg)" if name in drawn else "(not measured)"
+
+
+def write_page(runs: Mapping[str, Mapping[str, Any]], drawn: Sequence[str]) -> str:
+    """Return the report; what was not measured is left out."""
+    parts = [INTRODUCTION, machine_text(runs)]
+    sections = {
+        "back_pressure": back_pressure_text,
+        "checkpoint": checkpoint_text,
+        "throughput": throughput_text,
+        "restore": restore_text,
+        "access": access_text,
+    }
+    for question, text in sections.items():
+        if question in runs:
+            parts.append(text(runs[question]["figures"], drawn))
+    return "\n".join(part for part in parts if part)
+
+
+def machine_text(runs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say when and on what it was measured, and whether the machine was busy."""
+    if not runs:
+        return ""
+    last = list(runs.values())[-1]
+    text = f"Measured {last['date']} on {last['machine']}.\n"
+    # The load of a question includes what the one before it has done on two cores.
+    load = min(run["load_average"] for run in runs.values())
+    if load > 2 + BUSY_LOAD:
+        text += f"\n**The machine was busy (load {load}): absolute figures mean little.**\n"
+    return text
+
+
+def back_pressure_text(figures: Figures, drawn: Sequence[str]) -> str:
+    """Durations of a whole job's checkpoints."""
+    cells = figures["cells"]
+    least = min((cell["megabytes"] for cell in cells), default=0)
+    smallest = [
+        cell
+        for cell in cells
+        if cell["way"] == "unaligned" and cell["megabytes"] == least and "duration_ms" in cell
+    ]
+    aim = ""
+    if smallest:
+        cell = smallest[0]
+        aim = (
+            f" The aim is 1 s for an unaligned one with little state: it is {shown(cell['duration_ms'] / 1000)} s,"
+            f" the longest of {cell['checkpoints']} {shown(cell['duration_ms_max'] / 1000)} s."
+        )
+    rows: list[list[object]] = []
+    for cell in cells:
+        head = f"{cell['megabytes']:,} MB, {cell['way']}"
+        if "duration_ms" not in cell:
+            rows.append([head, cell["failure"], "", "", "", "", ""])
+            continue
+        rows.append(
+            [
+                head,
+                cell["duration_ms"] / 1000,
+                cell["start_delay_ms"] / 1000,
+                cell["alignment_ms"] / 1000,
+                cell["pause_ms"],
+                cell["write_ms"] / 1000,
+                cell["in_flight_mb"],
+            ]
+        )
+    heads = ["state", "duration, s", "first barrier, s", "alignment, s", "pause, ms", "write, s"]
+    return BACK_PRESSURE.format(
+        picture=picture("state_back_pressure", drawn),
+        aim=aim,
+        table=table([*heads, "in flight, MB"], rows),
+    )
+
+
+def checkpoint_text(figures: Figures, drawn: Sequence[str]) -> str:
+    """Pauses and durations of one task's part."""
+    rows = [
+        [
+            f"{row['backend']}, {row['megabytes']:,} MB",
+            row["first_pause_ms"],
+            row["first_write_s"],
+            row["first_written_mb"],
+            row["second_pause_ms"],
+            row["second_write_s"],
+            row["second_written_mb"],
+        ]
+        for row in by_backend_and_size(figures)
+    ]
+    heads = ["", "pause, ms", "write, s", "written, MB", "second: pause, ms", "write, s"]
+    return CHECKPOINT.format(
+        picture=picture("state_checkpoint", drawn), table=table([*heads, "written, MB"], rows)
+    )
+
+
+def throughput_text(figures: Figures, drawn: Sequence[str]) -> str:
+    """Rates with and without."""
+    cells = figures["cells"]
+    rows = [
+        [
+            cell["backend"],
+            cell["without_krecords_per_s"],
+            cell["with_krecords_per_s"],
+            share_text(cell),
+            " ".join(shown(share) for share in cell["shares_percent"]),
+            " ".join(map(str, cell["checkpoints"])),
+        ]
+        for cell in cells
+    ]
+    heads = ["", "without, krecords/s", "with", "share, %", "of each pair, %", "checkpoints"]
+    return THROUGHPUT.format(
+        picture=picture("state_throughput", drawn),
+        interval_ms=cells[0]["interval_ms"] if cells else 500,
+        aim=SHARE_AIM_PERCENT,
+        table=table(heads, rows),
+    )
+
+
+def share_of(cell: Mapping[str, Any]) -> float | None:
+    """Return the share of a cell, percent; None where its pairs are too far apart to tell it from the aim."""
+    share, pairs = cell["share_percent"], cell["shares_percent"]
+    return share if max(pairs) - min(pairs) <= abs(share - SHARE_AIM_PERCENT) else None
+
+
+def share_text(cell: Mapping[str, Any]) -> str:
+    """Say the share of a cell, percent, or between what its pairs lie."""
+    share, pairs = share_of(cell), cell["shares_percent"]
+    return (
+        f"not decided ({shown(min(pairs))} to {shown(max(pairs))})"
+        if share is None
+        else shown(share)
+    )
+
+
+def restore_text(figures: Figures, drawn: Sequence[str]) -> str:
+    """Seconds until state is there."""
+    names = ("restore_s", "half_s", "savepoint_restore_s", "savepoint_half_s")
+    rows = [
+        [f"{row['backend']}, {row['megabytes']:,} MB", *(row[name] for name in names)]
+        for row in by_backend_and_size(figures)
+    ]
+    heads = ["", "all, s", "half, s", "all of a savepoint, s", "half of it, s"]
+    return RESTORE.format(picture=picture("state_restore", drawn), table=table(heads, rows))
+
+
+def access_text(figures: Figures, drawn: Sequence[str]) -> str:
+    """Microseconds per access."""
+    names = ("write_us", "read_us", "read_modify_write_us", "append_us")
+    rows = [
+        [backend, *(figures[f"{backend}_{name}"] for name in names)]
+        for backend in ("heap", "rocksdb")
+        if f"{backend}_write_us" in figures
+    ]
+    heads = ["µs", "write", "read", "read, change, write", "append to a list"]
+    return ACCESS.format(picture=picture("state_access", drawn), table=table(heads, rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.state.report")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "state_report.md")
+    options = parser.parse_args()
+    runs = newest(options.results)
+    if not runs:
+        raise SystemExit(f"{options.results} holds no run: make bench BENCH=state")
+    # Here, so that the text alone can be made and tested without it.
+    from benchmarks.state.pictures import draw_all
+
+    drawn = draw_all(runs, options.output.parent / "pictures")
+    options.output.write_text(write_page(runs, drawn))
+    print(f"{options.output} and {len(drawn)} pictures")
+
+
+if __name__ == "__main__":
+    main()

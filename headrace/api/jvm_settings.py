@@ -1,0 +1,67 @@
+"""Settings of PyFlink's that are about Java's serializers and closures: importable, refused when used."""
+
+import enum
+from typing import Final, NoReturn
+
+from headrace.core.jvm_only import no_jvm
+
+_NO_CLOSURES: Final = "functions are pickled with what they refer to; leave the call out"
+_NO_SERIALIZERS: Final = (
+    "records are Arrow columns or pickled; declare types, or leave the call out"
+)
+
+
+class InputDependencyConstraint(enum.Enum):
+    """When a vertex of a batch job could start; nothing asks for it any more."""
+
+    ANY = 0
+    ALL = 1
+
+
+class JvmExecutionSettings:
+    """The part of ExecutionConfig that only a JVM could obey: every method raises ProgramError."""
+
+    def enable_closure_cleaner(self) -> NoReturn:
+        raise no_jvm("enable_closure_cleaner", _NO_CLOSURES)
+
+    def disable_closure_cleaner(self) -> NoReturn:
+        raise no_jvm("disable_closure_cleaner", _NO_CLOSURES)
+
+    def is_closure_cleaner_enabled(self) -> NoReturn:
+        raise no_jvm("is_closure_cleaner_enabled", _NO_CLOSURES)
+
+    def enable_force_kryo(self) -> NoReturn:
+        raise no_jvm("enable_force_kryo", _NO_SERIALIZERS)
+
+    def disable_force_kryo(self) -> NoReturn:
+        raise no_jvm("disable_force_kryo", _NO_SERIALIZERS)
+
+    def is_force_kryo_enabled(self) -> NoReturn:
+        raise no_jvm("is_force_kryo_enabled", _NO_SERIALIZERS)
+
+    def enable_generic_types(self) -> NoReturn:
+        raise no_jvm("enable_generic_types", _NO_SERIALIZERS)
+
+    def disable_generic_types(self) -> NoReturn:
+        raise no_jvm("disable_generic_types", _NO_SERIALIZERS)
+
+    def has_generic_types_disabled(self) -> NoReturn:
+        raise no_jvm("has_generic_types_disabled", _NO_SERIALIZERS)
+
+    def enable_force_avro(self) -> NoReturn:
+        raise no_jvm("enable_force_avro", _NO_SERIALIZERS)
+
+    def disable_force_avro(self) -> NoReturn:
+        raise no_jvm("disable_force_avro", _NO_SERIALIZERS)
+
+    def is_force_avro_enabled(self) -> NoReturn:
+        raise no_jvm("is_force_avro_enabled", _NO_SERIALIZERS)
+
+    def get_default_kryo_serializer_classes(self) -> NoReturn:
+        raise no_jvm("get_default_kryo_serializer_classes", _NO_SERIALIZERS)
+
+    def get_registered_kryo_types(self) -> NoReturn:
+        raise no_jvm("get_registered_kryo_types", _NO_SERIALIZERS)
+
+    def get_registered_pojo_types(self) -> NoReturn:
+        raise no_jvm("get_registered_pojo_types", _NO_SERIALIZERS)

@@ -1,0 +1,62 @@
+"""CheckpointNotices: who is told what became of a checkpoint. What tasks are told may be lost.
+
+Runs on the JobMaster's main thread.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from headrace.cluster.job_master.checkpointing.collaborators import (
+    CheckpointedCoordinators,
+    CheckpointedTasks,
+)
+from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
+from headrace.core.errors import HeadraceError
+from headrace.gateways.errors import CheckpointFailedError
+
+_LOG = logging.getLogger(__name__)
+
+
+class CheckpointNotices:
+    """`on_failed` gets what a coordinator raises: the checkpoint stays what it is. `on_told` follows."""
+
+    def __init__(
+        self,
+        tasks: CheckpointedTasks,
+        coordinators: CheckpointedCoordinators,
+        on_failed: Callable[[HeadraceError], None],
+        on_told: Callable[[], None],
+    ) -> None:
+        self._tasks: Final = tasks
+        self._coordinators: Final = coordinators
+        self._on_failed: Final = on_failed
+        self._on_told: Final = on_told
+
+    def complete(self, checkpoint: PendingCheckpoint, last_subsumed_id: int) -> None:
+        """It is published, and counts."""
+        checkpoint_id = checkpoint.checkpoint_id
+        self._tell_coordinators(lambda: self._coordinators.checkpoint_completed(checkpoint_id))
+        for attempt_id in checkpoint.plan.to_wait_for:
+            self._tasks.notify_checkpoint_complete(attempt_id, checkpoint_id, last_subsumed_id)
+
+    def aborted(self, checkpoint: PendingCheckpoint, latest_completed_id: int) -> None:
+        """It came to nothing."""
+        checkpoint_id = checkpoint.checkpoint_id
+        self.over(checkpoint_id)
+        for attempt_id in checkpoint.plan.to_wait_for:
+            self._tasks.notify_checkpoint_aborted(attempt_id, checkpoint_id, latest_completed_id)
+
+    def over(self, checkpoint_id: int) -> None:
+        """What coordinators said to subtasks that took no part in it has waited for its end."""
+        self._tell_coordinators(lambda: self._coordinators.checkpoint_aborted(checkpoint_id))
+
+    def _tell_coordinators(self, tell: Callable[[], None]) -> None:
+        try:
+            tell()
+        except HeadraceError as error:
+            self._on_failed(error)
+        except Exception as error:
+            _LOG.exception("an operator coordinator failed")
+            self._on_failed(CheckpointFailedError(f"{type(error).__name__}: {error}"))
+        self._on_told()

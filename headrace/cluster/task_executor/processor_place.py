@@ -1,0 +1,84 @@
+"""ProcessorPlace: TaskManagers of one host keep to processor cores of their own.
+
+Two TaskManagers that exchange batches wake each other with every one of them, and Linux takes whoever is woken over a
+socket to the core of the waker, which it expects to fall asleep: both then take turns on one core while others idle.
+So each takes the first place that is free on its host, and asks to run on the cores of that place only. A place is held
+by an abstract socket, which is gone with its process however that ends, and leaves no file.
+"""
+
+import logging
+import math
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
+from headrace.core.config import ConfigOption, Settings
+
+_LOG = logging.getLogger(__name__)
+
+KEEP_TO_CORES: Final = ConfigOption(
+    "headrace.taskmanager.keep-to-cores", bool, True,
+    "Each TaskManager process keeps to processor cores of its own (Linux), so that two that exchange batches do not "
+    "share one while others idle: one core, or two where there are at least four, or as many as it has slots, or "
+    "as `taskmanager.cpu.cores` says.",
+)  # fmt: skip
+_SMALL_HOST_CORES: Final = 4
+"""With fewer there is one core for each TaskManager, else two: besides its task it has a network thread."""
+_TAKERS_PER_CORE_MAX: Final = 16
+
+
+@dataclass(frozen=True)
+class ProcessorPlace:
+    """The cores of one place, held as long as `holder` is open."""
+
+    cores: tuple[int, ...]
+    holder: socket.socket
+
+
+def cores_of_place(number: int, cores: Sequence[int], width: int) -> tuple[int, ...]:
+    """Return the cores of place `number` of those `cores`, `width` each; past the last place it begins anew."""
+    place_count = max(1, len(cores) // width)
+    first = number % place_count * width
+    return tuple(cores[first : first + width])
+
+
+def width_of_places(core_count: int, settings: Settings) -> int:
+    """How many of `core_count` cores a TaskManager keeps to."""
+    usual = 1 if core_count < _SMALL_HOST_CORES else 2
+    slots = settings.get_option(NUMBER_OF_TASK_SLOTS)
+    return max(usual, slots, math.ceil(settings.get_option(CPU_CORES)))
+
+
+def take_place(settings: Settings) -> ProcessorPlace | None:
+    """Take a place for this process, on its main thread, before it starts others.
+
+    None where it is switched off, where the system knows no such thing, or where there is nothing to choose from.
+    """
+    if not settings.get_option(KEEP_TO_CORES) or sys.platform != "linux":
+        return None
+    cores = sorted(os.sched_getaffinity(0))
+    width = width_of_places(len(cores), settings)
+    if width >= len(cores):
+        return None
+    for number in range(len(cores) * _TAKERS_PER_CORE_MAX):
+        holder = _hold(number)
+        if holder is not None:
+            place = ProcessorPlace(cores_of_place(number, cores, width), holder)
+            os.sched_setaffinity(0, place.cores)
+            _LOG.debug("keeping to processor cores %s", place.cores)
+            return place
+    return None
+
+
+def _hold(number: int) -> socket.socket | None:
+    holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        holder.bind(f"\0headrace-place-{os.getuid()}-{number}")
+    except OSError:
+        holder.close()
+        return None
+    return holder

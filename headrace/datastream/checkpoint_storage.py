@@ -1,0 +1,15 @@
+"""PyFlink's `datastream.checkpoint_storage`: re-exports."""
+
+from headrace.api.checkpoint_storages import (
+    CheckpointStorage,
+    CustomCheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+
+__all__ = [
+    "CheckpointStorage",
+    "JobManagerCheckpointStorage",
+    "FileSystemCheckpointStorage",
+    "CustomCheckpointStorage",
+]

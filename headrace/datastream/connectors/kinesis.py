@@ -1,0 +1,25 @@
+"""PyFlink's `datastream.connectors.kinesis`, whose names are refused when used: re-exports."""
+
+from headrace.connectors.jvm_connectors import (
+    FlinkKinesisConsumer,
+    KinesisDeserializationSchema,
+    KinesisFirehoseSink,
+    KinesisFirehoseSinkBuilder,
+    KinesisShardAssigner,
+    KinesisStreamsSink,
+    KinesisStreamsSinkBuilder,
+    PartitionKeyGenerator,
+    WatermarkTracker,
+)
+
+__all__ = [
+    "KinesisShardAssigner",
+    "KinesisDeserializationSchema",
+    "WatermarkTracker",
+    "PartitionKeyGenerator",
+    "FlinkKinesisConsumer",
+    "KinesisStreamsSink",
+    "KinesisStreamsSinkBuilder",
+    "KinesisFirehoseSink",
+    "KinesisFirehoseSinkBuilder",
+]

@@ -1,0 +1,13 @@
+"""PyFlink's `datastream.connectors.rabbitmq`, whose names are refused when used: re-exports."""
+
+from headrace.connectors.jvm_connectors import (
+    RMQConnectionConfig,
+    RMQSink,
+    RMQSource,
+)
+
+__all__ = [
+    "RMQConnectionConfig",
+    "RMQSource",
+    "RMQSink",
+]

@@ -1,0 +1,195 @@
+"""What vectorised keyed operators are made of, and the columns that pass between their two halves.
+
+An aggregation in two halves is done once before the exchange, over what a subtask happens to hold, and again behind it,
+over these partial results. Source: Flink's two-phase aggregation, LocalSlicingWindowAggOperator.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import ClassVar, Final
+
+import pyarrow as pa
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.operator_spec import OperatorSpec
+from headrace.functions.window_specs import ColumnAggregate
+
+SLICE: Final = "$slice"
+"""Column of partial results: where their slice of event time begins, epoch ms."""
+ROWS: Final = "$rows"
+"""Column of partial results: how many rows they stand for."""
+
+
+@dataclass(frozen=True)
+class EventTimeWindows:
+    """Tumbling and sliding windows in event time, and the slices that several windows share. All in ms.
+
+    Windows begin every `slide` from `offset` on and last `size`. A slice is the longest stretch of time that lies in
+    the same windows from its beginning to its end, or a part of it.
+    """
+
+    size: int
+    slide: int
+    offset: int
+
+    @property
+    def slice_ms(self) -> int:
+        """Length of a slice."""
+        return gcd(self.size, self.slide)
+
+    def last_due(self, watermark_ms: int) -> int:
+        """Return the latest beginning of a window whose end the watermark has passed."""
+        return max(watermark_ms - self.size + 1, MIN_TIMESTAMP)
+
+
+@dataclass(frozen=True)
+class SlicedAggregation:
+    """Aggregates of columns per key and window, whose halves may be merged in any order with the same result."""
+
+    windows: EventTimeWindows
+    key_columns: tuple[str, ...]
+    aggregates: tuple[ColumnAggregate, ...]
+
+    def partial_name(self, index: int) -> str:
+        """Name of the column with the partial result of an aggregate."""
+        return f"${index}"
+
+    def count_name(self, index: int) -> str:
+        """Name of the column with the count that belongs to a partial mean."""
+        return f"${index}_count"
+
+    def partial_schema(self, columns: pa.Schema) -> pa.Schema:
+        """Return the columns of partial results over a stream with `columns`."""
+        fields = [columns.field(name) for name in self.key_columns]
+        fields += [pa.field(SLICE, pa.int64()), pa.field(ROWS, pa.int64())]
+        for index, one in enumerate(self.aggregates):
+            if one.column is None:
+                continue
+            keeps_type = one.function in ("min", "max")
+            partial_type = columns.field(one.column).type if keeps_type else pa.int64()
+            fields.append(pa.field(self.partial_name(index), partial_type))
+            if one.function == "mean":
+                fields.append(pa.field(self.count_name(index), pa.int64()))
+        return pa.schema(fields)
+
+
+def can_be_sliced(
+    aggregates: tuple[ColumnAggregate, ...], key_columns: tuple[str, ...], columns: pa.Schema
+) -> bool:
+    """Whether halves of these aggregates merge to the very same result, however rows were cut.
+
+    Sums of floating numbers depend on their order, first and last on who comes first, quantiles on all values.
+    """
+    return all(_merges(one, columns) for one in aggregates) and all(
+        _is_plain_key(columns.field(name).type) for name in key_columns
+    )
+
+
+def _merges(aggregate: ColumnAggregate, columns: pa.Schema) -> bool:
+    if aggregate.function == "count":
+        return True
+    if aggregate.function not in ("sum", "mean", "min", "max") or aggregate.column is None:
+        return False
+    # Of 64 bits without a sign the sum is another type's; the plain operator knows what to make of it.
+    return pa.types.is_signed_integer(columns.field(aggregate.column).type)
+
+
+def _is_plain_key(key_type: pa.DataType) -> bool:
+    kinds = pa.types
+    return kinds.is_integer(key_type) or kinds.is_string(key_type) or kinds.is_boolean(key_type)
+
+
+@dataclass(frozen=True)
+class LocalAggregateSpec(OperatorSpec):
+    """The half before the exchange: rows in, partial results out."""
+
+    aggregation: SlicedAggregation
+    kind: ClassVar[str] = "local_aggregate"
+    default_name: ClassVar[str] = "LocalWindowAggregate"
+
+
+@dataclass(frozen=True)
+class SlicedAggregateSpec(OperatorSpec):
+    """The half behind the exchange: partial results in; key columns, window and aggregates out."""
+
+    aggregation: SlicedAggregation
+    kind: ClassVar[str] = "sliced_aggregate"
+    default_name: ClassVar[str] = "Window Aggregate"
+
+
+@dataclass(frozen=True)
+class ExtremeRows:
+    """Which rows stay: those with the largest (or smallest) value of `column` in their window, per key if there is one.
+
+    Windows are tumbling: `windows.size == windows.slide`.
+    """
+
+    windows: EventTimeWindows
+    key_columns: tuple[str, ...]
+    column: str
+    is_largest: bool
+
+
+@dataclass(frozen=True)
+class LocalExtremeRowsSpec(OperatorSpec):
+    """The half before the exchange: drops rows that cannot stay, and adds the start of their window to the others."""
+
+    rows: ExtremeRows
+    kind: ClassVar[str] = "local_extreme_rows"
+    default_name: ClassVar[str] = "LocalExtremeRows"
+
+
+@dataclass(frozen=True)
+class ExtremeRowsSpec(OperatorSpec):
+    """The half behind the exchange: whole rows, when the window has ended."""
+
+    rows: ExtremeRows
+    kind: ClassVar[str] = "extreme_rows"
+    default_name: ClassVar[str] = "Extreme Rows"
+
+
+def shared_key_columns(left_keys: Sequence[str], right_keys: Sequence[str]) -> frozenset[str]:
+    """Return the columns that have one name and one place in the keys of both sides, and so equal values."""
+    return frozenset(
+        left for left, right in zip(left_keys, right_keys, strict=True) if left == right
+    )
+
+
+@dataclass(frozen=True)
+class RowJoinSpec(OperatorSpec):
+    """Every pair of rows with one key, whenever they come: columns of the left row, then those of the right one.
+
+    `left_keys` and `right_keys`: names of the columns that make the key, in the same order; of `shared_key_columns` the
+    right row's are left out. Two keyed inputs.
+    """
+
+    left_keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
+    kind: ClassVar[str] = "row_join"
+    default_name: ClassVar[str] = "Join Rows"
+
+
+@dataclass(frozen=True)
+class WindowRowJoinSpec(OperatorSpec):
+    """Every pair of rows with one key and tumbling window. Two keyed inputs; see RowJoinSpec."""
+
+    windows: EventTimeWindows
+    left_keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
+    kind: ClassVar[str] = "window_row_join"
+    default_name: ClassVar[str] = "Window Join Rows"
+
+
+@dataclass(frozen=True)
+class SessionAggregateSpec(OperatorSpec):
+    """Aggregates per key and session: rows of a key that are at most `gap_ms` apart, in event time.
+
+    Output columns: as of WindowAggregateSpec.
+    """
+
+    gap_ms: int
+    key_columns: tuple[str, ...]
+    aggregates: tuple[ColumnAggregate, ...]
+    kind: ClassVar[str] = "session_aggregate"
+    default_name: ClassVar[str] = "Session Aggregate"

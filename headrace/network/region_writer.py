@@ -1,0 +1,99 @@
+"""RegionWriter: the regions of one sort-merge partition, encoded by its task and written on the I/O pool.
+
+Where everything will lie is known when it is encoded, so that the task goes on with the next region while chunks of
+this one are given their checksums and written. Source: Flink PartitionedFileWriter.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from headrace.network.batch_writer import BatchWriter
+from headrace.network.batches import SealedBatch
+from headrace.network.compression import BatchCompressor
+from headrace.network.io_pool import IoExecutor
+from headrace.network.partitioned_file import PartitionedFile, PartitionedFileWriter
+from headrace.network.sort_merge_index import Extent
+from headrace.network.stored_batches import PreparedElement, prepare_batch
+from headrace.network.write_behind import WriteBehind
+
+MESSAGE_BYTES: Final = 256 << 10
+"""The most that is stored as one batch; consumers with smaller segments cut it again."""
+JOINED_BYTES: Final = 192 << 10
+"""Smaller parts are copied together up to this."""
+WRITE_BYTES: Final = 4 << 20
+"""What is handed to the operating system in one go."""
+
+
+class RegionWriter:
+    """By the task's thread, which keeps the files retained meanwhile."""
+
+    def __init__(
+        self,
+        writer: PartitionedFileWriter,
+        compressor: BatchCompressor,
+        io: IoExecutor,
+        limit_bytes: int,
+    ) -> None:
+        self._writer: Final = writer
+        self._compressor: Final = compressor
+        self._behind: Final = WriteBehind(io, limit_bytes)
+        self._batch_writer: Final = BatchWriter()
+        self._chunk: list[PreparedElement] = []
+        self._chunk_bytes = 0
+        self.position = 0
+        """Where in the file the next element will lie."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are on their way. Any thread; a moment's reading."""
+        return self._behind.pending_bytes
+
+    def await_room(self, size_bytes: int) -> None:
+        """Wait until a region of about this size may be written besides what is on its way. StorageError."""
+        self._behind.await_room(size_bytes)
+
+    def write(self, sealed: SealedBatch) -> None:
+        """Add a batch, in messages of a handy size. StorageError, of this or an earlier chunk."""
+        for piece in sealed.cut(MESSAGE_BYTES):
+            piece.write(self._batch_writer)
+            body = piece.body()
+            self.add(prepare_batch(piece, body, self._writer.schemas, self._compressor))
+
+    def add(self, element: PreparedElement) -> None:
+        """Add one element. StorageError, of this or an earlier chunk."""
+        size = element.size_bytes
+        self._chunk.append(element)
+        self._chunk_bytes += size
+        self.position += size
+        if self._chunk_bytes >= WRITE_BYTES:
+            self._submit()
+
+    def end_region(self, extents: Sequence[Extent]) -> None:
+        """End a region of which each subpartition has an extent. StorageError."""
+        self._submit()
+        self._writer.end_region(extents)
+
+    def finish(self) -> PartitionedFile:
+        """Wait until everything is written; publish the index. StorageError."""
+        self._behind.drain()
+        assert self._writer.data.size == self.position, "a chunk is not where its extents say"
+        return self._writer.finish()
+
+    def _submit(self) -> None:
+        chunk, self._chunk = self._chunk, []
+        size, self._chunk_bytes = self._chunk_bytes, 0
+        if chunk:
+            # Also for regions of one batch each, of which there may be many.
+            self._behind.await_room(size)
+            self._behind.submit(size, partial(_write_chunk, self._writer, chunk))
+
+
+def _write_chunk(writer: PartitionedFileWriter, chunk: Sequence[PreparedElement]) -> None:
+    """On the I/O pool; nothing is written where the partition was withdrawn under its task."""
+    if not writer.retain():
+        return
+    try:
+        writer.append([piece for element in chunk for piece in element.pieces()])
+    finally:
+        writer.let_go()

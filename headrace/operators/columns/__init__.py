@@ -1,0 +1,8 @@
+"""Vectorised operators whose state is tables of columns: aggregates, whole rows that are extreme, and joins.
+
+Aggregates: begin with `partials.py` (what they are made of), then `local_aggregate.py` before the exchange,
+`sliced_aggregate.py` and `session_aggregate.py` behind it. `extreme_rows.py` holds both such halves for whole rows, and
+`local_operator.py` what halves before the exchange share.
+Joins: `matching.py` finds the rows of one key, for `row_join.py` and `window_row_join.py`; `joined_columns.py` says
+which columns a pair has.
+"""

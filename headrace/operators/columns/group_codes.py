@@ -1,0 +1,27 @@
+"""Group codes: the rows of a table as small numbers, the same for equal values of some columns. Pure."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Codes = npt.NDArray[np.int64]
+
+
+def group_codes(rows: pa.Table, by: Sequence[str]) -> tuple[Codes, int]:
+    """Return a number in [0, count) for each row, shape (num_rows,), and count; groups by their first row."""
+    codes, count = _codes_of(rows.column(by[0]))
+    for name in by[1:]:
+        more, more_count = _codes_of(rows.column(name))
+        # Both are below the number of rows, so the product stays far below 2**63.
+        codes, count = _codes_of(pa.chunked_array([pa.array(codes * more_count + more)]))
+    return codes, count
+
+
+def _codes_of(column: pa.ChunkedArray) -> tuple[Codes, int]:
+    values = column.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    encoded = values.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)

@@ -1,0 +1,56 @@
+"""LocalOperator: the half before the exchange, which holds rows until they are worth a vectorised step.
+
+Keeps nothing over a checkpoint: what it makes of its rows goes out before each barrier and each watermark.
+Source: Flink LocalSlicingWindowAggOperator.
+"""
+
+from abc import abstractmethod
+
+import pyarrow as pa
+
+from headrace.core.record_batch import RecordBatch, Timestamps
+from headrace.operators.columns.emitted_tables import emit_table
+from headrace.operators.columns.held_rows import HeldRows, times_of_rows
+from headrace.operators.operator import OneInputOperator, OperatorContext, Output
+from headrace.operators.user_code import user_error
+
+
+class LocalOperator(OneInputOperator):
+    """Emits what `reduced` makes of the rows it held; no timestamps."""
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._held = HeldRows()
+
+    @abstractmethod
+    def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
+        """Return fewer rows, of the output's columns, that stand for `rows`, whose `times` have shape (num_rows,)."""
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        try:
+            times = times_of_rows(batch)
+        except ValueError as error:
+            raise user_error(error, self.context.operator_name) from error
+        self._held.add(batch.columns(), times)
+        if self._held.are_enough:
+            self.emit_held(output)
+
+    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        self.emit_held(output)
+        super().process_watermark(timestamp_ms, output)
+
+    def process_status(self, is_idle: bool, output: Output) -> None:
+        # An input without a word may stay so: nobody else would send what it said last.
+        self.emit_held(output)
+        super().process_status(is_idle, output)
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int, output: Output) -> None:
+        self.emit_held(output)
+
+    def emit_held(self, output: Output) -> None:
+        if self._held.row_count:
+            made = self.reduced(*self._held.take()).combine_chunks()
+            emit_table(made, None, self.context.types.output, output)
+
+    def finish(self, output: Output) -> None:
+        self.emit_held(output)

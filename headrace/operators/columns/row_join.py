@@ -1,0 +1,94 @@
+"""RowJoinOperator: pairs of rows of two streams with one key, found by whole batches; both sides are kept for ever.
+
+Source: Flink StreamingJoinOperator.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.record_batch import RecordBatch, Timestamps
+from headrace.functions.columnar_specs import RowJoinSpec, shared_key_columns
+from headrace.operators.columns.emitted_tables import emit_table
+from headrace.operators.columns.joined_columns import SIDES, JoinedColumns
+from headrace.operators.columns.matching import Pairs, SortedRows, WantedNumbers
+from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
+from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
+
+_TIME: Final = "$time"
+_PAIRS_MAX: Final = 1 << 20
+"""So many pairs, at most, are made at once, unless one row alone has more."""
+
+
+class RowJoinOperator(TwoInputOperator):
+    """Each row meets the rows of the other stream that came before it: by row, then in order of their arrival.
+
+    A pair has the later one of its rows' timestamps, or none where one of them has none.
+    """
+
+    def __init__(self, spec: RowJoinSpec) -> None:
+        self._keys = (spec.left_keys, spec.right_keys)
+        self._shared = shared_key_columns(spec.left_keys, spec.right_keys)
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._sides: list[SortedRows] = []
+        self._columns = JoinedColumns(context.types, self._shared, _TIME)
+        for name, schema in zip(SIDES, self._columns.kept_schemas, strict=True):
+            side = SortedRows(schema)
+            self._sides.append(side)
+            stored = ColumnarRows(name, schema, lambda side=side: _as_they_are(side))
+            tables = stored.restore(context.state)
+            if tables:
+                rows = pa.concat_tables(tables)
+                side.add(rows.column(KEY_HASH).to_numpy(), rows)
+
+    def process_batch1(self, batch: RecordBatch, output: Output) -> None:
+        self._join(0, batch, output)
+
+    def process_batch2(self, batch: RecordBatch, output: Output) -> None:
+        self._join(1, batch, output)
+
+    def _join(self, number: int, batch: RecordBatch, output: Output) -> None:
+        side = self._sides[number]
+        times = batch.timestamps
+        if times is None:
+            times = np.full(batch.num_rows, MIN_TIMESTAMP, dtype=np.int64)
+        assert batch.key_hashes is not None
+        arrays = [*batch.columns().columns, pa.array(batch.key_hashes), pa.array(times)]
+        rows = pa.Table.from_arrays(arrays, schema=side.schema)
+        self._probe(number, rows, output)
+        side.add(batch.key_hashes, rows)
+
+    def _probe(self, number: int, rows: pa.Table, output: Output) -> None:
+        wanted = WantedNumbers(rows.column(KEY_HASH).to_numpy())
+        other = self._sides[1 - number]
+        if rows.num_rows > 1 and other.count_of(wanted) > _PAIRS_MAX:
+            half = rows.num_rows // 2
+            self._probe(number, rows.slice(0, half), output)
+            self._probe(number, rows.slice(half), output)
+            return
+        keys = list(zip(self._keys[number], self._keys[1 - number], strict=True))
+        pairs = other.find(wanted, rows, keys)
+        if pairs is not None:
+            self._emit(number, rows, pairs, output)
+
+    def _emit(self, number: int, rows: pa.Table, pairs: Pairs, output: Output) -> None:
+        own = rows.take(pa.array(pairs.probes))
+        left, right = (own, pairs.found) if number == 0 else (pairs.found, own)
+        table = self._columns.table(left, right)
+        times = _times_of_pairs(left.column(_TIME).to_numpy(), right.column(_TIME).to_numpy())
+        emit_table(table, times, self.context.types.output, output)
+
+
+def _times_of_pairs(left: Timestamps, right: Timestamps) -> Timestamps | None:
+    times: Timestamps = np.maximum(left, right)
+    times[np.minimum(left, right) == MIN_TIMESTAMP] = MIN_TIMESTAMP
+    return None if (times == MIN_TIMESTAMP).all() else times
+
+
+def _as_they_are(side: SortedRows) -> FrozenTables:
+    tables = side.tables
+    return lambda: tables

@@ -1,0 +1,172 @@
+"""SlicedAggregateOperator: partial results per slice in, aggregates per window out.
+
+A slice is kept once, however many windows it lies in; a window is the merger of its slices, made when it fires.
+Source: Flink SlicingWindowOperator; Krishnamurthy, Wu, Franklin 2006 (shared paned aggregation).
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.arrow_mapping import data_schema
+from headrace.functions.columnar_specs import ROWS, SLICE, EventTimeWindows, SlicedAggregateSpec
+from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
+from headrace.operators.columns.partials import Partials
+from headrace.operators.operator import OneInputOperator, OperatorContext, Output
+from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
+
+_NAME: Final = "sliced-aggregates"
+_FIRED: Final = "$fired"
+"""Event time up to which the windows of a row have fired on the subtask that had it before a restart."""
+_LOOSE_ROWS_MIN: Final = 65_536
+_EMIT_ROWS_MAX: Final = 65_536
+
+Starts = npt.NDArray[np.int64]
+
+
+class SlicedAggregateOperator(OneInputOperator):
+    """Merges partial results per key and slice; fires a window when the watermark has passed its end.
+
+    Output: as of WindowAggregateOperator, ordered by window and key. A partial result all of whose windows have fired
+    is late: its rows are counted and dropped.
+    """
+
+    def __init__(self, spec: SlicedAggregateSpec) -> None:
+        self._aggregation = spec.aggregation
+        self._windows: EventTimeWindows = spec.aggregation.windows
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        input_schema = data_schema(context.types.inputs[0].value_type)
+        self._output_schema = data_schema(context.types.output.value_type)
+        self._partials = Partials(self._aggregation, input_schema)
+        self._schema = input_schema.append(pa.field(KEY_HASH, pa.int32())).append(
+            pa.field(_FIRED, pa.int64())
+        )
+        rows = ColumnarRows(_NAME, self._schema, self._frozen)
+        # Merged partial results, and others in order of arrival that are not merged yet.
+        self._merged = self._schema.empty_table()
+        self._loose: list[pa.Table] = rows.restore(context.state)
+        self._loose_rows = sum(table.num_rows for table in self._loose)
+        self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        columns = batch.columns()
+        slices = columns.column(SLICE).to_numpy()
+        is_late = self._last_starts(slices) <= self._windows.last_due(self.current_watermark)
+        if is_late.any():
+            late_rows: npt.NDArray[np.int64] = columns.column(ROWS).to_numpy()[is_late]
+            self._late_count.inc(int(late_rows.sum()))
+            batch = batch.filter(~is_late)
+            columns = batch.columns()
+            if batch.num_rows == 0:
+                return
+        never = np.full(batch.num_rows, MIN_TIMESTAMP, dtype=np.int64)
+        arrays = [*columns.columns, pa.array(batch.key_hashes), pa.array(never)]
+        self._loose.append(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._loose_rows += batch.num_rows
+        if self._loose_rows >= max(_LOOSE_ROWS_MIN, self._merged.num_rows):
+            self._merge()
+
+    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        before, self.current_watermark = self.current_watermark, timestamp_ms
+        starts = self._due_starts(before, timestamp_ms)
+        if len(starts):
+            self._merge()
+            self._fire(starts, output)
+            self._forget(timestamp_ms)
+        output.emit_watermark(timestamp_ms)
+
+    def _due_starts(self, before: int, now: int) -> Starts:
+        """Return the windows with slices whose end the watermark has just passed, in order."""
+        parts = [table.column(SLICE).to_numpy() for table in (self._merged, *self._loose)]
+        slices = np.unique(np.concatenate(parts))
+        windows = self._windows
+        shifts = np.arange(-(-windows.size // windows.slide), dtype=np.int64) * windows.slide
+        starts = (self._last_starts(slices)[:, np.newaxis] - shifts).ravel()
+        first, last = self._windows.last_due(before), self._windows.last_due(now)
+        owners = np.repeat(slices, len(shifts))
+        is_due = (starts > first) & (starts <= last) & (owners < starts + windows.size)
+        return np.unique(starts[is_due])
+
+    def _fire(self, starts: Starts, output: Output) -> None:
+        """Emit windows; `_merged` holds everything, in order of slices."""
+        slices = self._merged.column(SLICE).to_numpy()
+        begins = np.searchsorted(slices, starts, side="left").tolist()
+        ends = np.searchsorted(slices, starts + self._windows.size, side="left").tolist()
+        waiting: list[pa.Table] = []
+        row_count = 0
+        for start, begin, end in zip(starts.tolist(), begins, ends, strict=True):
+            waiting.append(self._window(start, self._merged.slice(begin, end - begin)))
+            row_count += waiting[-1].num_rows
+            if row_count >= _EMIT_ROWS_MAX:
+                self._emit(waiting, output)
+                waiting, row_count = [], 0
+        self._emit(waiting, output)
+
+    def _window(self, start: int, partials: pa.Table) -> pa.Table:
+        keys = list(self._aggregation.key_columns)
+        if self._windows.size > self._windows.slice_ms:
+            partials = self._partials.merged(partials, keys, (_FIRED,))
+        end = start + self._windows.size
+        is_new = partials.column(_FIRED).to_numpy() < end - 1
+        if not is_new.all():
+            partials = partials.filter(pa.array(is_new))
+        if keys:
+            partials = partials.sort_by([(name, "ascending") for name in keys])
+        fields = list(self._output_schema)
+        arrays: list[Any] = [partials.column(name) for name in keys]
+        for time in (start, end):
+            times = pa.array(np.full(partials.num_rows, time), pa.timestamp("ms"))
+            arrays.append(times.cast(fields[len(arrays)].type))
+        arrays += self._partials.results(partials, fields[len(arrays) :])
+        return pa.Table.from_arrays(arrays, schema=self._output_schema)
+
+    def _emit(self, tables: list[pa.Table], output: Output) -> None:
+        if not tables:
+            return
+        for columns in pa.concat_tables(tables).combine_chunks().to_batches():
+            ends = columns.column("window_end").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+            times = ends.to_numpy() - 1
+            output.emit(RecordBatch.of_columns(self.context.types.output, columns, times))
+
+    def _merge(self) -> None:
+        """Bring all partial results of a key and slice together, in order of slices."""
+        if not self._loose:
+            return
+        everything = pa.concat_tables([self._merged, *self._loose])
+        by = [*self._aggregation.key_columns, SLICE, KEY_HASH]
+        merged = self._partials.merged(everything, by, (_FIRED,))
+        order = np.argsort(merged.column(SLICE).to_numpy(), kind="stable")
+        self._merged = merged.select(self._schema.names).take(pa.array(order)).combine_chunks()
+        self._loose, self._loose_rows = [], 0
+
+    def _forget(self, watermark: int) -> None:
+        last_due = self._windows.last_due(watermark)
+        slices = self._merged.column(SLICE).to_numpy()
+        gone = int(np.count_nonzero(self._last_starts(slices) <= last_due))
+        if gone:
+            # A copy of what stays, as a slice would keep the memory of what goes.
+            self._merged = self._merged.take(pa.array(np.arange(gone, len(slices))))
+
+    def _last_starts(self, slices: Starts) -> Starts:
+        """Return the start of the last window that each slice lies in, or a later one where it lies in none."""
+        starts: Starts = slices - np.mod(slices - self._windows.offset, self._windows.slide)
+        return starts
+
+    def _frozen(self) -> FrozenTables:
+        tables, watermark = [self._merged, *self._loose], self.current_watermark
+        index = self._schema.get_field_index(_FIRED)
+
+        def rows() -> list[pa.Table]:
+            stored: list[pa.Table] = []
+            for table in tables:
+                fired = np.maximum(table.column(_FIRED).to_numpy(), watermark)
+                stored.append(table.set_column(index, self._schema.field(index), pa.array(fired)))
+            return stored
+
+        return rows

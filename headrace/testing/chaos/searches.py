@@ -1,0 +1,38 @@
+"""Where each planted bug is looked for: the runs of a group that must not all be exact with it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.testing.chaos.groups import GROUPS, Group
+from headrace.testing.chaos.planted_bugs import BUGS
+from headrace.testing.chaos.runner import ChaosRunner, Outcome
+
+
+@dataclass(frozen=True)
+class Search:
+    """Runs of a group by name, one after the other until one is not exact."""
+
+    group_name: str
+    run_names: tuple[str, ...]
+
+    @property
+    def group(self) -> Group:
+        """With its settings."""
+        return GROUPS[self.group_name]
+
+    def runs(self, runner: ChaosRunner) -> Iterator[Outcome]:
+        """Yield outcomes as they come."""
+        for name in self.run_names:
+            yield from self.group.runs(runner, 1, name)
+
+
+_KILLED: Final = Search(
+    "kills", ("ack sent", "upload done before ack", "first barrier on one channel")
+)
+_OTHERS: Final = {
+    # A checkpoint has to fail when the sinks have prepared their part of it.
+    "forget-what-was-prepared": Search("storage", ("writing state fails late",)),
+    "use-ids-again": Search("kills", ("in stop-with-savepoint",)),
+}
+SEARCHES: Final[dict[str, Search]] = {bug: _OTHERS.get(bug, _KILLED) for bug in BUGS}

@@ -1,0 +1,92 @@
+"""A checkpoint that expires says who holds it up, what that subtask does, and whose barriers it lacks."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.common import Configuration
+from headrace.datastream import KeyedProcessFunction
+from headrace.functions.discarding_sink import DiscardingSink
+from tests.integration.programs.gated import GATES, Gate, GatedSource
+from tests.integration.programs.test_unaligned_recovery import TAPS, Tap
+
+pytestmark = pytest.mark.integration
+
+WAIT_S = 60
+
+
+class Tapped(KeyedProcessFunction):
+    """As fast as the tap lets it."""
+
+    def __init__(self, tap: str) -> None:
+        self._tap = tap
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        TAPS[self._tap].take()
+        yield value
+
+
+def expire(env: StreamExecutionEnvironment, name: str, *, per_look: int) -> str:
+    """Run a job whose function lets `per_look` records through each time the test looks; say why one expired.
+
+    The source `quiet` has nothing to say, `busy` more than fits.
+    """
+    tap = TAPS[name] = Tap()
+    GATES[f"{name}-quiet"], GATES[f"{name}-busy"] = Gate(0), Gate(1_000_000)
+    configuration = Configuration()
+    for key, value in {
+        "execution.checkpointing.interval": "20 ms",
+        "execution.checkpointing.timeout": "300 ms",
+        "execution.checkpointing.tolerable-failed-checkpoints": "1000000",
+        "headrace.network.seal-rows": "20",
+    }.items():
+        configuration.set_string(key, value)
+    env.configure(configuration)
+    env.set_parallelism(1)
+    quiet, busy = (
+        env.from_source(
+            GatedSource(f"{name}-{kind}", None),
+            WatermarkStrategy.no_watermarks(),
+            kind,
+            Types.INT(),
+        )
+        for kind in ("quiet", "busy")
+    )
+    (
+        quiet.union(busy)
+        .key_by(lambda number: number, key_type=Types.INT())
+        .process(Tapped(name), output_type=Types.INT())
+        .sink_to(DiscardingSink())
+    )
+    client = env.execute_async(name)
+    try:
+        while True:
+            failed = client.get_job_details().result(WAIT_S).checkpoints.latest_failed
+            wanted = "waits for barriers" if per_look else "bytes wait in its inputs"
+            if failed is not None and wanted in failed.text:
+                return failed.text
+            assert tap.taken < 500_000
+            if per_look:
+                tap.let_if_empty(per_look)
+    finally:
+        tap.let(10_000_000)
+        client.cancel_at_once().result(WAIT_S)
+
+
+def test_it_says_whose_barrier_a_subtask_waits_for(env: StreamExecutionEnvironment) -> None:
+    text = expire(env, "aligning", per_look=1)
+    # The busy source, or one of those that take its rows and are as busy.
+    whose = r"'(Source: busy|_stream_key_by_map_operator)' \(\d/\d\)"
+    assert re.search(rf"waits for barriers on 1 of 2 channel\(s\), those of {whose}, for ", text)
+    assert "Source: quiet" not in text
+
+
+def test_it_says_of_a_subtask_that_hangs_in_user_code_that_it_is_busy(
+    env: StreamExecutionEnvironment,
+) -> None:
+    text = expire(env, "hanging", per_look=0)
+    assert "no barrier of it has come" in text
+    assert "it is busy" in text

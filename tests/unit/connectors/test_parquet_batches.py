@@ -1,0 +1,59 @@
+"""How many rows a Parquet file gives at once: many short ones, few long ones, never more than asked for."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
+from headrace.connectors.files.splits import FileSplit
+from headrace.core.record_batch import BatchType
+from headrace.core.types.type_info import Types
+
+ROW_COUNT = 40_000
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = str(tmp_path / "rows.parquet")
+    texts = [f"{number:0600}" for number in range(ROW_COUNT)]
+    table = pa.table({"id": range(ROW_COUNT), "text": texts})
+    pq.write_table(table, path, compression="none", use_dictionary=False)
+    return path
+
+
+def sizes(path: str, reader_format: ParquetColumnarRowInputFormat) -> list[int]:
+    status = os.stat(path)
+    split = FileSplit("/", path, 0, status.st_size, status.st_size, status.st_mtime_ns)
+    records = reader_format.open(split, BatchType(reader_format.produced_type))
+    found: list[int] = []
+    while (batch := records.next_batch()) is not None:
+        found.append(batch.num_rows)
+    records.close()
+    return found
+
+
+def rows_of(*names: str, **options: Any) -> ParquetColumnarRowInputFormat:
+    types = [Types.STRING() if name == "text" else Types.LONG() for name in names]
+    return ParquetColumnarRowInputFormat(Types.ROW_NAMED(list(names), types), **options)
+
+
+def test_short_rows_come_many_at_once(file: str) -> None:
+    assert sizes(file, rows_of("id")) == [32_768, ROW_COUNT - 32_768]
+
+
+def test_long_rows_come_in_batches_of_some_megabytes(file: str) -> None:
+    found = sizes(file, rows_of("id", "text"))
+    assert sum(found) == ROW_COUNT
+    assert 5_000 < max(found) < 8_000
+
+
+def test_only_the_columns_that_are_read_count(file: str) -> None:
+    assert max(sizes(file, rows_of("id"))) > max(sizes(file, rows_of("text")))
+
+
+def test_never_more_rows_come_than_were_asked_for(file: str) -> None:
+    assert set(sizes(file, rows_of("id", batch_size=100))) == {100}

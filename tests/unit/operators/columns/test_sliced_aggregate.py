@@ -1,0 +1,221 @@
+"""Aggregates in two halves: together they are the plain operator, however rows were cut, restored and rescaled."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.errors import UserCodeError
+from headrace.core.types.arrow_mapping import data_schema, type_info_from_schema
+from headrace.core.types.rows import Row
+from headrace.core.types.type_info import TimestampTypeInfo, Types
+from headrace.functions.columnar_specs import (
+    EventTimeWindows,
+    LocalAggregateSpec,
+    SlicedAggregateSpec,
+    SlicedAggregation,
+    can_be_sliced,
+)
+from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.functions.window_specs import ColumnAggregate, WindowAggregateSpec
+from headrace.state.evolution import StateIncompatibleError
+from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
+from headrace.testing.operator_ways import run_all_cuts, run_all_ways
+
+ROW = Types.ROW_NAMED(["key", "n"], [Types.STRING(), Types.LONG()])
+UTC = TimestampTypeInfo("UTC")
+AGGREGATES = (
+    ColumnAggregate("count", None, "rows"),
+    ColumnAggregate("count", "n", "values"),
+    ColumnAggregate("sum", "n", "sum"),
+    ColumnAggregate("mean", "n", "mean"),
+    ColumnAggregate("min", "n", "least"),
+    ColumnAggregate("max", "n", "most"),
+)
+RESULT = Types.ROW_NAMED(
+    ["key", "window_start", "window_end", *(one.output_name for one in AGGREGATES)],
+    [Types.STRING(), UTC, UTC, *[Types.LONG()] * 3, Types.DOUBLE(), *[Types.LONG()] * 2],
+)
+KINDS = {
+    "tumbling": (10, 10, 0),
+    "tumbling with an offset": (10, 10, 3),
+    "sliding": (10, 5, 0),
+    "sliding, of slices shorter than the slide": (9, 6, 2),
+}
+
+
+def aggregation(kind: str) -> SlicedAggregation:
+    return SlicedAggregation(EventTimeWindows(*KINDS[kind]), ("key",), AGGREGATES)
+
+
+def partial_type(kind: str) -> Any:
+    return type_info_from_schema(aggregation(kind).partial_schema(data_schema(ROW)))
+
+
+def local(kind: str) -> OperatorHarness:
+    return OperatorHarness(
+        LocalAggregateSpec(aggregation(kind)), input_types=[ROW], output_type=partial_type(kind)
+    )
+
+
+def sliced(kind: str) -> OperatorHarness:
+    return OperatorHarness(
+        SlicedAggregateSpec(aggregation(kind)),
+        input_types=[partial_type(kind)],
+        output_type=RESULT,
+        keys=[lambda row: row["key"]],
+        key_type=Types.STRING(),
+    )
+
+
+def plain(kind: str) -> OperatorHarness:
+    size, slide, offset = KINDS[kind]
+    assigner: Any = (
+        TumblingEventTimeWindows(size, offset)
+        if size == slide
+        else SlidingEventTimeWindows(size, slide, offset)
+    )
+    return OperatorHarness(
+        WindowAggregateSpec(assigner, 0, None, AGGREGATES, ("key",)),
+        input_types=[ROW],
+        output_type=RESULT,
+        keys=[lambda row: row["key"]],
+        key_type=Types.STRING(),
+    )
+
+
+def partials_of(kind: str, steps: list[HarnessStep]) -> list[HarnessStep]:
+    """What the first half makes of the steps, as steps of the second."""
+    harness = local(kind)
+    for step in steps:
+        harness.perform(step)
+    harness.finish()
+    made: list[HarnessStep] = []
+    for element in harness.output.main:
+        if element[0] == "row":
+            made.append(Rows([element[1]]))
+        else:
+            made.append(WatermarkAt(element[1]))
+    return made
+
+
+def records(*rows: tuple[str, int | None, int]) -> Rows:
+    return Rows([Row(key=key, n=n) for key, n, _ in rows], [time for _, _, time in rows])
+
+
+STEPS: list[HarnessStep] = [
+    records(("a", 1, 1), ("b", 5, 2), ("a", None, 14), ("a", 7, 3)),
+    WatermarkAt(6),
+    records(("b", None, 8), ("c", None, 9), ("a", 2, 21)),
+    WatermarkAt(9),
+    records(("b", 4, 1), ("a", -3, 16), ("é", 2**53 + 1, 16), ("é", 1, 19)),
+    WatermarkAt(30),
+    records(("a", 1, 44)),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_halves_together_are_the_plain_operator(kind: str) -> None:
+    expected = plain(kind)
+    for step in STEPS:
+        expected.perform(step)
+    expected.finish()
+    second = run_all_ways(lambda: sliced(kind), partials_of(kind, STEPS))
+    assert second.output.main == expected.output.main
+    late = [harness.metrics.counter("numLateRecordsDropped") for harness in (second, expected)]
+    assert late[0].get_count() == late[1].get_count()
+
+
+rows_drawn = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.one_of(st.none(), st.integers(-5, 5)),
+        st.integers(-30, 60),
+    ),
+    min_size=1,
+    max_size=8,
+)
+steps_drawn = st.lists(st.one_of(rows_drawn, st.integers(-30, 60)), max_size=8)
+
+
+@given(st.sampled_from(list(KINDS)), steps_drawn)
+def test_random_steps_give_what_the_plain_operator_gives(kind: str, drawn: list[Any]) -> None:
+    steps: list[HarnessStep] = []
+    watermark = -(2**62)
+    for one in drawn:
+        if isinstance(one, list):
+            steps.append(records(*one))
+        elif one > watermark:
+            watermark = one
+            steps.append(WatermarkAt(one))
+    expected = plain(kind)
+    for step in steps:
+        expected.perform(step)
+    expected.finish()
+    second = run_all_cuts(lambda: sliced(kind), partials_of(kind, steps))
+    assert second.output.main == expected.output.main
+
+
+def test_windows_that_fired_before_a_restart_do_not_fire_again_beside_slices_that_live_on() -> None:
+    harness = sliced("sliding")
+    for step in partials_of("sliding", [records(("a", 1, 6)), WatermarkAt(9)])[:-1]:
+        harness.perform(step)
+    assert [row["window_start"].timestamp() for row in harness.output.rows] == [0.0]
+    # Event time begins anew, as on a subtask that gets the keys of one that was ahead.
+    stored = harness.snapshot()
+    harness.watermark_ms = -(2**63)
+    harness.restart(stored)
+    harness.perform(WatermarkAt(20))
+    assert [row["sum"] for row in harness.output.rows] == [1, 1]
+    assert harness.output.rows[1]["window_start"].timestamp() == 0.005
+
+
+def test_partial_results_go_out_before_a_barrier_and_nothing_is_kept() -> None:
+    harness = local("tumbling")
+    harness.perform(records(("a", 1, 1), ("a", 2, 2)))
+    assert harness.output.rows == []
+    assert not harness.snapshot().chunks
+    assert [row["$rows"] for row in harness.output.rows] == [2]
+
+
+def test_many_rows_do_not_wait_for_a_watermark() -> None:
+    harness = local("tumbling")
+    for _ in range(3):
+        harness.perform(Rows([Row(key="a", n=1)] * 65_536, [1] * 65_536))
+    assert [row["$rows"] for row in harness.output.rows] == [131_072]
+
+
+def test_rows_without_event_time_are_refused() -> None:
+    with pytest.raises(UserCodeError, match="timestamp"):
+        local("tumbling").perform(Rows([Row(key="a", n=1)]))
+
+
+def test_an_aggregate_that_was_not_stored_is_named_with_what_was() -> None:
+    harness = sliced("tumbling")
+    harness.perform(partials_of("tumbling", [records(("a", 1, 1))])[0])
+    stored = harness.snapshot()
+    fewer = SlicedAggregation(EventTimeWindows(10, 10, 0), ("key",), AGGREGATES[:1])
+    other = OperatorHarness(
+        SlicedAggregateSpec(fewer),
+        input_types=[type_info_from_schema(fewer.partial_schema(data_schema(ROW)))],
+        output_type=Types.ROW_NAMED(
+            ["key", "window_start", "window_end", "rows"], [Types.STRING(), UTC, UTC, Types.LONG()]
+        ),
+        keys=[lambda row: row["key"]],
+        key_type=Types.STRING(),
+    )
+    with pytest.raises(StateIncompatibleError, match="sliced-aggregates"):
+        other.restart(stored)
+
+
+@pytest.mark.parametrize("function", ["first", "last", "quantile"])
+def test_aggregates_that_depend_on_the_order_of_rows_are_not_halved(function: str) -> None:
+    assert not can_be_sliced((ColumnAggregate(function, "n", "x"),), ("key",), data_schema(ROW))
+
+
+def test_sums_of_floating_numbers_are_not_halved_as_their_order_shows() -> None:
+    columns = data_schema(Types.ROW_NAMED(["key", "x"], [Types.STRING(), Types.DOUBLE()]))
+    assert not can_be_sliced((ColumnAggregate("sum", "x", "sum"),), ("key",), columns)
+    assert not can_be_sliced((ColumnAggregate("count", None, "n"),), ("x",), columns)
+    assert can_be_sliced((ColumnAggregate("count", "x", "n"),), ("key",), columns)
