@@ -1,0 +1,343 @@
+"""One operator of every kind, doing something that a wrong cut would show: state, timers, windows, prepared output."""
+
+import pickle
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.core.collect_events import END, is_last_piece, marked_checkpoint, piece_of
+from headrace.core.operator_spec import OperatorSpec
+from headrace.core.record_batch import RecordBatch
+from headrace.core.types.arrow_mapping import columns_to_rows, data_schema, type_info_from_schema
+from headrace.core.types.rows import Row
+from headrace.core.types.time_values import Duration
+from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
+from headrace.functions import columnar_specs, specs, window_specs
+from headrace.functions.async_io import AsyncOutputMode
+from headrace.functions.columnar_specs import SLICE
+from headrace.functions.session_assigners import EventTimeSessionWindows
+from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.functions.watermarks import WatermarkStrategy
+from headrace.functions.window_specs import ColumnAggregate
+from headrace.operators.operator import SourceOperator
+from headrace.testing.operator_harness import PICKLED, OperatorHarness
+from tests.unit.operators import recutting_functions as functions
+from tests.unit.operators.async_harness import Twice, async_harness
+from tests.unit.operators.recutting_functions import ROW
+
+UTC: Final = TimestampTypeInfo("UTC")
+SIZE: Final = 10
+AGGREGATES: Final = (
+    ColumnAggregate("count", None, "rows"),
+    ColumnAggregate("sum", "n", "sum"),
+    ColumnAggregate("max", "n", "most"),
+)
+AGGREGATED: Final = Types.ROW_NAMED(
+    ["key", "window_start", "window_end", "rows", "sum", "most"],
+    [Types.STRING(), UTC, UTC, *[Types.LONG()] * 3],
+)
+WINDOWS: Final = columnar_specs.EventTimeWindows(SIZE, SIZE, 0)
+SLICED: Final = columnar_specs.SlicedAggregation(WINDOWS, ("key",), AGGREGATES)
+PARTIAL: Final[Any] = type_info_from_schema(SLICED.partial_schema(data_schema(ROW)))
+EXTREMES: Final = columnar_specs.ExtremeRows(WINDOWS, ("key",), "n", is_largest=True)
+EXTREME_PARTS: Final = Types.ROW_NAMED(["key", "n", SLICE], [Types.STRING(), *[Types.LONG()] * 2])
+NO_TAGS: Final = (None, None)
+LAST_CHECKPOINT: Final = 10**6
+
+Elements = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """How one kind of operator is made, and what of it is compared beside its output.
+
+    `record` makes a value of a key, a number, a time and the number of its input. `canonical` brings the output into
+    the form that cuts do not change; `witness` returns what else the operator did. `is_shippable`: it can be put away
+    and come back.
+    """
+
+    create: Callable[[], OperatorHarness]
+    input_count: int = 1
+    record: Callable[..., Any] = lambda key, n, time, side: Row(key=key, n=n)
+    feed: Callable[[OperatorHarness, RecordBatch, int], None] = OperatorHarness.process
+    canonical: Callable[[Elements], object] = lambda elements: elements
+    witness: Callable[[OperatorHarness], object] = lambda harness: None
+    is_shippable: bool = True
+
+
+def _key_of(row: Any) -> Any:
+    return row.key
+
+
+def _case(
+    make_spec: Callable[[], OperatorSpec],
+    *,
+    input_types: tuple[TypeInformation, ...] = (ROW,),
+    is_keyed: bool = False,
+    keyed_inputs: int | None = None,
+    changes: dict[str, Any] | None = None,
+    output_type: TypeInformation = PICKLED,
+    **rest: Any,
+) -> Case:
+    """Return the case of a spec; each harness has one of its own, as `open` puts handles into functions."""
+    keyed_count = keyed_inputs if keyed_inputs is not None else len(input_types) * is_keyed
+    keys = [_key_of] * keyed_count + [None] * (len(input_types) - keyed_count)
+
+    def create() -> OperatorHarness:
+        return OperatorHarness(
+            make_spec(),
+            input_types=input_types,
+            output_type=output_type,
+            side_types={"side": ROW, "late": ROW},
+            keys=keys if keyed_count else (),
+            key_type=Types.STRING(),
+            **(changes or {}),
+        )
+
+    return Case(create, len(input_types), **rest)
+
+
+def _partial(key: str, n: int, time: int, side: int) -> Any:
+    """A partial result that stands for one row."""
+    return Row(**{"key": key, SLICE: time - time % SIZE, columnar_specs.ROWS: 1, "$1": n, "$2": n})
+
+
+def _partials_added(elements: Elements) -> list[Any]:
+    """What partial results between two watermarks add up to: how many there are depends on cuts."""
+    added: list[Any] = []
+    sums: dict[Any, list[int]] = {}
+    ends: Elements = [("end",)]
+    for element in elements + ends:
+        if element[0] != "row":
+            added += [sorted(sums.items()), element]
+            sums = {}
+            continue
+        row = element[1]
+        so_far = sums.setdefault((row["key"], row[SLICE]), [0, 0, -(2**63)])
+        so_far[0] += row[columnar_specs.ROWS]
+        so_far[1] += row["$1"]
+        so_far[2] = max(so_far[2], row["$2"])
+    return added
+
+
+def _extremes_left(elements: Elements) -> list[Any]:
+    """Which rows between two watermarks stay: how many more go out depends on cuts."""
+    left: list[Any] = []
+    rows: dict[Any, list[int]] = defaultdict(list)
+    ends: Elements = [("end",)]
+    for element in elements + ends:
+        if element[0] == "row":
+            rows[element[1]["key"], element[1][SLICE]].append(element[1]["n"])
+            continue
+        largest = {group: [n for n in ns if n == max(ns)] for group, ns in rows.items()}
+        left += [sorted(largest.items()), element]
+        rows.clear()
+    return left
+
+
+def _collected(harness: OperatorHarness) -> list[object]:
+    """The rows, and between them the marks of checkpoints and the end."""
+    rows: list[object] = []
+    content = b""
+    for event in harness.events:
+        checkpoint_id = marked_checkpoint(event)
+        if event == END or checkpoint_id is not None:
+            rows.append((event == END, checkpoint_id))
+            continue
+        content += piece_of(event)
+        if is_last_piece(event):
+            for columns in pa.ipc.open_stream(content):
+                rows.extend(columns_to_rows(columns, ROW))
+            content = b""
+    return rows
+
+
+def _prepared(harness: OperatorHarness) -> list[bytes]:
+    """What the sink has prepared and nobody has decided about, in order."""
+    return [one.content for one in harness.operator.snapshot_state(LAST_CHECKPOINT)]
+
+
+def _hand_over(harness: OperatorHarness, batch: RecordBatch, input_number: int) -> None:
+    assert batch.timestamps is not None and isinstance(harness.operator, SourceOperator)
+    harness.operator.handle_event(pickle.dumps((batch.rows(), batch.timestamps)))
+    harness.operator.poll(harness.output)
+
+
+TWO: Final = (ROW, ROW)
+TUMBLING: Final = TumblingEventTimeWindows(SIZE, 0)
+BOUNDED: Final = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(3))
+PUNCTUATED: Final = WatermarkStrategy.for_generator(functions.Punctuated)
+JOINED: Final = Types.ROW_NAMED(["key", "n", "m"], [Types.STRING(), *[Types.LONG()] * 2])
+RIGHT: Final = Types.ROW_NAMED(["key", "m"], [Types.STRING(), Types.LONG()])
+
+
+def _async() -> OperatorHarness:
+    return async_harness(
+        Twice(), AsyncOutputMode.ORDERED, capacity=3, input_type=ROW, is_immediate=True
+    )[0]
+
+
+def _join(spec: OperatorSpec) -> Case:
+    """Return the case of a join of whole rows, whose columns have names of their own but for the key."""
+
+    def create() -> OperatorHarness:
+        return OperatorHarness(
+            spec,
+            input_types=[ROW, RIGHT],
+            output_type=JOINED,
+            keys=[_key_of, _key_of],
+            key_type=Types.STRING(),
+        )
+
+    def record(key: str, n: int, time: int, side: int) -> Row:
+        return Row(key=key, **{"m" if side else "n": n})
+
+    return Case(create, 2, record)
+
+
+CASES: Final[dict[str, Case]] = {
+    specs.MapSpec.kind: _case(lambda: specs.MapSpec(functions.Map()), is_keyed=True),
+    specs.FlatMapSpec.kind: _case(lambda: specs.FlatMapSpec(functions.FlatMap()), is_keyed=True),
+    specs.FilterSpec.kind: _case(
+        lambda: specs.FilterSpec(functions.Filter()), is_keyed=True, output_type=ROW
+    ),
+    specs.MapBatchesSpec.kind: _case(
+        lambda: specs.MapBatchesSpec(functions.doubled), output_type=ROW
+    ),
+    specs.FilterExpressionSpec.kind: _case(
+        lambda: specs.FilterExpressionSpec(pc.field("n") > 1), output_type=ROW
+    ),
+    specs.SelectExpressionsSpec.kind: _case(
+        lambda: specs.SelectExpressionsSpec((("n", pc.field("n") * 2),)),
+        output_type=Types.ROW_NAMED(["n"], [Types.LONG()]),
+    ),
+    specs.ProjectSpec.kind: _case(
+        lambda: specs.ProjectSpec((1, 0)),
+        input_types=(Types.TUPLE([Types.STRING(), Types.LONG()]),),
+        output_type=Types.TUPLE([Types.LONG(), Types.STRING()]),
+        record=lambda key, n, time, _: (key, n),
+    ),
+    specs.KeyBySpec.kind: _case(
+        lambda: specs.KeyBySpec(None, ("key",), Types.STRING()),
+        output_type=ROW,
+        changes={"output_key_type": Types.STRING()},
+        witness=lambda harness: [key for one in harness.output.batches for key in one.keys()],
+    ),
+    specs.KeyedValuesSpec.kind: _case(
+        lambda: specs.KeyedValuesSpec(with_keys=True),
+        is_keyed=True,
+        output_type=Types.TUPLE([Types.STRING(), ROW]),
+    ),
+    specs.TimestampsAndWatermarksSpec.kind: _case(
+        lambda: specs.TimestampsAndWatermarksSpec(PUNCTUATED),
+        output_type=ROW,
+        is_shippable=False,  # its generators begin anew
+    ),
+    specs.ProcessSpec.kind: _case(lambda: specs.ProcessSpec(functions.Plain())),
+    specs.KeyedProcessSpec.kind: _case(
+        lambda: specs.KeyedProcessSpec(functions.Timed()), is_keyed=True
+    ),
+    specs.CoMapSpec.kind: _case(lambda: specs.CoMapSpec(functions.CoRecord()), input_types=TWO),
+    specs.CoFlatMapSpec.kind: _case(
+        lambda: specs.CoFlatMapSpec(functions.CoRecord()), input_types=TWO
+    ),
+    specs.CoProcessSpec.kind: _case(
+        lambda: specs.CoProcessSpec(functions.CoPlain()), input_types=TWO
+    ),
+    specs.KeyedCoProcessSpec.kind: _case(
+        lambda: specs.KeyedCoProcessSpec(functions.CoTimed()), input_types=TWO, is_keyed=True
+    ),
+    specs.BroadcastProcessSpec.kind: _case(
+        lambda: specs.BroadcastProcessSpec(functions.Ruled(), (functions.RULES,)), input_types=TWO
+    ),
+    specs.KeyedBroadcastProcessSpec.kind: _case(
+        lambda: specs.KeyedBroadcastProcessSpec(functions.KeyedRuled(), (functions.RULES,)),
+        input_types=TWO,
+        keyed_inputs=1,
+    ),
+    specs.AsyncWaitSpec.kind: Case(_async, is_shippable=False),
+    specs.ReduceSpec.kind: _case(
+        lambda: specs.ReduceSpec(functions.folded), is_keyed=True, output_type=ROW
+    ),
+    specs.RollingAggregationSpec.kind: _case(
+        lambda: specs.RollingAggregationSpec("max_by", "n"), is_keyed=True, output_type=ROW
+    ),
+    specs.SourceSpec.kind: _case(
+        lambda: specs.SourceSpec(functions.HandedOver(), BOUNDED),
+        output_type=ROW,
+        feed=_hand_over,
+        is_shippable=False,  # its watermarks begin anew
+    ),
+    specs.SinkSpec.kind: _case(lambda: specs.SinkSpec(functions.StagingSink()), witness=_prepared),
+    specs.PrintSinkSpec.kind: _case(lambda: specs.PrintSinkSpec("id")),
+    specs.CollectSinkSpec.kind: _case(specs.CollectSinkSpec, witness=_collected),
+    window_specs.WindowSpec.kind: _case(
+        lambda: window_specs.WindowSpec(
+            EventTimeSessionWindows(4), None, 5, "late", functions.folded, None, is_keyed=True
+        ),
+        is_keyed=True,
+        output_type=ROW,
+    ),
+    window_specs.WindowAggregateSpec.kind: _case(
+        lambda: window_specs.WindowAggregateSpec(
+            SlidingEventTimeWindows(SIZE, 4, 1), 6, "late", AGGREGATES, ("key",)
+        ),
+        is_keyed=True,
+        output_type=AGGREGATED,
+    ),
+    window_specs.CoGroupSpec.kind: _case(
+        lambda: window_specs.CoGroupSpec(TUMBLING, None, None, 5, NO_TAGS, functions.both),
+        input_types=TWO,
+        is_keyed=True,
+    ),
+    window_specs.WindowJoinSpec.kind: _case(
+        lambda: window_specs.WindowJoinSpec(
+            TUMBLING, None, None, 5, ("late", "side"), functions.folded
+        ),
+        input_types=TWO,
+        is_keyed=True,
+    ),
+    window_specs.IntervalJoinSpec.kind: _case(
+        lambda: window_specs.IntervalJoinSpec(functions.Pairs(), -4, 2, ("late", "side")),
+        input_types=TWO,
+        is_keyed=True,
+    ),
+    columnar_specs.ExtremeRowsSpec.kind: _case(
+        lambda: columnar_specs.ExtremeRowsSpec(EXTREMES),
+        input_types=(EXTREME_PARTS,),
+        is_keyed=True,
+        output_type=ROW,
+        record=lambda key, n, time, _: Row(**{"key": key, "n": n, SLICE: time - time % SIZE}),
+    ),
+    columnar_specs.LocalExtremeRowsSpec.kind: _case(
+        lambda: columnar_specs.LocalExtremeRowsSpec(EXTREMES),
+        output_type=EXTREME_PARTS,
+        canonical=_extremes_left,
+    ),
+    columnar_specs.RowJoinSpec.kind: _join(columnar_specs.RowJoinSpec(("key",), ("key",))),
+    columnar_specs.WindowRowJoinSpec.kind: _join(
+        columnar_specs.WindowRowJoinSpec(WINDOWS, ("key",), ("key",))
+    ),
+    columnar_specs.SessionAggregateSpec.kind: _case(
+        lambda: columnar_specs.SessionAggregateSpec(4, ("key",), AGGREGATES),
+        is_keyed=True,
+        output_type=AGGREGATED,
+    ),
+    columnar_specs.LocalAggregateSpec.kind: _case(
+        lambda: columnar_specs.LocalAggregateSpec(SLICED),
+        output_type=PARTIAL,
+        canonical=_partials_added,
+    ),
+    columnar_specs.SlicedAggregateSpec.kind: _case(
+        lambda: columnar_specs.SlicedAggregateSpec(SLICED),
+        input_types=(PARTIAL,),
+        is_keyed=True,
+        output_type=AGGREGATED,
+        record=_partial,
+    ),
+}
+"""By the kind of their spec: one for each operator that there is."""
