@@ -13,6 +13,7 @@ from headrace.core.record_batch import BatchType
 from headrace.core.types.arrow_mapping import type_info_from_schema
 from headrace.core.types.type_info import Types
 from headrace.functions.columnar_specs import (
+    ROWS,
     SLICE,
     ExtremeRows,
     ExtremeRowsSpec,
@@ -37,10 +38,11 @@ def rows_with_extreme(
     _check_order(columns.field(column), called)
     wanted = ExtremeRows(event_time_windows(assigner), key_columns, column, is_largest)
     environment = stream.get_execution_environment()
+    parts = columns.append(pa.field(SLICE, pa.int64())).append(pa.field(ROWS, pa.int64()))
     local = environment.add_operator(
         LocalExtremeRowsSpec(wanted),
         (stream.transformation,),
-        BatchType(type_info_from_schema(columns.append(pa.field(SLICE, pa.int64())))),
+        BatchType(type_info_from_schema(parts)),
         like=stream.transformation,
     )
     kept = DataStream(environment, local)

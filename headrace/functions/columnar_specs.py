@@ -133,7 +133,10 @@ class ExtremeRows:
 
 @dataclass(frozen=True)
 class LocalExtremeRowsSpec(OperatorSpec):
-    """The half before the exchange: drops rows that cannot stay, and adds the start of their window to the others."""
+    """The half before the exchange: drops rows that cannot stay.
+
+    The others have the start of their window in `$slice`, and in `$rows` for how many they stand.
+    """
 
     rows: ExtremeRows
     kind: ClassVar[str] = "local_extreme_rows"

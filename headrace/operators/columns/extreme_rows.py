@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.columnar_specs import (
+    ROWS,
     SLICE,
     ExtremeRows,
     ExtremeRowsSpec,
@@ -20,7 +21,7 @@ from headrace.functions.columnar_specs import (
 from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
-from headrace.operators.columns.group_codes import group_codes
+from headrace.operators.columns.group_codes import Codes, finer_codes, group_codes
 from headrace.operators.columns.local_operator import LocalOperator
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
@@ -32,7 +33,9 @@ _LOOSE_ROWS_MIN: Final = 65_536
 class LocalExtremeRowsOperator(LocalOperator):
     """Emits the rows that are extreme among those it held, with the start of their window in `$slice`.
 
-    How many rows go out depends on how they were cut; which of them stay at the end does not.
+    How many rows go out depends on how they were cut; which of them stay at the end does not. `$rows` counts a row and
+    those that were left out for it, so that none that was late is forgotten: its sum over a window is how many came in.
+    Where all are null, one of them goes out for the others.
     """
 
     def __init__(self, spec: LocalExtremeRowsSpec) -> None:
@@ -41,15 +44,19 @@ class LocalExtremeRowsOperator(LocalOperator):
     def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
         windows = self._rows.windows
         slices = window_starts(times, windows.offset, windows.size)
-        kept = extreme_rows(rows.append_column(SLICE, pa.array(slices)), self._rows)
+        rows = rows.append_column(SLICE, pa.array(slices))
+        codes, count = group_codes(rows, [SLICE])
+        is_kept = are_extreme(rows, self._rows, codes, count)
+        counts = _rows_stood_for(codes, count, is_kept)
+        kept = rows.append_column(ROWS, pa.array(counts)).filter(pa.array(counts > 0))
         return kept.cast(data_schema(self.context.types.output.value_type))
 
 
 class ExtremeRowsOperator(OneInputOperator):
     """Emits the extreme rows of each window, with its last millisecond as timestamp, when the watermark passes that.
 
-    Rows of windows that have fired are counted as late and dropped; of those that the half before the exchange had
-    dropped already nobody knows whether they were.
+    Rows of windows that have fired are counted as late and dropped, with those that the half before the exchange had
+    left out for them.
     """
 
     def __init__(self, spec: ExtremeRowsSpec) -> None:
@@ -58,7 +65,9 @@ class ExtremeRowsOperator(OneInputOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         input_schema = data_schema(context.types.inputs[0].value_type)
-        self._schema = input_schema.append(pa.field(KEY_HASH, pa.int32()))
+        self._row_names = [name for name in input_schema.names if name != ROWS]
+        kept_fields = [input_schema.field(name) for name in self._row_names]
+        self._schema = pa.schema([*kept_fields, pa.field(KEY_HASH, pa.int32())])
         self._state: list[pa.Table] = ColumnarRows(_NAME, self._schema, self._frozen).restore(
             context.state
         )
@@ -67,15 +76,18 @@ class ExtremeRowsOperator(OneInputOperator):
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        slices: Any = batch.columns().column(SLICE).to_numpy()
+        columns = batch.columns()
+        slices: Any = columns.column(SLICE).to_numpy()
         is_late = slices <= self._rows.windows.last_due(self.current_watermark)
         if is_late.any():
-            self._late_count.inc(int(np.count_nonzero(is_late)))
+            counts: npt.NDArray[np.int64] = columns.column(ROWS).to_numpy()
+            self._late_count.inc(int(counts[is_late].sum()))
             batch = batch.filter(~is_late)
             if not batch.num_rows:
                 # Tables of no rows would pile up: only rows bring the next settling near.
                 return
-        arrays = [*batch.columns().columns, pa.array(batch.key_hashes)]
+        columns = batch.columns().select(self._row_names)
+        arrays = [*columns.columns, pa.array(batch.key_hashes)]
         self._state.append(pa.Table.from_arrays(arrays, schema=self._schema))
         self._loose_count += batch.num_rows
         if self._loose_count >= max(_LOOSE_ROWS_MIN, self._settled_count):
@@ -92,7 +104,9 @@ class ExtremeRowsOperator(OneInputOperator):
 
     def _settle(self) -> None:
         """Keep only rows that are extreme among all."""
-        rows = extreme_rows(pa.concat_tables(self._state), self._rows)
+        rows = pa.concat_tables(self._state)
+        is_extreme = are_extreme(rows, self._rows, *group_codes(rows, [SLICE]))
+        rows = rows.filter(pa.array(is_extreme))
         self._state = [rows]
         self._settled_count, self._loose_count = rows.num_rows, 0
 
@@ -116,22 +130,42 @@ class ExtremeRowsOperator(OneInputOperator):
         return lambda: tables
 
 
-def extreme_rows(rows: pa.Table, wanted: ExtremeRows) -> pa.Table:
-    """Return the rows with the extreme value among those of equal key and `$slice`, in their order."""
+def are_extreme(
+    rows: pa.Table, wanted: ExtremeRows, slice_codes: Codes, slice_count: int
+) -> npt.NDArray[np.bool_]:
+    """Return which rows have the extreme value among those of equal key and `$slice`, shape (num_rows,)."""
     values = rows.column(wanted.column)
+    is_extreme: npt.NDArray[np.bool_] = np.asarray(values.is_valid())
     if values.null_count:
-        rows = rows.filter(values.is_valid())
+        rows, slice_codes = rows.filter(pa.array(is_extreme)), slice_codes[is_extreme]
         values = rows.column(wanted.column)
     if rows.num_rows == 0:
-        return rows
+        return is_extreme
     # Whatever the type is, its order is that of the integer behind it.
     numbers: npt.NDArray[np.int64] = values.cast(pa.int64()).to_numpy()
-    codes, count = group_codes(rows, [SLICE, *wanted.key_columns])
+    codes, count = finer_codes(rows, wanted.key_columns, slice_codes, slice_count)
     limits = np.iinfo(np.int64)
     extremes = np.full(count, limits.min if wanted.is_largest else limits.max)
     fold = np.maximum if wanted.is_largest else np.minimum
     fold.at(extremes, codes, numbers)
-    return rows.filter(pa.array(numbers == extremes[codes]))
+    is_extreme[is_extreme] = numbers == extremes[codes]
+    return is_extreme
+
+
+def _rows_stood_for(
+    codes: Codes, count: int, is_kept: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Return of each row for how many of its group it stands, 0 where another one does; shape (num_rows,)."""
+    kept = np.flatnonzero(is_kept)
+    speakers = np.full(count, -1)
+    # Of several values for one group numpy takes the last, so from behind: the first that is kept.
+    speakers[codes[kept[::-1]]] = kept[::-1]
+    for silent in np.flatnonzero(speakers < 0):
+        speakers[silent] = np.argmax(codes == silent)
+    counts = is_kept.astype(np.int64)
+    left_out = np.bincount(codes, minlength=count) - np.bincount(codes[kept], minlength=count)
+    counts[speakers] += left_out
+    return counts
 
 
 def _slices(rows: pa.Table) -> npt.NDArray[np.int64]:

@@ -11,8 +11,12 @@ Codes = npt.NDArray[np.int64]
 
 def group_codes(rows: pa.Table, by: Sequence[str]) -> tuple[Codes, int]:
     """Return a number in [0, count) for each row, shape (num_rows,), and count; groups by their first row."""
-    codes, count = _codes_of(rows.column(by[0]))
-    for name in by[1:]:
+    return finer_codes(rows, by[1:], *_codes_of(rows.column(by[0])))
+
+
+def finer_codes(rows: pa.Table, by: Sequence[str], codes: Codes, count: int) -> tuple[Codes, int]:
+    """Return the codes of the same groups, each divided by more columns; the same codes without any."""
+    for name in by:
         more, more_count = _codes_of(rows.column(name))
         # Both are below the number of rows, so the product stays far below 2**63.
         codes, count = _codes_of(pa.chunked_array([pa.array(codes * more_count + more)]))

@@ -1,7 +1,7 @@
 """One operator of every kind, doing something that a wrong cut would show: state, timers, windows, prepared output."""
 
 import pickle
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,7 +18,7 @@ from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
 from headrace.functions import columnar_specs, specs, window_specs
 from headrace.functions.async_io import AsyncOutputMode
-from headrace.functions.columnar_specs import SLICE
+from headrace.functions.columnar_specs import ROWS, SLICE
 from headrace.functions.session_assigners import EventTimeSessionWindows
 from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.functions.watermarks import WatermarkStrategy
@@ -44,7 +44,9 @@ WINDOWS: Final = columnar_specs.EventTimeWindows(SIZE, SIZE, 0)
 SLICED: Final = columnar_specs.SlicedAggregation(WINDOWS, ("key",), AGGREGATES)
 PARTIAL: Final[Any] = type_info_from_schema(SLICED.partial_schema(data_schema(ROW)))
 EXTREMES: Final = columnar_specs.ExtremeRows(WINDOWS, ("key",), "n", is_largest=True)
-EXTREME_PARTS: Final = Types.ROW_NAMED(["key", "n", SLICE], [Types.STRING(), *[Types.LONG()] * 2])
+EXTREME_PARTS: Final = Types.ROW_NAMED(
+    ["key", "n", SLICE, ROWS], [Types.STRING(), *[Types.LONG()] * 3]
+)
 NO_TAGS: Final = (None, None)
 LAST_CHECKPOINT: Final = 10**6
 
@@ -103,7 +105,7 @@ def _case(
 
 def _partial(key: str, n: int, time: int, side: int) -> Any:
     """A partial result that stands for one row."""
-    return Row(**{"key": key, SLICE: time - time % SIZE, columnar_specs.ROWS: 1, "$1": n, "$2": n})
+    return Row(**{"key": key, SLICE: time - time % SIZE, ROWS: 1, "$1": n, "$2": n})
 
 
 def _partials_added(elements: Elements) -> list[Any]:
@@ -118,24 +120,28 @@ def _partials_added(elements: Elements) -> list[Any]:
             continue
         row = element[1]
         so_far = sums.setdefault((row["key"], row[SLICE]), [0, 0, -(2**63)])
-        so_far[0] += row[columnar_specs.ROWS]
+        so_far[0] += row[ROWS]
         so_far[1] += row["$1"]
         so_far[2] = max(so_far[2], row["$2"])
     return added
 
 
 def _extremes_left(elements: Elements) -> list[Any]:
-    """Which rows between two watermarks stay: how many more go out depends on cuts."""
+    """Which rows between two watermarks stay, and how many came in: how many more go out depends on cuts."""
     left: list[Any] = []
-    rows: dict[Any, list[int]] = defaultdict(list)
+    numbers: dict[Any, list[int]] = defaultdict(list)
+    counts: Counter[int] = Counter()
     ends: Elements = [("end",)]
     for element in elements + ends:
         if element[0] == "row":
-            rows[element[1]["key"], element[1][SLICE]].append(element[1]["n"])
+            row = element[1]
+            numbers[row["key"], row[SLICE]].append(row["n"])
+            counts[row[SLICE]] += row[ROWS]
             continue
-        largest = {group: [n for n in ns if n == max(ns)] for group, ns in rows.items()}
-        left += [sorted(largest.items()), element]
-        rows.clear()
+        largest = {group: [n for n in ns if n == max(ns)] for group, ns in numbers.items()}
+        left += [sorted(largest.items()), dict(counts), element]
+        numbers.clear()
+        counts.clear()
     return left
 
 
@@ -311,7 +317,9 @@ CASES: Final[dict[str, Case]] = {
         input_types=(EXTREME_PARTS,),
         is_keyed=True,
         output_type=ROW,
-        record=lambda key, n, time, _: Row(**{"key": key, "n": n, SLICE: time - time % SIZE}),
+        record=lambda key, n, time, _: Row(
+            **{"key": key, "n": n, SLICE: time - time % SIZE, ROWS: 1 + n}
+        ),
     ),
     columnar_specs.LocalExtremeRowsSpec.kind: _case(
         lambda: columnar_specs.LocalExtremeRowsSpec(EXTREMES),

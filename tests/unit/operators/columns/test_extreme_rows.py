@@ -6,12 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
+from headrace.functions.columnar_specs import ROWS as SPEAKS
 from headrace.functions.columnar_specs import (
     SLICE,
     EventTimeWindows,
@@ -26,7 +27,8 @@ from headrace.testing.operator_ways import run_all_cuts, run_all_ways
 
 ROW = Types.ROW_NAMED(["key", "n", "id"], [Types.STRING(), Types.LONG(), Types.INT()])
 WITH_SLICE = Types.ROW_NAMED(
-    ["key", "n", "id", SLICE], [Types.STRING(), Types.LONG(), Types.INT(), Types.LONG()]
+    ["key", "n", "id", SLICE, SPEAKS],
+    [Types.STRING(), Types.LONG(), Types.INT(), Types.LONG(), Types.LONG()],
 )
 SIZE, OFFSET = 10, 3
 Drawn = tuple[str, int | None, int]
@@ -85,6 +87,18 @@ def expected_ids(
         extreme_n = (max if is_largest else min)(n for n, _ in rows)
         found[start] |= {number for n, number in rows if n == extreme_n}
     return found
+
+
+def late_count(batches: list[list[Drawn] | int]) -> int:
+    """How many rows come when their window has fired."""
+    watermark, count = -(2**62), 0
+    for batch in batches:
+        if isinstance(batch, int):
+            watermark = max(watermark, batch)
+        else:
+            ends = [time - (time - OFFSET) % SIZE + SIZE - 1 for _, _, time in batch]
+            count += sum(end <= watermark for end in ends)
+    return count
 
 
 def steps_of(batches: list[list[Drawn] | int]) -> list[HarnessStep]:
@@ -156,6 +170,18 @@ def test_random_rows_give_what_plain_python_gives(
     assert found_ids(harness) == expected_ids(batches, keys, is_largest)
 
 
+@given(batches_drawn, st.sampled_from([(), ("key",)]), st.booleans())
+@example(BATCHES, (), True)
+@example([14, [("a", None, 4), ("b", None, 5), ("a", 1, 14)]], ("key",), True)
+def test_rows_that_the_first_half_leaves_out_are_counted_where_they_are_late(
+    batches: list[Any], keys: tuple[str, ...], is_largest: bool
+) -> None:
+    harness = extreme(keys, is_largest)
+    for step in second_steps(keys, steps_of(batches), is_largest):
+        harness.perform(step)
+    assert harness.metrics.counter("numLateRecordsDropped").get_count() == late_count(batches)
+
+
 def test_the_first_half_lets_few_rows_through_and_keeps_none_over_a_barrier() -> None:
     harness = local(())
     harness.perform(
@@ -174,7 +200,7 @@ def test_rows_without_event_time_are_refused() -> None:
 def test_state_shrinks_to_the_rows_that_may_still_win() -> None:
     harness = extreme(())
     for number in range(3):
-        rows = [Row(key="a", n=n, id=number, **{SLICE: 3}) for n in range(65_536)]
+        rows = [Row(key="a", n=n, id=number, **{SLICE: 3, SPEAKS: 1}) for n in range(65_536)]
         harness.perform(Rows(rows))
     chunks = harness.snapshot().chunks
     assert sum(chunk.row_count for chunk in chunks) == 3
@@ -192,11 +218,11 @@ def test_batches_that_are_late_as_a_whole_leave_nothing_behind(
     monkeypatch.setattr(extreme_rows, "ColumnarRows", watched)
     harness = extreme(())
     (tables,) = frozen
-    harness.perform(Rows([Row(key="a", n=1, id=0, **{SLICE: 3})]))
+    harness.perform(Rows([Row(key="a", n=1, id=0, **{SLICE: 3, SPEAKS: 1})]))
     assert len(tables()()) == 1
     harness.perform(WatermarkAt(100))
     fired = len(tables()())
     for number in range(3):
-        harness.perform(Rows([Row(key="a", n=number, id=number, **{SLICE: 3})]))
+        harness.perform(Rows([Row(key="a", n=number, id=number, **{SLICE: 3, SPEAKS: 1})]))
     assert harness.metrics.counter("numLateRecordsDropped").get_count() == 3
     assert len(tables()()) == fired
