@@ -37,7 +37,7 @@ class ConfigOption(Generic[T]):
     deprecated_keys: tuple[str, ...] = ()
     unobeyed: str = ""
     least: T | None = None
-    """The smallest value that is taken; None: any."""
+    """The smallest value that is taken; None: of numbers, sizes and durations zero, or a default below it."""
 
     def __post_init__(self) -> None:
         for key in (self.key, *self.deprecated_keys):
@@ -47,9 +47,23 @@ class ConfigOption(Generic[T]):
     def parse(self, raw: object) -> T:
         """Convert `raw` (text, or a value of the right type); ConfigurationError where it cannot be."""
         value: Any = _parse(self.key, self.value_type, raw)
-        if self.least is not None and value < self.least:
-            raise ConfigurationError(self.key, raw, f"it must be at least {_shown(self.least)}")
+        least = self._least()
+        # Not `<`, which a number that is none passes.
+        if least is not None and not value >= least:
+            raise ConfigurationError(self.key, raw, f"it must be at least {_shown(least)}")
         return cast(T, value)
+
+    def _least(self) -> Any:
+        """Return the bound that is set, or that of the type; None where nothing obeys the option or no order is."""
+        if self.least is not None or self.unobeyed:
+            return self.least
+        zero = _ZEROS.get(self.value_type)
+        return zero if zero is None or self.default is None else min(zero, cast(Any, self.default))
+
+
+_ZEROS: Final[dict[type, Any]] = {
+    timedelta: timedelta(0), SizeBytes: SizeBytes(0), int: 0, float: 0.0,
+}  # fmt: skip
 
 
 def check_settings(raw: Mapping[str, str], free_prefixes: tuple[str, ...]) -> None:

@@ -101,6 +101,7 @@ HEARTBEAT_RPC_FAILURE_THRESHOLD: Final = ConfigOption(
     2,
     "How many heartbeats in a row must find the peer unreachable until it counts as lost; -1 to "
     "rely on the timeout alone.",
+    least=-1,
 )
 
 REGISTRATION_INITIAL_TIMEOUT: Final = ConfigOption(

@@ -21,6 +21,7 @@ from headrace.graph.job_graph import JobGraph
 EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
     "web.exception-history-size", int, 16,
     "How many failures of a job are remembered, each with those that came with it.",
+    least=1,
 )  # fmt: skip
 CONCURRENT_MAX: Final = 100
 """Of the failures that come with one, so many are remembered: a lost host may fail thousands of tasks."""

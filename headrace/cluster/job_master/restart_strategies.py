@@ -31,6 +31,7 @@ FAILURE_RATE_MAX: Final = ConfigOption(
     int,
     1,
     "Failures within the interval that are followed by a restart.",
+    least=1,
 )
 FAILURE_RATE_INTERVAL: Final = ConfigOption(
     "restart-strategy.failure-rate.failure-rate-interval",
@@ -61,6 +62,7 @@ EXPONENTIAL_MULTIPLIER: Final = ConfigOption(
     float,
     1.5,
     "By how much the pause grows with every restart.",
+    least=1.0,
 )
 EXPONENTIAL_RESET: Final = ConfigOption(
     "restart-strategy.exponential-delay.reset-backoff-threshold",
@@ -72,7 +74,7 @@ EXPONENTIAL_JITTER: Final = ConfigOption(
     "restart-strategy.exponential-delay.jitter-factor",
     float,
     0.1,
-    "Share of the pause by which it varies at random.",
+    "Share of the pause by which it varies at random, at most 1.",
 )
 EXPONENTIAL_ATTEMPTS: Final = ConfigOption(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
@@ -207,12 +209,17 @@ def create_restart_strategy(settings: Settings, random: SeededRandom) -> Restart
                 settings.duration_ms(FAILURE_RATE_DELAY),
             )
         case "exponential-delay" | "exponentialdelay":
+            jitter_factor = settings.get_option(EXPONENTIAL_JITTER)
+            if jitter_factor > 1:
+                raise ConfigurationError(
+                    EXPONENTIAL_JITTER.key, jitter_factor, "it must be at most 1"
+                )
             return ExponentialDelayRestart(
                 initial_ms=settings.duration_ms(EXPONENTIAL_INITIAL),
                 max_ms=settings.duration_ms(EXPONENTIAL_MAX),
                 multiplier=settings.get_option(EXPONENTIAL_MULTIPLIER),
                 reset_after_ms=settings.duration_ms(EXPONENTIAL_RESET),
-                jitter_factor=settings.get_option(EXPONENTIAL_JITTER),
+                jitter_factor=jitter_factor,
                 max_attempts=settings.get_option(EXPONENTIAL_ATTEMPTS),
                 random=random,
             )

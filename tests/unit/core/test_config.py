@@ -20,6 +20,9 @@ INTERVAL = ConfigOption(
 SIZE = ConfigOption("test.size", SizeBytes, SizeBytes(10), "For this test.")
 IDLE = ConfigOption("test.idle", str, "", "For this test.", unobeyed="use test.flag")
 FLAG = ConfigOption("test.flag", bool, False, "For this test.")
+COUNT = ConfigOption("test.count", int, -1, "For this test.")
+SHARE = ConfigOption("test.share", float, 0.5, "For this test.")
+IDLE_COUNT = ConfigOption("test.idle-count", int, 3, "For this test.", unobeyed="use test.count")
 BOUNDED = ConfigOption(
     "test.pause", timedelta, timedelta(0), "For this test.", least=timedelta(milliseconds=-1)
 )
@@ -71,6 +74,28 @@ def test_a_value_below_the_least_is_refused() -> None:
     ):
         check_settings({"test.pause": "-5"}, ())
     assert Settings({"test.pause": "-1"}).get_option(BOUNDED) == timedelta(milliseconds=-1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "least"),
+    [
+        ("test.interval", "-5", "0 ms"),
+        ("test.old-interval", "-1 s", "0 ms"),
+        ("test.size", "-1b", "0"),
+        ("test.count", "-2", "-1"),
+        ("test.share", "-0.1", "0.0"),
+        ("test.share", "nan", "0.0"),
+    ],
+)
+def test_without_a_least_value_nothing_below_zero_is_taken_unless_it_is_the_default(
+    key: str, value: str, least: str
+) -> None:
+    options = [INTERVAL, SIZE, COUNT, SHARE]
+    (option,) = [one for one in options if key in (one.key, *one.deprecated_keys)]
+    with pytest.raises(ConfigurationError, match=f"it must be at least {least}$"):
+        Settings({key: value}).get_option(option)
+    assert Settings({"test.count": "-1"}).get_option(COUNT) == -1
+    assert Settings({"test.idle-count": "-7"}).get_option(IDLE_COUNT) == -7
 
 
 def test_settings_that_nothing_obeys_are_told_with_what_to_do() -> None:

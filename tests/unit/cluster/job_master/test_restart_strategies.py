@@ -110,3 +110,21 @@ def test_settings_choose_the_strategy() -> None:
 def test_an_unknown_strategy_is_an_error_that_names_the_option() -> None:
     with pytest.raises(ConfigurationError, match=r"restart-strategy\.type"):
         create_restart_strategy(Settings({"restart-strategy.type": "maybe"}), random.Random(1))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("exponential-delay.backoff-multiplier", "0.5"),
+        ("exponential-delay.jitter-factor", "1.5"),
+        ("exponential-delay.initial-backoff", "-1 s"),
+        ("exponential-delay.attempts-before-reset-backoff", "-1"),
+        ("failure-rate.max-failures-per-interval", "0"),
+        ("fixed-delay.attempts", "-3"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused_by_name(key: str, value: str) -> None:
+    full_key = f"restart-strategy.{key}"
+    settings = Settings({"restart-strategy.type": key.split(".")[0], full_key: value})
+    with pytest.raises(ConfigurationError, match=f"{full_key}.*must be at (least|most)"):
+        create_restart_strategy(settings, random.Random(1))
