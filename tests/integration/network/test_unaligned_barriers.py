@@ -65,7 +65,8 @@ def test_what_a_barrier_overtakes_is_captured_on_one_side_or_the_other(
             break
     emitted = start + 10
     if is_remote(ends):
-        wait_until(lambda: source.queue_length > 0)
+        # One to process, and one that stays in flight.
+        wait_until(lambda: source.queue_length > 1)
     processed = values_of([taken(source)])
     barrier = CheckpointBarrier(7, 0, UNALIGNED)
     sink.emit(numbers(emitted, 5))
