@@ -44,6 +44,13 @@ WATERMARK_IDLE_TIMEOUT: Final = ConfigOption(
     doc="How long an input without end may be silent before event time goes on without it, where its watermark "
     "strategy says nothing; 0 waits for ever. Back pressure does not count; bounded inputs are waited for.",
 )
+WATERMARK_MAX_AHEAD: Final = ConfigOption(
+    "headrace.watermarks.max-ahead",
+    timedelta,
+    default=timedelta(0),
+    doc="Records whose timestamps are further ahead of the clock do not move event time, so that one wrong clock does "
+    "not make everybody else late; they are counted in numRecordsAheadOfTime and go on as they are. 0: all move it.",
+)
 ALLOW_UNALIGNED_SOURCE_SPLITS: Final = ConfigOption(
     "pipeline.watermark-alignment.allow-unaligned-source-splits",
     bool,

@@ -167,6 +167,13 @@ NUM_LATE_RECORDS_DROPPED = _row(
 NUM_LATE_RECORDS_DIVERTED = _row(
     "numLateRecordsDiverted", _C, "", _OPERATOR, "The same where they have a side output."
 )
+NUM_RECORDS_AHEAD_OF_TIME = _row(
+    "numRecordsAheadOfTime",
+    _C,
+    "",
+    _OPERATOR,
+    "Records too far ahead of the clock to move event time, where headrace.watermarks.max-ahead is set.",
+)
 
 # Sources and sinks.
 NUM_RECORDS_IN_ERRORS = _row(

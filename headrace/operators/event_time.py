@@ -3,14 +3,22 @@
 Source: Flink ProgressiveTimestampsAndWatermarks, SourceOutputWithWatermarks.
 """
 
+import logging
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.errors import USER_EXCEPTIONS, short_repr
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
-from headrace.graph.pipeline_options import AUTO_WATERMARK_INTERVAL, WATERMARK_IDLE_TIMEOUT
+from headrace.graph.pipeline_options import (
+    AUTO_WATERMARK_INTERVAL,
+    WATERMARK_IDLE_TIMEOUT,
+    WATERMARK_MAX_AHEAD,
+)
+from headrace.metrics.names import NUM_RECORDS_AHEAD_OF_TIME
 from headrace.operators.emission import timestamps_of
 from headrace.operators.operator import OperatorContext, Output
 from headrace.operators.user_code import user_error
@@ -19,7 +27,44 @@ from headrace.operators.watermarks import SplitWatermarks
 WHOLE_SOURCE: Final = ""
 """The split of readers that tell no splits apart."""
 
+_LOG: Final = logging.getLogger(__name__)
 _NS_PER_MS: Final = 1_000_000
+
+
+class TrustedTimes:
+    """Tells which timestamps may move event time: those that are not too far ahead of the clock, if there is a bound.
+
+    The others are counted, and the first of them is logged: one wrong timestamp would make all other records late.
+    """
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+        self._max_ahead_ms = int(context.settings.duration_ms(WATERMARK_MAX_AHEAD))
+        self._is_told = False
+
+    def are_trusted(self, times: Timestamps) -> npt.NDArray[np.bool_] | None:
+        """Return which rows are, shape (num_rows,), or None where all are."""
+        if not self._max_ahead_ms:
+            return None
+        limit_ms = self._context.timers.now_ms() + self._max_ahead_ms
+        latest_ms = int(times.max())
+        if latest_ms <= limit_ms:
+            return None
+        are_trusted: npt.NDArray[np.bool_] = times <= limit_ms
+        count = len(times) - int(np.count_nonzero(are_trusted))
+        self._context.metrics.counter(NUM_RECORDS_AHEAD_OF_TIME).inc(count)
+        if not self._is_told:
+            self._is_told = True
+            _LOG.warning(
+                "operator '%s': a record of %d (epoch ms) is more than %d ms ahead of the clock and does not move "
+                "event time (%s); %s counts such records, of which no more is said",
+                self._context.operator_name,
+                latest_ms,
+                self._max_ahead_ms,
+                WATERMARK_MAX_AHEAD.key,
+                NUM_RECORDS_AHEAD_OF_TIME.name,
+            )
+        return are_trusted
 
 
 class EventTimeOutput:
@@ -52,6 +97,7 @@ class EventTimeOutput:
         self._last_reading_ns = context.clock.monotonic_ns()
         self._last_back_pressured_ms = context.back_pressured_ms()
         self._interval_ms = int(context.settings.duration_ms(AUTO_WATERMARK_INTERVAL))
+        self._trust = TrustedTimes(context)
         self.has_polled = True
         self.is_waiting = True
 
@@ -77,8 +123,11 @@ class EventTimeOutput:
             self._emit_looking(batch, split_id, watermarks)
         else:
             self._emit_rows(batch, split_id, watermarks)
-            if batch.timestamps is not None:
-                watermarks.on_batch(split_id, int(batch.timestamps.max()))
+            times = batch.timestamps
+            if times is not None:
+                are_trusted = self._trust.are_trusted(times)
+                trusted = times if are_trusted is None else times[are_trusted]
+                watermarks.on_batch(split_id, int(trusted.max(initial=MIN_TIMESTAMP)))
 
     def add_split(self, split_id: str, /) -> None:
         """Let a split hold the watermark back from now on; the unnamed one is then gone."""
@@ -112,7 +161,12 @@ class EventTimeOutput:
         """Emit rows that the program's own generator looks at, cut behind each row at which it says something."""
         start = 0
         times = timestamps_of(batch)
+        are_trusted = (
+            None if batch.timestamps is None else self._trust.are_trusted(batch.timestamps)
+        )
         for index, row in enumerate(batch.rows()):
+            if are_trusted is not None and not are_trusted[index]:
+                continue
             try:
                 says_something = watermarks.on_event(split_id, row, times[index])
             except USER_EXCEPTIONS as error:

@@ -217,6 +217,69 @@ def test_rows_without_timestamps_are_no_silence() -> None:
     assert ("idle",) not in harness.output.main
 
 
+NOW_MS, AHEAD_MS = 1_000_000, 60_000
+
+
+def _trusting(strategy: WatermarkStrategy, max_ahead: str = "1 min") -> OperatorHarness:
+    return OperatorHarness(
+        TimestampsAndWatermarksSpec(strategy),
+        settings={"headrace.watermarks.max-ahead": max_ahead},
+        start_ms=NOW_MS,
+    )
+
+
+def test_a_record_too_far_ahead_of_the_clock_does_not_move_event_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wrong, right = NOW_MS + AHEAD_MS + 1, NOW_MS + AHEAD_MS
+    harness = _trusting(ASCENDING)
+    harness.perform(Rows(["a", "b", "c"], [5, wrong, 10**15]))
+    harness.perform(TimeAt(NOW_MS + 200))
+    assert harness.output.timed_rows == [("a", 5), ("b", wrong), ("c", 10**15)]
+    assert harness.output.watermarks == [4]
+    assert harness.metrics.counter("numRecordsAheadOfTime").get_count() == 2
+    harness.perform(Rows(["d"], [right]))
+    harness.perform(Rows(["e"], [10**15]))
+    harness.perform(TimeAt(NOW_MS + 400))
+    assert harness.output.watermarks == [4, right - 1]
+    (told,) = caplog.messages
+    assert "a record of 1000000000000000 (epoch ms) is more than 60000 ms ahead" in told
+
+
+def test_without_a_bound_every_record_moves_event_time() -> None:
+    harness = _trusting(ASCENDING, "0")
+    harness.perform(Rows(["a"], [10**15]))
+    harness.perform(TimeAt(NOW_MS + 200))
+    assert harness.output.watermarks == [10**15 - 1]
+
+
+@given(st.lists(st.lists(st.integers(-100, 200_000), min_size=1, max_size=5), max_size=8))
+def test_the_watermark_is_that_of_the_records_that_are_not_too_far_ahead(
+    batches: list[list[int]],
+) -> None:
+    now_ms, trusted = NOW_MS, [MIN_TIMESTAMP + 1]
+    bounded, own = _trusting(ASCENDING), _trusting(WatermarkStrategy.for_generator(_Largest))
+    for offsets in batches:
+        times = [NOW_MS + offset for offset in offsets]
+        trusted += [time for time in times if time <= now_ms + AHEAD_MS]
+        now_ms += 200
+        for harness in (bounded, own):
+            harness.perform(Rows(times, times))
+            harness.perform(TimeAt(now_ms))
+            assert harness.output.watermark_ms == max(trusted) - 1
+            assert harness.output.watermark_ms < now_ms + AHEAD_MS
+
+
+class _Largest(WatermarkGenerator):
+    """The largest timestamp less one, said at each event."""
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        output.emit_watermark(event_timestamp - 1)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Nothing is left to say."""
+
+
 def test_silence_under_back_pressure_does_not_count() -> None:
     harness = _assigning(ASCENDING.with_idleness(Duration.of_millis(1000)))
     harness.perform(TimeAt(400))
