@@ -53,6 +53,13 @@ class StateBackendType(enum.Enum):
     ROCKSDB = 1
 
 
+class TimerServiceFactory(enum.Enum):
+    """Where the RocksDB backend keeps timers."""
+
+    HEAP = 0
+    ROCKSDB = 1
+
+
 CHECKPOINTS_UNOBEYED: Final = "this part of checkpoints is not there yet"
 """Of the options that nothing obeys so far."""
 _P: Final = "execution.checkpointing."
@@ -222,6 +229,14 @@ ROCKSDB_LOCAL_DIRECTORY: Final = ConfigOption(
     "state.backend.rocksdb.localdir", str, "",
     "Where a worker keeps the files of RocksDB while a job runs. Unset: in the TaskManager's scratch directory.",
 )  # fmt: skip
+ROCKSDB_TIMERS: Final = ConfigOption(
+    "state.backend.rocksdb.timer-service.factory", str, "ROCKSDB",
+    "Where `rocksdb` keeps timers: ROCKSDB on the disk, as many as it holds, HEAP in memory, which is faster.",
+)  # fmt: skip
+ROCKSDB_TIMERS_CACHED: Final = ConfigOption(
+    "state.backend.rocksdb.timer-service.cache-size", int, 128,
+    "How many timers of each key group are kept in memory too, where they are in RocksDB.",
+)  # fmt: skip
 
 FILE_MERGING: Final = ConfigOption(
     _P + "file-merging.enabled", bool, False,
@@ -321,4 +336,12 @@ def retained_count(settings: Settings) -> int:
     count = settings.get_option(NUM_RETAINED)
     if count < 1:
         raise ConfigurationError(NUM_RETAINED.key, count, "at least one must be kept")
+    return count
+
+
+def timers_cached(settings: Settings) -> int:
+    """How many timers of a key group RocksDB's queue keeps in memory. ConfigurationError."""
+    count = settings.get_option(ROCKSDB_TIMERS_CACHED)
+    if count < 1:
+        raise ConfigurationError(ROCKSDB_TIMERS_CACHED.key, count, "at least one is needed")
     return count

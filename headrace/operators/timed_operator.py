@@ -14,8 +14,9 @@ from headrace.checkpoint.options import INTERRUPTIBLE_TIMERS
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.operators.emission import ResultCollector
 from headrace.operators.operator import TURN_MS, Operator, OperatorContext, Output
-from headrace.operators.timers import InternalTimerService, IsEnough
+from headrace.operators.timers import InternalTimerService
 from headrace.operators.user_code import user_error
+from headrace.state.timer_queue import IsEnough
 
 TIMERS: Final = "timers"
 """Name of the operator's timers in snapshots."""

@@ -3,7 +3,7 @@
 Columns: `service`, `domain` ("event" or "processing"), `ts` (epoch ms), `key_group`, `key`, `namespace`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -18,15 +18,13 @@ from headrace.state import columns as state_columns
 from headrace.state.columns import KEY, KEY_GROUP, NAMESPACE
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
 from headrace.state.restored import KeySpace
+from headrace.state.timer_queue import FrozenTimerQueue, Timer
 
 _SERVICE: Final = "service"
 _DOMAIN: Final = "domain"
 _TIME: Final = "ts"
 _DOMAINS: Final = {TimeDomain.EVENT_TIME: "event", TimeDomain.PROCESSING_TIME: "processing"}
 _PIECE_ROWS: Final = 65_536
-
-Timer = tuple[int, Any, Any]
-"""(time, key, namespace)"""
 
 
 @dataclass(frozen=True)
@@ -39,21 +37,30 @@ class _Rows:
 
 def write_timers(
     name: str,
-    timers: dict[TimeDomain, Iterator[Timer]],
+    queues: Mapping[TimeDomain, FrozenTimerQueue],
     key_space: KeySpace,
     writer: SnapshotWriter,
 ) -> list[StateChunk]:
     """Write the timers of a service; no chunk where there is none."""
-    tables: list[pa.Table] = []
-    for domain, found in timers.items():
-        while piece := list(islice(found, _PIECE_ROWS)):
+    files = ChunkFiles(StateTable.TIMERS, name, {}, writer)
+    unordered: list[pa.Table] = []
+    for domain, queue in queues.items():
+        timers = iter(queue)
+        while piece := list(islice(timers, _PIECE_ROWS)):
             times, keys, namespaces = zip(*piece, strict=True)
             rows = _Rows(_DOMAINS[domain], list(times), list(keys), list(namespaces))
-            tables.append(_table(name, rows, key_space))
-    if not tables:
-        return []
+            table = _table(name, rows, key_space)
+            if queue.is_by_key_group:
+                files.add(table)  # there may be more than memory holds
+            else:
+                unordered.append(table)
+        files.flush()
+    _write_ordered(unordered, files)
+    return files.finish()
+
+
+def _write_ordered(tables: Sequence[pa.Table], files: ChunkFiles) -> None:
     # One time window and one pickled namespace make two schemas, hence two files.
-    files = ChunkFiles(StateTable.TIMERS, name, {}, writer)
     by_schema: dict[str, list[pa.Table]] = {}
     for table in tables:
         by_schema.setdefault(str(table.schema), []).append(table)
@@ -64,7 +71,6 @@ def write_timers(
         for offset in range(0, ordered.num_rows, _PIECE_ROWS):
             files.add(ordered.slice(offset, _PIECE_ROWS))
         files.flush()
-    return files.finish()
 
 
 def _table(name: str, rows: _Rows, key_space: KeySpace) -> pa.Table:

@@ -1,12 +1,10 @@
 """Timers of keyed operators: registered for (time, key, namespace), fired by watermarks and by the wall clock.
 
-`TimerQueue` is pure: one domain's timers, in order of time. `InternalTimerService` adds the two clocks and the
-current key. Source: Flink InternalTimerServiceImpl, HeapPriorityQueueSet.
+The backend of keyed state keeps one domain's timers in a `TimerQueue`, in order of time. `InternalTimerService` adds
+the two clocks and the current key. Source: Flink InternalTimerServiceImpl.
 """
 
-import heapq
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,152 +15,15 @@ from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.functions.process import TimeDomain
 from headrace.operators.operator import ProcessingTimeService, ScheduledTimer
-from headrace.operators.timer_chunks import Timer, read_timers, write_timers
+from headrace.operators.timer_chunks import read_timers, write_timers
 from headrace.state.backend import KeyedStateBackend
+from headrace.state.heap_timers import HeapTimerQueue
 from headrace.state.operator_states import StatesOfOperator
 from headrace.state.restored import KeySpace
+from headrace.state.timer_queue import FrozenTimerQueue, IsEnough, TimerCallback, TimerQueue
 
 VOID_NAMESPACE: Final = None
 """Namespace of timers of process functions; windows are those of window operators."""
-
-TimerCallback = Callable[[int, Any, Any], None]
-"""Called with (time, key, namespace) of a timer that fires; the key is current."""
-
-
-IsEnough = Callable[[], bool]
-"""Whether the timers that are still due had better wait."""
-
-_LOOKED_AT_ONCE: Final = 256
-
-Bucket = dict[tuple[Any, Any], None]
-"""Keys and namespaces of the timers of one time, in order of registration."""
-
-
-class FrozenQueue:
-    """The timers of a queue as they were when it was frozen. Any thread; `release` ends it."""
-
-    def __init__(self, buckets: dict[int, Bucket]) -> None:
-        self._buckets = buckets
-        # Set by the writing thread, read by the mailbox: one assignment, nothing to lock.
-        self.is_released = False
-
-    def __iter__(self) -> Iterator[Timer]:
-        for time_ms, bucket in self._buckets.items():
-            for key, namespace in bucket:
-                yield time_ms, key, namespace
-
-    def release(self) -> None:
-        """Let the buckets change again. Idempotent."""
-        self._buckets = {}
-        self.is_released = True
-
-
-class TimerQueue:
-    """A set of (time, key, namespace), taken out in order of time; ties in order of registration.
-
-    Timers of one time share a bucket, so that the heap holds each distinct time once: many keys set timers for the
-    same window's end.
-    """
-
-    def __init__(self) -> None:
-        self._buckets: dict[int, Bucket] = {}
-        self._times: list[int] = []
-        self._frozen: list[FrozenQueue] = []
-        # Times whose buckets are shared with nothing that is frozen.
-        self._own_times: set[int] = set()
-
-    def __len__(self) -> int:
-        return sum(map(len, self._buckets.values()))
-
-    def register(self, time_ms: int, key: Any, namespace: Any) -> None:
-        """Add a timer; one that is there already stays one."""
-        bucket = self._bucket(time_ms)
-        if bucket is None:
-            self._buckets[time_ms] = {(key, namespace): None}
-            heapq.heappush(self._times, time_ms)
-            if self._frozen:
-                self._own_times.add(time_ms)
-        else:
-            bucket[key, namespace] = None
-
-    def delete(self, time_ms: int, key: Any, namespace: Any) -> None:
-        """Remove a timer; no effect where there is none."""
-        bucket = self._bucket(time_ms)
-        if bucket is None:
-            return
-        bucket.pop((key, namespace), None)
-        if not bucket:
-            del self._buckets[time_ms]
-            self._forget_stale_times()
-
-    def next_time_ms(self) -> int | None:
-        """Return the time of the first timer, or None without timers."""
-        times = self._times
-        while times and times[0] not in self._buckets:
-            heapq.heappop(times)
-        return times[0] if times else None
-
-    def fire_until(
-        self, limit_ms: int, fire: TimerCallback, is_enough: IsEnough | None = None
-    ) -> bool:
-        """Remove and call back every timer with time <= `limit_ms`, also those that callbacks register meanwhile.
-
-        `is_enough` is asked behind each of them; where it says so, the others stay. False where some did.
-        """
-        while True:
-            time_ms = self.next_time_ms()
-            if time_ms is None or time_ms > limit_ms:
-                return True
-            if not self._fire_bucket(time_ms, fire, is_enough):
-                time_ms = self.next_time_ms()
-                return time_ms is None or time_ms > limit_ms
-
-    def _fire_bucket(self, time_ms: int, fire: TimerCallback, is_enough: IsEnough | None) -> bool:
-        """False where it was enough."""
-        bucket = self._bucket(time_ms)
-        assert bucket is not None
-        goes_on = True
-        # Where it may soon be enough, not all of a million timers are copied for each few that fire.
-        for timer in list(islice(bucket, None if is_enough is None else _LOOKED_AT_ONCE)):
-            if timer not in bucket:
-                continue  # an earlier callback deleted it
-            del bucket[timer]
-            fire(time_ms, *timer)
-            if is_enough is not None and is_enough():
-                goes_on = False
-                break
-            if self._times[0] < time_ms:
-                break  # a callback registered an earlier one, which goes first
-        if not bucket and self._buckets.get(time_ms) is bucket:
-            del self._buckets[time_ms]
-        return goes_on
-
-    def freeze(self) -> "FrozenQueue":
-        """Return all timers as they are now. Copies the distinct times; buckets are copied when they change."""
-        frozen = FrozenQueue(self._buckets)
-        self._frozen.append(frozen)
-        self._buckets = dict(self._buckets)
-        self._own_times = set()
-        return frozen
-
-    def _bucket(self, time_ms: int) -> Bucket | None:
-        """The timers of a time, which may be changed."""
-        bucket = self._buckets.get(time_ms)
-        if bucket is None or not self._frozen or time_ms in self._own_times:
-            return bucket
-        self._frozen = [frozen for frozen in self._frozen if not frozen.is_released]
-        if not self._frozen:
-            self._own_times = set()
-            return bucket
-        self._own_times.add(time_ms)
-        copied = self._buckets[time_ms] = dict(bucket)
-        return copied
-
-    def _forget_stale_times(self) -> None:
-        """Keep the heap within twice the times that have timers, for whoever moves a timer with every record."""
-        if len(self._times) > 2 * len(self._buckets) + 64:
-            self._times = list(self._buckets)
-            heapq.heapify(self._times)
 
 
 def _as_int(time: object) -> int:
@@ -198,8 +59,10 @@ class InternalTimerService:
         self._fire_event = self._with_key(on_event_time)
         self._fire_processing = self._with_key(on_processing_time)
         self._on_wake_up = on_wake_up
-        self._event_timers = TimerQueue()
-        self._processing_timers = TimerQueue()
+        self._create_queue = backend.create_timer_queue
+        # Until `keep_in` names them.
+        self._event_timers: TimerQueue = HeapTimerQueue()
+        self._processing_timers: TimerQueue = HeapTimerQueue()
         self._wake_up: ScheduledTimer | None = None
         self._wake_up_ms = 0
         self.current_watermark_ms = MIN_TIMESTAMP
@@ -239,6 +102,8 @@ class InternalTimerService:
     def keep_in(self, states: StatesOfOperator, name: str) -> None:
         """Go on with the timers restored under `name`, and be part of snapshots under it."""
         self._name, self._key_space = name, states.key_space
+        self._event_timers = self._create_queue(f"{name}-event")
+        self._processing_timers = self._create_queue(f"{name}-processing")
         chunks = states.register(name, self)
         for domain, timer in read_timers(chunks, states.reader, states.key_space):
             self._queue(domain).register(*timer)
@@ -246,11 +111,11 @@ class InternalTimerService:
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenTimers":
         """See Snapshotable."""
-        queues = {domain: self._queue(domain).freeze() for domain in TimeDomain}
+        queues = {domain: self._queue(domain).freeze(options) for domain in TimeDomain}
         return FrozenTimers(self._name, queues, self._key_space)
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
-        """See Snapshotable. Every snapshot is a full one."""
+        """See Snapshotable: the backend knows what its own files hold."""
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """See Snapshotable."""
@@ -295,7 +160,7 @@ class FrozenTimers:
     def __init__(
         self,
         name: str,
-        queues: dict[TimeDomain, FrozenQueue],
+        queues: dict[TimeDomain, FrozenTimerQueue],
         key_space: KeySpace,
     ) -> None:
         self._name = name
@@ -304,8 +169,7 @@ class FrozenTimers:
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
         """See FrozenState."""
-        timers = {domain: iter(queue) for domain, queue in self._queues.items()}
-        return write_timers(self._name, timers, self._key_space, writer)
+        return write_timers(self._name, self._queues, self._key_space, writer)
 
     def discard(self) -> None:
         """See FrozenState."""

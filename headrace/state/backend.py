@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.state import State, StateDescriptor
+from headrace.state.timer_queue import TimerQueue
 
 S = TypeVar("S", bound=State)
 
@@ -108,6 +109,10 @@ class KeyedStateBackend(Protocol):
 
         Lists are concatenated, reducing and aggregating states merged; other kinds cannot be merged.
         """
+        ...
+
+    def create_timer_queue(self, name: str) -> TimerQueue:
+        """Return the timers called `name`; what the backend's own files hold of them is there again. Once per name."""
         ...
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:

@@ -35,6 +35,7 @@ from headrace.state.heap_handles import (
     HeapState,
     HeapValueState,
 )
+from headrace.state.heap_timers import HeapTimerQueue
 from headrace.state.heap_ttl import TTL_HANDLES, TtlHeapState
 from headrace.state.keyed_chunks import Flatten, KeyedStateForm, write_keyed_state
 from headrace.state.layered_entries import FrozenEntries
@@ -154,6 +155,9 @@ class HeapKeyedStateBackend:
             else None,
             has_ttl=isinstance(handle, TtlHeapState),
         )
+
+    def create_timer_queue(self, name: str) -> HeapTimerQueue:
+        return HeapTimerQueue()
 
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
         self.get_state(descriptor, self.key_scope)

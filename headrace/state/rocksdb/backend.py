@@ -9,13 +9,22 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.checkpoint.handles import StateChunk
-from headrace.checkpoint.options import INCREMENTAL, ROCKSDB_LOCAL_DIRECTORY, ROCKSDB_MEMORY
+from headrace.checkpoint.options import (
+    INCREMENTAL,
+    ROCKSDB_LOCAL_DIRECTORY,
+    ROCKSDB_MEMORY,
+    ROCKSDB_TIMERS,
+    TimerServiceFactory,
+    member_of,
+    timers_cached,
+)
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
 from headrace.state.backend import NO_KEY, EntryScope, refuse_other_registration
+from headrace.state.heap_timers import HeapTimerQueue
 from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm
 from headrace.state.restored import (
     FrozenUnclaimed,
@@ -46,7 +55,9 @@ from headrace.state.rocksdb.snapshots import (
     pieces_of_rows,
 )
 from headrace.state.rocksdb.stored import NO_STAMP, stored_form
+from headrace.state.rocksdb.timers import RocksTimerQueue, TimerRows
 from headrace.state.snapshots import FrozenState
+from headrace.state.timer_queue import TimerQueue
 from headrace.state.ttl import BatchClock
 
 
@@ -70,6 +81,8 @@ class RocksDBKeyedStateBackend:
         self._keys = CompositeKeys(key_space)
         self._clock = BatchClock(clock)
         self._is_incremental = settings.get_option(INCREMENTAL)
+        self._timers_in = member_of(TimerServiceFactory, settings, ROCKSDB_TIMERS)
+        self._timers_cached = timers_cached(settings)
         self._handles: dict[str, RocksState] = {}
         database = Database(
             settings.get_option(ROCKSDB_LOCAL_DIRECTORY) or scratch,
@@ -125,6 +138,20 @@ class RocksDBKeyedStateBackend:
         for source in sources:
             handle.merge_entry((key, target), (key, source))
 
+    def create_timer_queue(self, name: str) -> TimerQueue:
+        if self._timers_in is TimerServiceFactory.ROCKSDB:
+            return RocksTimerQueue(
+                self._database, name, self._keys, self._timers_cached, self._are_rows_written
+            )
+        queue = HeapTimerQueue()
+        stored = self._database.find_timers(name)
+        if stored is not None:
+            rows = TimerRows(self._keys)
+            for row_key, value in stored.items():
+                queue.register(*rows.timer_of(row_key, value))
+            stored.delete_range(b"", b"\xff" * 8)
+        return queue
+
     def keys_of(self, descriptor: StateDescriptor) -> list[Any]:
         self.get_state(descriptor, self.key_scope)
         return self._entries(descriptor.get_name())
@@ -139,7 +166,7 @@ class RocksDBKeyedStateBackend:
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenRocksDB":
         """See Snapshotable. Files cost a flush here, rows nothing."""
         forms = list(self._forms.values())
-        if options.kind.is_savepoint or not self._is_incremental:
+        if self._are_rows_written(options):
             tables = [FrozenTable(form, self._stored(form.name)) for form in forms]
             return FrozenRocksDB(FrozenRows(tables, self._keys), self._restored)
         attributes = {
@@ -162,6 +189,9 @@ class RocksDBKeyedStateBackend:
             self._database.hard_links(), base, attributes, self._key_space.key_groups, uploaded
         )
         return FrozenRocksDB(files, self._restored)
+
+    def _are_rows_written(self, options: CheckpointOptions) -> bool:
+        return options.kind.is_savepoint or not self._is_incremental
 
     def _stored(self, name: str) -> Iterator[tuple[bytes, bytes]]:
         """Return a state's rows as they are now, but those that have expired where full snapshots leave them out."""

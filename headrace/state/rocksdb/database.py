@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from headrace.core.errors import ErrorDomain, HeadraceError
 
-_CF: Final = "state-"
+_STATE: Final = "state-"
+_TIMERS: Final = "timers-"
 _WRITE_BUFFER_SHARE: Final = 0.5
 _SUFFIX_OF_TABLES: Final = ".sst"
 
@@ -48,7 +49,7 @@ def _shared_memory(size_bytes: int) -> tuple[Any, Any]:
 
 
 class Database:
-    """Column families by state name. `directory` is the database's own and is deleted with it."""
+    """A column family per state, and per queue of timers. `directory` is the database's own and is deleted with it."""
 
     def __init__(self, scratch: str, memory_bytes: int) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="rocksdb-", dir=scratch or None))
@@ -71,20 +72,32 @@ class Database:
         families = {name: self._options() for name in names if name != "default"}
         self._db = library.Rdict(str(self.path), options, column_families=families or None)
         for name in families:
-            self._tables[name.removeprefix(_CF)] = self._ready(self._db.get_column_family(name))
+            self._tables[name] = self._ready(self._db.get_column_family(name))
 
     @property
-    def state_names(self) -> list[str]:
-        """States that have a column family."""
+    def families(self) -> list[str]:
+        """Names of all column families, of states and of timers."""
         return list(self._tables)
+
+    def family(self, name: str) -> Any:
+        """Return a column family, made where there is none."""
+        table = self._tables.get(name)
+        if table is None:
+            made = self._db.create_column_family(name, self._options())
+            table = self._tables[name] = self._ready(made)
+        return table
 
     def table(self, state_name: str) -> Any:
         """Return the column family of a state, made where there is none."""
-        table = self._tables.get(state_name)
-        if table is None:
-            made = self._db.create_column_family(_CF + state_name, self._options())
-            table = self._tables[state_name] = self._ready(made)
-        return table
+        return self.family(_STATE + state_name)
+
+    def make_timers(self, queue_name: str) -> Any:
+        """Return the column family of a queue of timers, made where there is none."""
+        return self.family(_TIMERS + queue_name)
+
+    def find_timers(self, queue_name: str) -> Any:
+        """Return the column family of a queue of timers, or None."""
+        return self._tables.get(_TIMERS + queue_name)
 
     def keep_range(self, begin: bytes, end: bytes) -> None:
         """Delete every row outside of [begin, end)."""

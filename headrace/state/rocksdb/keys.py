@@ -29,6 +29,7 @@ _WINDOW: Final = struct.Struct(">qq")
 _FLOAT: Final = struct.Struct(">d")
 _PREFIXES_MAX: Final = 65_536
 _MASK: Final = 0xFFFFFFFF
+_UNMISTAKABLE: Final = frozenset({str, int, bytes})
 
 
 def to_bytes(value: Any) -> bytes:
@@ -138,13 +139,15 @@ class CompositeKeys:
 
     def of_key(self, key: Any) -> bytes:
         """Return the prefix of a key."""
-        prefix = self._known.get(key)
+        # A dict takes True for 1.
+        known_as = key if type(key) in _UNMISTAKABLE else _with_types(key)
+        prefix = self._known.get(known_as)
         if prefix is None:
             form = to_bytes(key)
             prefix = self.group_bytes(self._group(key)) + _LENGTH.pack(len(form)) + form
             if len(self._known) >= _PREFIXES_MAX:
                 self._known.clear()
-            self._known[key] = prefix
+            self._known[known_as] = prefix
         return prefix
 
     def of_entry(self, entry: Any, *, has_namespace: bool) -> bytes:
@@ -175,6 +178,10 @@ class CompositeKeys:
             return key_group_of(hash_key(key) & _MASK, self._key_space.max_parallelism)
         space = self._key_space
         return int(key_groups([key], space.key_type, space.max_parallelism)[0])
+
+
+def _with_types(key: Any) -> Any:
+    return (key, tuple(map(_with_types, key))) if type(key) is tuple else (key, type(key))
 
 
 def _read_part(composite: bytes, offset: int) -> tuple[Any, int]:

@@ -74,9 +74,9 @@ def restore_databases(
 
 
 def _copy_range(source: Database, target: Database, begin: bytes, end: bytes) -> None:
-    for name in source.state_names:
-        table = target.table(name)
-        for composite, value in source.table(name).items(from_key=begin):
+    for name in source.families:
+        table = target.family(name)
+        for composite, value in source.family(name).items(from_key=begin):
             if composite >= end:
                 break
             table.put(composite, value)

@@ -12,7 +12,7 @@ from headrace.core.types.type_info import Types
 from headrace.functions.process import KeyedProcessFunction
 from headrace.functions.specs import KeyedProcessSpec
 from headrace.operators.registry import create_operator
-from headrace.operators.timers import TimerQueue
+from headrace.state.heap_timers import HeapTimerQueue
 from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
 
 FIRST = [lambda value: value[0]]
@@ -148,7 +148,7 @@ def test_timers_fire_in_the_same_order_however_they_are_sliced(
     timers: list[tuple[int, str]], enough: list[bool], limit_ms: int
 ) -> None:
     def run(answers: list[bool] | None) -> tuple[list[tuple[int, str]], int]:
-        queue, fired = TimerQueue(), list[tuple[int, str]]()
+        queue, fired = HeapTimerQueue(), list[tuple[int, str]]()
         for time_ms, key in timers:
             queue.register(time_ms, key, None)
 

@@ -1,13 +1,10 @@
-"""Timers: order, duplicates, deletion, registration from callbacks, both clocks; against a list-based model."""
+"""The timer service: order over all keys, deletion, both clocks. Its queues: tests/unit/state/test_timer_queues.py."""
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from headrace.core.clock import ManualClock
 from headrace.functions.process import TimeDomain
-from headrace.operators.timers import InternalTimerService, TimerQueue
+from headrace.operators.timers import InternalTimerService
 from headrace.state.heap import HeapKeyedStateBackend
 from headrace.testing.operator_harness import ManualTimers
 
@@ -87,119 +84,3 @@ def test_a_clock_timer_in_the_past_fires_at_once() -> None:
     service.register(CLOCK, "a", 50)
     service.clock.advance_to(100)
     assert service.fired == [("clock", 50, "a", 100)]
-
-
-def test_timers_that_callbacks_register_or_delete_take_part_at_once() -> None:
-    queue = TimerQueue()
-    fired: list[tuple[int, str]] = []
-
-    def fire(time_ms: int, key: Any, namespace: Any) -> None:
-        fired.append((time_ms, key))
-        if (time_ms, key) == (5, "a"):
-            queue.register(2, "past", None)
-            queue.register(5, "a", None) if len(fired) < 3 else None
-            queue.register(7, "later", None)
-            queue.register(11, "too late", None)
-            queue.delete(5, "b", None)
-
-    for key in "abc":
-        queue.register(5, key, None)
-    queue.fire_until(10, fire)
-    assert fired == [(5, "a"), (2, "past"), (5, "c"), (5, "a"), (2, "past"), (7, "later")]
-    assert len(queue) == 1
-
-
-def test_a_timer_moved_with_every_record_leaves_nothing_behind() -> None:
-    queue = TimerQueue()
-    for time_ms in range(10_000):
-        queue.register(time_ms, "key", None)
-        queue.delete(time_ms - 1, "key", None)
-    assert len(queue) == 1
-    assert len(queue._times) < 200
-
-
-OPERATIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("register"), st.integers(0, 20), st.sampled_from("abc")),
-        st.tuples(st.just("delete"), st.integers(0, 20), st.sampled_from("abc")),
-        st.tuples(st.just("fire"), st.integers(0, 20), st.just("")),
-    )
-)
-
-
-@given(
-    OPERATIONS,
-    st.dictionaries(st.tuples(st.integers(0, 20), st.sampled_from("abc")), st.integers(0, 25)),
-)
-def test_the_queue_behaves_as_a_sorted_list(
-    operations: list[tuple[str, int, str]], reactions: dict[tuple[int, str], int]
-) -> None:
-    queue, model = TimerQueue(), set[tuple[int, str]]()
-    for name, time_ms, key in operations:
-        if name == "register":
-            queue.register(time_ms, key, None)
-            model.add((time_ms, key))
-        elif name == "delete":
-            queue.delete(time_ms, key, None)
-            model.discard((time_ms, key))
-        else:
-            fired: list[tuple[int, str]] = []
-            left = dict(reactions)
-
-            def fire(time_ms: int, key: Any, _: Any, fired: Any = fired, left: Any = left) -> None:
-                # The model: always the earliest of all timers, whichever key.
-                assert time_ms == min(model)[0]
-                model.remove((time_ms, key))
-                fired.append((time_ms, key))
-                reaction = left.pop((time_ms, key), None)
-                if reaction is not None:
-                    queue.register(reaction, key, None)
-                    model.add((reaction, key))
-
-            queue.fire_until(time_ms, fire)
-            assert not any(timer[0] <= time_ms for timer in model)
-    assert len(queue) == len(model)
-
-
-def test_a_timer_that_an_earlier_one_of_its_time_deletes_does_not_fire() -> None:
-    queue = TimerQueue()
-    for key in ("a", "b", "c"):
-        queue.register(5, key, None)
-    fired: list[str] = []
-
-    def fire(time_ms: int, key: str, namespace: None) -> None:
-        fired.append(key)
-        queue.delete(5, "b", None)
-
-    queue.fire_until(5, fire)
-    assert fired == ["a", "c"]
-    assert len(queue) == 0
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("rdfwx"), st.integers(0, 5), st.sampled_from("ab")), max_size=40
-    )
-)
-def test_a_frozen_queue_keeps_what_it_had(steps: list[tuple[str, int, str]]) -> None:
-    queue, model = TimerQueue(), set[tuple[int, str]]()
-    views: list[tuple[Any, set[tuple[int, str]]]] = []
-    for step, time_ms, key in steps:
-        match step:
-            case "r":
-                queue.register(time_ms, key, None)
-                model.add((time_ms, key))
-            case "d":
-                queue.delete(time_ms, key, None)
-                model.discard((time_ms, key))
-            case "f":
-                queue.fire_until(time_ms, lambda *_: None)
-                model = {timer for timer in model if timer[0] > time_ms}
-            case "w":
-                views.append((queue.freeze(), set(model)))
-            case _:
-                if views:
-                    views.pop(time_ms % len(views))[0].release()
-        assert len(queue) == len(model)
-        for view, wanted in views:
-            assert {(time, key) for time, key, _ in view} == wanted
