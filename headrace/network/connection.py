@@ -19,6 +19,8 @@ ROUNDS_PER_FLUSH: Final = 4
 UNIX_SEND_BUFFER_BYTES: Final = 1 << 20
 LINGER_S: Final = 1.0
 """How long a peer that was told the end is read on, unless it closes before."""
+LINGER_BYTES: Final = 32 << 20
+"""What of such a peer is read and dropped at most: far more than can be on its way, and not all that it could send."""
 _DROPPED_BYTES: Final = 64 * 1024
 
 
@@ -59,11 +61,13 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._resumption: asyncio.TimerHandle | None = None
         self._is_paused = False
         self._is_wake_pending = False
         self._error: NetworkError | None = None
         # Once it has ended, what still comes is read into this and dropped.
         self._drop: bytearray | None = None
+        self._dropped_bytes = 0
         self._endpoint = WireEndpoint(
             host,
             self,
@@ -121,12 +125,17 @@ class SocketConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         if self._drop is not None:
+            self._dropped_bytes += nbytes
+            if self._dropped_bytes > LINGER_BYTES:
+                self.abort()
             return
         try:
             may_send = self._endpoint.received(nbytes)
         except NetworkError as error:
             self._end(error, self._endpoint.last_output())
             return
+        if self._endpoint.read_pause_ms:
+            self._pause_reading(self._endpoint.read_pause_ms)
         if may_send:
             self._flush()
 
@@ -153,6 +162,20 @@ class SocketConnection(asyncio.BufferedProtocol):
         """See asyncio.BaseProtocol."""
         self._is_paused = False
         self._flush()
+
+    def _pause_reading(self, duration_ms: float) -> None:
+        """Let others have their turn; what the peer sends meanwhile waits in its socket."""
+        assert self._transport is not None
+        if self._resumption is not None:
+            self._resumption.cancel()
+        self._transport.pause_reading()
+        loop = asyncio.get_running_loop()
+        self._resumption = loop.call_later(duration_ms / 1000, self._resume_reading)
+
+    def _resume_reading(self) -> None:
+        self._resumption = None
+        if self._transport is not None:
+            self._transport.resume_reading()
 
     def _flush(self) -> None:
         self._is_wake_pending = False

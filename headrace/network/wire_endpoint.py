@@ -9,6 +9,7 @@ from typing import Final
 from headrace.core.mutual_proof import Role
 from headrace.network.assembler import FrameAssembler
 from headrace.network.errors import ConnectionLostError, HandshakeError, NetworkError
+from headrace.network.frame_budget import FrameBudget
 from headrace.network.framing import Body, encode
 from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake
 from headrace.network.keepalive import Liveness, LivenessAction
@@ -23,7 +24,7 @@ class WireEndpoint:
     `expected_name` is who a dialler wants to speak with; an acceptor calls `on_claimed` with the name of a peer that
     has yet to prove it. A NetworkError from `received` ends the connection: write
     what `take_output()` still returns, close, and call `lost`. Once established, call `check_alive()` until it says
-    that there is no need.
+    that there is no need. Where `read_pause_ms` is not 0 after `received`, read nothing for so long.
     """
 
     def __init__(
@@ -48,6 +49,9 @@ class WireEndpoint:
         self._assembler: FrameAssembler | None = None
         self._output: list[Body] = []
         self._liveness: Liveness | None = None
+        self._budget: FrameBudget | None = None
+        self.read_pause_ms = 0.0
+        """For how long nothing is to be read after the last `received`: the peer sends more than its share."""
         self.session: Session | None = None
         opening = self._handshake.opening()
         if opening:
@@ -77,9 +81,11 @@ class WireEndpoint:
         assert self.session is not None
         try:
             frames = self._assembler.received(byte_count)
+            now_ns = self._host.clock.monotonic_ns()
             if self._liveness is not None:
-                now_ns = self._host.clock.monotonic_ns()
                 self._liveness.received(byte_count, bool(frames), now_ns)
+            if self._budget is not None:
+                self.read_pause_ms = self._budget.spend(frames, now_ns)
             for message in frames:
                 self.session.frame_received(message)
         except ConnectionLostError:
@@ -99,6 +105,8 @@ class WireEndpoint:
             output = self.session.take_output(budget_bytes)
         if output and self._liveness is not None:
             self._liveness.sent(self._host.clock.monotonic_ns())
+        if self._budget is not None:
+            self._budget.sent(sum(map(len, output)))
         return output
 
     def check_alive(self) -> float | None:
@@ -166,6 +174,7 @@ class WireEndpoint:
         self._assembler = FrameAssembler(
             name, session.check_body, needs_checksums=bool(established.features & Feature.CHECKSUM)
         )
+        self._budget = FrameBudget(self._host.clock.monotonic_ns())
         if session.is_kept_alive and self._host.keep_alive.interval_ns:
             self._liveness = Liveness(self._host.keep_alive, self._host.clock.monotonic_ns())
         self._on_established(name, session)

@@ -87,3 +87,19 @@ def test_a_connection_that_ended_is_not_used_again_while_it_lingers(start: Start
     assert environment.transport._connections
     peer.close()
     wait_until(lambda: not environment.transport._connections)
+
+
+def test_a_peer_that_never_stops_sending_is_not_read_without_end(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LINGER_S", 3600.0)
+    monkeypatch.setattr(connection, "LINGER_BYTES", 1 << 20)
+    environment = start("a")
+    peer = BlockingConnection(environment.start(), "raw", SECRET, SeededRandom("raw"))
+    peer.send(Proof(b"p" * 32))
+    assert isinstance(peer.receive(), Error)
+    with pytest.raises(NetworkError):
+        while True:
+            peer.send(MORE)
+    wait_until(lambda: not environment.transport._connections)
+    peer.close()
