@@ -1,11 +1,14 @@
-"""A peer that does harm to a producer, as a process: `python -m benchmarks.network.bad_peer HARM LOCATION NUMBER`.
+"""A peer that does harm to a producer, as a process: `python -m benchmarks.network.bad_peer HARM LOCATION`.
 
-HARM: `stalled` asks for partition NUMBER and never reads what it is sent; `dripping` sends its frames byte by byte;
+HARM: `stalled` asks for a partition and never reads what it is sent; `dripping` sends its frames byte by byte;
 `garbage` proves itself and then sends bytes that are no frames, again and again; `strangers` sends such bytes without
-having proved itself; `overgranting` grants more credit than it said it can hold. Two are producers, to be read from at
-the place that is printed: `overspending` sends without credit, `skipping` leaves a number out.
+having proved itself; `flooding` proves itself and sends such bytes without end, as long as it may; `chattering` sends
+signs of life without end; `overgranting` grants more credit than it said it can hold. Two are producers, to be read
+from at the place that is printed: `overspending` sends without credit, `skipping` leaves a number out. `burning` harms
+nobody: it takes a share of a processor, and is what the others are compared with.
 
-Prints a line once it has done so for the first time, or can be reached; goes on until its standard input ends.
+Does so from each line on standard input, which is a number: of the partition, or the share in percent. Prints a line
+once it has done so for the first time, or can be reached, and goes on until the next line, which ends the turn.
 """
 
 import contextlib
@@ -13,6 +16,7 @@ import os
 import select
 import socket
 import sys
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -27,30 +31,42 @@ from headrace.network.blocking_connection import BlockingConnection
 from headrace.network.errors import NetworkError
 from headrace.network.framing import Frame, encode
 from headrace.network.handshake import Handshake
-from headrace.network.wire import AddCredit, Data, PartitionRequest, Schema
+from headrace.network.wire import AddCredit, Data, KeepAlive, PartitionRequest, Schema
 
 PAUSE_S = 0.005
+BURN_PERIOD_S = 0.01
 PRODUCER_HARMS = ("overspending", "skipping")
 GARBAGE = os.urandom(64 << 10)
+ROWS = RowMaker(200, 64)
 
 
 Harm = Callable[[TaskManagerLocation, int], None]
 
 
 def main() -> None:
-    harm, location_json, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    location = msgspec.json.decode(location_json, type=TaskManagerLocation)
-    if harm in PRODUCER_HARMS:
-        misproduce(harm)
-        return
-    harms: dict[str, Harm] = {
+    harm = harms()[sys.argv[1]]
+    location = msgspec.json.decode(sys.argv[2], type=TaskManagerLocation)
+    while line := sys.stdin.readline():
+        harm(location, int(line))
+        sys.stdin.readline()
+
+
+def harms() -> dict[str, Harm]:
+    """Each by its name."""
+    bad_producers = {
+        name: (lambda location, number, name=name: misproduce(name)) for name in PRODUCER_HARMS
+    }
+    return {
         "stalled": stall,
         "dripping": drip,
         "garbage": insult,
         "strangers": intrude,
+        "flooding": flood,
+        "chattering": chatter,
         "overgranting": overgrant,
+        "burning": burn,
+        **bad_producers,
     }
-    harms[harm](location, number)
 
 
 def say_ready(what: str = "ready") -> None:
@@ -58,7 +74,7 @@ def say_ready(what: str = "ready") -> None:
 
 
 def is_over(wait_s: float) -> bool:
-    """Whether standard input has ended, looked at for a while."""
+    """Whether there is another line, or an end, on standard input; looked at for a while."""
     return bool(select.select([sys.stdin], [], [], wait_s)[0])
 
 
@@ -70,6 +86,21 @@ def request(number: int) -> PartitionRequest:
     return PartitionRequest(0, partition_id(number), 0, 2, 1000, 1 << 20)
 
 
+def leave(connection: BlockingConnection) -> None:
+    connection.abort()
+    connection.close()
+
+
+def burn(location: TaskManagerLocation, percent: int) -> None:
+    """Take so much of a processor, in small portions, and talk to nobody."""
+    say_ready()
+    began, used = time.monotonic(), time.process_time()
+    while not is_over(BURN_PERIOD_S):
+        due = used + (time.monotonic() - began) * percent / 100
+        while time.process_time() < due:
+            pass
+
+
 def stall(location: TaskManagerLocation, number: int) -> None:
     connection = connected(location)
     connection.send(request(number))
@@ -77,6 +108,7 @@ def stall(location: TaskManagerLocation, number: int) -> None:
     say_ready()
     while not is_over(1):
         pass
+    leave(connection)
 
 
 def drip(location: TaskManagerLocation, number: int) -> None:
@@ -91,6 +123,7 @@ def drip(location: TaskManagerLocation, number: int) -> None:
         while not is_over(PAUSE_S):
             connection._socket.sendall(credit[turn % len(credit) :][:1])
             turn += 1
+    leave(connection)
 
 
 def repeatedly(harm: Callable[[], None]) -> None:
@@ -109,8 +142,7 @@ def insult(location: TaskManagerLocation, number: int) -> None:
             connection._socket.sendall(GARBAGE)
             connection.receive(1)
         finally:
-            connection.abort()
-            connection.close()
+            leave(connection)
 
     repeatedly(once)
 
@@ -131,6 +163,35 @@ def intrude(location: TaskManagerLocation, number: int) -> None:
     repeatedly(once)
 
 
+def flood(location: TaskManagerLocation, number: int) -> None:
+    pour(location, GARBAGE)
+
+
+def chatter(location: TaskManagerLocation, number: int) -> None:
+    sign = b"".join(bytes(part) for part in encode(KeepAlive()))
+    pour(location, sign * (len(GARBAGE) // len(sign)))
+
+
+def pour(location: TaskManagerLocation, content: bytes) -> None:
+    """Send the same without end, as fast as it is taken, on one connection after the other."""
+    is_told = False
+    while not is_over(PAUSE_S if is_told else 0):
+        with contextlib.suppress(OSError, NetworkError):
+            connection = connected(location)
+            try:
+                connection._socket.settimeout(0.05)
+                while not is_over(0):
+                    with contextlib.suppress(TimeoutError):
+                        connection._socket.sendall(content)
+                    if not is_told:
+                        say_ready()
+                        is_told = True
+            finally:
+                leave(connection)
+    if not is_told:
+        say_ready()
+
+
 def overgrant(location: TaskManagerLocation, number: int) -> None:
     def once() -> None:
         connection = connected(location)
@@ -141,8 +202,7 @@ def overgrant(location: TaskManagerLocation, number: int) -> None:
             while True:
                 connection.receive(1)
         finally:
-            connection.abort()
-            connection.close()
+            leave(connection)
 
     repeatedly(once)
 
@@ -173,7 +233,7 @@ def send_badly(connection: socket.socket, name: str, harm: str) -> None:
         connection.sendall(reply)
     if not established.rest:
         connection.recv(4096)  # Its request for channel 0.
-    sealed = SealedBatch(RowMaker(200, 64).batch().to_arrow(), ())
+    sealed = SealedBatch(ROWS.batch().to_arrow(), ())
     assert sealed.arrow is not None
     announcer = SchemaAnnouncer()
     schema = announcer.changed(sealed.arrow.schema)

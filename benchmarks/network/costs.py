@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from benchmarks.network.endpoints import RowMaker
 from benchmarks.network.figures import paired_share_percent
-from benchmarks.network.matrix import RAW_PIECE_BYTES, measure_throughput
+from benchmarks.network.matrix import measure_throughput, raw_mb_per_s
 from benchmarks.network.peer import TCP, TLS, Peers
 from headrace.core.config import Settings
 from headrace.network.compression import BatchCompressor, decompress
@@ -49,11 +49,12 @@ def measure_tls(seconds: float, repeats: int, advance: Callable[[str], None]) ->
     plain: list[float] = []
     encrypted: list[float] = []
     raw: list[float] = []
-    with Peers(TCP) as tcp, Peers(TLS) as tls:
+    # One rests while the other works, so that both consumers have the same cores.
+    with Peers(TCP) as tcp, Peers(TLS, consumer_cores=tcp.consumer_cores) as tls:
         for _ in range(repeats):
             plain.append(measure_throughput(tcp, rows, cell, seconds)["mb_per_s"])
             encrypted.append(measure_throughput(tls, rows, cell, seconds)["mb_per_s"])
-            raw.append(tcp.raw_bytes_per_s(rows.messages(), seconds / 2, RAW_PIECE_BYTES) / 1e6)
+            raw += raw_mb_per_s(tcp, rows, seconds).values()
             advance("TLS")
     found = {
         "tcp_mb_per_s": max(plain),

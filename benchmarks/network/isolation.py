@@ -30,7 +30,7 @@ def measure_stalled(carrier: str, repeats: int, advance: Callable[[str], None]) 
         for load in loads_of(peers, rows):
             alone = partial(rate_of_turn, peers, rows, load)
             beside = partial(rate_of_turn, peers, rows, load, has_stalled=True)
-            figures = compare(alone, beside, repeats)
+            figures = compare(alone, beside, None, repeats)
             found.append({"carrier": carrier, "load": load.name, **figures})
             advance(f"beside a stalled channel, {load.name}")
     return {"stalled": found}

@@ -5,12 +5,13 @@ beforehand, as that is the work of the operator before) and, in the other proces
 Throughput: rows taken within a window, the pipe being full; how old they were then is `loaded_ms`. Latency: batches
 of 16 rows, 200 a second, from before `emit` to after `poll`. With a timeout of -1 rows wait for a full batch, however
 long that takes, so that at a low rate there is nothing to measure.
-Beside it, of the same rows: what raw blocking sockets move (`raw_mb_per_s`, unsplit, as one stream), and how many the
-splitting alone can do (`split_mrows_per_s`), on one core and without a transport.
+Beside it, of the same rows: what raw blocking sockets move, unsplit, as one stream, on the cores that the exchange has
+and on all there are, of which the better is the rival (`raw_mb_per_s`); and how many the splitting alone can do
+(`split_mrows_per_s`), on one core and without a transport.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,7 @@ class Matrix:
         splits: list[dict[str, Any]] = []
         with Peers(carrier) as peers:
             for row_bytes in self.row_bytes:
-                rows, raw = RowMaker(row_bytes), list[float]()
+                rows, raw = RowMaker(row_bytes), list[dict[str, float]]()
                 for channels in self.channels:
                     for cell in self._cells(peers, rows, row_bytes, channels):
                         cells.append(cell)
@@ -56,12 +57,9 @@ class Matrix:
                     splits.append(measure_split(rows, row_bytes, channels))
                     advance("splitting alone")
                     # Between our cells, so that what else the machine does falls on both.
-                    raw.append(
-                        peers.raw_bytes_per_s(rows.messages(), self.seconds / 2, RAW_PIECE_BYTES)
-                    )
+                    raw.append(raw_mb_per_s(peers, rows, self.seconds))
                     advance("raw sockets")
-                ceiling = {"carrier": carrier, "row_bytes": row_bytes}
-                ceilings.append(ceiling | {"raw_mb_per_s": round(max(raw) / 1e6, 1)})
+                ceilings.append({"carrier": carrier, "row_bytes": row_bytes, **ceiling_of(raw)})
         return {"matrix": cells, "ceilings": ceilings, "splits": splits}
 
     def _cells(
@@ -99,6 +97,21 @@ def measure_throughput(
         ),
     }
     return found | {key: value for key, value in answer.items() if key.startswith("loaded")}
+
+
+def raw_mb_per_s(peers: Peers, rows: RowMaker, seconds: float) -> dict[str, float]:
+    """What raw sockets move on the cores of the exchange, and on all."""
+    messages = rows.messages()
+    return {
+        name: peers.raw_bytes_per_s(messages, seconds / 4, RAW_PIECE_BYTES, keeps_cores=keeps) / 1e6
+        for name, keeps in (("raw_on_own_cores", True), ("raw_on_all_cores", False))
+    }
+
+
+def ceiling_of(turns: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The best turn of each, and of both."""
+    best = {f"{name}_mb_per_s": round(max(turn[name] for turn in turns), 1) for name in turns[0]}
+    return {"raw_mb_per_s": max(best.values()), **best}
 
 
 def measure_latency(peers: Peers, cell: dict[str, Any], seconds: float) -> dict[str, Any]:

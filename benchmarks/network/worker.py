@@ -1,9 +1,14 @@
-"""The consuming TaskManager process: one JSON order per line on standard input, one JSON answer per line on output."""
+"""The consuming TaskManager process: one JSON order per line on standard input, one JSON answer per line on output.
+
+Arguments: the processor cores to keep to; none to take a place of its own.
+"""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -19,7 +24,8 @@ from benchmarks.network.endpoints import (
     wait_for,
 )
 from benchmarks.network.figures import spread
-from benchmarks.programs.exchange_consumer import connect, raw_receive
+from benchmarks.network.places import as_task_manager
+from benchmarks.programs.exchange_consumer import connect, on_all_cores, raw_receive
 from headrace.core.clock import SystemClock
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity
@@ -49,7 +55,7 @@ class Worker:
         match order["do"]:
             case "start":
                 self._start(order)
-                return {}
+                return {"cores": sorted(os.sched_getaffinity(0))}
             case "throughput":
                 return count_rows(self._gate(order), order)
             case "latency":
@@ -61,10 +67,9 @@ class Worker:
                 return take_slowly(self._gate(order), self._environment, order)
             case "neighbours":
                 return self._neighbours(order)
-            case "raw":
-                return raw_receive(order["address"], order["size"])
-            case "ping":
-                return raw_round_trips(order["address"], order["count"], order["size"])
+            case "raw" | "ping":
+                with nullcontext() if order["keeps_cores"] else on_all_cores():
+                    return raw_answer(order)
             case other:
                 raise ValueError(other)
 
@@ -86,10 +91,11 @@ class Worker:
 
     def _neighbours(self, order: dict[str, Any]) -> dict[str, Any]:
         """Take in turn from `gates` gates, and open one more that is never looked at where one is to be stalled."""
+        cpu_began = time.process_time()
         gates = [self._gate(order, index) for index in range(order["gates"])]
         stalled = [self._gate(order, order["gates"])] if order["stalled"] else []
         bad = None if order["bad_location"] is None else FailingReader(self._bad_gate, order)
-        rows, window = 0, window_of(order)
+        rows, all_rows, window = 0, 0, window_of(order)
         while window.left_s > 0:
             taken = 0
             if bad is not None:
@@ -100,13 +106,16 @@ class Worker:
                     taken += element.batch.num_rows
             if taken:
                 window.open()
+            all_rows += taken
             if time.monotonic_ns() >= window.begin_ns:
                 rows += taken
             if not taken:
                 wait_for(gates[0].on_available, 0.002)
         for gate in [*gates, *stalled]:
             gate.close()
-        return {"rows": rows, "failures": 0 if bad is None else bad.close()}
+        failures = 0 if bad is None else bad.close()
+        cpu_seconds = time.process_time() - cpu_began
+        return {"rows": rows, "all_rows": all_rows, "cpu": cpu_seconds, "failures": failures}
 
     def _bad_gate(self, order: dict[str, Any]) -> SingleInputGate:
         assert self._environment is not None
@@ -220,6 +229,13 @@ def take_slowly(
     return {"rows_seen": len(ages_ms), **spread(ages_ms, "in_flight_ms", 1)}
 
 
+def raw_answer(order: dict[str, Any]) -> dict[str, Any]:
+    """What blocking sockets do of the same work."""
+    if order["do"] == "raw":
+        return raw_receive(order["address"], order["size"])
+    return raw_round_trips(order["address"], order["count"], order["size"])
+
+
 def raw_round_trips(address: Any, count: int, size: int) -> dict[str, Any]:
     """As `credit_round_trips`, over a blocking socket: answer each message with a few bytes, await the next."""
     trips_us: list[float] = []
@@ -240,10 +256,11 @@ def raw_round_trips(address: Any, count: int, size: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    worker = Worker()
-    for line in sys.stdin:
-        print(json.dumps(worker.answer(json.loads(line))), flush=True)
-    worker.close()
+    with as_task_manager([int(core) for core in sys.argv[1:]]):
+        worker = Worker()
+        for line in sys.stdin:
+            print(json.dumps(worker.answer(json.loads(line))), flush=True)
+        worker.close()
 
 
 if __name__ == "__main__":
