@@ -58,7 +58,7 @@ class SealedBatch:
         cls, arrow: pa.RecordBatch, markers: tuple[PlacedMarker, ...], message: Body
     ) -> "SealedBatch":
         """Make a batch of which the Arrow message is there already, as when it was read from a file."""
-        sealed = cls(arrow, markers)
+        sealed = cls(arrow, markers, len(message))
         sealed._body = message
         return sealed
 

@@ -15,10 +15,8 @@ _LOG = logging.getLogger(__name__)
 
 READS_PER_TURN: Final = 16
 """Then other partitions have the thread ..."""
-SHARE_PER_TURN: Final = 4
-"""... but at least a quarter of those who wait are read for, as all of them are looked at each time."""
-
-
+SHARE_PER_TURN: Final = 2
+"""... but at least half of those who wait are read for, as all of them are looked at each time."""
 JOBS_MAX: Final = 2
 """Threads that read one partition: while one of them waits for the disk, the other decodes. (To announce reads to the
 kernel beforehand was slower, measured on a fast disk: it then reads by single pages.)"""
@@ -37,7 +35,8 @@ class ReadLoop:
 
     def request(self, view: StoredView) -> None:
         """Read for `view` soon, if there is anything to read for it."""
-        if view.candidate() is None:
+        # Who waits already is only counted: consumers of hundreds of subpartitions ask with every batch.
+        if view not in self._wanting and view.candidate() is None:
             return
         with self._lock:
             self._wanting[view] = self._wanting.get(view, 0) + 1
@@ -55,9 +54,8 @@ class ReadLoop:
         views = self._next_sweep()
         for view in views:
             try:
-                # An earlier read of the sweep may have taken the memory.
-                if view.candidate() is not None:
-                    view.fill()
+                # Nothing is read where an earlier read of the sweep has taken the memory.
+                view.fill()
                 # What it asked for while it was being read for was not heard.
                 self.request(view)
             except Exception:

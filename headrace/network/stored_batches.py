@@ -31,6 +31,7 @@ _CHECKSUM: Final = struct.Struct("!II")
 _MAGIC: Final = 0x4842  # "HB"
 _DATA, _EVENT_KIND = 1, 2
 _NO_SCHEMA: Final = 0xFFFFFFFF
+_NO_CHECKSUM: Final = bytes(_CHECKSUM.size)
 _ALIGNMENT: Final = 8
 HEADER_BYTES: Final = _HEADER.size
 
@@ -201,10 +202,11 @@ def _decode_element(
     schemas: SchemaTable,
     place: str,
 ) -> StoredElement:
-    body_start = offset + header.body_offset
-    body = data.slice(body_start, header.stored_bytes)
-    head = bytes(view[offset : offset + HEADER_BYTES - 8]) + bytes(8)
-    crc = zlib.crc32(view[offset + HEADER_BYTES :][: header.marker_bytes], zlib.crc32(head))
+    body = data.slice(offset + header.body_offset, header.stored_bytes)
+    crc = zlib.crc32(_NO_CHECKSUM, zlib.crc32(view[offset : offset + HEADER_BYTES - 8]))
+    if header.marker_bytes:
+        markers_start = offset + HEADER_BYTES
+        crc = zlib.crc32(view[markers_start : markers_start + header.marker_bytes], crc)
     if zlib.crc32(body, crc) != header.crc:
         raise CorruptFileError(place, "a batch does not have the checksum it was written with")
     try:

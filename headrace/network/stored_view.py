@@ -159,18 +159,13 @@ class StoredView:
     def candidate(self) -> ReadCandidate["StoredView"] | None:
         """What the scheduler should know of this view, or None where it is not to be read for now."""
         with self._lock:
-            if self._is_released or self._is_reading or self._failure is not None:
-                return None
-            offset = self._cursor.next_offset
-            used = self._memory.used_bytes
-            if offset is None or not may_read(self._queued_bytes, used, self._memory.limit_bytes):
-                return None
-            return ReadCandidate(self, self._queued_bytes, offset)
+            offset = self._offset_to_read()
+            return None if offset is None else ReadCandidate(self, self._queued_bytes, offset)
 
     def fill(self) -> None:
-        """Read on and tell the consumer. On a thread that may block."""
+        """Read on and tell the consumer, if it is to be read for. On a thread that may block."""
         with self._lock:
-            if self._is_released or self._is_reading:
+            if self._offset_to_read() is None:
                 return
             self._is_reading = True
         queued: list[Element] = []
@@ -218,6 +213,14 @@ class StoredView:
         if not is_reading:
             self._cursor.close()
         self._on_released(self)
+
+    def _offset_to_read(self) -> int | None:
+        """Where reading would go on, or None where it should not for now. Lock held."""
+        if self._is_released or self._is_reading or self._failure is not None:
+            return None
+        if not may_read(self._queued_bytes, self._memory.used_bytes, self._memory.limit_bytes):
+            return None
+        return self._cursor.next_offset
 
     def _notify(self) -> None:
         try:

@@ -24,6 +24,8 @@ class View:
         return ReadCandidate(self, self.queued, self.number)
 
     def fill(self) -> None:
+        if self.candidate() is None:
+            return
         self.fills += 1
         self.left -= 1
         if self.barren:
