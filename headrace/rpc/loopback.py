@@ -84,14 +84,16 @@ class LoopbackNetwork:
         """Services that are alive, by name."""
         return self._services
 
-    def create_service(self, name: str, settings: Settings | None = None) -> "LoopbackRpcService":
+    def create_service(
+        self, name: str, settings: Settings | None = None, clock: Clock | None = None
+    ) -> "LoopbackRpcService":
         """A process called `name`; the name is free again once that process has ended."""
         assert name not in self._services, f"a service named {name} is there already"
         service = LoopbackRpcService(
             name,
             self,
             settings or self._settings,
-            self._clock,
+            clock or self._clock,
             self._random,
             self._loop or asyncio.get_running_loop(),
         )

@@ -21,7 +21,7 @@ from headrace.cluster.task_executor.options import NUMBER_OF_TASK_SLOTS
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.cluster.versions import software_versions
-from headrace.core.clock import Cancellable, ManualClock
+from headrace.core.clock import Cancellable, Clock, ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, ResourceId
 from headrace.core.randomness import SeededRandom
@@ -92,8 +92,9 @@ class SimulatedTaskManager:
         self.worker_id: Final = worker_id
         self.is_alive = True
         self._simulation: Final = simulation
-        settings, clock, random = simulation.settings, simulation.clock, simulation.random
-        self.rpc_service: Final = simulation.rpc_network.create_service(worker_id.name)
+        settings, random = simulation.settings, simulation.random
+        clock = simulation.clock_of(worker_id.name, simulation.clock)
+        self.rpc_service: Final = simulation.rpc_network.create_service(worker_id.name, clock=clock)
         transport = simulation.data_network.create_transport()
         self._shuffle: Final = CreditBasedShuffleEnvironment(
             resource_id=worker_id,
@@ -235,7 +236,10 @@ class SimulatedDriver:
 
 
 class SimulatedCluster:
-    """One cluster of one seed. `faults` may be changed while it runs; `max_data_delay_ms` delays records."""
+    """One cluster of one seed. `faults` may be changed while it runs; `max_data_delay_ms` delays records.
+
+    `clock_of` gives each TaskManager, by name, a clock that runs as the simulation's does and may show other times.
+    """
 
     def __init__(
         self,
@@ -246,7 +250,9 @@ class SimulatedCluster:
         max_worker_count: int = 4,
         faults: LinkFaults | None = None,
         max_data_delay_ms: float = 5.0,
+        clock_of: Callable[[str, ManualClock], Clock] = lambda name, clock: clock,
     ) -> None:
+        self.clock_of: Final = clock_of
         self.seed: Final = seed
         self.random: Final = SeededRandom(seed)
         self.clock: Final = ManualClock(_START_MS)
