@@ -44,9 +44,11 @@ GATES: Final[dict[str, Gate]] = {}
 class GatedSource(Source):
     """Subtask i of n emits i, i + n, … below the gate's limit and, where it has a `count`, ends there."""
 
-    def __init__(self, gate: str, count: int | None) -> None:
+    def __init__(self, gate: str, count: int | None, rows_max: int = _ROWS_MAX) -> None:
+        """`rows_max`: so many rows in a batch."""
         self.gate = gate
         self.count = count
+        self.rows_max = rows_max
 
     @property
     def boundedness(self) -> Boundedness:
@@ -60,6 +62,7 @@ class _GatedReader(SourceReader):
     def __init__(self, source: GatedSource, context: SubtaskContext) -> None:
         self._gate = GATES[source.gate]
         self._count = source.count
+        self._rows_max = source.rows_max
         self._context = context
         self._splits = [(context.subtask_index, context.parallelism)]
         self._gate.tell(context.wake)
@@ -67,7 +70,7 @@ class _GatedReader(SourceReader):
     def poll_next(self, output: SourceOutput) -> InputStatus:
         limit = self._gate.limit if self._count is None else min(self._gate.limit, self._count)
         for position, (first, step) in enumerate(self._splits):
-            rows = list(range(first, limit, step))[:_ROWS_MAX]
+            rows = list(range(first, limit, step))[: self._rows_max]
             if rows:
                 self._splits[position] = (rows[-1] + step, step)
                 output.emit(RecordBatch.of_rows(self._context.types.output, rows))

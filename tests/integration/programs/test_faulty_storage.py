@@ -22,9 +22,9 @@ from headrace.common import Configuration, Encoder
 from headrace.core.errors import JobExecutionError
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
-from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing.faulty_file_system import StorageFaults, faults_of
+from tests.integration.programs.gated import GATES, Gate, GatedSource
 
 COUNT, KEY_COUNT = 120_000, 3
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
@@ -50,13 +50,18 @@ class CountPerKey(KeyedProcessFunction):
 
 
 class Job:
-    """Counts numbers per key into files; its checkpoints lie on storage that fails as told."""
+    """Counts numbers per key into files; its checkpoints lie on storage that fails as told.
+
+    The gate holds most of the numbers back, so that no job ends, and takes its checkpoints with it, before the test has
+    looked at them.
+    """
 
     def __init__(self, env: StreamExecutionEnvironment, folder: Path) -> None:
         self.folder = folder
         self.query = f"seed=3&run={folder.name}"
         self.checkpoints = f"faulty://{folder}/checkpoints?{self.query}"
         self._env = env
+        self.gate = GATES[folder.name] = Gate(COUNT // 4)
         self.set(
             {
                 CHECKPOINT_DIRECTORY.key: self.checkpoints,
@@ -84,8 +89,10 @@ class Job:
         self._env.set_parallelism(2)
         target, marker = str(self.folder / "lines"), self.folder / "failed"
         sink = FileSink.for_row_format(target, Encoder.simple_string_encoder()).build()
-        source = NumberSequenceSource(1, COUNT)
-        numbers = self._env.from_source(source, WatermarkStrategy.no_watermarks(), "n").uid("n")
+        source = GatedSource(self.folder.name, COUNT, rows_max=1000)
+        numbers = self._env.from_source(
+            source, WatermarkStrategy.no_watermarks(), "n", Types.LONG()
+        ).uid("n")
         keyed = numbers.key_by(lambda n: n % KEY_COUNT, key_type=Types.LONG())
         counted = keyed.process(CountPerKey(marker, fail_at), output_type=PAIR).uid("counter")
         lines = counted.map(lambda pair: f"{pair[0]} {pair[1]}", output_type=Types.STRING())
@@ -124,6 +131,7 @@ def test_results_are_exact_where_the_storage_fails_now_and_then(job: Job, fault:
     client = job.start(fail_at=COUNT // KEY_COUNT // 2)
     wait_until(lambda: has_checkpoint(job))
     setattr(job.faults, fault, 0.05)
+    job.gate.open_to(COUNT)
     wait_until((job.folder / "failed").exists)
     job.faults.heal()
     client.get_job_execution_result().result()
@@ -140,5 +148,6 @@ def test_a_storage_that_is_away_at_the_start_does_not_make_a_job_begin_anew(job:
     with pytest.raises(JobExecutionError, match=r"checkpoint storage: cannot .*Input/output error"):
         job.start().get_job_execution_result().result()
     job.faults.heal()
+    job.gate.open_to(COUNT)
     job.start().get_job_execution_result().result()
     assert job.counts() == EXACT
