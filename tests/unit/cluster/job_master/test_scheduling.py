@@ -143,9 +143,10 @@ class Fixture:
         kind: PartitionerKind = PartitionerKind.HASH,
         strategy: str = "region",
         parallelism: int = 2,
+        shell: ScriptedShell | None = None,
     ) -> None:
         self.clock = ManualClock()
-        self.shell = ScriptedShell()
+        self.shell = shell or ScriptedShell()
         vertices = (vertex(1, parallelism), vertex(2, parallelism))
         graph = job_graph(vertices, (edge(1, 2, kind, result_type),))
         self.scheduler = Scheduler(
