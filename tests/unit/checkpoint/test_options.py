@@ -51,7 +51,7 @@ def test_a_member_is_found_however_it_is_spelt() -> None:
 
 @pytest.mark.parametrize("text", ["2mb", "-1"])
 def test_an_inline_threshold_beyond_its_bounds_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="within 0 and 1mb|at least 0"):
+    with pytest.raises(ConfigurationError, match=r"within 0 and 1mb|at least 0"):
         inline_threshold(given(DATA_INLINE_THRESHOLD, text))
 
 
