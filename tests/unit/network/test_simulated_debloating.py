@@ -1,11 +1,15 @@
 """Debloating over a whole exchange in virtual time: how long rows wait in front of a slow task."""
 
 from collections.abc import Iterator
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
 from headrace.network.gate import BatchElement
@@ -80,3 +84,52 @@ def test_without_it_rows_wait_as_long_as_there_is_memory(
 ) -> None:
     ages = ages_ms(cluster, is_local, Settings())
     assert min(ages[len(ages) // 2 :]) >= 1000
+
+
+class ScriptedGate:
+    """Takes in what it is told, and notes what it was to limit itself to, and when."""
+
+    number_of_channels = 4
+    capacity_bytes = 1 << 20
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.bytes_in = 0
+        self.queued_bytes = 1
+        self.limits: list[tuple[int, int]] = []
+
+    def limit_in_flight(self, size_bytes: int) -> None:
+        self.limits.append((self._clock.now_ms(), size_bytes))
+
+
+TURNS = st.lists(
+    st.tuples(st.integers(0, 700), st.integers(0, 1 << 22), st.integers(0, 1 << 22)),
+    min_size=50,
+    max_size=200,
+)
+
+
+@given(TURNS)
+def test_a_gate_is_limited_at_most_five_times_a_second_however_late_its_mailbox_is(
+    turns: list[tuple[int, int, int]],
+) -> None:
+    clock = ManualClock(1_000_000)
+    gates, timers = [ScriptedGate(clock), ScriptedGate(clock)], MailboxTimers(clock)
+    settings = Settings(
+        {
+            "taskmanager.network.memory.buffer-debloat.enabled": "true",
+            "taskmanager.network.memory.buffer-debloat.samples": "1",
+            "taskmanager.network.memory.buffer-debloat.threshold-percentages": "0",
+        }
+    )
+    GateDebloating(cast(Any, gates), settings, timers, lambda: 0.0).start()
+    for elapsed_ms, *taken in turns:
+        clock.advance_ms(elapsed_ms)
+        for made, taken_bytes in zip(gates, taken, strict=True):
+            made.bytes_in += taken_bytes
+        timers.fire_due()
+    for made in gates:
+        assert all(256 * made.number_of_channels <= size for _, size in made.limits)
+        times = [time_ms for time_ms, _ in made.limits]
+        for first, sixth in zip(times, times[5:], strict=False):
+            assert sixth - first >= 1000
