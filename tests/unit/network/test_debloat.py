@@ -1,7 +1,7 @@
 """Bytes in flight: they follow what the task takes in, without jumps and without chatter."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.network.debloat import BufferDebloater
@@ -59,6 +59,7 @@ PERIODS = st.lists(st.tuples(TAKEN, st.integers(0, PERIOD_MS)), max_size=100)
 
 
 @given(PERIODS, st.sampled_from([1, 5, 20]))
+@example([(500, 100), (10**8, 100)], 1)
 def test_no_step_more_than_doubles_and_all_stay_within_bounds(
     periods: list[tuple[int, int]], samples: int
 ) -> None:
