@@ -48,9 +48,12 @@ async def run_at_once(name: str, body: Callable[[], T]) -> T:
 
 
 class World:
-    """A JobMaster of a job with one subtask, and a TaskManager that never says whether it took the task."""
+    """A JobMaster of a job with one subtask, and a scripted TaskManager.
 
-    def __init__(self, job_settings: dict[str, str]) -> None:
+    Unless it is told otherwise, it never says whether it took the task.
+    """
+
+    def __init__(self, job_settings: dict[str, str], **task_manager_answers: Any) -> None:
         clock = ManualClock()
         self.loop = VirtualLoop(clock)
         self.network = LoopbackNetwork(
@@ -66,9 +69,8 @@ class World:
             RM_ID,
             register_job_master=JobMasterRegistered(RM_ID, ResourceId("rm")),
         )
-        task_manager = start_scripted(
-            worker, "tm", TaskExecutorGateway, submit_task=lambda *_: never()
-        )
+        answers = {"submit_task": lambda *_: never(), **task_manager_answers}
+        self.task_manager = start_scripted(worker, "tm", TaskExecutorGateway, **answers)
         self.job_master = JobMaster(
             self.network.create_service("master"),
             JM_ID,
@@ -83,9 +85,9 @@ class World:
         )
         self.job_master.start()
         self.loop.run_for(10)
-        gateway = worker.gateway(self.job_master.address, JobMasterGateway, JM_ID)
+        self.gateway = gateway = worker.gateway(self.job_master.address, JobMasterGateway, JM_ID)
         location = TaskManagerLocation(TM_1, "worker", 1, None, "host")
-        registration = TaskManagerRegistration(task_manager.address, location)
+        registration = TaskManagerRegistration(self.task_manager.address, location)
         self.loop.run_until(gateway.register_task_manager(JOB, registration))
         offers = (SlotOffer(allocation(1), 0, SLOT_PROFILE),)
         self.loop.run_until(gateway.offer_slots(TM_1, offers))
