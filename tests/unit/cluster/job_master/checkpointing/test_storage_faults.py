@@ -9,7 +9,13 @@ import pytest
 from headrace.checkpoint.errors import CheckpointError, PublicationUnknownError
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.metadata import CompletedCheckpoint
-from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, NUM_RETAINED, RETENTION
+from headrace.checkpoint.options import (
+    CHECKPOINT_DIRECTORY,
+    DATA_INLINE_THRESHOLD,
+    KEY_FILE,
+    NUM_RETAINED,
+    RETENTION,
+)
 from headrace.checkpoint.storage import StateReader, SubtaskStorage
 from headrace.cluster.job_master.checkpointing.durable_store import DurableCheckpointStore
 from headrace.core.checkpoints import CheckpointOptions
@@ -102,6 +108,7 @@ def a_run(tmp_path: Path, faults: str, seed: int) -> Run:
     settings = {
         CHECKPOINT_DIRECTORY.key: uri,
         KEY_FILE.key: str(tmp_path / "key"),
+        DATA_INLINE_THRESHOLD.key: "0",
         NUM_RETAINED.key: str(1 + seed % 2),
         RETENTION.key: "RETAIN_ON_CANCELLATION",
     }
