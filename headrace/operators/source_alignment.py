@@ -60,6 +60,7 @@ class SourceAlignment:
         self._reader: SourceReader | None = None
         self._bound_ms: int | None = None
         self._pauses = Pauses(False, frozenset())
+        self._has_finished = False
 
     @property
     def is_waiting(self) -> bool:
@@ -100,7 +101,8 @@ class SourceAlignment:
             self._context.wake()
 
     def finished(self) -> None:
-        """The reader has ended: others need not wait for it."""
+        """The reader has ended: others need not wait for it, however long its task still takes to end."""
+        self._has_finished = True
         self._report(ReaderProgress.FINISHED)
 
     def _pause(self, before: frozenset[str], now: frozenset[str]) -> frozenset[str]:
@@ -123,6 +125,8 @@ class SourceAlignment:
         timers.schedule(timers.now_ms() + self._params.update_interval_ms, self._on_interval)
 
     def _on_interval(self, _time_ms: int) -> None:
+        if self._has_finished:
+            return
         if self._watermarks.is_idle:
             self._report(ReaderProgress.IDLE)
         elif self._watermarks.watermark_ms > MIN_TIMESTAMP:
