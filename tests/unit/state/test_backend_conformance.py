@@ -12,7 +12,7 @@ from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.types.rows import Row
 from headrace.functions.process import TimeDomain
 from headrace.functions.windows import TimeWindow
-from headrace.testing.memory_snapshots import snapshot
+from headrace.testing.memory_snapshots import snapshot, write_frozen
 from tests.unit.state.subtasks import Subtask, descriptors
 
 KEYS = st.sampled_from(["a", "b", 1, -7, 2**70, ("a", 1), ("a", ("b",)), 2.5, b"x", ""])
@@ -156,11 +156,17 @@ class BackendMachine(RuleBasedStateMachine):
             self.kind, self.kind.removesuffix(", heap timers")
         )
 
-    @rule(outcome=st.sampled_from(["complete", "abort", "nobody says"]))
+    @rule(outcome=st.sampled_from(["complete", "abort", "nobody says", "never written"]))
     def take_a_checkpoint(self, outcome: str) -> None:
         self.checkpoint_id += 1
         for one in self.subtasks:
-            snapshot(one.states, self.checkpoint_id)
+            frozen = one.states.freeze(self.checkpoint_id, CheckpointOptions())
+            if outcome == "never written":
+                one.states.checkpoint_aborted(self.checkpoint_id)
+                for part in frozen:
+                    part.discard()
+                continue
+            write_frozen(frozen)
             if outcome == "complete":
                 one.states.checkpoint_completed(self.checkpoint_id)
             elif outcome == "abort":

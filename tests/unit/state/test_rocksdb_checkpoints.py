@@ -13,7 +13,7 @@ from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.functions.process import TimeDomain
 from headrace.state.snapshots import FrozenState
 from headrace.testing.memory_snapshots import MemorySnapshots, snapshot, write_frozen
-from tests.unit.state.subtasks import Subtask
+from tests.unit.state.subtasks import KINDS, Subtask
 
 
 @contextlib.contextmanager
@@ -240,3 +240,29 @@ def test_every_timer_is_at_the_subtask_of_its_key_at_any_parallelism(
         restored = OperatorSubtaskState(tuple(chunk for part in parts for chunk in part.chunks))
         for one in subtasks:
             one.states.close()
+
+
+@pytest.mark.parametrize("kinds", [("CHECKPOINT", "CHECKPOINT"), ("SAVEPOINT", "CHECKPOINT")])
+@pytest.mark.parametrize("backend", KINDS)
+def test_two_snapshots_that_are_written_at_one_time_see_their_own_moments(
+    tmp_path: Any, backend: str, kinds: tuple[str, str]
+) -> None:
+    subtask = Subtask(backend, str(tmp_path))
+    frozen: list[Sequence[FrozenState]] = []
+    for number, kind in enumerate(kinds, start=1):
+        _fill(subtask, 0, 5)
+        _set_timers(subtask, 10 * number)
+        options = CheckpointOptions(kind=SnapshotKind[kind])
+        frozen.append(subtask.states.freeze(number, options))
+    subtask.timers.advance_watermark(3)
+    _fill(subtask, 0, 5)
+    second, first = write_frozen(frozen[1]), write_frozen(frozen[0])
+    subtask.states.close()
+    for number, taken in ((1, first), (2, second)):
+        again = Subtask(backend, str(tmp_path), taken)
+        again.backend.set_current_key("key-4")
+        assert again.handles["reducing"].get() == 4 * number
+        assert sorted(again.timers_of(TimeDomain.EVENT_TIME)) == [
+            (time_ms, f"key-{time_ms}", None) for time_ms in range(10 * number)
+        ]
+        again.states.close()

@@ -27,7 +27,7 @@ from headrace.functions.state import (
 from headrace.functions.state_ttl import StateTtlConfig
 from headrace.state.operator_states import StatesOfOperator
 from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
-from headrace.testing.operator_harness import OperatorHarness, Rows
+from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 TEN_MS = Time.milliseconds(10)
@@ -226,6 +226,40 @@ def test_elements_and_entries_expire_one_by_one() -> None:
     assert (by_name.contains("a"), by_name.contains("b")) == (False, True)
 
 
+def test_reading_a_list_that_reading_renews_takes_out_what_has_expired() -> None:
+    home = _Home()
+    builder = ttl().update_ttl_on_read_and_write().disable_cleanup_in_background()
+    state = home.state(elements(), builder)
+    state.add(1)
+    home.clock.advance_ms(5)
+    state.add(2)
+    home.clock.advance_ms(5)
+    assert list(state.get()) == [2]
+    (chunk,) = snapshot(home.states).chunks
+    assert chunk.row_count == 1
+    home.clock.advance_ms(9)
+    assert list(state.get()) == [2]
+
+
+@ALL_KINDS
+def test_what_lives_longer_than_time_lasts_never_expires(describe: Any) -> None:
+    home, descriptor = _Home(start_ms=2**62), describe()
+    state = home.state(descriptor, StateTtlConfig.new_builder(Time.milliseconds(2**63 - 1)))
+    _write(state, descriptor)
+    home.clock.advance_ms(2**61)
+    assert _read(state, descriptor) == 1
+
+
+def test_a_timer_does_not_hear_of_state_that_has_expired() -> None:
+    """Timers and times to live know nothing of each other: the timer fires, and finds nothing."""
+    harness = OperatorHarness(KeyedProcessSpec(_Remembering()), keys=[lambda row: "k"])
+    CLOCK.clock = harness.clock
+    harness.perform(Rows([7]))
+    harness.clock.advance_ms(20)
+    harness.perform(WatermarkAt(100))
+    assert harness.output.rows == [None]
+
+
 def test_accesses_sweep_away_what_nobody_asks_for(chosen: str) -> None:
     home = _Home()
     state = home.state(value(), ttl().cleanup_incrementally(5, False))
@@ -240,9 +274,7 @@ def test_accesses_sweep_away_what_nobody_asks_for(chosen: str) -> None:
     assert home.backend.key_count("value") == 1
 
 
-def test_each_record_sweeps_where_asked(chosen: str) -> None:
-    if chosen == "rocksdb":
-        return  # RocksDB has one way of its own
+def test_each_record_sweeps_where_asked_and_rocksdb_has_one_way_of_its_own(chosen: str) -> None:
     home = _Home()
     state = home.state(value(), ttl().cleanup_incrementally(2, True))
     for number in range(6):
@@ -251,7 +283,7 @@ def test_each_record_sweeps_where_asked(chosen: str) -> None:
     home.clock.advance_ms(10)
     home.backend.begin_batch(3)
     home.backend.end_batch()
-    assert home.backend.key_count("value") == 0
+    assert home.backend.key_count("value") == (0 if chosen == "hashmap" else 6)
 
 
 def test_expired_entries_stay_out_of_a_snapshot_where_asked() -> None:
@@ -279,6 +311,22 @@ class _FirstSeen(KeyedProcessFunction):
         if is_new:
             self.seen.update(value)
         yield is_new
+
+
+class _Remembering(KeyedProcessFunction):
+    """Emits at a timer what it remembers of its key."""
+
+    def open(self, runtime_context: Any) -> None:
+        descriptor = ValueStateDescriptor("seen", Types.LONG())
+        descriptor.enable_time_to_live(ttl().build())
+        self.seen = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.seen.update(value)
+        ctx.timer_service().register_event_time_timer(50)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield self.seen.value()
 
 
 class _ClockOfTheTest:

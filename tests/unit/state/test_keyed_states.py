@@ -1,14 +1,17 @@
-"""The heap backend: values per key and window, kinds, names, and what is refused."""
+"""States by key and by window, on either backend: kinds, names, and what is refused."""
 
 import datetime
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.core.config import Settings
+from headrace.core.operator_types import OperatorTypes
+from headrace.core.record_batch import BatchType
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.record import AggregateFunction
@@ -21,8 +24,9 @@ from headrace.functions.state import (
     ValueStateDescriptor,
 )
 from headrace.state.backend import StateAccessError
-from headrace.state.heap import HeapKeyedStateBackend
+from headrace.state.operator_states import KeyedBackend, StatesOfOperator
 
+PICKLED = Types.PICKLED_BYTE_ARRAY()
 VALUE = ValueStateDescriptor("value", Types.INT())
 LIST = ListStateDescriptor("list", Types.INT())
 MAP = MapStateDescriptor("map", Types.STRING(), Types.INT())
@@ -46,8 +50,39 @@ class _Mean(AggregateFunction):
 MEAN = AggregatingStateDescriptor("mean", _Mean(), Types.PICKLED_BYTE_ARRAY())
 
 
-def _state(descriptor: StateDescriptor) -> tuple[HeapKeyedStateBackend, Any]:
-    backend = HeapKeyedStateBackend()
+class _Chosen:
+    """The backend of the tests that run."""
+
+    settings = Settings()
+    scratch = ""
+    opened: ClassVar[list[StatesOfOperator]] = []
+
+
+@pytest.fixture(scope="module", params=["hashmap", "rocksdb"], autouse=True)
+def chosen(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    _Chosen.settings = Settings({"state.backend.type": request.param})
+    _Chosen.scratch = str(tmp_path_factory.mktemp("states"))
+    yield request.param
+    while _Chosen.opened:
+        _Chosen.opened.pop().close()
+
+
+def _backend() -> KeyedBackend:
+    states = StatesOfOperator(
+        key_groups=range(128),
+        max_parallelism=128,
+        types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),
+        settings=_Chosen.settings,
+        scratch=_Chosen.scratch,
+    )
+    _Chosen.opened.append(states)
+    return states.create_keyed_backend()
+
+
+def _state(descriptor: StateDescriptor) -> tuple[KeyedBackend, Any]:
+    backend = _backend()
     return backend, backend.get_state(descriptor, backend.key_scope)
 
 
@@ -156,7 +191,7 @@ def test_a_name_means_one_kind_of_state() -> None:
 
 
 def test_windows_of_a_key_are_merged_and_the_sources_removed() -> None:
-    backend = HeapKeyedStateBackend()
+    backend = _backend()
     for descriptor, add in ((LIST, "add"), (SUM, "add"), (MEAN, "add")):
         state: Any = backend.get_state(descriptor, backend.window_scope)
         for key in ("a", "b"):
@@ -179,7 +214,7 @@ def test_windows_of_a_key_are_merged_and_the_sources_removed() -> None:
 
 
 def test_values_cannot_be_merged() -> None:
-    backend = HeapKeyedStateBackend()
+    backend = _backend()
     backend.set_current_key("a")
     with pytest.raises(StateAccessError, match="cannot be merged"):
         backend.merge_namespaces(VALUE, 1, [2])
@@ -192,6 +227,7 @@ OPERATIONS = st.lists(
 )
 
 
+@settings(deadline=None, max_examples=40)
 @given(OPERATIONS)
 def test_value_state_is_a_dict_by_key(operations: list[tuple[str, str, int]]) -> None:
     backend, state = _state(VALUE)
@@ -206,6 +242,7 @@ def test_value_state_is_a_dict_by_key(operations: list[tuple[str, str, int]]) ->
             model.pop(key, None)
         assert state.value() == model.get(key)
     assert backend.key_count("value") == len(model)
+    backend.close()
 
 
 def test_a_list_state_is_iterated_over_its_values() -> None:
@@ -256,14 +293,16 @@ def test_a_value_of_another_type_than_declared_is_refused(
         (Types.LIST(Types.INT()), (1,)),
         (Types.MAP(Types.STRING(), Types.INT()), {"a": 1}),
         (Types.PRIMITIVE_ARRAY(Types.BYTE()), b"a"),
-        (Types.PICKLED_BYTE_ARRAY(), object()),
+        (Types.PICKLED_BYTE_ARRAY(), {1, 2j}),
         (Types.SQL_TIMESTAMP(), datetime.datetime(2020, 1, 1)),
     ],
 )
 def test_a_value_that_fits_its_declared_type_is_kept_as_it_is(
-    value_type: TypeInformation, value: Any
+    chosen: str, value_type: TypeInformation, value: Any
 ) -> None:
     backend, state = _state(ValueStateDescriptor("v", value_type))
     backend.set_current_key("a")
     state.update(value)
-    assert state.value() is value
+    held = state.value()
+    assert (type(held), held) == (type(value), value)
+    assert held is value or chosen == "rocksdb"
