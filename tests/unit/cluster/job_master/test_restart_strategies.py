@@ -128,3 +128,43 @@ def test_numbers_that_make_no_sense_are_refused_by_name(key: str, value: str) ->
     settings = Settings({"restart-strategy.type": key.split(".")[0], full_key: value})
     with pytest.raises(ConfigurationError, match=f"{full_key}.*must be at (least|most)"):
         create_restart_strategy(settings, random.Random(1))
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(1, 50),
+    st.lists(st.integers(0, 30), min_size=1, max_size=20),
+)
+def test_a_failure_rate_refuses_once_more_failures_lie_in_one_interval_than_are_allowed(
+    allowed: int, interval_ms: int, pauses_ms: list[int]
+) -> None:
+    strategy = FailureRateRestart(allowed, interval_ms, 5)
+    failures: list[int] = []
+    now_ms = 0
+    for pause_ms in pauses_ms:
+        now_ms += pause_ms
+        failures.append(now_ms)
+        recent = [at for at in failures if now_ms - at < interval_ms]
+        assert strategy.failure(now_ms) == (None if len(recent) > allowed else 5)
+
+
+@given(st.lists(st.integers(0, 70_000), min_size=1, max_size=20), st.integers(1, 6))
+def test_exponential_pauses_are_those_of_the_formula_and_merged_failures_count_once(
+    pauses_ms: list[int], max_attempts: int
+) -> None:
+    strategy = exponential(max_attempts)
+    now_ms, restart_at_ms, attempts = 0.0, float("-inf"), 0
+    for pause_ms in pauses_ms:
+        now_ms += pause_ms
+        found = strategy.failure(now_ms)
+        if now_ms < restart_at_ms:
+            assert found == restart_at_ms - now_ms, "it belongs to the restart that is planned"
+            continue
+        if now_ms - restart_at_ms >= 60_000:
+            attempts = 0
+        if attempts == max_attempts:
+            assert found is None
+            return
+        assert found == min(10_000, 1_000 * 2.0**attempts)
+        attempts += 1
+        restart_at_ms = now_ms + found
