@@ -148,6 +148,9 @@ class SimulatedTaskManager:
         if self._shuffle.partitions.partition_count:
             count = self._shuffle.partitions.partition_count
             found.append(f"{self.worker_id} holds {count} partitions")
+        files = self._shuffle.storage.directories.files()
+        if files:
+            found.append(f"{self.worker_id} keeps {len(files)} files of results")
         return found
 
     def die(self, reason: str) -> None:

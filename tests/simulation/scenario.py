@@ -147,21 +147,26 @@ def run_scenario(
     takes_checkpoints: bool = False,
     numbers_path: str | None = None,
     is_sliced: bool = False,
+    stored_as: tuple[str, str] | None = None,
 ) -> Outcome:
     """Run the counting job through the faults of `seed` and look at what must hold.
 
     `numbers_path`: a file with the numbers up to `COUNT`, to be read instead of the paced source. `is_sliced`: each
-    subtask restarts without the others.
+    subtask restarts without the others. `stored_as`: the kind of all exchanges, and where their files are to lie.
     """
     plan = Plan.draw(seed)
     job_settings: dict[str, str] = {}
+    settings = SETTINGS
+    if stored_as is not None:
+        job_settings = {"execution.batch-shuffle-mode": stored_as[0]}
+        settings = SETTINGS | {"io.tmp.dirs": stored_as[1]}
     if takes_checkpoints:
         # A restart is what checkpoints are for.
         plan = replace(plan, has_restarts=True)
         job_settings = checkpoint_settings(seed)
     sim = SimulatedCluster(
         seed,
-        settings=SETTINGS,
+        settings=settings,
         slots_per_task_manager=plan.slots_per_task_manager,
         faults=plan.faults,
     )

@@ -29,8 +29,10 @@ from headrace.core.shuffle_descriptors import (
     TaskManagerLocation,
 )
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
+from headrace.network.gate import BatchElement, EventElement, GateElement
 from headrace.network.partitioner import create_selector
 from headrace.network.shuffle_environment import ShuffleEnvironment, ShuffleEnvironmentContext
+from headrace.network.single_input_gate import SingleInputGate
 from headrace.network.sorting_writer import create_record_writer
 from headrace.shuffle_service.errors import ShuffleServiceLostError
 from headrace.shuffle_service.process import ShuffleServiceProcess
@@ -41,6 +43,7 @@ from tests.unit.network.exchange import (
     SECRET,
     attempt,
     drain,
+    next_element,
     numbers,
     partition_id,
     values_of,
@@ -127,15 +130,30 @@ class ShuffleWorld:
         writer.finish()
         writer.close()
 
-    def read(self, shuffle: ShuffleDescriptor, index: int) -> list[int]:
+    def gate(
+        self, shuffle: ShuffleDescriptor, index: int, attempt_number: int = 0
+    ) -> SingleInputGate:
         channels = (InputChannelDescriptor(shuffle, index),)
         gate = self.consumer.create_input_gate(
-            InputGateDescriptor(DATA_SET, 0, channels), attempt("consumer", index)
+            InputGateDescriptor(DATA_SET, 0, channels), attempt("consumer", index, attempt_number)
         )
         gate.read_as(NUMBERS)
         gate.request_partitions()
+        return gate
+
+    def read(self, shuffle: ShuffleDescriptor, index: int) -> list[int]:
+        gate = self.gate(shuffle, index)
         try:
             return values_of(drain(gate))
+        finally:
+            gate.close()
+
+    def read_bytes(
+        self, shuffle: ShuffleDescriptor, index: int, attempt_number: int = 0
+    ) -> list[bytes | EventElement]:
+        gate = self.gate(shuffle, index, attempt_number)
+        try:
+            return [bytes_of(element) for element in drain(gate)]
         finally:
             gate.close()
 
@@ -160,6 +178,13 @@ class ShuffleWorld:
         if self.service is not None:
             self.service.close()
             self.service.close()
+
+
+def bytes_of(element: GateElement) -> bytes | EventElement:
+    """Every byte of a batch, or the event with its channel."""
+    if isinstance(element, BatchElement):
+        return element.batch.to_arrow().serialize().to_pybytes()
+    return element
 
 
 def open_descriptors() -> set[str]:
@@ -191,6 +216,21 @@ def test_each_consumer_reads_its_share_and_may_read_it_again(world: ShuffleWorld
     first = [world.read(shuffle, index) for index in range(2)]
     assert sorted(first[0] + first[1]) == list(range(1000))
     assert [world.read(shuffle, index) for index in range(2)] == first
+
+
+def test_a_consumer_that_starts_again_in_the_middle_is_given_the_same_bytes_from_the_beginning(
+    world: ShuffleWorld,
+) -> None:
+    shuffle = world.register(partition_id())
+    world.produce(shuffle, 200_000)
+    expected = world.read_bytes(shuffle, 1)
+    assert len(expected) > 2
+    failing = world.gate(shuffle, 1)
+    first = next_element(failing)
+    assert isinstance(first, BatchElement)
+    assert bytes_of(first) == expected[0]
+    failing.close()
+    assert world.read_bytes(shuffle, 1, attempt_number=1) == expected
 
 
 def test_a_partition_is_stored_by_a_task_manager_or_external_never_both(

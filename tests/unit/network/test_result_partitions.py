@@ -12,6 +12,8 @@ from headrace.core.elements import CancelTaskException, EndOfData, EndOfPartitio
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import PartitionNotFoundError, ProducerFailedError
+from headrace.network.gate import BatchElement, EventElement
+from headrace.network.single_input_gate import SingleInputGate
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.partition_traces import (
     KINDS,
@@ -152,6 +154,54 @@ def test_any_number_of_readers_sees_the_same_and_the_files_go_with_the_last_one(
     with pytest.raises(PartitionNotFoundError):
         late.read_all(cluster)
     late.close()
+
+
+def begin(reader: SingleInputGate) -> SingleInputGate:
+    reader.request_partitions()
+    return reader
+
+
+def next_bytes(reader: SingleInputGate, cluster: SimulatedCluster) -> bytes | EventElement:
+    """Every byte of the next batch, or the next event."""
+    while (element := reader.poll()) is None:
+        cluster.loop.run_until(lambda: reader.is_available)
+    if isinstance(element, BatchElement):
+        return element.batch.to_arrow().serialize().to_pybytes()
+    return element
+
+
+def all_bytes(reader: SingleInputGate, cluster: SimulatedCluster) -> list[bytes | EventElement]:
+    found: list[bytes | EventElement] = []
+    while not reader.is_finished:
+        found.append(next_bytes(reader, cluster))
+    reader.close()
+    return found
+
+
+@pytest.mark.parametrize("kind", RECONSUMABLE)
+@pytest.mark.parametrize("channel_count", [2, 12])
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_consumer_that_starts_again_in_the_middle_is_given_the_same_bytes_from_the_beginning(
+    cluster: SimulatedCluster,
+    kind: ResultPartitionType,
+    channel_count: int,
+    is_local: bool,
+    tmp_path: Path,
+) -> None:
+    producer, location = cluster.start("a", io_tmp_dirs=str(tmp_path))
+    other, _ = cluster.start("b")
+    sink = writer(producer, channel_count, result_type=kind)
+    for start in range(0, 600_000, 1000):
+        sink.emit(numbers(start, 1000))
+    Producer(sink).end()
+    side = producer if is_local else other
+    expected = all_bytes(begin(gate(side, [location], 1)), cluster)
+    assert len(expected) > 4
+    failing = begin(gate(side, [location], 1))
+    assert [next_bytes(failing, cluster) for _ in range(2)] == expected[:2]
+    failing.close()
+    assert all_bytes(begin(gate(side, [location], 1)), cluster) == expected
+    producer.release_partitions([partition_id()])
 
 
 @pytest.mark.parametrize("kind", KINDS)
