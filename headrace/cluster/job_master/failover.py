@@ -23,6 +23,11 @@ EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
     "How many failures of a job are remembered, each with those that came with it.",
     least=1,
 )  # fmt: skip
+SAME_ERROR_RESTARTS: Final = ConfigOption(
+    "headrace.restart.same-error-restarts", int, 0,
+    "How many restarts in a row may follow the same error of the program's own code, told by its first line: a record "
+    "that no restart mends would be read again for ever. 0: as many as the restart strategy allows.",
+)  # fmt: skip
 CONCURRENT_MAX: Final = 100
 """Of the failures that come with one, so many are remembered: a lost host may fail thousands of tasks."""
 
@@ -70,6 +75,21 @@ class Failure:
         )
         return replace(self, error=msgspec.structs.replace(self.error, text=text), is_final=True)
 
+    def after_same_errors(self, restart_count: int) -> "Failure":
+        """The same, after so many restarts that the same error followed: one more would not mend it."""
+        first, newline, rest = self.error.text.partition("\n")
+        text = (
+            f"{first} (the same error as before each of the last {restart_count} restarts, so none follows: see "
+            f"{SAME_ERROR_RESTARTS.key}; on_failure() leaves out records on which a function fails){newline}{rest}"
+        )
+        return replace(self, error=msgspec.structs.replace(self.error, text=text), is_final=True)
+
+    def is_same_error(self, other: "Failure") -> bool:
+        """Whether both are errors of the program's own code, and say the same of cause, operator, file and line."""
+        errors = (self.error, other.error)
+        lines = {error.text.partition("\n")[0] for error in errors}
+        return len(lines) == 1 and all(error.domain == "USER" for error in errors)
+
     @property
     def is_consequence(self) -> bool:
         """Whether something else must have failed before."""
@@ -113,10 +133,17 @@ class RootException:
 
 
 class FailureHistory:
-    """The failures of one job; `cause` is the one that people should read. Source: Flink ExceptionHistory."""
+    """The failures of one job; `cause` is the one that people should read. Source: Flink ExceptionHistory.
 
-    def __init__(self, strategy: RestartStrategy, size: int = 16) -> None:
+    `same_error_restarts`: so many restarts in a row may follow the same error; 0 for any number.
+    """
+
+    def __init__(
+        self, strategy: RestartStrategy, size: int = 16, same_error_restarts: int = 0
+    ) -> None:
         self._strategy = strategy
+        # The newest ones that a restart followed. Their root may still be refined, so it is asked for when it counts.
+        self._restarted: deque[RootException] = deque(maxlen=same_error_restarts)
         self.cause: Failure | None = None
         self.entries: deque[RootException] = deque(maxlen=size)
         self.restart_count = 0
@@ -129,14 +156,23 @@ class FailureHistory:
         task: FailedTask | None = None,
     ) -> float | None:
         """Remember `failure` as the cause; return the pause before a restart, or None where it is final."""
+        if self._is_repeated(failure):
+            failure = failure.after_same_errors(len(self._restarted))
         self.cause = failure
-        self.entries.append(RootException(ExceptionEntry(failure, now_ms, task)))
+        entry = RootException(ExceptionEntry(failure, now_ms, task))
+        self.entries.append(entry)
         if failure.is_final or not failure.error.recoverable:
             return None
         delay_ms = self._strategy.failure(monotonic_ms)
         if delay_ms is not None:
             self.restart_count += 1
+            self._restarted.append(entry)
         return delay_ms
+
+    def _is_repeated(self, failure: Failure) -> bool:
+        before = self._restarted
+        is_full = len(before) == before.maxlen and bool(before)
+        return is_full and all(entry.root.failure.is_same_error(failure) for entry in before)
 
     def forbid_restart(self, cause: Failure) -> None:
         """The newest failure is final after all; `cause` says why."""

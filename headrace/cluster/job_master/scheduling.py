@@ -18,6 +18,7 @@ from headrace.cluster.job_master.event_queue import EventQueue
 from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
 from headrace.cluster.job_master.failover import (
     EXCEPTION_HISTORY_SIZE,
+    SAME_ERROR_RESTARTS,
     FailedTask,
     Failure,
     FailureHistory,
@@ -70,7 +71,11 @@ class Scheduler:
         self.pool = SlotPool()
         self.partitions = partitions
         settings = settings or Settings()
-        self.history = FailureHistory(strategy, settings.get_option(EXCEPTION_HISTORY_SIZE))
+        self.history = FailureHistory(
+            strategy,
+            settings.get_option(EXCEPTION_HISTORY_SIZE),
+            settings.get_option(SAME_ERROR_RESTARTS),
+        )
         self.executions = Executions(graph, clock.now_ms())
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
         self.execution_graph = expand(graph)

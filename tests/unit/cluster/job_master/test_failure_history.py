@@ -48,6 +48,41 @@ def test_the_cause_is_the_first_failure_that_followed_from_no_other_and_none_is_
         assert history.cause == history.entries[-1].root.failure
 
 
+def user_error(text: str) -> Failure:
+    return Failure(ErrorInfo("UserCodeError", f"{text}\nTraceback of {text}", "USER", True))
+
+
+LOST = Failure(ErrorInfo("ConnectionLostError", "reset", "INTERNAL", True, is_consequence=True))
+POISON, OTHER = user_error("bad (in operator 'map', f.py, line 3)"), user_error("worse")
+
+
+def test_an_error_that_comes_again_after_so_many_restarts_is_final_and_says_so() -> None:
+    history = FailureHistory(FixedDelayRestart(100, 7), SIZE, same_error_restarts=2)
+    failures = [POISON, OTHER, POISON, POISON, OTHER, POISON, POISON, POISON]
+    assert [history.decide(one, 0) for one in failures] == [7] * 7 + [None]
+    assert history.cause is not None and history.cause.is_final
+    first, _, rest = history.cause.error.text.partition("\n")
+    assert first.startswith(
+        "bad (in operator 'map', f.py, line 3) (the same error as before each of"
+    )
+    assert "last 2 restarts" in first and "headrace.restart.same-error-restarts" in first
+    assert rest == "Traceback of bad (in operator 'map', f.py, line 3)"
+
+
+def test_what_a_lost_connection_came_from_counts_and_lost_connections_themselves_do_not() -> None:
+    history = FailureHistory(FixedDelayRestart(100, 7), SIZE, same_error_restarts=1)
+    assert [history.decide(LOST, 0) for _ in range(4)] == [7] * 4
+    history.refine(POISON)
+    assert history.decide(LOST, 0) == 7
+    history.refine(POISON)
+    assert history.decide(POISON, 0) is None
+
+
+def test_unless_it_is_asked_for_the_strategy_alone_counts() -> None:
+    history = FailureHistory(FixedDelayRestart(100, 7), SIZE)
+    assert [history.decide(POISON, 0) for _ in range(100)] == [7] * 100
+
+
 def test_of_thousands_that_come_with_one_a_hundred_are_kept() -> None:
     history = FailureHistory(FixedDelayRestart(1, 0), SIZE)
     history.decide(failure(0, is_consequence=False), 0)
