@@ -21,6 +21,9 @@ LINGER_S: Final = 1.0
 """How long a peer that was told the end is read on, unless it closes before."""
 LINGER_BYTES: Final = 32 << 20
 """What of such a peer is read and dropped at most: far more than can be on its way, and not all that it could send."""
+LINGER_PAUSE_MS: Final = 25.0
+"""After each `_LINGER_STEP_BYTES` of it, so that others have their turn and nobody gains by coming back at once."""
+_LINGER_STEP_BYTES: Final = 1 << 20
 _DROPPED_BYTES: Final = 64 * 1024
 
 
@@ -125,9 +128,7 @@ class SocketConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
         if self._drop is not None:
-            self._dropped_bytes += nbytes
-            if self._dropped_bytes > LINGER_BYTES:
-                self.abort()
+            self._dropped(nbytes)
             return
         try:
             may_send = self._endpoint.received(nbytes)
@@ -162,6 +163,14 @@ class SocketConnection(asyncio.BufferedProtocol):
         """See asyncio.BaseProtocol."""
         self._is_paused = False
         self._flush()
+
+    def _dropped(self, byte_count: int) -> None:
+        steps_before = self._dropped_bytes // _LINGER_STEP_BYTES
+        self._dropped_bytes += byte_count
+        if self._dropped_bytes > LINGER_BYTES:
+            self.abort()
+        elif self._dropped_bytes // _LINGER_STEP_BYTES > steps_before:
+            self._pause_reading(LINGER_PAUSE_MS)
 
     def _pause_reading(self, duration_ms: float) -> None:
         """Let others have their turn; what the peer sends meanwhile waits in its socket."""

@@ -1,5 +1,6 @@
 """What is said before a connection is closed reaches a peer that is still sending."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,4 +103,21 @@ def test_a_peer_that_never_stops_sending_is_not_read_without_end(
         while True:
             peer.send(MORE)
     wait_until(lambda: not environment.transport._connections)
+    peer.close()
+
+
+def test_what_a_peer_sends_after_its_mistake_is_dropped_no_faster_than_leaves_others_their_turn(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LINGER_S", 3600.0)
+    monkeypatch.setattr(connection, "LINGER_PAUSE_MS", 200.0)
+    environment = start("a")
+    peer = BlockingConnection(environment.start(), "raw", SECRET, SeededRandom("raw"))
+    peer.send(Proof(b"p" * 32))
+    assert isinstance(peer.receive(), Error)
+    began_ns = time.monotonic_ns()
+    # 24 MB, of which the sockets hold less than half.
+    for _ in range(400):
+        peer.send(MORE)
+    assert time.monotonic_ns() - began_ns >= 2e9
     peer.close()
