@@ -60,12 +60,12 @@ SECTIONS = {
         lambda plan: LOADS,
         lambda plan, advance: measure_stalled(plan.carrier, plan.repeats, advance),
     ),
-    "mischief": Section(
-        lambda plan: LOADS * len(HARMS),
-        lambda plan, advance: measure_mischief(plan.carrier, plan.repeats, advance),
-    ),
     "debloating": Section(
         lambda plan: 2,
         lambda plan, advance: measure_debloating(plan.carrier, 8 * plan.matrix.seconds, advance),
+    ),
+    "mischief": Section(
+        lambda plan: LOADS * len(HARMS),
+        lambda plan, advance: measure_mischief(plan.carrier, plan.repeats, advance),
     ),
 }

@@ -59,8 +59,10 @@ def test_one_section_alone_is_a_page_too() -> None:
 def test_what_neighbours_keep_is_told_for_both_loads() -> None:
     (line,) = read_lines(SAMPLE)
     text = page([line])
-    assert "| a channel that is not read | saturated | 95 % | 91 to 96 % | 0 % |" in text
-    assert "| garbage | throttled | 100 % | 96 to 102 % | 6 % |" in text
+    assert (
+        "| a channel that is not read | saturated | 95 % | 91 to 96 % | 95 % | 0 % | 0 % |" in text
+    )
+    assert "| garbage | throttled | 100 % | 96 to 102 % | 100 % | 0 % | 6 % |" in text
 
 
 def test_a_busy_machine_is_told() -> None:

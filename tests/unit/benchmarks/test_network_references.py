@@ -1,0 +1,85 @@
+"""What the report of the network says of each point of reference: met or not, and why not."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.network.references import (
+    Point,
+    barrier_points,
+    disk_points,
+    memory_point,
+    neighbour_points,
+    peak_points,
+    raw_points,
+    reference_table,
+)
+from benchmarks.network.report import reason_of
+
+
+def cell(channels: int, timeout_ms: int, mrows_per_s: float, **more: Any) -> dict[str, Any]:
+    keys = {"carrier": "unix", "channels": channels, "row_bytes": 200, "timeout_ms": timeout_ms}
+    return {**keys, "mrows_per_s": mrows_per_s, "mb_per_s": 200 * mrows_per_s, **more}
+
+
+@pytest.mark.parametrize(("rate", "is_met"), [(7.5, True), (7.4, False)])
+def test_a_timeout_of_a_millisecond_is_held_against_the_best_one(rate: float, is_met: bool) -> None:
+    (point,) = peak_points([cell(1, 1, rate), cell(1, 100, 9.0), cell(1, -1, 10.0)])
+    assert point.is_met is is_met
+
+
+def test_cells_below_half_of_raw_sockets_are_named() -> None:
+    cells = [cell(1, -1, 1.0, share_percent=80.0), cell(16, -1, 1.0, share_percent=20.0)]
+    (point,) = raw_points(cells)
+    assert point.is_met is False
+    assert "20 to 80 %; below with 16 channels" in point.found
+
+
+def test_neighbours_are_told_by_load_with_who_costs_them_more() -> None:
+    rows = [
+        {"harm": "garbage", "load": "throttled", "share_percent": 99.0},
+        {"harm": "garbage", "load": "saturated", "share_percent": 85.0},
+    ]
+    points = list(neighbour_points({"mischief": rows}))
+    assert [point.is_met for point in points] == [True, False]
+    assert points[1].found == "85 % at least; below: garbage"
+
+
+def test_a_disk_is_met_by_the_slower_of_both_ways() -> None:
+    row = {"kind": "sort-merge", "channels": 8, "write_synced_mb_per_s": 300.0}
+    assert [p.is_met for p in disk_points([row | {"read_mb_per_s": 159.0}])] == [False]
+    assert [p.is_met for p in disk_points([row | {"read_mb_per_s": 160.0}])] == [True]
+    assert list(disk_points([row | {"kind": "hybrid", "read_mb_per_s": 1.0}])) == []
+
+
+def test_what_other_benchmarks_measure_is_told_or_named() -> None:
+    assert "make bench BENCH=back_pressure_memory" in memory_point(None).found
+    figures = {"resident_mb": [210.0, 213.0], "growth_percent": [-2.0, 6.0], "seconds": 45.0}
+    assert memory_point(figures).is_met is False
+    assert "make bench BENCH=state" in next(barrier_points(None)).found
+    cells = [{"way": "aligned", "duration_ms": 11_000}, {"way": "unaligned", "duration_ms": 500}]
+    assert [point.found for point in barrier_points({"cells": cells})] == [
+        "11.0 to 11.0 s, by the size of the state",
+        "0.5 to 0.5 s, by the size of the state",
+    ]
+
+
+def test_without_any_figures_there_is_still_a_table() -> None:
+    table = reference_table({}, {})
+    assert table.startswith("| | reference | here | met |")
+    assert str(Point("a", "b", "c", False)) == "| a | b | c | **no** |"
+
+
+@pytest.mark.parametrize(
+    ("changes", "split", "reason"),
+    [
+        ({"channels": 16}, 1.9, "splitting"),
+        ({"channels": 16, "rows_per_batch": 20.0}, 10.0, "small batches, 20 rows each"),
+        ({"channels": 1, "rows_per_batch": 8000.0}, None, "copies into the socket"),
+    ],
+)
+def test_a_cell_below_half_says_what_it_spends_its_time_with(
+    changes: dict[str, Any], split: float | None, reason: str
+) -> None:
+    found = cell(1, -1, 1.0, rows_per_batch=1000.0, cpu_s_per_mrow=0.5) | changes
+    assert reason in reason_of(found, split)
