@@ -3,6 +3,7 @@
 from typing import Any
 
 from headrace.checkpoint.handles import OperatorSubtaskState
+from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -81,6 +82,7 @@ class Subtask:
         restored: OperatorSubtaskState | None = None,
         parallelism: int = 1,
         index: int = 0,
+        reader: SnapshotReader | None = None,
     ) -> None:
         self.key_groups = key_group_range(index, parallelism, MAX_PARALLELISM)
         self.states = StatesOfOperator(
@@ -91,7 +93,7 @@ class Subtask:
             clock=ManualClock(),
             restored=restored,
             restored_checkpoint_id=None if restored is None else 1,
-            reader=MemorySnapshots(),
+            reader=reader or MemorySnapshots(),
             scratch=scratch,
         )
         backend = self.backend = self.states.create_keyed_backend()
