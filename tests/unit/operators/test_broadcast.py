@@ -302,3 +302,43 @@ def test_any_cut_of_any_interleaving_gives_what_a_plain_loop_gives(
             wanted.append((name, number, None, MIN_TIMESTAMP))
     harness = run_all_ways(lambda: _plain(_Limit()), steps, finishes=False)
     assert harness.output.rows == wanted
+
+
+class _Totals(BroadcastProcessFunction[Any, Any, Any]):
+    """Adds up what is broadcast under each name; a record of data asks for all totals."""
+
+    def process_element(
+        self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterable[Any]:
+        yield sorted(ctx.get_broadcast_state(LIMITS).items())
+
+    def process_broadcast_element(
+        self, value: Any, ctx: BroadcastProcessFunction.Context
+    ) -> Iterable[Any]:
+        name, number = value
+        totals = ctx.get_broadcast_state(LIMITS)
+        totals[name] = (totals.get(name) or 0) + number
+        return ()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(-9, 9)), min_size=1, max_size=12),
+    st.lists(st.randoms(use_true_random=False), min_size=2, max_size=3),
+)
+def test_subtasks_that_heard_the_same_in_any_order_agree_and_new_ones_get_copies(
+    updates: list[tuple[str, int]], orders: list[Any]
+) -> None:
+    subtasks = [_plain(_Totals()) for _ in orders]
+    for harness, order in zip(subtasks, orders, strict=True):
+        heard = list(updates)
+        order.shuffle(heard)
+        for update in heard:
+            harness.perform(Rows([update], input_number=1))
+    state = subtasks[-1].snapshot()
+    added = _plain(_Totals())
+    added.restart(state, parallelism=5, subtask_index=4)
+    names = {name for name, _ in updates}
+    totals = [(one, sum(n for name, n in updates if name == one)) for one in sorted(names)]
+    for harness in [*subtasks, added]:
+        harness.perform(Rows(["ask"]))
+        assert harness.output.rows == [totals]
