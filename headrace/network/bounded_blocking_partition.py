@@ -2,11 +2,14 @@
 
 The simple kind, for partitions of few consumers: where one consumer's batches lie among those of few others, sorting
 them would buy little. Above `taskmanager.network.sort-shuffle.min-parallelism` subpartitions it is sort-merge's turn.
-A broadcast batch is stored once. Source: Flink BoundedBlockingResultPartition (which has a file per subpartition).
+A broadcast batch is stored once. The task says where each element will lie; the I/O pool makes the checksums and
+writes, while the task goes on (see write_behind.py).
+Source: Flink BoundedBlockingResultPartition (which has a file per subpartition, and whose task writes itself).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Final
 
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
@@ -17,17 +20,24 @@ from headrace.network.element_index import ElementIndex
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.spill_files import SpillFile
 from headrace.network.stored_batches import (
+    PreparedElement,
     SchemaTable,
     StoredElement,
     decode_elements,
-    encode_batch,
-    encode_stored_event,
+    prepare_batch,
+    prepare_event,
 )
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage, StoredPartition
+from headrace.network.write_behind import WriteBehind
+
+CHUNK_BYTES: Final = 1 << 20
+"""What is handed to the I/O pool in one go."""
+BEHIND_BYTES: Final = 4 << 20
+"""What may be on its way to the disk besides: the task waits rather than having more."""
 
 
 class BoundedBlockingPartition(StoredPartition):
-    """See the module. Every element is on its way to the disk when `emit` returns, so it needs hardly any memory."""
+    """See the module. Besides its pool it holds a chunk and what is on its way to the disk, whatever it stores."""
 
     def __init__(
         self,
@@ -44,9 +54,13 @@ class BoundedBlockingPartition(StoredPartition):
         self._schemas = SchemaTable()
         self._indexes = [ElementIndex() for _ in range(subpartition_count)]
         self._file = storage.directories.create_file(".data")
+        self._behind = WriteBehind(storage.io, BEHIND_BYTES)
+        self._chunk: list[PreparedElement] = []
+        self._chunk_bytes = 0
+        self._position = 0  # where in the file the next element will lie
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        """See ResultPartition. StorageError, as on a full disk."""
+        """See ResultPartition. StorageError, as on a full disk, of this or an earlier batch."""
         try:
             self._append(self._indexes[index : index + 1], self._encode(sealed))
         finally:
@@ -64,24 +78,38 @@ class BoundedBlockingPartition(StoredPartition):
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False
     ) -> None:
         """See ResultPartition."""
-        self._append(self._indexes, encode_stored_event(event))
+        self._append(self._indexes, prepare_event(event))
 
-    def _encode(self, sealed: SealedBatch) -> list[Any]:
+    def _encode(self, sealed: SealedBatch) -> PreparedElement:
         sealed.write(self._batch_writer)
-        return encode_batch(sealed, sealed.body(), self._schemas, self._compressor)
+        return prepare_batch(sealed, sealed.body(), self._schemas, self._compressor)
 
-    def _append(self, indexes: Sequence[ElementIndex], pieces: list[Any]) -> None:
-        if self.is_released or not self._file.retain():
+    def _append(self, indexes: Sequence[ElementIndex], element: PreparedElement) -> None:
+        if self.is_released:
             return  # Withdrawn under the task, which is being cancelled.
-        try:
-            offset = self._file.append(pieces)
-        finally:
-            self._file.let_go()
+        size = element.size_bytes
+        self._chunk.append(element)
+        self._chunk_bytes += size
         for index in indexes:
-            index.append(offset, self._file.size - offset)
+            index.append(self._position, size)
+        self._position += size
+        if self._chunk_bytes >= CHUNK_BYTES:
+            self._submit()
+
+    def _submit(self) -> None:
+        chunk, self._chunk = self._chunk, []
+        size, self._chunk_bytes = self._chunk_bytes, 0
+        if chunk:
+            self._behind.await_room(size)
+            self._behind.submit(size, partial(_write_chunk, self._file, chunk))
 
     def _complete(self) -> None:
-        """Everything is in the file already."""
+        """Consumers read as soon as it is finished: all of it is in the file before. StorageError."""
+        if self.is_released:
+            return
+        self._submit()
+        self._behind.drain()
+        assert self.is_released or self._file.size == self._position, "an index is wrong"
 
     def _cursor(self, index: int) -> "_Cursor":
         self._file.retain()
@@ -89,6 +117,16 @@ class BoundedBlockingPartition(StoredPartition):
 
     def _discard(self) -> None:
         self._file.let_go()
+
+
+def _write_chunk(file: SpillFile, chunk: Sequence[PreparedElement]) -> None:
+    """On the I/O pool; nothing is written where the partition was withdrawn under its task."""
+    if not file.retain():
+        return
+    try:
+        file.append([piece for element in chunk for piece in element.pieces()])
+    finally:
+        file.let_go()
 
 
 class _Cursor:
