@@ -92,8 +92,11 @@ class CheckpointRules:
 
 
 def _alignment(settings: Settings) -> tuple[AlignmentMode, int]:
-    """Unaligned at once, or aligned at first and unaligned after a time."""
+    """Unaligned at once, or aligned at first and unaligned after a time. ConfigurationError."""
     if member_of(CheckpointingMode, settings, MODE) is CheckpointingMode.AT_LEAST_ONCE:
+        if settings.get_option(UNALIGNED):
+            text = f"barriers overtake only with {MODE.key}: EXACTLY_ONCE"
+            raise ConfigurationError(UNALIGNED.key, True, text)
         return AlignmentMode.AT_LEAST_ONCE, NEVER_UNALIGNED
     if not settings.get_option(UNALIGNED):
         return AlignmentMode.ALIGNED, NEVER_UNALIGNED
