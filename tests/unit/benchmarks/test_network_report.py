@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.network.report import prepare, read_lines, write_page
+from benchmarks.network.report import disk_reasons, prepare, read_lines, write_page
 
 SAMPLE = Path(__file__).parent / "network_sample.jsonl"
 
@@ -77,3 +77,20 @@ def test_no_file_is_no_runs(tmp_path: Path) -> None:
     assert read_lines(tmp_path / "none.jsonl") == []
     (tmp_path / "one.jsonl").write_text(json.dumps({"figures": {}}) + "\n\n")
     assert read_lines(tmp_path / "one.jsonl") == [{"figures": {}}]
+
+
+@pytest.mark.parametrize("share", [49.9, 50.0])
+def test_a_stored_result_below_half_of_a_plain_file_has_its_reason(share: float) -> None:
+    row = {
+        "kind": "sort-merge",
+        "channels": 512,
+        "write_synced_share_percent": 60.0,
+        "read_share_percent": share,
+        "write_cpu_s_per_gb": 3.4,
+        "raw_write_cpu_s_per_gb": 0.6,
+        "read_cpu_s_per_gb": 1.7,
+        "raw_read_cpu_s_per_gb": 0.1,
+    }
+    text = disk_reasons([row])
+    assert ("512 channels, read: 1.70 s of processor time per GB" in text) is (share < 50)
+    assert "write:" not in text
