@@ -238,14 +238,14 @@ def disk_reasons(rows: Sequence[Mapping[str, Any]]) -> str:
         return ""
     return (
         f"\nLess than half of a plain file, and what that costs:\n{text}\n\n"
-        "It is mostly the processors, not the disk, that set the pace of stored results. Of the time for reading,"
-        " a profile gives a fifth to three tenths to CRC-32 and a tenth to a fifth to the kernel's copy; most of the rest is Python for each"
-        " batch, 256 KB of one consumer with few of them, and 128 KB with 512, as a region of 64 MB has no more for"
-        " each. Threads of the I/O pool share the interpreter with the task for that part. Of the time for writing,"
-        " half is the task's, bringing rows into order and copying each consumer's together; the rest is checksums"
-        " and the page cache. Reads of 4 MB and four reading threads were slower; reading 4 MB ahead and reads of"
-        " 512 KB made no difference. Where something else uses the processors, the plain file, which needs few of"
-        " them, is slowed down least.\n"
+        "It is mostly the processors, not the disk, that set the pace of stored results. Of the time for"
+        " reading, a profile gives a fifth to three tenths to CRC-32 and a tenth to a fifth to the kernel's"
+        " copy; most of the rest is Python for each batch, 256 KB of one consumer with few of them, and 128 KB"
+        " with 512, as a region of 64 MB has no more for each. Threads of the I/O pool share the interpreter"
+        " with the task for that part. Of the time for writing, half is the task's, bringing rows into order"
+        " and copying each consumer's together; the rest is checksums and the page cache. Reads of 4 MB and"
+        " four reading threads were slower; reading 4 MB ahead and reads of 512 KB made no difference. Where"
+        " something else uses the processors, the plain file, which needs few of them, is slowed down least.\n"
     )
 
 
