@@ -1,6 +1,7 @@
 """Every kind of ResultPartition: one producer's trace gives every consumer the same elements, wherever it is."""
 
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +15,7 @@ from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import PartitionNotFoundError, ProducerFailedError
 from headrace.network.gate import BatchElement, EventElement
 from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.partition_traces import (
     KINDS,
@@ -275,3 +277,51 @@ def test_the_factory_serves_every_kind_that_can_be_asked_for(
         assert sink.partition.subpartition_count == 3
     for close in made:
         close()
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("order", list(permutations(["task", "consumer 0", "consumer 1"])))
+def test_a_pipelined_result_is_released_exactly_when_its_task_and_all_consumers_are_done(
+    cluster: SimulatedCluster, order: tuple[str, ...], is_read: bool
+) -> None:
+    producer, location = cluster.start("a")
+    sink = writer(producer, 2)
+    consumers = [Consumer(gate(producer, [location], index)) for index in range(2)]
+    sink.emit(numbers(0, 1000))
+    sink.emit_event(EndOfData())
+    sink.finish()
+    for left, who in zip((2, 1, 0), order, strict=True):
+        assert producer.partitions.partition_count == 1, f"{left + 1} are not done"
+        if who == "task":
+            sink.close()
+        else:
+            consumer = consumers[int(who[-1])]
+            if is_read:
+                consumer.read_all(cluster)
+            consumer.close()
+        cluster.loop.run_for(100)
+    assert producer.partitions.partition_count == 0
+
+
+@pytest.mark.parametrize("kind", STORED)
+@pytest.mark.parametrize("channel_count", [2, 12])
+def test_the_backlog_of_a_stored_result_is_what_comes_without_further_reading(
+    cluster: SimulatedCluster, kind: ResultPartitionType, channel_count: int, tmp_path: Path
+) -> None:
+    producer, _ = cluster.start("a", io_tmp_dirs=str(tmp_path))
+    sink = writer(producer, channel_count, result_type=kind)
+    for start in range(0, 600_000, 1000):
+        sink.emit(numbers(start, 1000))
+    Producer(sink).end()
+    view = producer.partitions.create_view(partition_id(), 1, lambda: None, LOCAL_SEGMENT_BYTES)
+    cluster.loop.run_for(100)
+    expected = view.backlog
+    assert expected > 0
+    came = 0
+    while isinstance(element := view.poll(1 << 62), DataElement):
+        came += element.cost
+        assert view.backlog == max(0, expected - came)
+    assert came == expected
+    view.release()
+    producer.release_partitions([partition_id()])
+    cluster.loop.run_for(100)
