@@ -11,7 +11,6 @@ push_wire.py.
 """
 
 import struct
-import zlib
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Self, TypeVar
@@ -19,6 +18,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 import msgspec
 
 from headrace.core.elements import PlacedMarker
+from headrace.network.checksum import crc32
 from headrace.network.errors import CorruptFrameError, ProtocolError, UnknownFrameError
 from headrace.network.markers import decode_markers, encode_markers
 
@@ -137,11 +137,11 @@ def _checked_start(
     assert cls.HAS_CHECKSUM
     body_checksum = 0
     for part in parts:
-        body_checksum = zlib.crc32(part, body_checksum)
+        body_checksum = crc32(part, body_checksum)
     header_length = len(header) + CHECKSUMS.size
     prefix = PREFIX.pack(MAGIC, VERSION, cls.FRAME_ID, CHECKSUM_FLAG, header_length, body_length)
     start = prefix + header + _CHECKSUM.pack(body_checksum)
-    return start + _CHECKSUM.pack(zlib.crc32(start))
+    return start + _CHECKSUM.pack(crc32(start))
 
 
 def decode_prefix(data: Any, offset: int, peer: str) -> tuple[type[Frame], int, int]:
@@ -173,7 +173,7 @@ def verify_header(cls: type[Frame], data: Any, offset: int, length: int, peer: s
         return None
     end = offset + length - _CHECKSUM.size
     with memoryview(data) as view:
-        actual = zlib.crc32(view[offset - PREFIX.size : end])
+        actual = crc32(view[offset - PREFIX.size : end])
     body_checksum, expected = CHECKSUMS.unpack_from(data, end - _CHECKSUM.size)
     if actual != expected:
         raise _corrupt(peer, f"header of a {cls.__name__} frame", expected, actual)
@@ -182,7 +182,7 @@ def verify_header(cls: type[Frame], data: Any, offset: int, length: int, peer: s
 
 def verify_body(cls: type[Frame], body: Any, expected: int, peer: str) -> None:
     """Check a body against what its header says of it. CorruptFrameError."""
-    actual = zlib.crc32(body)
+    actual = crc32(body)
     if actual != expected:
         raise _corrupt(peer, f"body of a {cls.__name__} frame", expected, actual)
 

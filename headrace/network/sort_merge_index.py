@@ -10,7 +10,6 @@ Source: Flink PartitionedFile, PartitionedFileWriter.
 """
 
 import struct
-import zlib
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.network.checksum import crc32
 from headrace.network.errors import CorruptFileError
 
 ENTRY_BYTES: Final = 16
@@ -100,7 +100,7 @@ def encode_footer(footer: IndexFooter) -> bytes:
     values = (_MAGIC, footer.subpartition_count, footer.region_count, len(messages))
     head = FOOTER.pack(*values, footer.data_bytes, 0, len(schemas))
     return schemas + FOOTER.pack(
-        *values, footer.data_bytes, zlib.crc32(head, zlib.crc32(schemas)), len(schemas)
+        *values, footer.data_bytes, crc32(head, crc32(schemas)), len(schemas)
     )
 
 
@@ -115,7 +115,7 @@ def decode_footer(data: bytes, file_bytes: int, place: str) -> IndexFooter:
         raise CorruptFileError(place, "it does not end as an index does")
     schemas = data[-FOOTER.size - schema_bytes : -FOOTER.size]
     head = FOOTER.pack(magic, subpartitions, regions, count, data_bytes, 0, schema_bytes)
-    if zlib.crc32(head, zlib.crc32(schemas)) != crc:
+    if crc32(head, crc32(schemas)) != crc:
         raise CorruptFileError(place, "the end of the index does not have its checksum")
     if regions * subpartitions * ENTRY_BYTES + len(schemas) + FOOTER.size != file_bytes:
         raise CorruptFileError(place, f"{file_bytes} bytes are no index of {regions} regions")

@@ -11,7 +11,6 @@ Source: Flink BufferReaderWriterUtil.
 """
 
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from headrace.core.elements import StreamEvent
 from headrace.network.batches import SealedBatch, decode_event, encode_event
+from headrace.network.checksum import crc32
 from headrace.network.compression import CODEC_NUMBERS, BatchCompressor, decompress
 from headrace.network.errors import CorruptFileError, ProtocolError
 from headrace.network.framing import Body, BodyParts
@@ -100,9 +100,9 @@ class PreparedElement(msgspec.Struct, frozen=True, gc=False):
 
     def pieces(self) -> list[Any]:
         """Return what is to be written, piece by piece. Reads all of it, for the checksum. Any thread."""
-        crc = zlib.crc32(self.markers, zlib.crc32(self.head))
+        crc = crc32(self.markers, crc32(self.head))
         for part in self.parts:
-            crc = zlib.crc32(part, crc)
+            crc = crc32(part, crc)
         head = self.head[:-8] + _CHECKSUM.pack(crc, 0) + self.markers
         head += bytes(padded(len(head)) - len(head))
         tail = padded(self.stored_bytes) - self.stored_bytes
@@ -203,11 +203,11 @@ def _decode_element(
     place: str,
 ) -> StoredElement:
     body = data.slice(offset + header.body_offset, header.stored_bytes)
-    crc = zlib.crc32(_NO_CHECKSUM, zlib.crc32(view[offset : offset + HEADER_BYTES - 8]))
+    crc = crc32(_NO_CHECKSUM, crc32(view[offset : offset + HEADER_BYTES - 8]))
     if header.marker_bytes:
         markers_start = offset + HEADER_BYTES
-        crc = zlib.crc32(view[markers_start : markers_start + header.marker_bytes], crc)
-    if zlib.crc32(body, crc) != header.crc:
+        crc = crc32(view[markers_start : markers_start + header.marker_bytes], crc)
+    if crc32(body, crc) != header.crc:
         raise CorruptFileError(place, "a batch does not have the checksum it was written with")
     try:
         if header.kind == _EVENT_KIND:

@@ -24,7 +24,7 @@ _LOST_TASK: Final = re.compile(
 # The condition that Spark's worker raises, and what pickles of ours need.
 _VERSION_MISMATCH: Final = "PYTHON_VERSION_MISMATCH"
 _OWN_MODULES: Final = re.compile(
-    r"No module named '(?:headrace|cloudpickle|msgspec|pyarrow|uvloop|numpy)\b"
+    r"No module named '(?:headrace|cloudpickle|msgspec|pyarrow|uvloop|numpy|zlib_ng)\b"
 )
 # What a TaskManager says of settings, before it registers; afterwards it fails tasks, not itself.
 _OWN_SETTINGS: Final = re.compile(
