@@ -28,24 +28,49 @@ def test_chunks_are_written_in_order_one_at_a_time(sizes: list[int], runs: list[
     assert written == list(range(len(sizes)))
 
 
-def test_the_task_waits_only_where_more_than_the_limit_would_be_on_its_way() -> None:
+def test_the_task_waits_only_where_more_than_the_limit_would_be_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     io = HeldIo()
     behind = WriteBehind(io, 10)
+    pending_at_waits: list[int] = []
+
+    def write_one_while_waiting(timeout: float | None = None) -> bool:
+        pending_at_waits.append(behind.pending_bytes)
+        io.run_one()
+        return True
+
+    condition = behind._condition  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(condition, "wait", write_one_while_waiting)
     behind.await_room(100)  # alone, however large
     behind.submit(6, lambda: None)
     behind.await_room(4)
-    went_on = threading.Event()
+    assert pending_at_waits == []
+    behind.await_room(5)
+    assert pending_at_waits == [6]
+    assert behind.pending_bytes == 0
 
-    def go_on() -> None:
-        behind.await_room(5)
-        went_on.set()
 
-    task = threading.Thread(target=go_on)
+def test_a_write_wakes_the_task_that_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    io = HeldIo()
+    behind = WriteBehind(io, 10)
+    behind.submit(6, lambda: None)
+    condition = behind._condition  # pyright: ignore[reportPrivateUsage]
+    wait = condition.wait
+    is_about_to_wait = threading.Event()
+
+    def wait_and_say_so(timeout: float | None = None) -> bool:
+        # The lock is held until the wait has begun: a write gets it only after that.
+        is_about_to_wait.set()
+        return wait(timeout)
+
+    monkeypatch.setattr(condition, "wait", wait_and_say_so)
+    task = threading.Thread(target=lambda: behind.await_room(5), daemon=True)
     task.start()
-    assert not went_on.is_set()
+    assert is_about_to_wait.wait(10)
     io.run_one()
     task.join(10)
-    assert went_on.is_set()
+    assert not task.is_alive()
 
 
 def test_an_error_of_the_disk_reaches_the_task_and_nothing_is_written_after_it() -> None:
