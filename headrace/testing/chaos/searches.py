@@ -18,7 +18,7 @@ class Search:
 
     @property
     def group(self) -> Group:
-        """With its settings."""
+        """The group of that name, whose settings the runs have."""
         return GROUPS[self.group_name]
 
     def runs(self, runner: ChaosRunner) -> Iterator[Outcome]:

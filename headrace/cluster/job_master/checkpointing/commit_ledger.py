@@ -32,7 +32,7 @@ class CommitLedger:
 
     @property
     def sinks(self) -> tuple[OperatorId, ...]:
-        """The operators."""
+        """The sinks that commit through the JobMaster."""
         return tuple(self._sinks)
 
     def complete(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
@@ -93,7 +93,7 @@ class CommitLedger:
 
     @property
     def blocking_sinks(self) -> tuple[OperatorId, ...]:
-        """Whose output waits."""
+        """Sinks with output that is published and not committed."""
         return tuple(key for key, sink in self._sinks.items() if sink.pending)
 
     def _only_new(self, operator: OperatorSnapshot) -> OperatorSnapshot:

@@ -74,19 +74,13 @@ _R = CheckpointFailureReason
 class CheckpointCoordinator:
     """One per job and JobMaster. `handle` answers each event with actions, to be performed in order."""
 
-    def __init__(
-        self,
-        rules: CheckpointRules,
-        random: SeededRandom,
-        *,
-        last_completed_id: int = 0,
-    ) -> None:
+    def __init__(self, rules: CheckpointRules, random: SeededRandom) -> None:
         self._rules = rules
         self._queue = RequestQueue(rules.max_concurrent)
         self._failures = CheckpointFailureCounter(rules.tolerable_failure_count)
         self._pending: dict[int, PendingCheckpoint] = {}
         self._over: Final = CheckpointsThatAreOver()
-        self._latest_completed_id = last_completed_id
+        self._latest_completed_id = 0
         self._last_completion_ms = float("-inf")
         self._trigger: RequestUnderWay | None = None
         self._schedule = PeriodicSchedule(rules, random)

@@ -47,13 +47,32 @@ class CheckpointFailureCounter:
         self._last_success_id = max(self._last_success_id, checkpoint_id)
         self._reset()
 
-    def failed(
+    def why_job_fails(
         self,
         kind: SnapshotKind,
         reason: CheckpointFailureReason,
         checkpoint_id: int | None,
         *,
-        is_of_task: bool = False,
+        is_awaited: bool = False,
+    ) -> str:
+        """Count; return what people are told, with a place for the cause. Empty where the job goes on.
+
+        `is_awaited`: the tasks have stopped for this one, so that only a restart makes them go on.
+        """
+        is_too_many = self._is_too_many(
+            kind, reason, checkpoint_id, is_of_task=reason in _OF_A_TASK
+        )
+        if not is_awaited:
+            return TOO_MANY_FAILED if is_too_many else ""
+        return "" if reason in _RESTARTS_ANYWAY else STOPPED_FOR_NOTHING
+
+    def _is_too_many(
+        self,
+        kind: SnapshotKind,
+        reason: CheckpointFailureReason,
+        checkpoint_id: int | None,
+        *,
+        is_of_task: bool,
     ) -> bool:
         """Count; True where the job is to fail. `checkpoint_id` is None for what failed before it had one.
 
@@ -72,23 +91,6 @@ class CheckpointFailureCounter:
             return False
         self._reset()
         return True
-
-    def why_job_fails(
-        self,
-        kind: SnapshotKind,
-        reason: CheckpointFailureReason,
-        checkpoint_id: int | None,
-        *,
-        is_awaited: bool = False,
-    ) -> str:
-        """Count; return what people are told, with a place for the cause. Empty where the job goes on.
-
-        `is_awaited`: the tasks have stopped for this one, so that only a restart makes them go on.
-        """
-        is_too_many = self.failed(kind, reason, checkpoint_id, is_of_task=reason in _OF_A_TASK)
-        if not is_awaited:
-            return TOO_MANY_FAILED if is_too_many else ""
-        return "" if reason in _RESTARTS_ANYWAY else STOPPED_FOR_NOTHING
 
     def _reset(self) -> None:
         self.count = 0

@@ -8,10 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from headrace.checkpoint.errors import (
-    CheckpointExistsError,
-    CheckpointFencedError,
-)
+from headrace.checkpoint.errors import CheckpointExistsError, CheckpointFencedError
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.checkpoint.metadata import CompletedCheckpoint
@@ -72,9 +69,7 @@ from headrace.cluster.job_master.checkpointing.store import CheckpointStore
 from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
 from headrace.cluster.job_master.checkpointing.trigger_steps import TriggerSteps
 from headrace.cluster.job_master.event_queue import EventQueue
-from headrace.core.checkpoints import (
-    SnapshotKind,
-)
+from headrace.core.checkpoints import SnapshotKind
 from headrace.core.clock import Cancellable
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import ExecutionAttemptId
@@ -295,9 +290,10 @@ class JobCheckpointing:
                 self._notify_complete(checkpoint, last_subsumed_id)
             case NotifyAborted():
                 self._notify_aborted(action)
-            case ArmPeriodicTimer() | ArmTimeout() | CancelTimeout():
-                if isinstance(action, ArmTimeout):
-                    self._statistics.begun(action.checkpoint_id, self._now_ms)
+            case ArmTimeout(checkpoint_id):
+                self._statistics.begun(checkpoint_id, self._now_ms)
+                self._timers.perform(action)
+            case ArmPeriodicTimer() | CancelTimeout():
                 self._timers.perform(action)
             case RegisterSharedState() | DiscardState() | DiscardLocation():
                 self._store.perform(action)
@@ -364,8 +360,7 @@ class JobCheckpointing:
 
     def subsumed_left(self, count: int) -> None:
         """So many checkpoints that were given up for newer ones are still being deleted."""
-        self._store.subsumed_count = count
-        self.brakes_changed()
+        self._store.subsumed_left(count)
 
     def brakes_changed(self) -> None:
         """A sink has committed or has more to commit, or something was deleted."""

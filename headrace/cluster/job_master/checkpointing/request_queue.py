@@ -4,7 +4,6 @@ Source: Flink CheckpointRequestDecider.
 """
 
 import bisect
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,9 +57,6 @@ class RequestQueue:
 
     def __len__(self) -> int:
         return len(self._requests)
-
-    def __iter__(self) -> Iterator[CheckpointRequest]:
-        return iter(tuple(self._requests))
 
     def put(self, request: CheckpointRequest) -> CheckpointRequest | None:
         """Add; returns the request that there is no room for, if any.

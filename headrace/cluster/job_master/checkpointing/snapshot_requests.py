@@ -18,12 +18,12 @@ class SnapshotRequests:
         self._next_number = 1
 
     def take_number(self) -> int:
-        """Of a request that nobody waits for."""
+        """Return the number of a new request that nobody waits for."""
         number, self._next_number = self._next_number, self._next_number + 1
         return number
 
     def wait(self) -> tuple[int, asyncio.Future[CompletedCheckpoint]]:
-        """Of a request, and what comes of it."""
+        """Return the number of a new request and its future, which fails with CheckpointFailedError."""
         number = self.take_number()
         done = asyncio.get_running_loop().create_future()
         self._waiting[number] = done

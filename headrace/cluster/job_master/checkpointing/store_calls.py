@@ -39,15 +39,20 @@ class StoreCalls:
         self._spawn: Final = spawn
         self._on_cleaned: Final = on_cleaned
         self._cleaning_count = 0
-        self.subsumed_count = 0
-        """Deletions that the store does by itself and has not done."""
+        # Deletions that the store does by itself and has not done.
+        self._subsumed_count = 0
         # Taken by coroutines of one loop, never across threads: what blocks comes to the store one call at a time.
         self._turn: Final = asyncio.Lock()
 
     @property
     def cleaning_count(self) -> int:
         """Deletions that are not done."""
-        return self._cleaning_count + self.subsumed_count
+        return self._cleaning_count + self._subsumed_count
+
+    def subsumed_left(self, count: int) -> None:
+        """Take in how many deletions the store has not done that it does by itself."""
+        self._subsumed_count = count
+        self._on_cleaned()
 
     async def call(self, what: str, call: Callable[[], T]) -> T:
         """Run a call when those before it have ended; whatever it raises."""

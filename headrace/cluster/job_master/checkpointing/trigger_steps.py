@@ -67,7 +67,7 @@ class TriggerSteps:
         coordinators.when_quiet(self.snapshot_waiting)
 
     def calculate_plan(self, number: int) -> None:
-        """Who takes part?"""
+        """Find out who takes part; TriggerFailed where no checkpoint can be taken now."""
         try:
             plan = self._tasks.plan()
         except CheckpointRefusedError as error:
