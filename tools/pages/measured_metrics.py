@@ -1,26 +1,35 @@
 """Which metrics are measured, asked of the runtime itself: of a small job on a MiniCluster and of a TaskManager."""
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from headrace.api.environment import StreamExecutionEnvironment
+from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
 from headrace.cluster.minicluster import MiniCluster
 from headrace.cluster.task_executor.runner import LocalTaskManager, TaskManagerConfiguration
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, ResourceId, ResourceManagerId
-from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.core.types.type_info import Types
 from headrace.functions.time_assigners import TumblingEventTimeWindows
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
+from headrace.gateways.dispatcher import DispatcherGateway
+from headrace.gateways.job_master import JobDetails
 from headrace.graph.job_graph_generator import generate_job_graph
+from headrace.metrics import names
+from headrace.network.debloat import DEBLOAT_ENABLED
 from headrace.network.metrics import DETAILED_METRICS
 from headrace.testing.simulated_job import PacedSource, RecordingSink, forget_output
 
 _JOB_NAME: Final = "metrics.md"
-_RECORD_COUNT: Final = 20
+_RECORD_COUNT: Final = 10**9
+"""More than there is time for: rates are told only while a job runs."""
+_INTERVAL_MS: Final = 10
+_TIMEOUT_S: Final = 60.0
+_POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ def measured_metrics() -> MeasuredMetrics:
 
 
 def _reported() -> frozenset[str]:
-    """Everything that the tasks of a windowed job report, source to sink."""
+    """Everything that the tasks of a windowed job report while it runs, source to sink; then it is cancelled."""
     random = SeededRandom(_JOB_NAME)
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
@@ -50,21 +59,34 @@ def _reported() -> frozenset[str]:
         _NumberAsTime()
     )
     (
-        env.from_source(PacedSource(_RECORD_COUNT, 1), watermarks, "Paced", Types.INT())
+        env.from_source(PacedSource(_RECORD_COUNT, _INTERVAL_MS), watermarks, "Paced", Types.INT())
         .key_by(lambda number: number % 2, key_type=Types.INT())
         .window(TumblingEventTimeWindows.of(timedelta(milliseconds=5)))
         .reduce(lambda one, other: one + other)
         .sink_to(RecordingSink(_JOB_NAME))
     )
-    settings = Settings({DETAILED_METRICS.key: "true"})
+    settings = Settings({DETAILED_METRICS.key: "true", DEBLOAT_ENABLED.key: "true"})
     graph = generate_job_graph(env.get_stream_graph(_JOB_NAME), JobId.generate(random), settings)
-    with MiniCluster() as cluster:
+    with MiniCluster(settings={METRICS_UPDATE_INTERVAL.key: "0 ms"}) as cluster:
         handle = cluster.submit(graph)
-        result = cluster.await_result(graph.job_id)
-        assert result.status is JobStatus.FINISHED, result.failure
-        details = handle.call(handle.dispatcher.request_job_details(graph.job_id))
+        details = handle.call(_details_under_way(handle.dispatcher, graph.job_id), _TIMEOUT_S)
+        handle.call(handle.dispatcher.cancel_job(graph.job_id))
+        cluster.await_result(graph.job_id)
     forget_output(_JOB_NAME)
     return _names(name for vertex in details.vertices for name in vertex.metrics)
+
+
+async def _details_under_way(dispatcher: DispatcherGateway, job_id: JobId) -> JobDetails:
+    """Ask until the last vertex has received records, so that all operators are open, and every vertex was asked."""
+    while True:
+        details = await dispatcher.request_job_details(job_id)
+        assert not details.status.is_terminal_state(), details.failure
+        metrics = [vertex.metrics for vertex in details.vertices]
+        if metrics[-1].get(names.NUM_RECORDS_IN.name, 0) > 0 and all(
+            names.IS_BACK_PRESSURED.name in found for found in metrics
+        ):
+            return details
+        await asyncio.sleep(_POLL_S)
 
 
 def _in_process() -> frozenset[str]:

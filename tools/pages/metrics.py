@@ -2,7 +2,13 @@
 
 from typing import Final
 
-from headrace.metrics.names import METRIC_NAMES, MetricName, MetricScope
+from headrace.metrics.names import (
+    METRIC_NAMES,
+    NUM_LATE_RECORDS_DIVERTED,
+    NUM_RECORDS_AHEAD_OF_TIME,
+    MetricName,
+    MetricScope,
+)
 from tools.pages.markdown import table
 from tools.pages.measured_metrics import MeasuredMetrics, measured_metrics
 
@@ -10,10 +16,12 @@ _INTRODUCTION: Final = """\
 # Metrics
 
 The table of `headrace/metrics/names.py`. Names and meanings are Flink's. "combined" says how the values of
-a vertex's subtasks become the vertex's own. "measured" is asked of a running job when this page is made:
-"yes" is what clients can read of a job's details, under the plain name for a task and as `<operator>.<metric>`
-for an operator; "in its process" is measured by each TaskManager but sent to nobody; "not yet" keeps its name
-for what will measure it. Metrics that user functions register come beside these, as `<operator>.<metric>`.
+a vertex's subtasks become the vertex's own. "measured" is asked of a job while it runs, when this page is made,
+with debloating and detailed metrics on: "yes" is what clients can read of a job's details, under the plain name
+for a task and as `<operator>.<metric>` for an operator; "where asked for" is there too, in jobs with the side
+output or the option that asks for it; "in its process" is measured by each TaskManager but sent to nobody; "not
+yet" keeps its name for what will measure it. Metrics that user functions register come beside these, as
+`<operator>.<metric>`.
 """
 
 _TITLES: Final = {
@@ -23,6 +31,9 @@ _TITLES: Final = {
     MetricScope.JOB: "Of a job",
     MetricScope.JOB_MANAGER: "Of the JobManager",
 }
+
+_WHERE_ASKED_FOR: Final = (NUM_LATE_RECORDS_DIVERTED, NUM_RECORDS_AHEAD_OF_TIME)
+"""These need a side output for late records, or a limit for how far event time runs ahead."""
 
 
 def metrics_page() -> str:
@@ -50,4 +61,6 @@ def metrics_page() -> str:
 def _where(metric: MetricName, measured: MeasuredMetrics) -> str:
     if metric.name in measured.reported:
         return "yes"
+    if metric in _WHERE_ASKED_FOR:
+        return "where asked for"
     return "in its process" if metric.name in measured.in_process else "not yet"
