@@ -274,7 +274,7 @@ def main() -> None:
         figures |= measure(carrier, consumer, batches, options.batches, options.repeats)
         consumer.close()
     if place is not None:
-        place.holder.close()
+        place.release()
     if options.dry:
         for key, value in figures.items():
             print(f"{key:>32}: {value:,.1f}")

@@ -29,4 +29,4 @@ def as_task_manager(cores: Sequence[int] = ()) -> Generator[tuple[int, ...]]:
     finally:
         os.sched_setaffinity(0, before)
         if place is not None:
-            place.holder.close()
+            place.release()

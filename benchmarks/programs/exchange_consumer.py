@@ -183,7 +183,7 @@ def serve_consumer() -> None:
         print(json.dumps(answer), flush=True)
     environment.close()
     if place is not None:
-        place.holder.close()
+        place.release()
 
 
 def connect(address: Any) -> socket.socket:

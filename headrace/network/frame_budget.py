@@ -17,7 +17,7 @@ from headrace.network.wire import Data, IngestData
 
 FREE_FRAMES_PER_S: Final = 2_000
 FREE_FRAMES_BURST: Final = 2_048
-"""At once, such as the requests for all channels of a few large gates."""
+"""At once, such as the requests for all channels of a few large gates; and so many earned ones may be saved."""
 EARNED_FRAMES_PER_S_MAX: Final = 18_000
 """Whoever takes many rows may not send more for that either: this is what batches of one row each come to."""
 BYTES_PER_EARNED_FRAME: Final = 64

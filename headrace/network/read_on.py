@@ -20,7 +20,7 @@ class ReadOn:
         self._is_external = is_external
         self._waits = retry
         self._first_error: NetworkError | None = None
-        self._lost_at = -1
+        self._lost_at_sequence = -1
 
     @property
     def has_begun(self) -> bool:
@@ -31,11 +31,11 @@ class ReadOn:
         """The connection ended, or cannot be made: return the wait in ms before the next try, or the final error."""
         if not self._is_external or not _may_pass(error):
             return error
-        if self._first_error is None or next_sequence > self._lost_at:
+        if self._first_error is None or next_sequence > self._lost_at_sequence:
             # It got further than the last time: whatever cuts connections, this reader comes to its end.
             self._waits = self._retry.unparked()
             self._first_error = error
-        self._lost_at = next_sequence
+        self._lost_at_sequence = next_sequence
         delay_ms = self._waits.next_delay_ms()
         return self._first_error if delay_ms is None else delay_ms
 

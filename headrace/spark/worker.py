@@ -82,7 +82,7 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
     finally:
         watch.stop()
         if place is not None:
-            place.holder.close()
+            place.release()
 
 
 def _host_task_manager(spec: WorkerSpec) -> str:

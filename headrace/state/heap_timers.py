@@ -12,6 +12,8 @@ from headrace.core.checkpoints import CheckpointOptions
 from headrace.state.timer_queue import IsEnough, Timer, TimerCallback
 
 _LOOKED_AT_ONCE: Final = 256
+_STALE_TIMES_MIN: Final = 64
+"""So many stale entries are never worth a new heap."""
 
 Bucket = dict[tuple[Any, Any], None]
 """Keys and namespaces of the timers of one time, in order of registration."""
@@ -141,6 +143,6 @@ class HeapTimerQueue:
 
     def _forget_stale_times(self) -> None:
         """Keep the heap within twice the times that have timers, for whoever moves a timer with every record."""
-        if len(self._times) > 2 * len(self._buckets) + 64:
+        if len(self._times) > 2 * len(self._buckets) + _STALE_TIMES_MIN:
             self._times = list(self._buckets)
             heapq.heapify(self._times)

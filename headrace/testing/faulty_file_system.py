@@ -33,7 +33,10 @@ from headrace.core.randomness import SeededRandom
 
 @dataclass
 class StorageFaults:
-    """What goes wrong; chances in [0, 1]. Changed while it is in use, it counts from then on."""
+    """What goes wrong: chances in [0, 1], `full_after` in bytes, `slow_ms` per operation.
+
+    Changed while it is in use, it counts from then on.
+    """
 
     seed: int = 0
     fail_writes: float = 0.0
@@ -83,13 +86,13 @@ class StorageFaults:
 
     def _set(self, given: dict[str, str]) -> None:
         for name, value in given.items():
-            if name not in _CHANCES:
-                raise ValueError(f"there is no fault '{name}': there are {', '.join(_CHANCES)}")
+            if name not in _FAULTS:
+                raise ValueError(f"there is no fault '{name}': there are {', '.join(_FAULTS)}")
             setattr(self, name, float(value))
 
     def heal(self) -> None:
         """Nothing goes wrong any more."""
-        for name in _CHANCES:
+        for name in _FAULTS:
             setattr(self, name, 0.0)
         self.full_after = float("inf")
 
@@ -101,7 +104,7 @@ class StorageFaults:
         return True
 
 
-_CHANCES: Final = (
+_FAULTS: Final = (
     "fail_writes",
     "full_after",
     "torn_writes",

@@ -29,6 +29,7 @@ KEEP_TO_CORES: Final = ConfigOption(
 _SMALL_HOST_CORES: Final = 4
 """With fewer there is one core for each TaskManager, else two: besides its task it has a network thread."""
 _TAKERS_PER_CORE_MAX: Final = 16
+"""After so many tries a process does without a place."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,15 @@ class ProcessorPlace:
     cores: tuple[int, ...]
     holder: socket.socket
 
+    def release(self) -> None:
+        """Let another process take the place; this one stays on its cores."""
+        self.holder.close()
 
-def cores_of_place(number: int, cores: Sequence[int], width: int) -> tuple[int, ...]:
-    """Return the cores of place `number` of those `cores`, `width` each; past the last place it begins anew."""
+
+def cores_of_place(place_index: int, cores: Sequence[int], width: int) -> tuple[int, ...]:
+    """Return the cores of one place of those `cores`, `width` each; past the last place it begins anew."""
     place_count = max(1, len(cores) // width)
-    first = number % place_count * width
+    first = place_index % place_count * width
     return tuple(cores[first : first + width])
 
 
@@ -64,20 +69,20 @@ def take_place(settings: Settings) -> ProcessorPlace | None:
     width = width_of_places(len(cores), settings)
     if width >= len(cores):
         return None
-    for number in range(len(cores) * _TAKERS_PER_CORE_MAX):
-        holder = _hold(number)
+    for place_index in range(len(cores) * _TAKERS_PER_CORE_MAX):
+        holder = _hold(place_index)
         if holder is not None:
-            place = ProcessorPlace(cores_of_place(number, cores, width), holder)
+            place = ProcessorPlace(cores_of_place(place_index, cores, width), holder)
             os.sched_setaffinity(0, place.cores)
             _LOG.debug("keeping to processor cores %s", place.cores)
             return place
     return None
 
 
-def _hold(number: int) -> socket.socket | None:
+def _hold(place_index: int) -> socket.socket | None:
     holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        holder.bind(f"\0headrace-place-{os.getuid()}-{number}")
+        holder.bind(f"\0headrace-place-{os.getuid()}-{place_index}")
     except OSError:
         holder.close()
         return None

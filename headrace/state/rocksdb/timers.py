@@ -25,7 +25,8 @@ from headrace.state.timer_queue import IsEnough, Timer, TimerCallback
 _TIME: Final = struct.Struct(">Q")
 _TIME_OFFSET: Final = 1 << 63
 """Negative times come before positive ones."""
-_COUNTED_KEYS: Final = 64
+_STALE_TIMES_MIN: Final = 64
+"""So many stale entries are never worth a new heap."""
 
 
 class TimerRows:
@@ -208,7 +209,7 @@ class RocksTimerQueue:
 
     def _note_first(self, group: bytes, time_ms: int) -> None:
         times = self._first_times
-        if len(times) > 2 * len(self._heads) + _COUNTED_KEYS:
+        if len(times) > 2 * len(self._heads) + _STALE_TIMES_MIN:
             # Whoever moves a timer with every record would leave an entry each time.
             times[:] = [
                 (self._rows.time_of(head.row_keys[0]), group)

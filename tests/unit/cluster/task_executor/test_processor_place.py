@@ -31,7 +31,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize(
-    ("number", "cores", "width", "expected"),
+    ("place_index", "cores", "width", "expected"),
     [
         (0, (0, 1), 1, (0,)),
         (1, (0, 1), 1, (1,)),
@@ -41,9 +41,9 @@ sys.stdin.read()
     ],
 )
 def test_places_are_given_out_in_turn(
-    number: int, cores: tuple[int, ...], width: int, expected: tuple[int, ...]
+    place_index: int, cores: tuple[int, ...], width: int, expected: tuple[int, ...]
 ) -> None:
-    assert cores_of_place(number, cores, width) == expected
+    assert cores_of_place(place_index, cores, width) == expected
 
 
 def test_a_task_manager_keeps_to_as_many_cores_as_it_can_use() -> None:
