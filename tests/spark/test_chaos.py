@@ -18,5 +18,5 @@ def test_output_is_exact_although_task_managers_are_killed_and_a_checkpoint_is_d
     with ChaosRunner(tmp_path / "runs", chosen.settings, chosen.job) as runner:
         outcomes = list(chosen.runs(runner, 1))
     assert [outcome for outcome in outcomes if not outcome.is_exact] == []
-    assert sum(outcome.kill_count for outcome in outcomes) >= 6
+    assert sum(outcome.disturbance_count for outcome in outcomes) >= 6
     assert len(outcomes) == chosen.count(1) >= 6

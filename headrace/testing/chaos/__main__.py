@@ -168,7 +168,7 @@ def line_of(outcome: Outcome) -> str:
     note = f" [{outcome.note}]" if outcome.note else ""
     return (
         f"{outcome.scenario} #{outcome.repeat}: {verdict} ({outcome.duration_s:.1f} s, "
-        f"{outcome.kill_count} times, seed {outcome.seed}{recovery}){note}"
+        f"disturbed {outcome.disturbance_count} times, seed {outcome.seed}{recovery}){note}"
     )
 
 

@@ -19,7 +19,8 @@ _HEAD: Final = """# What the chaos suite found
 storage does. Every row that was committed is compared with an answer computed by plain Python; rows that are lost,
 duplicated, corrupted (each row carries a checksum over all before it of its key) or reordered in their file are told
 apart, and a second reader follows the committed files all the while. A run is *exact* when none of that was found at
-any time, although what was to happen did happen. Recovery is from a kill until every task ran again.
+any time, although what was to happen did happen. A *disturbance* is a kill, a freeze, or what a failpoint did (an
+error, a delay, a crash). Recovery is from a disturbance until every task ran again.
 """
 _BUGS_HEAD: Final = """## Does the suite work?
 
@@ -95,10 +96,8 @@ def _begun_text(lines: Sequence[Line]) -> list[str]:
 
 def _summary(runs: Sequence[Line]) -> str:
     exact = sum(not run["mistakes"] for run in runs)
-    done_count = sum(run["kill_count"] for run in runs)
-    text = (
-        f"**{exact} of {len(runs)} runs were exact**; something was done to {done_count} processes."
-    )
+    disturbances = sum(_disturbance_count(run) for run in runs)
+    text = f"**{exact} of {len(runs)} runs were exact**, under {disturbances} disturbances."
     times = [time for run in runs for time in run["recoveries_s"]]
     killed = [time for run in runs if run["group"] == "kills" for time in run["recoveries_s"]]
     if times:
@@ -110,12 +109,17 @@ def _summary(runs: Sequence[Line]) -> str:
     return text
 
 
+def _disturbance_count(run: Line) -> int:
+    """Files of older runs have it under another name."""
+    return run["disturbance_count" if "disturbance_count" in run else "kill_count"]
+
+
 def _runs_table(runs: Sequence[Line]) -> str:
     grouped: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for run in runs:
         grouped[run["group"], run["scenario"]].append(run)
     rows = [
-        "| group | what happens | runs | exact | done to | recovery, median s | longest s |",
+        "| group | what happens | runs | exact | disturbances | recovery, median s | longest s |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for (group, scenario), found in grouped.items():
@@ -123,9 +127,9 @@ def _runs_table(runs: Sequence[Line]) -> str:
         median = f"{statistics.median(times):.1f}" if times else ""
         longest = f"{max(times):.1f}" if times else ""
         exact = sum(not run["mistakes"] for run in found)
-        killed = sum(run["kill_count"] for run in found)
+        disturbances = sum(_disturbance_count(run) for run in found)
         rows.append(
-            f"| {group} | {scenario} | {len(found)} | {exact} | {killed} | {median} | {longest} |"
+            f"| {group} | {scenario} | {len(found)} | {exact} | {disturbances} | {median} | {longest} |"
         )
     return "\n".join(rows)
 

@@ -1,7 +1,6 @@
 """Runs the digest job on real Spark while something is done to it, and judges what it committed."""
 
 import os
-import random
 import shutil
 import signal
 import time
@@ -38,14 +37,14 @@ SEED: Final = 7
 class Outcome:
     """How one run went. `mistakes` is empty where the output was exact and the moment was reached.
 
-    `recoveries_s`: each from a kill until every task ran again, as far as that was seen.
+    `recoveries_s`: each from a disturbance until every task ran again, as far as that was seen.
     """
 
     scenario: str
     repeat: int
     seed: int
     duration_s: float
-    kill_count: int
+    disturbance_count: int
     recoveries_s: tuple[float, ...]
     note: str = ""
     mistakes: tuple[str, ...] = ()
@@ -117,8 +116,8 @@ class ChaosRunner:
 
         return self.run_with(scenario.name, repeat, play, len(scenario.failpoints))
 
-    def run_with(self, name: str, repeat: int, play: Play, token_count: int = 1) -> Outcome:
-        """Run the job once as `play` does it, and judge it; `token_count` things at least must happen."""
+    def run_with(self, name: str, repeat: int, play: Play, happened_count_min: int = 1) -> Outcome:
+        """Run the job once as `play` does it, and judge it; so many things at least must happen."""
         directory = self._directory / f"{name.replace(' ', '-').replace(',', '')}-{repeat}"
         directory.mkdir()
         seed = zlib.crc32(f"{self._seed}/{name}/{repeat}".encode())
@@ -130,9 +129,9 @@ class ChaosRunner:
             self._failpoints.write_text("")
             failpoints.disarm()
         happened = stage.happened_count
-        if happened < token_count and not mistakes:
+        if happened < happened_count_min and not mistakes:
             mistakes.append(
-                f"the moment was not reached: {happened} of {token_count} things happened"
+                f"the moment was not reached: {happened} of {happened_count_min} things happened"
             )
         return Outcome(
             name,
@@ -183,7 +182,7 @@ class ChaosRunner:
         for text in drawn:
             if text.startswith(DRIVER):
                 point, _, number = text.removeprefix(DRIVER).partition("#")
-                act = _killing(stage, stage.generator)
+                act = _killing(stage)
                 failpoints.arm_with(Failpoint(point), act, time=int(number))
             else:
                 lines.append(text.replace("{token}", str(stage.directory / "token")))
@@ -205,9 +204,9 @@ def _reordered(output: Path, expected: set[str]) -> tuple[Reordered, ...]:
     return tuple(found)
 
 
-def _killing(stage: Stage, generator: random.Random) -> Callable[[], None]:
+def _killing(stage: Stage) -> Callable[[], None]:
     def kill() -> None:
-        if kill_one(generator):
+        if kill_one(stage.generator):
             stage.leave_token("driver")
 
     return kill

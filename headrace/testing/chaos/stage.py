@@ -11,7 +11,7 @@ from headrace.api.environment import StreamExecutionEnvironment
 from headrace.api.job_client import JobClient
 from headrace.core.configuration import Configuration
 from headrace.core.lifecycle import JobStatus
-from headrace.testing.chaos.digest_job import DigestJob, build
+from headrace.testing.chaos.digest_job import OUTPUT, DigestJob, build
 from headrace.testing.chaos.watches import RecoveryWatch
 
 STALLED_AFTER_S: Final = 30.0
@@ -29,7 +29,7 @@ class Stage:
     """`directory` is the run's own; everything that is drawn comes from `seed`. `settings` are the job's.
 
     A play sets `job` before it submits, `note` for what is worth telling, and `is_partial` where rows may be missing
-    in the end. Who does something to a process leaves a token for it, and a sign where something else happened.
+    in the end. Whatever disturbs the job leaves a token, and a sign where something else happened.
     """
 
     directory: Path
@@ -50,15 +50,15 @@ class Stage:
     @property
     def output(self) -> Path:
         """Where the job commits to."""
-        return self.directory / "output"
+        return self.directory / OUTPUT
 
     @property
     def tokens(self) -> list[Path]:
-        """One file for every process to which something was done."""
+        """One file for each disturbance: a kill, a freeze, or what a failpoint did (an error, a delay, a crash)."""
         return sorted(self.directory.glob("token*"))
 
     def leave_token(self, name: str = "") -> None:
-        """Note that something was done to a process."""
+        """Note a disturbance."""
         (self.directory / f"token-{name or len(self.tokens)}").touch()
 
     @property
@@ -67,7 +67,7 @@ class Stage:
         return len(self.tokens) + len(list(self.directory.glob("sign-*")))
 
     def leave_sign(self, name: str) -> None:
-        """Note that what is not done to a process has happened."""
+        """Note something else that was to happen, and did."""
         (self.directory / f"sign-{name}").touch()
 
     def submit(self, settings: Mapping[str, str] | None = None) -> JobClient:

@@ -14,7 +14,7 @@ _POLL_S: Final = 0.02
 
 
 class RecoveryWatch:
-    """Sees how long it takes after a kill until every task runs again.
+    """Sees how long it takes after a disturbance until every task runs again.
 
     `tokens()` are the files that were left, one when each thing was done; set `client` once there is a job. What is
     done before everything runs again belongs to the same recovery, which counts from the first.

@@ -118,7 +118,7 @@ RUN: dict[str, Any] = {
     "repeat": 0,
     "seed": 11,
     "duration_s": 7.0,
-    "kill_count": 1,
+    "disturbance_count": 1,
     "recoveries_s": [2.0],
     "note": "checkpoint.acknowledged#5=kill",
     "mistakes": [],
@@ -138,6 +138,14 @@ def test_the_page_says_which_runs_were_exact_and_which_bugs_were_found() -> None
     assert "| x |  | **not found** |" in page
     assert "| kills: ack sent #0 | 11 | 7.0 | 2.0 | checkpoint.acknowledged#5=kill |" in page
     assert "**oracle: 1 lost**" in page
+
+
+def test_the_page_counts_disturbances_under_the_name_of_older_files_too() -> None:
+    older = {**RUN, "repeat": 1, "kill_count": 2}
+    del older["disturbance_count"]
+    page = page_of([RUN, older])
+    assert "under 3 disturbances" in page
+    assert "| kills | ack sent | 2 | 2 | 3 |" in page
 
 
 def test_a_group_that_is_run_again_takes_the_place_of_its_earlier_run() -> None:
