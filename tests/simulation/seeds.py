@@ -2,10 +2,8 @@
 
 import os
 
-_QUICK_STEP = 5
 
-
-def seeds(count: int, first: int = 0) -> range:
-    """Every fifth of `count` seeds, at least two, or all of them."""
+def seeds(count: int, first: int = 0, quick_step: int = 10) -> range:
+    """Every tenth of `count` seeds, or every `quick_step`th, or all of them."""
     is_all = bool(os.environ.get("HEADRACE_ALL_SEEDS"))
-    return range(first, first + count, 1 if is_all else min(_QUICK_STEP, -(-count // 2)))
+    return range(first, first + count, 1 if is_all else quick_step)

@@ -11,7 +11,7 @@ from headrace.testing.simulation import MASTER, SimulatedCluster, failure_note
 from tests.simulation.scenario import Plan, run_scenario
 from tests.simulation.seeds import seeds
 
-SEEDS = seeds(40)
+SEEDS = seeds(40, quick_step=5)
 LEASE = {
     "heartbeat.interval": "2 s",
     "heartbeat.timeout": "10 s",

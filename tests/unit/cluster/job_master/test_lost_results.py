@@ -1,6 +1,6 @@
 """Stored results that are lost or released: written again once, and never taken from a consumer that may read them."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cluster.error_reports import error_info_of
@@ -125,7 +125,6 @@ def test_a_lost_result_is_written_again_once_however_many_consumers_miss_it() ->
     assert stored.job.scheduler.executions.all_finished
 
 
-@settings(max_examples=200)
 @given(
     kind=st.sampled_from([PartitionerKind.HASH, PartitionerKind.FORWARD]),
     events=st.lists(

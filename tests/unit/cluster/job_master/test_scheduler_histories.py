@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.checkpoint.handles import SubtaskRestore
@@ -226,7 +226,6 @@ STALE_RESTORE = [
 """An answer to a restart that failed comes in the next one."""
 
 
-@settings(max_examples=200)
 @given(
     st.sampled_from([PartitionerKind.HASH, PartitionerKind.FORWARD]),
     st.sampled_from([ResultPartitionType.PIPELINED_BOUNDED, ResultPartitionType.BLOCKING]),
