@@ -36,7 +36,9 @@ def main() -> int:
     parser.add_argument("--bug", choices=BUGS, help="plant this bug, which must then be found")
     parser.add_argument("--seed", type=int, default=SEED, help=f"(default: {SEED})")
     parser.add_argument("--json", type=Path, help="append outcomes to this file, a line each")
-    parser.add_argument("--directory", type=Path, help="keep the files of runs here")
+    parser.add_argument(
+        "--directory", type=Path, help="keep the files of runs here, several parts or bugs apart"
+    )
     arguments = parser.parse_args()
     if arguments.json:
         # Lost calls to processes that were killed are no news; progress is to be read.
@@ -48,6 +50,9 @@ def main() -> int:
         return _search(arguments)
     if wanted == ["all"]:
         wanted = [*_PARTS, "bugs"]
+    wanted = [name for name in wanted if _is_anything_called(arguments.only, name)]
+    if not wanted:
+        parser.error(f"nothing there is called {arguments.only!r}")
     if len(wanted) > 1:
         return _run_parts(wanted, arguments)
     return _run_bugs(arguments) if wanted == ["bugs"] else _run_group(wanted[0], arguments)
@@ -56,13 +61,22 @@ def main() -> int:
 _CHOICES: Final = (*GROUPS, "bugs", "all")
 
 
+def _is_anything_called(text: str, part: str) -> bool:
+    """Whether the part has a run, or a bug, whose name contains `text`."""
+    return bool(_bugs_called(text) if part == "bugs" else GROUPS[part].count(1, text))
+
+
+def _bugs_called(text: str) -> list[str]:
+    return [bug for bug in BUGS if text in bug]
+
+
 def _run_parts(names: list[str], arguments: argparse.Namespace) -> int:
     codes: list[int] = []
     started = time.monotonic()
     for number, name in enumerate(names, 1):
         print(f"== {name} (part {number} of {len(names)})", flush=True)
         extra = [name, "--repeats", str(arguments.repeats), "--only", arguments.only]
-        codes.append(_run_self(extra, arguments))
+        codes.append(_run_self(name, extra, arguments))
     minutes = (time.monotonic() - started) / 60
     print(f"{codes.count(0)} of {len(codes)} parts without a mistake, {minutes:.1f} minutes")
     return max(codes)
@@ -71,17 +85,19 @@ def _run_parts(names: list[str], arguments: argparse.Namespace) -> int:
 def _run_bugs(arguments: argparse.Namespace) -> int:
     _begin("bugs", arguments)
     codes: list[int] = []
-    chosen = [bug for bug in BUGS if arguments.only in bug]
+    chosen = _bugs_called(arguments.only)
     for number, bug in enumerate(chosen, 1):
         print(f"[{number}/{len(chosen)}] ", end="", flush=True)
-        codes.append(_run_self(["--bug", bug], arguments))
+        codes.append(_run_self(bug, ["--bug", bug], arguments))
     print(f"{codes.count(0)} of {len(codes)} planted bugs found", flush=True)
     return max(codes)
 
 
-def _run_self(extra: list[str], arguments: argparse.Namespace) -> int:
-    """A process of its own: one Spark application, one set of settings, one planted bug."""
+def _run_self(name: str, extra: list[str], arguments: argparse.Namespace) -> int:
+    """A process of its own: one Spark application, one set of settings, one planted bug; and one folder."""
     kept = ["--json", str(arguments.json)] if arguments.json else []
+    if arguments.directory:
+        kept += ["--directory", str(arguments.directory / name)]
     command = [*extra, "--seed", str(arguments.seed), *kept]
     return subprocess.call([sys.executable, "-m", "headrace.testing.chaos", *command])
 
@@ -116,7 +132,7 @@ def _search(arguments: argparse.Namespace) -> int:
     with (
         tempfile.TemporaryDirectory(prefix="headrace-chaos-") as scratch,
         ChaosRunner(
-            Path(scratch) / "runs",
+            arguments.directory or Path(scratch) / "runs",
             search.group.settings,
             search.group.job,
             timeout_s=_BUG_TIMEOUT_S,
