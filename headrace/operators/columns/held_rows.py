@@ -5,9 +5,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.elements import MIN_TIMESTAMP
-from headrace.core.record_batch import RecordBatch, Timestamps
-from headrace.functions.assigners import require_timestamp
+from headrace.core.record_batch import Timestamps
 
 HELD_ROWS_MAX: Final = 131_072
 """Above this the fixed cost of a step, some hundred microseconds, weighs little; all columns still fit in the cache."""
@@ -40,12 +38,3 @@ class HeldRows:
         return pa.Table.from_batches(columns), times[0] if len(times) == 1 else np.concatenate(
             times
         )
-
-
-def times_of_rows(batch: RecordBatch) -> Timestamps:
-    """Return the timestamps of a batch; ValueError where a row has none."""
-    times = batch.timestamps
-    if times is None or (times == MIN_TIMESTAMP).any():
-        require_timestamp(MIN_TIMESTAMP)
-    assert times is not None
-    return times

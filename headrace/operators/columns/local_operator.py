@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.operators.columns.emitted_tables import emit_table
-from headrace.operators.columns.held_rows import HeldRows, times_of_rows
+from headrace.operators.columns.held_rows import HeldRows
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.user_code import user_error
+from headrace.operators.row_times import require_times
 
 
 class LocalOperator(OneInputOperator):
@@ -27,10 +27,7 @@ class LocalOperator(OneInputOperator):
         """Return fewer rows, of the output's columns, that stand for `rows`, whose `times` have shape (num_rows,)."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        try:
-            times = times_of_rows(batch)
-        except ValueError as error:
-            raise user_error(error, self.context.operator_name) from error
+        times = require_times(batch, self.context.operator_name)
         self._held.add(batch.columns(), times)
         if self._held.are_enough:
             self.emit_held(output)

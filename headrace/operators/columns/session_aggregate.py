@@ -21,11 +21,11 @@ from headrace.functions.columnar_specs import (
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.group_codes import Codes, group_codes
-from headrace.operators.columns.held_rows import HeldRows, times_of_rows
+from headrace.operators.columns.held_rows import HeldRows
 from headrace.operators.columns.partials import Partials
 from headrace.operators.columns.sessions import group_stretches, late_rows
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.user_code import user_error
+from headrace.operators.row_times import require_times
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
 
 _NAME: Final = "sessions"
@@ -63,10 +63,7 @@ class SessionAggregateOperator(OneInputOperator):
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        try:
-            times = times_of_rows(batch)
-        except ValueError as error:
-            raise user_error(error, self.context.operator_name) from error
+        times = require_times(batch, self.context.operator_name)
         columns = batch.columns().append_column(KEY_HASH, pa.array(batch.key_hashes))
         self._held.add(columns, times)
         if self._held.are_enough:

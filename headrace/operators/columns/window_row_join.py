@@ -12,11 +12,10 @@ from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.group_codes import Codes
-from headrace.operators.columns.held_rows import times_of_rows
 from headrace.operators.columns.joined_columns import SIDES, JoinedColumns
 from headrace.operators.columns.matching import Pairs, WantedNumbers, matching_rows, sorted_run
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
-from headrace.operators.user_code import user_error
+from headrace.operators.row_times import require_times
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
 
 _PROBE_ROWS: Final = 65_536
@@ -90,10 +89,7 @@ class WindowRowJoinOperator(TwoInputOperator):
         output.emit_watermark(timestamp_ms)
 
     def _keep(self, side: _Side, batch: RecordBatch) -> None:
-        try:
-            times = times_of_rows(batch)
-        except ValueError as error:
-            raise user_error(error, self.context.operator_name) from error
+        times = require_times(batch, self.context.operator_name)
         slices = window_starts(times, self._windows.offset, self._windows.size)
         is_late = slices <= self._windows.last_due(self.current_watermark)
         arrays = [*batch.columns().columns, pa.array(batch.key_hashes), pa.array(slices)]

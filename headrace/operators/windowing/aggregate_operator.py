@@ -16,14 +16,13 @@ import pyarrow as pa
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
-from headrace.functions.assigners import require_timestamp
 from headrace.functions.time_assigners import SlidingWindows, TumblingWindows
 from headrace.functions.window_specs import WindowAggregateSpec
 from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
 from headrace.operators.emission import RowEmitter
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.user_code import user_error
+from headrace.operators.row_times import require_times
 from headrace.operators.windowing.aggregate_snapshots import AggregateSnapshots, KeyColumns
 from headrace.operators.windowing.aggregates import WindowAggregates
 from headrace.operators.windowing.slots import SlotTable
@@ -79,16 +78,11 @@ class WindowAggregateOperator(OneInputOperator):
         self._emitter = RowEmitter(context)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        if batch.timestamps is None or (batch.timestamps == MIN_TIMESTAMP).any():
-            try:
-                require_timestamp(MIN_TIMESTAMP)
-            except ValueError as error:
-                raise user_error(error, self.context.operator_name) from error
-        assert batch.timestamps is not None
-        pairs = self._assign(batch.timestamps)
+        times = require_times(batch, self.context.operator_name)
+        pairs = self._assign(times)
         live = pairs.where(pairs.starts > self._last_start(self._lateness_ms))
         if len(live.rows) < len(pairs.rows) or self._size < self._slide:
-            self._handle_late(batch, batch.timestamps, live, output)
+            self._handle_late(batch, times, live, output)
         if len(live.rows) == 0:
             return
         columns = batch.columns()

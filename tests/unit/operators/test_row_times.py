@@ -1,0 +1,36 @@
+"""Event time of whole batches: what is asked of a record that has none, and no advice that its windows do not take."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.errors import UserCodeError
+from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.types.type_info import Types
+from headrace.operators.row_times import require_times
+
+BATCH_TYPE = BatchType(Types.ROW_NAMED(["n"], [Types.LONG()]))
+
+
+def _batch(times: list[int] | None) -> RecordBatch:
+    columns = pa.record_batch({"n": pa.array([1, 2], pa.int64())})
+    return RecordBatch.of_columns(BATCH_TYPE, columns, None if times is None else np.array(times))
+
+
+@pytest.mark.parametrize("times", [None, [5, MIN_TIMESTAMP]], ids=["no row", "not every row"])
+def test_where_a_row_has_no_timestamp_the_user_is_told_what_gives_it_one(
+    times: list[int] | None,
+) -> None:
+    with pytest.raises(UserCodeError) as raised:
+        require_times(_batch(times), "Join")
+    assert raised.value.cause_text == (
+        "a record without a timestamp cannot be put into event-time windows: "
+        "call assign_timestamps_and_watermarks before"
+    )
+    assert "in operator 'Join'" in str(raised.value)
+
+
+def test_rows_that_all_have_timestamps_pass() -> None:
+    times = [MIN_TIMESTAMP + 1, 5]
+    assert require_times(_batch(times), "Join").tolist() == times
