@@ -7,7 +7,7 @@ import pyarrow as pa
 from headrace.api.data_stream import DataStream
 from headrace.api.expressions import check_columns, columns_of
 from headrace.api.keyed_stream import KeyedStream
-from headrace.api.sliced_aggregations import event_time_windows
+from headrace.api.sliced_aggregations import aligned_tumbling_windows
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.arrow_mapping import type_info_from_schema
@@ -19,7 +19,6 @@ from headrace.functions.columnar_specs import (
     ExtremeRowsSpec,
     LocalExtremeRowsSpec,
 )
-from headrace.functions.time_assigners import TumblingEventTimeWindows, WindowStagger
 
 
 def rows_with_extreme(
@@ -32,11 +31,11 @@ def rows_with_extreme(
 ) -> DataStream:
     """Add both halves over `stream`, which is not keyed; without key columns whole windows are spread over subtasks."""
     called = "rows_with_max" if is_largest else "rows_with_min"
-    _check_windows(assigner, called)
+    windows = aligned_tumbling_windows(assigner, called)
     check_columns((column,), stream.get_type(), called)
     columns = columns_of(stream.get_type(), called)
     _check_order(columns.field(column), called)
-    wanted = ExtremeRows(event_time_windows(assigner), key_columns, column, is_largest)
+    wanted = ExtremeRows(windows, key_columns, column, is_largest)
     environment = stream.get_execution_environment()
     parts = columns.append(pa.field(SLICE, pa.int64())).append(pa.field(ROWS, pa.int64()))
     local = environment.add_operator(
@@ -59,14 +58,6 @@ def rows_with_extreme(
         is_function=True,
     )
     return DataStream(environment, operator)
-
-
-def _check_windows(assigner: Any, called: str) -> None:
-    is_plain = isinstance(assigner, TumblingEventTimeWindows)
-    if not is_plain or getattr(assigner, "stagger", None) not in (None, WindowStagger.ALIGNED):
-        raise ProgramError(
-            f"{called} needs tumbling event-time windows that are aligned, not {assigner!r}"
-        )
 
 
 def _check_order(field: pa.Field, called: str) -> None:

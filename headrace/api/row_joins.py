@@ -6,14 +6,13 @@ from headrace.api.data_stream import DataStream
 from headrace.api.expressions import columns_of
 from headrace.api.keyed_stream import KeyedStream
 from headrace.api.one_environment import require_one_environment
-from headrace.api.sliced_aggregations import event_time_windows
+from headrace.api.sliced_aggregations import aligned_tumbling_windows
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import BatchType
 from headrace.core.types.arrow_mapping import type_info_from_schema
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation
 from headrace.functions.columnar_specs import RowJoinSpec, WindowRowJoinSpec, shared_key_columns
-from headrace.functions.time_assigners import TumblingEventTimeWindows, WindowStagger
 
 _PURPOSE = "join_rows"
 
@@ -81,9 +80,5 @@ def _key_types(stream: KeyedStream) -> tuple[TypeInformation, ...]:
 def _spec(left: KeyedStream, right: KeyedStream, window: Any) -> OperatorSpec:
     if window is None:
         return RowJoinSpec(left.key_columns, right.key_columns)
-    is_tumbling = isinstance(window, TumblingEventTimeWindows)
-    if not is_tumbling or window.stagger is not WindowStagger.ALIGNED:
-        raise ProgramError(
-            f"join_rows needs tumbling event-time windows that are aligned, or none, not {window!r}"
-        )
-    return WindowRowJoinSpec(event_time_windows(window), left.key_columns, right.key_columns)
+    windows = aligned_tumbling_windows(window, _PURPOSE, or_else=", or none")
+    return WindowRowJoinSpec(windows, left.key_columns, right.key_columns)

@@ -18,7 +18,11 @@ from headrace.functions.columnar_specs import (
     can_be_sliced,
 )
 from headrace.functions.session_assigners import EventTimeSessionWindows
-from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.functions.time_assigners import (
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowStagger,
+)
 from headrace.functions.window_specs import ColumnAggregate
 
 
@@ -40,6 +44,19 @@ def event_time_windows(assigner: Any) -> EventTimeWindows:
     is_sliding = isinstance(assigner, SlidingEventTimeWindows)
     slide = assigner.slide if is_sliding else assigner.size
     return EventTimeWindows(assigner.size, slide, assigner.offset)
+
+
+def aligned_tumbling_windows(assigner: Any, called: str, *, or_else: str = "") -> EventTimeWindows:
+    """Return size and offset of tumbling event-time windows; ProgramError, naming what was called, for any others.
+
+    `or_else`: what may be given in their place, as people are told it.
+    """
+    is_tumbling = isinstance(assigner, TumblingEventTimeWindows)
+    if not is_tumbling or assigner.stagger is not WindowStagger.ALIGNED:
+        raise ProgramError(
+            f"{called} needs tumbling event-time windows that are aligned{or_else}, not {assigner!r}"
+        )
+    return event_time_windows(assigner)
 
 
 def aggregate_sessions(

@@ -3,7 +3,7 @@
 Rows with the same value all stay, in order of arrival; a null is never the largest.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.group_codes import Codes, finer_codes, group_codes
 from headrace.operators.columns.local_operator import LocalOperator
+from headrace.operators.columns.slices import slices_of
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
 
@@ -77,7 +78,7 @@ class ExtremeRowsOperator(OneInputOperator):
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         columns = batch.columns()
-        slices: Any = columns.column(SLICE).to_numpy()
+        slices = slices_of(columns)
         is_late = slices <= self._rows.windows.last_due(self.current_watermark)
         if is_late.any():
             counts: npt.NDArray[np.int64] = columns.column(ROWS).to_numpy()
@@ -96,7 +97,7 @@ class ExtremeRowsOperator(OneInputOperator):
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
         self.current_watermark = timestamp_ms
         last_due = self._rows.windows.last_due(timestamp_ms)
-        is_due = [bool((_slices(table) <= last_due).any()) for table in self._state]
+        is_due = [bool((slices_of(table) <= last_due).any()) for table in self._state]
         if any(is_due):
             self._settle()
             self._fire(last_due, output)
@@ -112,7 +113,7 @@ class ExtremeRowsOperator(OneInputOperator):
 
     def _fire(self, last_due: int, output: Output) -> None:
         (rows,) = self._state
-        slices = _slices(rows)
+        slices = slices_of(rows)
         order = np.argsort(slices, kind="stable")
         count = int(np.count_nonzero(slices <= last_due))
         due = rows.take(pa.array(order[:count])).select(self._output_names())
@@ -166,8 +167,3 @@ def _rows_stood_for(
     left_out = np.bincount(codes, minlength=count) - np.bincount(codes[kept], minlength=count)
     counts[speakers] += left_out
     return counts
-
-
-def _slices(rows: pa.Table) -> npt.NDArray[np.int64]:
-    slices: npt.NDArray[np.int64] = rows.column(SLICE).to_numpy()
-    return slices

@@ -43,7 +43,8 @@ class SessionAggregateOperator(OneInputOperator):
     def __init__(self, spec: SessionAggregateSpec) -> None:
         self._gap_ms = spec.gap_ms
         self._keys = list(spec.key_columns)
-        # The hash goes with the key through every grouping, as state is found by it.
+        # Partials need no windows: `$slice` holds the number of the session here. The hash goes with the key through
+        # every grouping, as state is found by it.
         self._aggregation = SlicedAggregation(
             EventTimeWindows(1, 1, 0), (*spec.key_columns, KEY_HASH), spec.aggregates
         )

@@ -11,11 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.elements import MIN_TIMESTAMP
-from headrace.core.record_batch import RecordBatch
+from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.columnar_specs import ROWS, SLICE, EventTimeWindows, SlicedAggregateSpec
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
+from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.partials import Partials
+from headrace.operators.columns.slices import slices_of
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
 
@@ -56,7 +58,7 @@ class SlicedAggregateOperator(OneInputOperator):
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         columns = batch.columns()
-        slices = columns.column(SLICE).to_numpy()
+        slices = slices_of(columns)
         is_late = self._last_starts(slices) <= self._windows.last_due(self.current_watermark)
         if is_late.any():
             late_rows: npt.NDArray[np.int64] = columns.column(ROWS).to_numpy()[is_late]
@@ -83,7 +85,7 @@ class SlicedAggregateOperator(OneInputOperator):
 
     def _due_starts(self, before: int, now: int) -> Starts:
         """Return the windows with slices whose end the watermark has just passed, in order."""
-        parts = [table.column(SLICE).to_numpy() for table in (self._merged, *self._loose)]
+        parts = [slices_of(table) for table in (self._merged, *self._loose)]
         slices = np.unique(np.concatenate(parts))
         windows = self._windows
         shifts = np.arange(-(-windows.size // windows.slide), dtype=np.int64) * windows.slide
@@ -95,14 +97,16 @@ class SlicedAggregateOperator(OneInputOperator):
 
     def _fire(self, starts: Starts, output: Output) -> None:
         """Emit windows; `_merged` holds everything, in order of slices."""
-        slices = self._merged.column(SLICE).to_numpy()
+        slices = slices_of(self._merged)
         begins = np.searchsorted(slices, starts, side="left").tolist()
         ends = np.searchsorted(slices, starts + self._windows.size, side="left").tolist()
-        waiting: list[pa.Table] = []
+        waiting: list[tuple[pa.Table, Timestamps]] = []
         row_count = 0
         for start, begin, end in zip(starts.tolist(), begins, ends, strict=True):
-            waiting.append(self._window(start, self._merged.slice(begin, end - begin)))
-            row_count += waiting[-1].num_rows
+            made = self._window(start, self._merged.slice(begin, end - begin))
+            last_ms = start + self._windows.size - 1
+            waiting.append((made, np.full(made.num_rows, last_ms, dtype=np.int64)))
+            row_count += made.num_rows
             if row_count >= _EMIT_ROWS_MAX:
                 self._emit(waiting, output)
                 waiting, row_count = [], 0
@@ -126,13 +130,11 @@ class SlicedAggregateOperator(OneInputOperator):
         arrays += self._partials.results(partials, fields[len(arrays) :])
         return pa.Table.from_arrays(arrays, schema=self._output_schema)
 
-    def _emit(self, tables: list[pa.Table], output: Output) -> None:
-        if not tables:
-            return
-        for columns in pa.concat_tables(tables).combine_chunks().to_batches():
-            ends = columns.column("window_end").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
-            times = ends.to_numpy() - 1
-            output.emit(RecordBatch.of_columns(self.context.types.output, columns, times))
+    def _emit(self, windows: list[tuple[pa.Table, Timestamps]], output: Output) -> None:
+        if windows:
+            made = pa.concat_tables([table for table, _ in windows]).combine_chunks()
+            times = np.concatenate([own_times for _, own_times in windows])
+            emit_table(made, times, self.context.types.output, output)
 
     def _merge(self) -> None:
         """Bring all partial results of a key and slice together, in order of slices."""
@@ -141,13 +143,13 @@ class SlicedAggregateOperator(OneInputOperator):
         everything = pa.concat_tables([self._merged, *self._loose])
         by = [*self._aggregation.key_columns, SLICE, KEY_HASH]
         merged = self._partials.merged(everything, by, (_FIRED,))
-        order = np.argsort(merged.column(SLICE).to_numpy(), kind="stable")
+        order = np.argsort(slices_of(merged), kind="stable")
         self._merged = merged.select(self._schema.names).take(pa.array(order)).combine_chunks()
         self._loose, self._loose_rows = [], 0
 
     def _forget(self, watermark: int) -> None:
         last_due = self._windows.last_due(watermark)
-        slices = self._merged.column(SLICE).to_numpy()
+        slices = slices_of(self._merged)
         gone = int(np.count_nonzero(self._last_starts(slices) <= last_due))
         if gone:
             # A copy of what stays, as a slice would keep the memory of what goes.

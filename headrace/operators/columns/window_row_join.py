@@ -3,7 +3,6 @@
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.record_batch import RecordBatch
@@ -14,6 +13,7 @@ from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.group_codes import Codes
 from headrace.operators.columns.joined_columns import SIDES, JoinedColumns
 from headrace.operators.columns.matching import Pairs, WantedNumbers, matching_rows, sorted_run
+from headrace.operators.columns.slices import slices_of
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.row_times import require_times
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
@@ -37,7 +37,7 @@ class _Side:
         due: list[pa.Table] = []
         kept: list[pa.Table] = []
         for table in self.tables:
-            is_due = _slices(table) <= last_start
+            is_due = slices_of(table) <= last_start
             if is_due.all():
                 due.append(table)
             elif not is_due.any():
@@ -101,10 +101,10 @@ class WindowRowJoinOperator(TwoInputOperator):
             side.tables.append(rows)
 
     def _join(self, left: pa.Table, right: pa.Table, output: Output) -> None:
-        first = int(min(_slices(left).min(), _slices(right).min()))
+        first = int(min(slices_of(left).min(), slices_of(right).min()))
         run = sorted_run(self._numbers(right, first), [right])
         # Windows one after the other; within each the left rows as they came.
-        left = left.take(pa.array(np.argsort(_slices(left), kind="stable")))
+        left = left.take(pa.array(np.argsort(slices_of(left), kind="stable")))
         numbers = self._numbers(left, first)
         for begin in range(0, left.num_rows, _PROBE_ROWS):
             probe = left.slice(begin, _PROBE_ROWS)
@@ -116,16 +116,11 @@ class WindowRowJoinOperator(TwoInputOperator):
     def _emit(self, left: pa.Table, pairs: Pairs, output: Output) -> None:
         one = left.take(pa.array(pairs.probes))
         made = self._columns.table(one, pairs.found)
-        times = _slices(one) + (self._windows.size - 1)
+        times = slices_of(one) + (self._windows.size - 1)
         emit_table(made, times, self.context.types.output, output)
 
     def _numbers(self, rows: pa.Table, first: int) -> Codes:
         """Return a number for each row that is the same for rows of one key and window, and of few others."""
-        windows = (_slices(rows) - first) // self._windows.size
+        windows = (slices_of(rows) - first) // self._windows.size
         hashes: Any = rows.column(KEY_HASH).to_numpy()
         return (windows << 32) ^ hashes.astype(np.int64)
-
-
-def _slices(rows: pa.Table) -> npt.NDArray[np.int64]:
-    slices: npt.NDArray[np.int64] = rows.column(SLICE).to_numpy()
-    return slices

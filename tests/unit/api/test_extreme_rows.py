@@ -1,16 +1,26 @@
 """rows_with_max and rows_with_min: what they refuse."""
 
+from typing import Any
+
 import pytest
 
 from headrace.common import Time, Types
 from headrace.core.errors import ProgramError
-from headrace.datastream.window import SlidingEventTimeWindows
+from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.functions.time_assigners import WindowStagger
 from tests.unit.api.columnar_samples import WINDOWS, bids
 
 
-def test_sliding_windows_are_refused() -> None:
-    windows = SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(5))
-    with pytest.raises(ProgramError, match="tumbling"):
+@pytest.mark.parametrize(
+    "windows",
+    [
+        SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(5)),
+        TumblingEventTimeWindows.of(Time.seconds(10), None, WindowStagger.NATURAL),
+    ],
+    ids=["sliding", "staggered"],
+)
+def test_windows_that_are_not_tumbling_and_aligned_are_refused(windows: Any) -> None:
+    with pytest.raises(ProgramError, match=r"rows_with_max needs tumbling .* aligned, not"):
         bids().window_all(windows).rows_with_max("price")
 
 

@@ -1,11 +1,14 @@
 """join_rows: what it refuses, and which columns it gives."""
 
+from typing import Any
+
 import pytest
 
 from headrace import StreamExecutionEnvironment, col
 from headrace.common import Time, Types
 from headrace.core.errors import ProgramError
-from headrace.datastream.window import SlidingEventTimeWindows
+from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.functions.time_assigners import WindowStagger
 from tests.unit.api.columnar_samples import persons_and_auctions
 
 
@@ -66,8 +69,15 @@ def test_keys_of_two_types_are_refused() -> None:
         auctions.key_by("seller").join_rows(persons.key_by("name"))
 
 
-def test_sliding_windows_are_refused() -> None:
+@pytest.mark.parametrize(
+    "windows",
+    [
+        SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(5)),
+        TumblingEventTimeWindows.of(Time.seconds(10), None, WindowStagger.NATURAL),
+    ],
+    ids=["sliding", "staggered"],
+)
+def test_windows_that_are_not_tumbling_and_aligned_are_refused(windows: Any) -> None:
     persons, auctions = persons_and_auctions()
-    windows = SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(5))
-    with pytest.raises(ProgramError, match="tumbling"):
+    with pytest.raises(ProgramError, match=r"join_rows needs tumbling .* aligned, or none, not"):
         auctions.key_by("seller").join_rows(persons.key_by("person"), windows)
