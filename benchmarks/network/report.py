@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.network.figures import newest_sections, with_shares
-from benchmarks.network.references import peak_shares, reference_table
+from benchmarks.network.references import HALF_PERCENT, peak_shares, reference_table
 from benchmarks.record import RESULTS
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,6 @@ file are measured here, in the same turn. Half of the raw sockets, or the reason
 our own aims. Where no number is given, nobody has said how much it should be.
 """
 SMALL_BATCH_BYTES = 16 << 10
-HALF_PERCENT = 50
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
@@ -139,13 +138,13 @@ def below_half_text(sections: Sections) -> str:
         for row in sections.get("splits", [])
     }
     timed = [c for c in sections["cells"] if c["timeout_ms"] >= 0 and "share_percent" in c]
-    slow = [cell for cell in timed if cell["share_percent"] < 50]
+    slow = [cell for cell in timed if cell["share_percent"] < HALF_PERCENT]
     rows = [
         f"| {cell['channels']} | {cell['row_bytes']:,} | {cell['share_percent']:.0f} % "
         f"| {cell['mrows_per_s']:.2f} "
         f"| {reason_of(cell, splits.get((cell['channels'], cell['row_bytes'])))} |"
         for cell in sections["cells"]
-        if cell["timeout_ms"] < 0 and cell.get("share_percent", 100.0) < 50
+        if cell["timeout_ms"] < 0 and cell.get("share_percent", 100.0) < HALF_PERCENT
     ]
     text = ""
     if slow:
@@ -225,7 +224,7 @@ def disk_text(sections: Sections, drawn: Sequence[str]) -> str:
 
 
 def disk_reasons(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Why stored results reach less than half of a plain file, where the processor time was measured too."""
+    """Say which stored results reach less than half of a plain file, and the processor time of both, if measured."""
     text = "".join(
         f"\n- {row['kind']}, {row['channels']} channels, {what}:"
         f" {row[f'{what}_cpu_s_per_gb']:.2f} s of processor time per GB, where the plain file takes"
@@ -236,17 +235,8 @@ def disk_reasons(rows: Sequence[Mapping[str, Any]]) -> str:
     )
     if not text:
         return ""
-    return (
-        f"\nLess than half of a plain file, and what that costs:\n{text}\n\n"
-        "It is mostly the processors, not the disk, that set the pace of stored results. Of the time for"
-        " reading, a profile gives a fifth to three tenths to CRC-32 and a tenth to a fifth to the kernel's"
-        " copy; most of the rest is Python for each batch, 256 KB of one consumer with few of them, and 128 KB"
-        " with 512, as a region of 64 MB has no more for each. Threads of the I/O pool share the interpreter"
-        " with the task for that part. Of the time for writing, half is the task's, bringing rows into order"
-        " and copying each consumer's together; the rest is checksums and the page cache. Reads of 4 MB and"
-        " four reading threads were slower; reading 4 MB ahead and reads of 512 KB made no difference. Where"
-        " something else uses the processors, the plain file, which needs few of them, is slowed down least.\n"
-    )
+    head = "Less than half of a plain file, and what that costs (`benchmarks/README.md` has a profile):"
+    return f"\n{head}\n{text}\n"
 
 
 def costs_text(sections: Sections, drawn: Sequence[str]) -> str:
