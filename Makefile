@@ -69,7 +69,7 @@ chaos: setup  ## do to a running job what may happen to it, or PART=<groups> of 
 	$(BIN)/python -m headrace.testing.chaos $(or $(PART),all) $(if $(REPEATS),--repeats $(REPEATS)) --json out/chaos.jsonl; status=$$?; \
 	  $(BIN)/python -m headrace.testing.chaos.report out/chaos.jsonl docs/chaos_report.md; exit $$status
 
-bench: setup  ## answer every question under benchmarks/ (or one: BENCH=keyed_latency)
+bench: setup  ## answer the questions of benchmarks/ (or one, also those that take long: BENCH=nexmark)
 	@for question in $(or $(BENCH),exchange network state back_pressure_memory keyed_latency keyed_function); do \
 	  echo "== $$question"; $(BIN)/python -m benchmarks.$$question || exit $$?; \
 	done

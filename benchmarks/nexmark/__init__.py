@@ -1,4 +1,5 @@
 """Nexmark: persons, auctions and bids, and the queries over them, against other engines on the same files.
 
-Begin with `events.py` (what the rows are), then `queries/` (the Headrace programs) and `answers.py` (what DuckDB says).
+Begin with `events.py` (what the rows are), then `queries.py` (the Headrace programs) and `answers.py`
+(what DuckDB says).
 """

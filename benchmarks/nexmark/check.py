@@ -18,16 +18,16 @@ from benchmarks.nexmark.queries import QUERIES
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".venv-nexmark"
-PACKAGES = ("duckdb", "polars")
+PACKAGE = "duckdb"
 
 
 def peers_python() -> str:
-    """Return an interpreter that has DuckDB and polars, which are no part of our own environment."""
+    """Return an interpreter that has DuckDB, which is no part of our own environment."""
     python = ENVIRONMENT / "bin" / "python"
     if not python.exists():
-        print(f"installing {', '.join(PACKAGES)} into {ENVIRONMENT.name}, once ...")
+        print(f"installing {PACKAGE} into {ENVIRONMENT.name}, once ...")
         venv.create(ENVIRONMENT, with_pip=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", PACKAGE], check=True)
     return str(python)
 
 

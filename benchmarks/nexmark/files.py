@@ -21,7 +21,15 @@ FILE_COUNT: Final = 16
 ROW_GROUP_ROWS: Final = 131_072
 SEED: Final = 42
 CHUNK_EVENTS: Final = 1_000_000
-_TEXTS: Final = ("name", "email_address", "city", "state", "channel", "extra", "item_name")
+_DICTIONARY_COLUMNS: Final = (
+    "name",
+    "email_address",
+    "city",
+    "state",
+    "channel",
+    "extra",
+    "item_name",
+)
 
 
 def events_directory(root: Path, event_count: int, seed: int = SEED) -> Path:
@@ -60,13 +68,13 @@ def _write_kind(directory: Path, rows: pa.Table) -> None:
     directory.mkdir(parents=True)
     for index in range(FILE_COUNT):
         begin, end = (rows.num_rows * at // FILE_COUNT for at in (index, index + 1))
-        texts: Any = [name for name in _TEXTS if name in rows.column_names]
+        dictionaries: Any = [name for name in _DICTIONARY_COLUMNS if name in rows.column_names]
         pq.write_table(
             rows.slice(begin, end - begin),
             directory / f"part-{index:03}.parquet",
             row_group_size=ROW_GROUP_ROWS,
             compression="none",
-            use_dictionary=texts,
+            use_dictionary=dictionaries,
         )
 
 
