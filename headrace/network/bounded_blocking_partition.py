@@ -3,18 +3,18 @@
 The simple kind, for partitions of few consumers: where one consumer's batches lie among those of few others, sorting
 them would buy little. Above `taskmanager.network.sort-shuffle.min-parallelism` subpartitions it is sort-merge's turn.
 A broadcast batch is stored once. The task says where each element will lie; the I/O pool makes the checksums and
-writes, while the task goes on (see write_behind.py).
+writes, while the task goes on (see chunk_writer.py).
 Source: Flink BoundedBlockingResultPartition (which has a file per subpartition, and whose task writes itself).
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from headrace.core.elements import StreamEvent
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
+from headrace.network.chunk_writer import ChunkWriter
 from headrace.network.compression import BatchCompressor
 from headrace.network.element_index import ElementIndex
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
@@ -28,7 +28,6 @@ from headrace.network.stored_batches import (
     prepare_event,
 )
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage, StoredPartition
-from headrace.network.write_behind import WriteBehind
 
 CHUNK_BYTES: Final = 1 << 20
 """What is handed to the I/O pool in one go."""
@@ -54,10 +53,9 @@ class BoundedBlockingPartition(StoredPartition):
         self._schemas = SchemaTable()
         self._indexes = [ElementIndex() for _ in range(subpartition_count)]
         self._file = storage.directories.create_file(".data")
-        self._behind = WriteBehind(storage.io, BEHIND_BYTES)
-        self._chunk: list[PreparedElement] = []
-        self._chunk_bytes = 0
-        self._position = 0  # where in the file the next element will lie
+        self._chunks = ChunkWriter(
+            self._file, storage.io, chunk_bytes=CHUNK_BYTES, limit_bytes=BEHIND_BYTES
+        )
 
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """See ResultPartition. StorageError, as on a full disk, of this or an earlier batch."""
@@ -87,29 +85,18 @@ class BoundedBlockingPartition(StoredPartition):
     def _append(self, indexes: Sequence[ElementIndex], element: PreparedElement) -> None:
         if self.is_released:
             return  # Withdrawn under the task, which is being cancelled.
-        size = element.size_bytes
-        self._chunk.append(element)
-        self._chunk_bytes += size
+        position, size = self._chunks.position, element.size_bytes
         for index in indexes:
-            index.append(self._position, size)
-        self._position += size
-        if self._chunk_bytes >= CHUNK_BYTES:
-            self._submit()
-
-    def _submit(self) -> None:
-        chunk, self._chunk = self._chunk, []
-        size, self._chunk_bytes = self._chunk_bytes, 0
-        if chunk:
-            self._behind.await_room(size)
-            self._behind.submit(size, partial(_write_chunk, self._file, chunk))
+            index.append(position, size)
+        self._chunks.add(element)
 
     def _complete(self) -> None:
         """Consumers read as soon as it is finished: all of it is in the file before. StorageError."""
         if self.is_released:
             return
-        self._submit()
-        self._behind.drain()
-        assert self.is_released or self._file.size == self._position, "an index is wrong"
+        self._chunks.flush()
+        self._chunks.drain()
+        assert self.is_released or self._file.size == self._chunks.position, "an index is wrong"
 
     def _cursor(self, index: int) -> "_Cursor":
         self._file.retain()
@@ -117,16 +104,6 @@ class BoundedBlockingPartition(StoredPartition):
 
     def _discard(self) -> None:
         self._file.let_go()
-
-
-def _write_chunk(file: SpillFile, chunk: Sequence[PreparedElement]) -> None:
-    """On the I/O pool; nothing is written where the partition was withdrawn under its task."""
-    if not file.retain():
-        return
-    try:
-        file.append([piece for element in chunk for piece in element.pieces()])
-    finally:
-        file.let_go()
 
 
 class _Cursor:

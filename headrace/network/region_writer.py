@@ -5,17 +5,16 @@ this one are given their checksums and written. Source: Flink PartitionedFileWri
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.batches import SealedBatch
+from headrace.network.chunk_writer import ChunkWriter
 from headrace.network.compression import BatchCompressor
 from headrace.network.io_pool import IoExecutor
 from headrace.network.partitioned_file import PartitionedFile, PartitionedFileWriter
 from headrace.network.sort_merge_index import Extent
 from headrace.network.stored_batches import PreparedElement, prepare_batch
-from headrace.network.write_behind import WriteBehind
 
 MESSAGE_BYTES: Final = 256 << 10
 """The most that is stored as one batch; consumers with smaller segments cut it again."""
@@ -26,7 +25,10 @@ WRITE_BYTES: Final = 4 << 20
 
 
 class RegionWriter:
-    """By the task's thread, which keeps the files retained meanwhile."""
+    """By the task's thread, which keeps the files retained meanwhile.
+
+    At most `limit_bytes` are on their way to the disk, one chunk excepted that is larger by itself.
+    """
 
     def __init__(
         self,
@@ -37,21 +39,24 @@ class RegionWriter:
     ) -> None:
         self._writer: Final = writer
         self._compressor: Final = compressor
-        self._behind: Final = WriteBehind(io, limit_bytes)
+        self._chunks: Final = ChunkWriter(
+            writer, io, chunk_bytes=WRITE_BYTES, limit_bytes=limit_bytes
+        )
         self._batch_writer: Final = BatchWriter()
-        self._chunk: list[PreparedElement] = []
-        self._chunk_bytes = 0
-        self.position = 0
+
+    @property
+    def position(self) -> int:
         """Where in the file the next element will lie."""
+        return self._chunks.position
 
     @property
     def pending_bytes(self) -> int:
         """Bytes that are on their way. Any thread; a moment's reading."""
-        return self._behind.pending_bytes
+        return self._chunks.pending_bytes
 
     def await_room(self, size_bytes: int) -> None:
         """Wait until a region of about this size may be written besides what is on its way. StorageError."""
-        self._behind.await_room(size_bytes)
+        self._chunks.await_room(size_bytes)
 
     def write(self, sealed: SealedBatch) -> None:
         """Add a batch, in messages of a handy size. StorageError, of this or an earlier chunk."""
@@ -62,38 +67,15 @@ class RegionWriter:
 
     def add(self, element: PreparedElement) -> None:
         """Add one element. StorageError, of this or an earlier chunk."""
-        size = element.size_bytes
-        self._chunk.append(element)
-        self._chunk_bytes += size
-        self.position += size
-        if self._chunk_bytes >= WRITE_BYTES:
-            self._submit()
+        self._chunks.add(element)
 
     def end_region(self, extents: Sequence[Extent]) -> None:
         """End a region of which each subpartition has an extent. StorageError."""
-        self._submit()
+        self._chunks.flush()
         self._writer.end_region(extents)
 
     def finish(self) -> PartitionedFile:
         """Wait until everything is written; publish the index. StorageError."""
-        self._behind.drain()
+        self._chunks.drain()
         assert self._writer.data.size == self.position, "a chunk is not where its extents say"
         return self._writer.finish()
-
-    def _submit(self) -> None:
-        chunk, self._chunk = self._chunk, []
-        size, self._chunk_bytes = self._chunk_bytes, 0
-        if chunk:
-            # Also for regions of one batch each, of which there may be many.
-            self._behind.await_room(size)
-            self._behind.submit(size, partial(_write_chunk, self._writer, chunk))
-
-
-def _write_chunk(writer: PartitionedFileWriter, chunk: Sequence[PreparedElement]) -> None:
-    """On the I/O pool; nothing is written where the partition was withdrawn under its task."""
-    if not writer.retain():
-        return
-    try:
-        writer.append([piece for element in chunk for piece in element.pieces()])
-    finally:
-        writer.let_go()

@@ -19,7 +19,7 @@ class WriteBehind:
     def __init__(self, io: IoExecutor, limit_bytes: int) -> None:
         self._limit_bytes: Final = limit_bytes
         self._jobs: Final = SerialJobs(io) if io.is_concurrent else None
-        # Guards the fields below: the task hands over, the I/O pool writes and wakes the task.
+        # Guards changes of the fields below: the task hands over, the I/O pool writes and wakes the task.
         self._condition = threading.Condition()
         self._pending_bytes = 0
         self._error: Exception | None = None

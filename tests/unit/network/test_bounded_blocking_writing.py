@@ -151,7 +151,8 @@ def test_the_task_waits_where_more_than_the_bound_would_be_on_its_way(
 ) -> None:
     sink = partition(InlineIo(), tmp_path, layer)
     behind = LazyBehind()
-    monkeypatch.setattr(sink, "_behind", behind)
+    chunks = sink._chunks  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(chunks, "_behind", behind)
     for number in range(BATCHES):
         emit(sink, number)
     sink.finish()
