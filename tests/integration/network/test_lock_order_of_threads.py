@@ -21,7 +21,7 @@ def test_producers_consumers_and_cancellers_of_two_processes_never_take_locks_in
         sinks = [writer(node, 2, buffer_timeout_ms=0, number=k) for k, node in enumerate(nodes)]
         sources = [gate(node, locations, k) for k, node in enumerate(nodes)]
         received: list[list[int]] = [[], []]
-        is_half_read = threading.Event()
+        are_amid = [threading.Event() for _ in nodes]
 
         def produce(sink: RecordWriter) -> None:
             try:
@@ -39,14 +39,15 @@ def test_producers_consumers_and_cancellers_of_two_processes_never_take_locks_in
                     if isinstance(element, BatchElement):
                         received[index] += values_of([element])
                     if len(received[index]) > ROWS // 4:
-                        is_half_read.set()
+                        are_amid[index].set()
             except (CancelTaskException, NetworkError):
                 pass
             source.close()
 
         threads = [start_thread(f"producer {k}", lambda k=k: produce(sinks[k])) for k in range(2)]
         threads += [start_thread(f"consumer {k}", lambda k=k: consume(k, sources[k])) for k in range(2)]  # fmt: skip
-        assert is_half_read.wait(30)
+        # Both, as a result that nobody has asked for is kept: its producer waits for who will.
+        assert all(is_amid.wait(30) for is_amid in are_amid)
         # Cancellers come from threads of their own, in the middle of it.
         threads.append(start_thread("canceller", lambda: (sources[0].close(), sinks[1].fail(None))))
         for thread in threads:
