@@ -88,6 +88,11 @@ class IndexSequence(msgspec.Struct, array_like=True):
     next_index: int
     step: int
 
+    @property
+    def split_id(self) -> str:
+        """Unique within the source, and the same wherever the split has got to."""
+        return f"records-{self.next_index % self.step}-of-{self.step}"
+
 
 _SEQUENCE: Final = msgspec.msgpack.Decoder(IndexSequence)
 
@@ -95,7 +100,8 @@ _SEQUENCE: Final = msgspec.msgpack.Decoder(IndexSequence)
 class DataGeneratorReader(SourceReader):
     """Makes the records of one subtask's splits in turns; between records that are not due yet it waits for a timer.
 
-    `count` and `rows_per_second` are those of the whole source.
+    Each split has a watermark of its own: restored splits need not have got equally far. The last one keeps it to the
+    end of the input. `count` and `rows_per_second` are those of the whole source.
     """
 
     def __init__(
@@ -114,26 +120,39 @@ class DataGeneratorReader(SourceReader):
         self._start_ns = context.clock.monotonic_ns()
         own = IndexSequence(context.subtask_index, context.parallelism)
         self._splits: deque[_MadeSplit] = deque([_MadeSplit(own)])
+        self._holds_watermark = False
+        self._paused: frozenset[str] = frozenset()
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
         """Emit what is due of the next split that has something, at most one batch."""
+        if not self._holds_watermark:
+            self._holds_watermark = True
+            for split in self._splits:
+                output.add_split(split.split_id)
         for _ in range(len(self._splits)):
             split = self._splits.popleft()
             count = min(BATCH_ROWS, self._due_count(split), self._left_count(split))
             if count > 0:
-                output.emit(self._make(split.indexes, count))
+                output.emit(self._make(split.indexes, count), split.split_id)
                 split.advance(count)
             if self._left_count(split) > 0:
                 self._splits.append(split)
+            elif self._splits:
+                output.release_split(split.split_id)
             if count > 0:
                 break
         if not self._splits:
             return InputStatus.END_OF_INPUT
         if any(self._due_count(split) > 0 for split in self._splits):
             return InputStatus.MORE_AVAILABLE
-        timers = self._context.timers
-        timers.schedule(timers.now_ms() + 1, lambda _: self._context.wake())
+        if not self._paused.issuperset(split.split_id for split in self._splits):
+            timers = self._context.timers
+            timers.schedule(timers.now_ms() + 1, lambda _: self._context.wake())
         return InputStatus.NOTHING_AVAILABLE
+
+    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
+        self._paused = self._paused.union(to_pause).difference(to_resume)
+        self._context.wake()
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
         return [msgspec.msgpack.encode(split.indexes) for split in self._splits]
@@ -148,6 +167,8 @@ class DataGeneratorReader(SourceReader):
         return max(0, -(-(self._count - split.indexes.next_index) // split.indexes.step))
 
     def _due_count(self, split: "_MadeSplit") -> int:
+        if split.split_id in self._paused:
+            return 0
         if self._rows_per_second is None:
             return BATCH_ROWS
         elapsed_ns = self._context.clock.monotonic_ns() - self._start_ns
@@ -169,6 +190,7 @@ class _MadeSplit:
 
     def __init__(self, indexes: IndexSequence) -> None:
         self.indexes = indexes
+        self.split_id = indexes.split_id
         self.made_count = 0
 
     def advance(self, count: int) -> None:

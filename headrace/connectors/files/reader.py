@@ -1,4 +1,4 @@
-"""FileReader: reads its splits one after the other, a batch per poll. Source: Flink FileSourceReader."""
+"""FileReader: reads the splits that it has in turns, a batch per poll. Source: Flink FileSourceReader."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,21 +12,32 @@ from headrace.functions.subtask_context import SubtaskContext
 
 
 class FileReader(SplitReader):
-    """Asks for a split when it has none. Files are opened, and closed, as they are come to."""
+    """Asks for a split when it has none; it has several only after a restart with fewer readers.
+
+    Files are opened, and closed, as they are come to. Each split has a watermark of its own. That of the last split
+    stays until there is another: a reader without work still says how far it has got, and becomes idle in time.
+    """
 
     def __init__(self, reader_format: FileReaderFormat, context: SubtaskContext) -> None:
         super().__init__(context)
         self._format = reader_format
         self._splits: deque[FileSplit] = deque()
-        self._records: FileRecords | None = None
+        # Splits that the output does not know yet.
+        self._new: list[str] = []
+        self._last_ended: str | None = None
+        self._paused: frozenset[str] = frozenset()
+        self._records: dict[str, FileRecords] = {}
         self._has_asked = False
 
     def add_splits(self, splits: Sequence[SourceSplit]) -> None:
-        self._splits.extend(decode_file_split(split) for split in splits)
+        added = [decode_file_split(split) for split in splits]
+        self._splits.extend(added)
+        self._new += [split.split_id for split in added]
         self._has_asked = False
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
-        """Emit the records of the next chunk of a file."""
+        """Emit the records of the next chunk of the next file that is not paused."""
+        self._register_new(output)
         if not self._splits:
             if self.has_no_more_splits:
                 return InputStatus.END_OF_INPUT
@@ -34,23 +45,56 @@ class FileReader(SplitReader):
                 self._has_asked = True
                 self.request_split()
             return InputStatus.NOTHING_AVAILABLE
-        if self._records is None:
-            self._records = self._format.open(self._splits[0], self.context.types.output)
-        batch = self._records.next_batch()
-        if batch is None:
-            self.close()
-            self._splits.popleft()
-        elif batch.num_rows:
-            output.emit(batch)
-        return InputStatus.MORE_AVAILABLE
+        for _ in range(len(self._splits)):
+            split = self._splits[0]
+            if split.split_id not in self._paused:
+                self._read(split, output)
+                return InputStatus.MORE_AVAILABLE
+            self._splits.rotate(-1)
+        return InputStatus.NOTHING_AVAILABLE
+
+    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
+        self._paused = self._paused.union(to_pause).difference(to_resume)
+        self.context.wake()
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
-        splits = list(self._splits)
-        if self._records is not None:
-            splits[0] = splits[0].at(self._records.position)
-        return [encode_split(split.encoded()) for split in splits]
+        return [encode_split(self._as_read(split).encoded()) for split in self._splits]
 
     def close(self) -> None:
-        records, self._records = self._records, None
-        if records is not None:
+        while self._records:
+            _, records = self._records.popitem()
             records.close()
+
+    def _register_new(self, output: SourceOutput) -> None:
+        """Let new splits hold the watermark back; the one that had ended and stayed is then not needed."""
+        new, self._new = self._new, []
+        if new and self._last_ended is not None:
+            output.release_split(self._last_ended)
+            self._last_ended = None
+        for split_id in new:
+            output.add_split(split_id)
+
+    def _read(self, split: FileSplit, output: SourceOutput) -> None:
+        """Emit a chunk of the first split; it then is the last in turn, or ends."""
+        split_id = split.split_id
+        records = self._records.get(split_id)
+        if records is None:
+            records = self._format.open(split, self.context.types.output)
+            self._records[split_id] = records
+        batch = records.next_batch()
+        if batch is None:
+            del self._records[split_id]
+            records.close()
+            self._splits.popleft()
+            if self._splits:
+                output.release_split(split_id)
+            else:
+                self._last_ended = split_id
+            return
+        if batch.num_rows:
+            output.emit(batch, split_id)
+        self._splits.rotate(-1)
+
+    def _as_read(self, split: FileSplit) -> FileSplit:
+        records = self._records.get(split.split_id)
+        return split if records is None else split.at(records.position)

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.record_batch import BatchType, RecordBatch
+from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
 from headrace.functions.subtask_context import SubtaskContext
@@ -50,7 +50,7 @@ class NumberSequenceSource(Source):
 
     def create_reader(self, context: SubtaskContext) -> SourceReader:
         return NumberSequenceReader(
-            self.share_of(context.subtask_index, context.parallelism), context.types.output
+            self.share_of(context.subtask_index, context.parallelism), context
         )
 
     def __repr__(self) -> str:
@@ -68,23 +68,39 @@ _RANGE: Final = msgspec.msgpack.Decoder(NumberRange)
 
 
 class NumberSequenceReader(SourceReader):
-    """Reads its ranges one after the other: its share or, restored, whichever were dealt to it."""
+    """Reads its ranges in turns: its share or, restored, whichever were dealt to it.
 
-    def __init__(self, share: range, batch_type: BatchType) -> None:
+    Each range is a split with a watermark of its own; the last one keeps it to the end of the input.
+    """
+
+    def __init__(self, share: range, context: SubtaskContext) -> None:
         self._ranges = deque([share] if share else [])
-        self._batch_type = batch_type
+        self._context = context
+        self._holds_watermark = False
+        self._paused: frozenset[str] = frozenset()
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
-        """Emit the next numbers."""
-        if self._ranges:
+        """Emit the next numbers of the next range that is not paused."""
+        if not self._holds_watermark:
+            self._holds_watermark = True
+            for numbers in self._ranges:
+                output.add_split(_split_id(numbers))
+        for _ in range(len(self._ranges)):
             numbers = self._ranges.popleft()
-            part, rest = numbers[:BATCH_ROWS], numbers[BATCH_ROWS:]
-            if rest:
-                self._ranges.appendleft(rest)
-            values = pa.array(np.arange(part.start, part.stop, dtype=np.int64))
-            columns = pa.RecordBatch.from_arrays([values], names=["value"])
-            output.emit(RecordBatch.of_columns(self._batch_type, columns))
-        return InputStatus.MORE_AVAILABLE if self._ranges else InputStatus.END_OF_INPUT
+            if _split_id(numbers) in self._paused:
+                self._ranges.append(numbers)
+                continue
+            self._emit(numbers[:BATCH_ROWS], _split_id(numbers), output)
+            if rest := numbers[BATCH_ROWS:]:
+                self._ranges.append(rest)
+            elif self._ranges:
+                output.release_split(_split_id(numbers))
+            return InputStatus.MORE_AVAILABLE if self._ranges else InputStatus.END_OF_INPUT
+        return InputStatus.NOTHING_AVAILABLE if self._ranges else InputStatus.END_OF_INPUT
+
+    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
+        self._paused = self._paused.union(to_pause).difference(to_resume)
+        self._context.wake()
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
         return [
@@ -95,3 +111,13 @@ class NumberSequenceReader(SourceReader):
     def restore_splits(self, splits: Sequence[bytes]) -> None:
         restored = [_RANGE.decode(split) for split in splits]
         self._ranges = deque(range(split.next_number, split.stop) for split in restored)
+
+    def _emit(self, numbers: range, split_id: str, output: SourceOutput) -> None:
+        values = pa.array(np.arange(numbers.start, numbers.stop, dtype=np.int64))
+        columns = pa.RecordBatch.from_arrays([values], names=["value"])
+        output.emit(RecordBatch.of_columns(self._context.types.output, columns), split_id)
+
+
+def _split_id(numbers: range) -> str:
+    """Ranges do not overlap, so the end tells them apart, however far they have been read."""
+    return f"numbers-up-to-{numbers.stop - 1}"
