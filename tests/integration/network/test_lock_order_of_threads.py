@@ -34,11 +34,13 @@ def test_producers_consumers_and_cancellers_of_two_processes_never_take_locks_in
 
         def consume(index: int, source: SingleInputGate) -> None:
             source.request_partitions()
+            heard_of: set[int] = set()
             try:
                 while (element := next_element(source)) is not None:
                     if isinstance(element, BatchElement):
                         received[index] += values_of([element])
-                    if len(received[index]) > ROWS // 4:
+                        heard_of.add(element.channel_index)
+                    if len(heard_of) == len(nodes) and len(received[index]) > ROWS // 8:
                         are_amid[index].set()
             except (CancelTaskException, NetworkError):
                 pass
@@ -46,7 +48,7 @@ def test_producers_consumers_and_cancellers_of_two_processes_never_take_locks_in
 
         threads = [start_thread(f"producer {k}", lambda k=k: produce(sinks[k])) for k in range(2)]
         threads += [start_thread(f"consumer {k}", lambda k=k: consume(k, sources[k])) for k in range(2)]  # fmt: skip
-        # Both, as a result that nobody has asked for is kept: its producer waits for who will.
+        # Both hear of both by then: a result that nobody has asked for is kept, and its producer waits for who will.
         assert all(is_amid.wait(30) for is_amid in are_amid)
         # Cancellers come from threads of their own, in the middle of it.
         threads.append(start_thread("canceller", lambda: (sources[0].close(), sinks[1].fail(None))))
