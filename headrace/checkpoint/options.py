@@ -64,16 +64,21 @@ CHECKPOINTS_UNOBEYED: Final = "this part of checkpoints is not there yet"
 """Of the options that nothing obeys so far."""
 _P: Final = "execution.checkpointing."
 _R: Final = "execution.state-recovery."
+LEAST_INTERVAL: Final = timedelta(milliseconds=10)
+"""Of checkpoints and of their timeouts, as in Flink."""
 
 INTERVAL: Final = ConfigOption(
     _P + "interval", timedelta, timedelta(milliseconds=-1),
-    "Time between checkpoints; unset: none.",
+    "Time between checkpoints, at least 10 ms; 0 or unset: none.",
+    least=LEAST_INTERVAL, off=(timedelta(0),),
 )  # fmt: skip
 MODE: Final = ConfigOption(
     _P + "mode", str, "EXACTLY_ONCE", "EXACTLY_ONCE or AT_LEAST_ONCE.",
+    choices=tuple(CheckpointingMode.__members__),
 )  # fmt: skip
 TIMEOUT: Final = ConfigOption(
-    _P + "timeout", timedelta, timedelta(minutes=10), "Time after which a checkpoint is given up.",
+    _P + "timeout", timedelta, timedelta(minutes=10),
+    "Time after which a checkpoint is given up, at least 10 ms.", least=LEAST_INTERVAL,
 )  # fmt: skip
 MIN_PAUSE: Final = ConfigOption(
     _P + "min-pause", timedelta, timedelta(0), "Least time between the end of one and the next.",
@@ -89,6 +94,7 @@ RETENTION: Final = ConfigOption(
     _P + "externalized-checkpoint-retention", str, "NO_EXTERNALIZED_CHECKPOINTS",
     "What becomes of the last checkpoints of a job that ends: NO_EXTERNALIZED_CHECKPOINTS deletes them, "
     "DELETE_ON_CANCELLATION keeps those of a job that FAILED, RETAIN_ON_CANCELLATION those of a cancelled one too.",
+    choices=tuple(ExternalizedCheckpointRetention.__members__),
 )  # fmt: skip
 UNALIGNED: Final = ConfigOption(
     _P + "unaligned.enabled", bool, False, "Whether barriers overtake records in flight.",
@@ -133,6 +139,7 @@ STORAGE: Final = ConfigOption(
     "JOBMANAGER keeps checkpoints in the driver's memory, FILESYSTEM below `execution.checkpointing.dir`. Unset: "
     "FILESYSTEM where that is set.",
     deprecated_keys=("state.checkpoint-storage",),
+    choices=tuple(CheckpointStorageKind.__members__),
 )  # fmt: skip
 CHECKPOINT_DIRECTORY: Final = ConfigOption(
     _P + "dir", str, "",
@@ -189,6 +196,7 @@ RECOVERY_CLAIM_MODE: Final = ConfigOption(
     _R + "claim-mode", str, "NO_CLAIM",
     "Whether that snapshot goes over to the job (CLAIM), or stays whose it was (NO_CLAIM).",
     deprecated_keys=("execution.savepoint-restore-mode",),
+    choices=tuple(ClaimMode.__members__),
 )  # fmt: skip
 IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     _R + "ignore-unclaimed-state", bool, False,
@@ -219,6 +227,7 @@ STATE_BACKEND_TYPE: Final = ConfigOption(
     "state.backend.type", str, "hashmap",
     "Where keyed state lives while a job runs: `hashmap` in memory, `rocksdb` on the workers' disks.",
     deprecated_keys=("state.backend",),
+    choices=("hashmap", "rocksdb"),
 )  # fmt: skip
 ROCKSDB_MEMORY: Final = ConfigOption(
     "state.backend.rocksdb.memory.fixed-per-slot", SizeBytes, SizeBytes(128 << 20),
@@ -232,6 +241,7 @@ ROCKSDB_LOCAL_DIRECTORY: Final = ConfigOption(
 ROCKSDB_TIMERS: Final = ConfigOption(
     "state.backend.rocksdb.timer-service.factory", str, "ROCKSDB",
     "Where `rocksdb` keeps timers: ROCKSDB on the disk, as many as it holds, HEAP in memory, which is faster.",
+    choices=tuple(TimerServiceFactory.__members__),
 )  # fmt: skip
 ROCKSDB_TIMERS_CACHED: Final = ConfigOption(
     "state.backend.rocksdb.timer-service.cache-size", int, 128,

@@ -38,6 +38,12 @@ class ConfigOption(Generic[T]):
     unobeyed: str = ""
     least: T | None = None
     """The smallest value that is taken; None: of numbers, sizes and durations zero, or a default below it."""
+    off: tuple[T, ...] = ()
+    """Values below `least` that are taken too, as the default is: they switch off what the option is about."""
+    choices: tuple[str, ...] = ()
+    """The words that a text option takes, in any case and with `-` for `_`; none: any text."""
+    synonyms: tuple[str, ...] = ()
+    """Words that are taken too, and not told of."""
 
     def __post_init__(self) -> None:
         for key in (self.key, *self.deprecated_keys):
@@ -47,11 +53,21 @@ class ConfigOption(Generic[T]):
     def parse(self, raw: object) -> T:
         """Convert `raw` (text, or a value of the right type); ConfigurationError where it cannot be."""
         value: Any = _parse(self.key, self.value_type, raw)
+        if self.choices:
+            return cast(T, self._word(value))
         least = self._least()
         # Not `<`, which a number that is none passes.
-        if least is not None and not value >= least:
-            raise ConfigurationError(self.key, raw, f"it must be at least {_shown(least)}")
+        if least is not None and not value >= least and value not in (*self.off, self.default):
+            others = "".join(f" or {_shown(one)}" for one in self.off)
+            raise ConfigurationError(self.key, raw, f"it must be at least {_shown(least)}{others}")
         return cast(T, value)
+
+    def _word(self, text: str) -> str:
+        """Return the choice that `text` spells; the default, which may be no choice, stands for itself."""
+        for word in (*self.choices, *self.synonyms, str(self.default)):
+            if _spelling(word) == _spelling(text):
+                return word
+        raise ConfigurationError(self.key, text, f"known are {', '.join(self.choices)}")
 
     def _least(self) -> Any:
         """Return the bound that is set, or that of the type; None where nothing obeys the option or no order is."""
@@ -181,6 +197,11 @@ def _quantity(key: str, text: str, units: Mapping[str, float], wanted: str) -> f
     if match is None or match.group(2).lower() not in units:
         raise ConfigurationError(key, text, f"this is not {wanted}")
     return float(match.group(1)) * units[match.group(2).lower()]
+
+
+def _spelling(word: str) -> str:
+    """Write a word as all its spellings come to."""
+    return word.strip().upper().replace("-", "_")
 
 
 def _shown(value: object) -> str:

@@ -7,7 +7,6 @@ import enum
 from typing import Final
 
 from headrace.core.config import ConfigOption, Settings
-from headrace.core.errors import ProgramError
 from headrace.core.shuffle_descriptors import ResultPartitionType
 
 
@@ -32,6 +31,7 @@ BATCH_SHUFFLE_MODE: Final = ConfigOption(
     doc="How tasks of a bounded job exchange rows: ALL_EXCHANGES_PIPELINED, while the producer runs; "
     "ALL_EXCHANGES_BLOCKING, through files (io.tmp.dirs), once it has finished; ALL_EXCHANGES_HYBRID_FULL or "
     "ALL_EXCHANGES_HYBRID_SELECTIVE, while it runs, with files for all, or for what memory does not hold.",
+    choices=tuple(BatchShuffleMode.__members__),
 )
 APPROXIMATE_LOCAL_RECOVERY: Final = ConfigOption(
     "execution.state-recovery.approximate-local-recovery",
@@ -45,16 +45,12 @@ NO_BUFFER_TIMEOUT: Final = -1
 
 
 def shuffle_mode_of(settings: Settings) -> BatchShuffleMode:
-    """Return the job's choice. ProgramError for a name that is none."""
-    name = settings.get_option(BATCH_SHUFFLE_MODE).upper()
-    if name not in BatchShuffleMode.__members__:
-        known = ", ".join(BatchShuffleMode.__members__)
-        raise ProgramError(f"'{name}' is no {BATCH_SHUFFLE_MODE.key}: {known}")
-    return BatchShuffleMode[name]
+    """Return the job's choice. ConfigurationError for a name that is none."""
+    return BatchShuffleMode[settings.get_option(BATCH_SHUFFLE_MODE)]
 
 
 def result_type_of(settings: Settings) -> ResultPartitionType:
-    """Return what every edge between two tasks becomes. ProgramError."""
+    """Return what every edge between two tasks becomes. ConfigurationError."""
     mode = shuffle_mode_of(settings)
     is_pipelined = mode is BatchShuffleMode.ALL_EXCHANGES_PIPELINED
     if is_pipelined and settings.get_option(APPROXIMATE_LOCAL_RECOVERY):

@@ -57,6 +57,7 @@ RUNTIME_MODE: Final = ConfigOption(
     str,
     default=RuntimeExecutionMode.STREAMING.name,
     doc="STREAMING, BATCH or AUTOMATIC (BATCH where every source is bounded).",
+    choices=tuple(RuntimeExecutionMode.__members__),
 )
 AUTO_GENERATE_UIDS: Final = ConfigOption(
     "pipeline.auto-generate-uids",
@@ -161,11 +162,7 @@ def _check_shuffle_mode(graph: StreamGraph, settings: Settings) -> None:
 
 
 def _check_runtime_mode(graph: StreamGraph, settings: Settings) -> None:
-    text = settings.get_option(RUNTIME_MODE).upper()
-    if text not in RuntimeExecutionMode.__members__:
-        raise ProgramError(
-            f"'{text}' is no runtime mode: {', '.join(RuntimeExecutionMode.__members__)}"
-        )
+    text = settings.get_option(RUNTIME_MODE)
     is_bounded = all(node.is_bounded for node in graph.nodes)
     if text == RuntimeExecutionMode.BATCH.name and not is_bounded:
         unbounded = next(node for node in graph.nodes if not node.is_bounded)

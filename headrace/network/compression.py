@@ -9,17 +9,17 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.core.config import ConfigOption, Settings
-from headrace.core.errors import ConfigurationError
 from headrace.network.framing import Body, BodyParts
 
 COMPRESSION_CODEC: Final = ConfigOption(
     "taskmanager.network.compression.codec", str, "LZ4",
     "How batches of blocking and hybrid results are compressed on disk: NONE, LZ4 or ZSTD.",
+    choices=("NONE", "LZ4", "ZSTD"),
 )  # fmt: skip
 
 UNCOMPRESSED: Final = 0
 # Numbers stand in files: they are never given to another codec.
-_NUMBERS: Final = {"LZ4": 1, "ZSTD": 2}
+_NUMBERS: Final = {"NONE": UNCOMPRESSED, "LZ4": 1, "ZSTD": 2}
 _ARROW_NAMES: Final = {1: "lz4_raw", 2: "zstd"}
 CODEC_NUMBERS: Final = frozenset({UNCOMPRESSED, *_ARROW_NAMES})
 COMPRESSED_BYTES_MIN: Final = 512
@@ -36,12 +36,7 @@ class BatchCompressor:
     @classmethod
     def from_settings(cls, settings: Settings) -> "BatchCompressor":
         """Read the option; ConfigurationError for a codec that is not there."""
-        name = settings.get_option(COMPRESSION_CODEC).upper()
-        if name == "NONE":
-            return cls(UNCOMPRESSED)
-        if name not in _NUMBERS:
-            raise ConfigurationError(COMPRESSION_CODEC.key, name, "needed is NONE, LZ4 or ZSTD")
-        return cls(_NUMBERS[name])
+        return cls(_NUMBERS[settings.get_option(COMPRESSION_CODEC)])
 
     def compress(self, body: Body) -> tuple[int, Body]:
         """Return the codec's number and the bytes to store: `body` itself where it would not become smaller."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.api.job_client import JobClient
-from headrace.core.config import Settings, unknown_settings, unobeyed_settings
+from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
 from headrace.core.errors import HostError
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.graph.expansion import expand
@@ -50,6 +50,8 @@ class SparkExecutor:
 
     def submit(self, job_graph: JobGraph) -> JobClient:
         """Submit a job, starting Spark and the cluster if need be; returns once the Dispatcher has taken it."""
+        # Here every option is declared, which it was not yet where the program set them; Spark takes long to start.
+        check_values(job_graph.settings)
         self._warn_of_idle_settings(job_graph.settings)
         host = self._started_host()
         needed, available = expand(job_graph).slots_needed, host.slot_count

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from headrace.core.config import ConfigOption, Settings
-from headrace.core.errors import ConfigurationError
 from headrace.core.ids import ExecutionVertexId
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.execution_graph import ExecutionEdge, ExecutionGraph
@@ -19,6 +18,7 @@ FAILOVER_STRATEGY: Final = ConfigOption(
     "jobmanager.execution.failover-strategy", str, "region",
     "What restarts when a task fails: `region`, what exchanges records with it without storing them, or `full`, "
     "everything.",
+    choices=("region", "full"),
 )  # fmt: skip
 
 IsAvailable = Callable[[ExecutionEdge, int], bool]
@@ -107,11 +107,5 @@ def _is_readable(edge: ExecutionEdge, partition_number: int, is_available: IsAva
 
 def create_failover_strategy(settings: Settings, graph: ExecutionGraph) -> FailoverStrategy:
     """The strategy that the settings name; ConfigurationError for an unknown name."""
-    name = settings.get_option(FAILOVER_STRATEGY).strip().lower()
-    match name:
-        case "region":
-            return RestartPipelinedRegions(graph)
-        case "full":
-            return RestartAll(graph)
-        case _:
-            raise ConfigurationError(FAILOVER_STRATEGY.key, name, "this is neither region nor full")
+    is_full = settings.get_option(FAILOVER_STRATEGY) == "full"
+    return RestartAll(graph) if is_full else RestartPipelinedRegions(graph)

@@ -19,6 +19,8 @@ RESTART_STRATEGY: Final = ConfigOption(
     "What follows a failure: none, fixed-delay, failure-rate or exponential-delay. Unset: exponential-delay where "
     "checkpoints are taken, else none.",
     deprecated_keys=("restart-strategy",),
+    choices=("none", "fixed-delay", "failure-rate", "exponential-delay"),
+    synonyms=("off", "disable", "fixeddelay", "failurerate", "exponentialdelay"),
 )
 FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
     "restart-strategy.fixed-delay.attempts", int, 1, "How many failures are followed by a restart."
@@ -193,7 +195,7 @@ def create_restart_strategy(settings: Settings, random: SeededRandom) -> Restart
     """Make the strategy that the job's settings name; ConfigurationError for an unknown name."""
     takes_checkpoints = settings.duration_ms(INTERVAL) > 0
     default = ExponentialDelayRestart.name if takes_checkpoints else NoRestart.name
-    kind = settings.get_option(RESTART_STRATEGY).strip().lower() or default
+    kind = settings.get_option(RESTART_STRATEGY) or default
     match kind:
         case "none" | "off" | "disable":
             return NoRestart()
@@ -208,7 +210,7 @@ def create_restart_strategy(settings: Settings, random: SeededRandom) -> Restart
                 settings.duration_ms(FAILURE_RATE_INTERVAL),
                 settings.duration_ms(FAILURE_RATE_DELAY),
             )
-        case "exponential-delay" | "exponentialdelay":
+        case _:  # exponential-delay: the option takes no other word
             jitter_factor = settings.get_option(EXPONENTIAL_JITTER)
             if jitter_factor > 1:
                 raise ConfigurationError(
@@ -222,10 +224,4 @@ def create_restart_strategy(settings: Settings, random: SeededRandom) -> Restart
                 jitter_factor=jitter_factor,
                 max_attempts=settings.get_option(EXPONENTIAL_ATTEMPTS),
                 random=random,
-            )
-        case _:
-            raise ConfigurationError(
-                RESTART_STRATEGY.key,
-                kind,
-                "this is none of none, fixed-delay, failure-rate, exponential-delay",
             )

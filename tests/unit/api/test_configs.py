@@ -113,9 +113,8 @@ def test_checkpoint_config_refuses_what_cannot_be() -> None:
         CheckpointConfig().set_tolerable_checkpoint_failure_number(-1)
     from headrace.api.program_settings import ProgramSettings
 
-    wrong = CheckpointConfig(ProgramSettings({"execution.checkpointing.mode": "sometimes"}))
     with pytest.raises(ConfigurationError, match="known are EXACTLY_ONCE, AT_LEAST_ONCE"):
-        wrong.get_checkpointing_mode()
+        ProgramSettings({"execution.checkpointing.mode": "sometimes"})
 
 
 def test_memory_sizes_compare_and_print() -> None:

@@ -188,6 +188,10 @@ def test_our_own_errors_are_shown_as_they_speak() -> None:
         (["-D", "slots=2"], "did you mean headrace.spark.slots?"),
         (["-D", "parallelism.default=two"], "'two': this is not of type int"),
         (["-D", "slot.request.timeout=soon"], "'soon': this is not a duration"),
+        (["-D", "state.backend.type=rocks"], "'rocks': known are hashmap, rocksdb"),
+        (["-D", "restart-strategy.type=always"], "'always': known are none, fixed-delay,"),
+        (["-D", "execution.checkpointing.interval=5 ms"], "it must be at least 10 ms or 0 ms"),
+        (["-D", "execution.checkpointing.timeout=0 s"], "it must be at least 10 ms"),
         (["-D", "shuffle-service-factory.class=nonsense"], "there are: credit-based, remote"),
     ],
 )

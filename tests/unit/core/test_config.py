@@ -27,6 +27,14 @@ BOUNDED = ConfigOption(
     "test.pause", timedelta, timedelta(0), "For this test.", least=timedelta(milliseconds=-1)
 )
 
+WORD = ConfigOption(
+    "test.word", str, "", "For this test.", choices=("one-thing", "other"), synonyms=("another",)
+)
+CAN_BE_OFF = ConfigOption(
+    "test.period", timedelta, timedelta(0), "For this test.",
+    least=timedelta(milliseconds=10), off=(timedelta(0),),
+)  # fmt: skip
+
 
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
@@ -96,6 +104,37 @@ def test_without_a_least_value_nothing_below_zero_is_taken_unless_it_is_the_defa
         Settings({key: value}).get_option(option)
     assert Settings({"test.count": "-1"}).get_option(COUNT) == -1
     assert Settings({"test.idle-count": "-7"}).get_option(IDLE_COUNT) == -7
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("one-thing", "one-thing"),
+        ("ONE_THING", "one-thing"),
+        (" Other ", "other"),
+        ("another", "another"),
+        ("", ""),
+    ],
+)
+def test_a_word_is_taken_however_it_is_spelt(text: str, word: str) -> None:
+    check_settings({"test.word": text}, ())
+    assert Settings({"test.word": text}).get_option(WORD) == word
+
+
+def test_a_word_that_is_none_of_the_choices_is_refused_with_those_there_are() -> None:
+    with pytest.raises(
+        ConfigurationError,
+        match=r"'test\.word' has the value 'onething': known are one-thing, other$",
+    ):
+        check_settings({"test.word": "onething"}, ())
+
+
+def test_what_can_be_switched_off_takes_that_and_nothing_else_below_the_least() -> None:
+    for text, milliseconds in (("0", 0), ("0 s", 0), ("10 ms", 10)):
+        assert Settings({"test.period": text}).duration_ms(CAN_BE_OFF) == milliseconds
+    for text in ("9 ms", "1 us", "-1 ms"):
+        with pytest.raises(ConfigurationError, match=r"it must be at least 10 ms or 0 ms$"):
+            check_settings({"test.period": text}, ())
 
 
 def test_settings_that_nothing_obeys_are_told_with_what_to_do() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.core.config import Settings
-from headrace.core.errors import ProgramError
+from headrace.core.errors import ConfigurationError, ProgramError
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
 from headrace.graph.expansion import expand
@@ -61,7 +61,7 @@ def test_pipelined_edges_let_their_consumers_be_replaced_where_recovery_may_lose
 
 
 def test_an_unknown_mode_is_refused_by_name() -> None:
-    with pytest.raises(ProgramError, match=r"'X' is no execution.batch-shuffle-mode: ALL_EXCH"):
+    with pytest.raises(ConfigurationError, match=r"batch-shuffle-mode' .*'x': known are ALL_EXCH"):
         job(EXCHANGE, mode("x"))
 
 

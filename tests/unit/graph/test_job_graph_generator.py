@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from headrace.core.config import Settings
-from headrace.core.errors import FunctionNotPicklableError, ProgramError
+from headrace.core.errors import ConfigurationError, FunctionNotPicklableError, ProgramError
 from headrace.core.key_groups import default_max_parallelism
 from headrace.graph.chaining import ChainingRules, is_chainable
 from headrace.graph.job_graph import PartitionerKind, VertexKind
@@ -152,9 +152,7 @@ def test_automatic_mode_streams_where_a_source_has_no_end() -> None:
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(
-        ProgramError, match="'FAST' is no runtime mode: STREAMING, BATCH, AUTOMATIC"
-    ):
+    with pytest.raises(ConfigurationError, match="'fast': known are STREAMING, BATCH, AUTOMATIC"):
         job(line(2), Settings({"execution.runtime-mode": "fast"}))
 
 

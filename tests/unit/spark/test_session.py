@@ -68,6 +68,16 @@ def test_a_setting_of_the_program_that_nobody_reads_is_told_once(
     ]
 
 
+@pytest.mark.parametrize("key", ["restart-strategy.type", "state.backend.type"])
+def test_a_word_of_the_program_that_no_option_knows_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setattr(SparkExecutor, "_started_host", lambda _: pytest.fail("Spark would start"))
+    graph = JobGraph(JobId(b"j" * 16), "job", (), (), {key: "nonsense"}, "{}")
+    with pytest.raises(ConfigurationError, match=f"'{key}' has the value 'nonsense': known are"):
+        SparkExecutor(Settings()).submit(graph)
+
+
 def test_an_unknown_shuffle_service_is_refused_before_spark_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

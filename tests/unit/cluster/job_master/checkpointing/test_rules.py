@@ -62,6 +62,17 @@ def test_how_barriers_go(settings: dict[str, str], wanted: tuple[AlignmentMode, 
     assert (found.alignment, found.aligned_timeout_ms) == wanted
 
 
+def test_an_interval_or_a_timeout_too_short_to_take_a_checkpoint_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"interval' .* at least 10 ms or 0 ms$"):
+        rules(interval="9 ms")
+    with pytest.raises(ConfigurationError, match=r"timeout' .* at least 10 ms$"):
+        rules(interval="10 s", timeout="0 s")
+    shortest = rules(interval="10 ms", timeout="10 ms")
+    assert (shortest.interval_ms, shortest.timeout_ms) == (10, 10)
+    assert rules(interval="0").interval_ms is None
+    assert rules(interval="-1").interval_ms is None
+
+
 def test_checkpoints_are_no_closer_together_than_their_pause() -> None:
     assert rules(interval="1 s", min_pause="5 s").period_ms == 5_000
     assert rules(interval="1 s", min_pause="400 d").min_pause_ms == 365 * 86_400_000
