@@ -1,4 +1,4 @@
-"""The heap backend: one dict per state, Python objects as they are.
+"""The heap backend: one dict per state, Python objects in the form that a snapshot gives back.
 
 What `value()` gives is the stored object itself: changing it without `update` changes the state, and is a bug that
 other backends, which store copies, will show. What is emitted is copied on its way out, so that a state which changes
@@ -16,6 +16,7 @@ from headrace.checkpoint.handles import StateChunk
 from headrace.checkpoint.snapshot_files import SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.clock import Clock, SystemClock
+from headrace.core.types.kept_forms import integer_bounds
 from headrace.core.types.type_info import PickledBytesTypeInfo
 from headrace.functions.state import (
     AggregatingStateDescriptor,
@@ -29,6 +30,7 @@ from headrace.functions.state import (
 from headrace.state.backend import NO_KEY, EntryScope, StateAccessError, refuse_other_registration
 from headrace.state.heap_handles import (
     HeapAggregatingState,
+    HeapIntegerState,
     HeapListState,
     HeapMapState,
     HeapReducingState,
@@ -106,6 +108,8 @@ class HeapKeyedStateBackend:
     ) -> HeapState:
         rules = TtlRules.of(descriptor)
         if rules is None:
+            if handle_class is HeapValueState and integer_bounds(descriptor.type_info) is not None:
+                return HeapIntegerState(descriptor, scope)
             return handle_class(descriptor, scope)
         handle: TtlHeapState = TTL_HANDLES[handle_class](descriptor, scope, rules, self._clock)
         self._ttl_handles.append(handle)

@@ -21,16 +21,9 @@ from headrace.functions.state import (
     ValueState,
 )
 from headrace.state.backend import EntryScope, StateAccessError
+from headrace.state.kept_keys import KeyForms, misfit
 from headrace.state.keyed_chunks import Flatten, KeyedRows
 from headrace.state.layered_entries import FrozenEntries, LayeredEntries
-
-
-def misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessError:
-    """Return the error for a value that is not of the declared type."""
-    return StateAccessError(
-        f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
-        f"{error.reason}"
-    )
 
 
 def entries_of(rows: KeyedRows) -> Iterable[Any]:
@@ -46,9 +39,11 @@ class HeapState(State):
     def __init__(self, descriptor: StateDescriptor, scope: EntryScope) -> None:
         self.descriptor = descriptor
         self.scope = scope
-        # Hot: each update asks for the class, and only values of other classes are looked at.
+        # Hot: each update asks for class and bounds, and only other values are looked at.
         check = ValueCheck.of(self._value_type())
-        self._fitting, self._refuse = check.fitting, check.refuse
+        self._fitting = check.fitting
+        self._form_of = None if check.keeps_all else check.keep
+        self._lowest, self._highest = check.lowest, check.highest
         self.entries: Any = {}
         """A dict, or LayeredEntries while a snapshot is being written: look it up anew after each access."""
 
@@ -75,10 +70,17 @@ class HeapState(State):
         """Type of the single values that the state is given."""
         return self.descriptor.type_info
 
-    def _check(self, value: Any) -> None:
-        """StateAccessError where `value` is not of the declared type."""
+    def _kept(self, value: Any) -> Any:
+        """Return the form in which the declared type keeps `value`; StateAccessError where it is not of that type."""
+        form_of = self._form_of
+        if (
+            form_of is None
+            or (type(value) is int and self._lowest <= value <= self._highest)
+            or type(value) in self._fitting
+        ):
+            return value
         try:
-            self._refuse(value)
+            return form_of(value)
         except RecordTypeError as error:
             raise misfit(self.descriptor, error) from None
 
@@ -117,8 +119,18 @@ class HeapValueState(HeapState, ValueState[Any]):
             self.clear()
         else:
             if type(value) not in self._fitting:
-                self._check(value)
+                value = self._kept(value)
             self.entries[self.scope.entry] = value
+
+
+class HeapIntegerState(HeapValueState):
+    """One value of a type of integers: nearly all of them are within its bounds."""
+
+    def update(self, value: Any) -> None:
+        if type(value) is int and self._lowest <= value <= self._highest:
+            self.entries[self.scope.entry] = value
+        else:
+            super().update(value)
 
 
 class HeapListState(HeapState, ListState[Any]):
@@ -141,8 +153,12 @@ class HeapListState(HeapState, ListState[Any]):
         # Not through add_all: windows add every record by itself.
         if value is None:
             self._checked((value,))
-        elif type(value) not in self._fitting:
-            self._check(value)
+        elif (
+            self._form_of is not None
+            and not (type(value) is int and self._lowest <= value <= self._highest)
+            and type(value) not in self._fitting
+        ):
+            value = self._kept(value)
         entry, entries = self.scope.entry, self.entries
         held = entries.get(entry)
         if held is None:
@@ -190,10 +206,7 @@ class HeapListState(HeapState, ListState[Any]):
             raise StateAccessError(
                 f"list state '{self.descriptor.get_name()}' takes no None elements"
             )
-        for value in checked:
-            if type(value) not in self._fitting:
-                self._check(value)
-        return checked
+        return list(map(self._kept, checked))
 
 
 class HeapMapState(HeapState, MapState[Any, Any]):
@@ -203,19 +216,28 @@ class HeapMapState(HeapState, MapState[Any, Any]):
 
     def __init__(self, descriptor: MapStateDescriptor, scope: EntryScope) -> None:
         super().__init__(descriptor, scope)
-        check = ValueCheck.of(descriptor.key_type)
-        self._fitting_keys, self._refuse_key = check.fitting, check.refuse
+        self._key_forms = KeyForms(descriptor)
+        self._converts_keys, self._plain_keys = self._key_forms.converts, self._key_forms.plain
 
     def _value_type(self) -> TypeInformation:
         assert isinstance(self.descriptor, MapStateDescriptor)
         return self.descriptor.value_type
 
     def get(self, key: Any) -> Any:
+        if self._converts_keys and type(key) not in self._plain_keys:
+            key = self._key_forms.looked_up(key)
         held = self.entries.get(self.scope.entry)
         return None if held is None else held.get(key)
 
     def put(self, key: Any, value: Any) -> None:
-        self._check_entry(key, value)
+        if self._converts_keys:
+            key = self._key_forms.kept(key)
+        if (
+            self._form_of is not None
+            and not (type(value) is int and self._lowest <= value <= self._highest)
+            and type(value) not in self._fitting
+        ):
+            value = self._kept(value)
         entry = self.scope.entry
         held = self.entries.get(entry)
         if held is None:
@@ -225,18 +247,19 @@ class HeapMapState(HeapState, MapState[Any, Any]):
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         if dict_value:
-            for key, value in dict_value.items():
-                self._check_entry(key, value)
-            self.entries.setdefault(self.scope.entry, {}).update(dict_value)
+            kept = self._kept_entries(dict_value)
+            self.entries.setdefault(self.scope.entry, {}).update(kept)
 
     def remove(self, key: Any) -> None:
         held = self.entries.get(self.scope.entry)
         if held is not None:
-            held.pop(key, None)
+            held.pop(self._key_forms.looked_up(key), None)
             if not held:
                 del self.entries[self.scope.entry]
 
     def contains(self, key: Any) -> bool:
+        if self._converts_keys and type(key) not in self._plain_keys:
+            key = self._key_forms.looked_up(key)
         return key in self.entries.get(self.scope.entry, ())
 
     def items(self) -> Iterable[tuple[Any, Any]]:
@@ -263,14 +286,8 @@ class HeapMapState(HeapState, MapState[Any, Any]):
         for entry, key, value in zip(entries_of(rows), rows.map_keys, rows.values, strict=True):
             entries.setdefault(entry, {})[key] = value
 
-    def _check_entry(self, key: Any, value: Any) -> None:
-        if type(key) not in self._fitting_keys:
-            try:
-                self._refuse_key(key)
-            except RecordTypeError as error:
-                raise misfit(self.descriptor, error) from None
-        if value is not None and type(value) not in self._fitting:
-            self._check(value)
+    def _kept_entries(self, entries: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {self._key_forms.kept(key): self._kept(value) for key, value in entries.items()}
 
     def _held(self) -> Mapping[Any, Any]:
         return self.entries.get(self.scope.entry, {})
@@ -291,13 +308,16 @@ class HeapReducingState(HeapState, ReducingState[Any]):
     def add(self, value: Any) -> None:
         entry = self.scope.entry
         entries = self.entries
-        entries[entry] = self._reduce(entries[entry], value) if entry in entries else value
+        folded = self._reduce(entries[entry], value) if entry in entries else value
+        entries[entry] = folded if self._form_of is None else self._kept(folded)
 
     def merge_entry(self, target: Any, source: Any) -> None:
         entries = self.entries
         if source in entries:
             moved = entries.pop(source)
-            entries[target] = self._reduce(entries[target], moved) if target in entries else moved
+            if target in entries:
+                moved = self._kept(self._reduce(entries[target], moved))
+            entries[target] = moved
 
 
 class HeapAggregatingState(HeapState, AggregatingState[Any, Any]):
@@ -327,12 +347,12 @@ class HeapAggregatingState(HeapState, AggregatingState[Any, Any]):
             raise TypeError(
                 "AggregateFunction.add must return the accumulator, but it returned None"
             )
-        return changed
+        return changed if self._form_of is None else self._kept(changed)
 
     def merge_entry(self, target: Any, source: Any) -> None:
         entries = self.entries
         if source in entries:
             moved = entries.pop(source)
-            entries[target] = (
-                self._function.merge(entries[target], moved) if target in entries else moved
-            )
+            if target in entries:
+                moved = self._kept(self._function.merge(entries[target], moved))
+            entries[target] = moved

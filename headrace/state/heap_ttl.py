@@ -149,9 +149,7 @@ class HeapTtlValueState(_SingleTtlState, HeapValueState):
         if value is None:
             self.clear()
             return
-        if type(value) not in self._fitting:
-            self._check(value)
-        self._write(self.scope.entry, value)
+        self._write(self.scope.entry, self._kept(value))
 
 
 class HeapTtlReducingState(_SingleTtlState, HeapReducingState):
@@ -163,13 +161,14 @@ class HeapTtlReducingState(_SingleTtlState, HeapReducingState):
     def add(self, value: Any) -> None:
         entry = self.scope.entry
         held = self._current(entry)
-        self._write(entry, value if held is _ABSENT else self._reduce(held, value))
+        self._write(entry, self._kept(value if held is _ABSENT else self._reduce(held, value)))
 
     def merge_entry(self, target: Any, source: Any) -> None:
         moved, held = self._current(source), self._current(target)
         self.entries.pop(source, None)
         if moved is not _ABSENT:
-            self._write(target, moved if held is _ABSENT else self._reduce(held, moved))
+            merged = moved if held is _ABSENT else self._kept(self._reduce(held, moved))
+            self._write(target, merged)
 
 
 class HeapTtlAggregatingState(_SingleTtlState, HeapAggregatingState):
@@ -190,7 +189,7 @@ class HeapTtlAggregatingState(_SingleTtlState, HeapAggregatingState):
         moved, held = self._current(source), self._current(target)
         self.entries.pop(source, None)
         if moved is not _ABSENT:
-            merged = moved if held is _ABSENT else self._function.merge(held, moved)
+            merged = moved if held is _ABSENT else self._kept(self._function.merge(held, moved))
             self._write(target, merged)
 
 
@@ -264,14 +263,13 @@ class HeapTtlMapState(TtlHeapState, HeapMapState):
         return self._pair(key) is not None
 
     def put(self, key: Any, value: Any) -> None:
-        self._check_entry(key, value)
+        key, value = self._key_forms.kept(key), self._kept(value)
         self.entries.setdefault(self.scope.entry, {})[key] = (value, self._now_ms())
         self.sweep()
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         now_ms = self._now_ms()
-        for key, value in dict_value.items():
-            self._check_entry(key, value)
+        for key, value in self._kept_entries(dict_value).items():
             self.entries.setdefault(self.scope.entry, {})[key] = (value, now_ms)
         self.sweep()
 
@@ -296,6 +294,7 @@ class HeapTtlMapState(TtlHeapState, HeapMapState):
     def _pair(self, key: Any) -> Stamped | None:
         entry = self.scope.entry
         held: dict[Any, Stamped] = self.entries.get(entry, {})
+        key = self._key_forms.looked_up(key)
         pair = held.get(key)
         if pair is None:
             return None

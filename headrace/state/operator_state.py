@@ -134,12 +134,10 @@ class _HeldState:
         """Begin with the items of a snapshot."""
         raise NotImplementedError
 
-    def _check(self, check: ValueCheck, value: Any) -> None:
-        """StateAccessError where `value` is not of the declared type."""
-        if type(value) in check.fitting:
-            return
+    def _kept(self, check: ValueCheck, value: Any) -> Any:
+        """Return the form in which the declared type keeps `value`; StateAccessError where it is not of that type."""
         try:
-            check.refuse(value)
+            return check.keep(value)
         except RecordTypeError as error:
             raise StateAccessError(
                 f"state '{self.name}' cannot hold {error.shown}: it is declared as {error.type_text}, {error.reason}"
@@ -177,11 +175,9 @@ class OperatorListState(_HeldState, ListState[Any]):
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
         checked = list(values)
-        for value in checked:
-            if value is None:
-                raise StateAccessError(f"list state '{self.name}' takes no None elements")
-            self._check(self._element_check, value)
-        return checked
+        if any(value is None for value in checked):
+            raise StateAccessError(f"list state '{self.name}' takes no None elements")
+        return [self._kept(self._element_check, value) for value in checked]
 
 
 class HeapBroadcastState(_HeldState, BroadcastState[Any, Any]):
@@ -189,27 +185,28 @@ class HeapBroadcastState(_HeldState, BroadcastState[Any, Any]):
 
     def __init__(self, descriptor: MapStateDescriptor, mode: OperatorStateMode) -> None:
         super().__init__(descriptor, mode)
-        self._key_check = ValueCheck.of(descriptor.key_type)
+        self._key_check = ValueCheck.of(descriptor.key_type, is_key=True)
         self._value_check = ValueCheck.of(descriptor.value_type)
         self._entries: dict[Any, Any] = {}
 
     def get(self, key: Any) -> Any:
-        return self._entries.get(key)
+        return self._entries.get(self._looked_up(key))
 
     def put(self, key: Any, value: Any) -> None:
-        self._check_entry(key, value)
-        self._entries[key] = value
+        self.put_all({key: value})
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        for key, value in dict_value.items():
-            self._check_entry(key, value)
-        self._entries.update(dict_value)
+        kept = {
+            self._kept(self._key_check, key): self._kept(self._value_check, value)
+            for key, value in dict_value.items()
+        }
+        self._entries.update(kept)
 
     def remove(self, key: Any) -> None:
-        self._entries.pop(key, None)
+        self._entries.pop(self._looked_up(key), None)
 
     def contains(self, key: Any) -> bool:
-        return key in self._entries
+        return self._looked_up(key) in self._entries
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         return list(self._entries.items())
@@ -232,10 +229,12 @@ class HeapBroadcastState(_HeldState, BroadcastState[Any, Any]):
     def take_items(self, items: Iterable[Any]) -> None:
         self._entries = dict(items)
 
-    def _check_entry(self, key: Any, value: Any) -> None:
-        self._check(self._key_check, key)
-        if value is not None:
-            self._check(self._value_check, value)
+    def _looked_up(self, key: Any) -> Any:
+        """Return the form that is kept of `key`, or `key` itself where none is: then nothing is found."""
+        try:
+            return self._key_check.keep(key)
+        except RecordTypeError:
+            return key
 
 
 def _check_same(

@@ -24,6 +24,7 @@ from headrace.core.types.nested_codecs import (
     row_kinds,
     set_row_kinds,
 )
+from headrace.core.types.rows import Row
 from headrace.core.types.scalar_codecs import (
     ColumnCodec,
     PickleCodec,
@@ -135,6 +136,22 @@ def array_to_values(array: pa.Array, type_info: TypeInformation) -> list[Any]:
     return codec.decode(_cast(array, codec.arrow_type))
 
 
+def kept_value(value: Any, type_info: TypeInformation, *, keeps_row_kind: bool) -> Any:
+    """Return what `array_to_values` gives back of one value, which `keeps_row_kind` where it is a row.
+
+    RecordTypeError where it does not fit; so too for integers out of range, which do not wrap here.
+    """
+    codec = _codec_of(type_info, wraps=False)
+    try:
+        kept = codec.decode(codec.encode([value]))[0]
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise RecordTypeError(value, str(type_info), reason) from error
+    if keeps_row_kind and isinstance(kept, Row) and isinstance(value, Row):
+        kept.set_row_kind(value.get_row_kind())
+    return kept
+
+
 def _cast(column: pa.Array, arrow_type: pa.DataType) -> pa.Array:
     return column if column.type == arrow_type else column.cast(arrow_type)
 
@@ -155,25 +172,28 @@ def _misfit(
 
 
 @lru_cache(maxsize=1024)
-def _codec_of(type_info: TypeInformation) -> ColumnCodec:
+def _codec_of(type_info: TypeInformation, *, wraps: bool = True) -> ColumnCodec:
     match type_info:
         case BasicTypeInfo():
-            return basic_codec(type_info.basic_type, arrow_type_of(type_info))
+            return basic_codec(type_info.basic_type, arrow_type_of(type_info), wraps=wraps)
         case RowTypeInfo() | TupleTypeInfo():
             return FieldsCodec(
                 struct_fields(type_info),
-                [_codec_of(field_type) for field_type in type_info.field_types],
+                [_codec_of(field_type, wraps=wraps) for field_type in type_info.field_types],
                 gives_rows=isinstance(type_info, RowTypeInfo),
             )
         case PrimitiveArrayTypeInfo() if is_byte(type_info.element_type):
-            return byte_string_codec(arrow_type_of(type_info))
+            return byte_string_codec(arrow_type_of(type_info), wraps=wraps)
         case CollectionTypeInfo():
             return ListCodec(
-                _codec_of(type_info.element_type),
+                _codec_of(type_info.element_type, wraps=wraps),
                 allows_none=not isinstance(type_info, PrimitiveArrayTypeInfo),
             )
         case MapTypeInfo():
-            return MapCodec(_codec_of(type_info.key_type), _codec_of(type_info.value_type))
+            return MapCodec(
+                _codec_of(type_info.key_type, wraps=wraps),
+                _codec_of(type_info.value_type, wraps=wraps),
+            )
         case BigDecimalTypeInfo():
             return decimal_codec(arrow_type_of(type_info), type_info)
         case DateTypeInfo():

@@ -142,6 +142,18 @@ def _wrapping(bit_count: int) -> Callable[[Any], int]:
     return wrap
 
 
+def _bounded(bit_count: int) -> Callable[[Any], int]:
+    half = 1 << (bit_count - 1)
+
+    def check(value: Any) -> int:
+        number = _integer(value)
+        if not -half <= number < half:
+            raise mismatch(f"an integer of {bit_count} bits", value)
+        return number
+
+    return check
+
+
 def _real(value: Any) -> float:
     if not isinstance(value, Real):
         raise mismatch("a number", value)
@@ -188,14 +200,25 @@ def _byte_string(value: Any) -> bytes:
     raise mismatch("bytes", value)
 
 
+def _bounded_byte_string(value: Any) -> bytes:
+    """Bytes of numbers as Java has them, from -128, or as Python has them, to 255."""
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(
+        value, str | bytes | bytearray | memoryview
+    ):
+        for item in cast(Sequence[Any], value):
+            if not -128 <= _integer(item) <= 255:
+                raise mismatch("an integer of 8 bits", item)
+    return _byte_string(value)
+
+
 def _seconds_and_nanos(value: Any) -> tuple[int, int]:
     if not isinstance(value, Instant):
         raise mismatch("an Instant", value)
     return value.seconds, value.nanos
 
 
-def basic_codec(basic_type: BasicType, arrow_type: pa.DataType) -> ColumnCodec:
-    """Return the codec of a basic type."""
+def basic_codec(basic_type: BasicType, arrow_type: pa.DataType, *, wraps: bool) -> ColumnCodec:
+    """Return the codec of a basic type. Integers too large for it wrap, or do not fit."""
     match basic_type:
         case BasicType.STRING:
             return PlainCodec(arrow_type, frozenset({str}), _instance_of(str, "a str"))
@@ -204,7 +227,8 @@ def basic_codec(basic_type: BasicType, arrow_type: pa.DataType) -> ColumnCodec:
         case BasicType.BOOLEAN:
             return PlainCodec(arrow_type, frozenset({bool}), _boolean)
         case BasicType.BYTE | BasicType.SHORT | BasicType.INT | BasicType.LONG:
-            return PlainCodec(arrow_type, frozenset({int}), _wrapping(arrow_type.bit_width))
+            fit = (_wrapping if wraps else _bounded)(arrow_type.bit_width)
+            return PlainCodec(arrow_type, frozenset({int}), fit)
         case BasicType.FLOAT | BasicType.DOUBLE:
             return PlainCodec(arrow_type, frozenset({float, int}), _real)
         case BasicType.BIG_INT:
@@ -244,6 +268,7 @@ def decimal_codec(arrow_type: pa.DataType, type_info: BigDecimalTypeInfo) -> Col
     return PlainCodec(arrow_type, frozenset({Decimal, int}), rescale)
 
 
-def byte_string_codec(arrow_type: pa.DataType) -> ColumnCodec:
-    """Return the codec of PRIMITIVE_ARRAY(BYTE)."""
-    return PlainCodec(arrow_type, frozenset({bytes, bytearray}), _byte_string)
+def byte_string_codec(arrow_type: pa.DataType, *, wraps: bool) -> ColumnCodec:
+    """Return the codec of PRIMITIVE_ARRAY(BYTE). Numbers too large wrap, or do not fit."""
+    fit = _byte_string if wraps else _bounded_byte_string
+    return PlainCodec(arrow_type, frozenset({bytes, bytearray}), fit)

@@ -27,7 +27,7 @@ from headrace.functions.state import (
     ValueState,
 )
 from headrace.state.backend import EntryScope, StateAccessError
-from headrace.state.heap_handles import misfit
+from headrace.state.kept_keys import KeyForms, misfit
 from headrace.state.rocksdb.keys import CompositeKeys, from_bytes, position_bytes, to_bytes
 from headrace.state.rocksdb.stored import NO_STAMP, stored_form, stored_stamp, stored_value
 from headrace.state.ttl import BatchClock, TtlRules
@@ -84,7 +84,9 @@ class RocksState(State):
         self.rules = TtlRules.of(descriptor)
         self._home = home
         check = ValueCheck.of(self.single_value_type())
-        self._fitting, self._refuse = check.fitting, check.refuse
+        self._fitting = check.fitting
+        self._form_of = None if check.keeps_all else check.keep
+        self._lowest, self._highest = check.lowest, check.highest
         self._accesses = 0
         self._unswept_from = b""
 
@@ -158,11 +160,16 @@ class RocksState(State):
                 return value
         return stored_value(form)
 
-    def _check(self, value: Any) -> None:
-        if type(value) in self._fitting:
-            return
+    def _kept(self, value: Any) -> Any:
+        form_of = self._form_of
+        if (
+            form_of is None
+            or (type(value) is int and self._lowest <= value <= self._highest)
+            or type(value) in self._fitting
+        ):
+            return value
         try:
-            self._refuse(value)
+            return form_of(value)
         except RecordTypeError as error:
             raise misfit(self.descriptor, error) from None
 
@@ -205,8 +212,7 @@ class RocksValueState(_SingleState, ValueState[Any]):
         if value is None:
             self.clear()
         else:
-            self._check(value)
-            self._put(self._prefix(), value)
+            self._put(self._prefix(), self._kept(value))
 
 
 class RocksReducingState(_SingleState, ReducingState[Any]):
@@ -232,7 +238,7 @@ class RocksReducingState(_SingleState, ReducingState[Any]):
 
     def _fold(self, prefix: bytes, value: Any) -> None:
         held = self._current(prefix)
-        self._put(prefix, value if held is _ABSENT else self._reduce(held, value))
+        self._put(prefix, self._kept(value if held is _ABSENT else self._reduce(held, value)))
 
 
 class RocksAggregatingState(_SingleState, AggregatingState[Any, Any]):
@@ -258,14 +264,15 @@ class RocksAggregatingState(_SingleState, AggregatingState[Any, Any]):
             raise TypeError(
                 "AggregateFunction.add must return the accumulator, but it returned None"
             )
-        self._put(prefix, changed)
+        self._put(prefix, self._kept(changed))
 
     def merge_entry(self, target: Any, source: Any) -> None:
         moved = self._take(source)
         if moved is not _ABSENT:
             prefix = self.prefix_of(target)
             held = self._current(prefix)
-            self._put(prefix, moved if held is _ABSENT else self._function.merge(held, moved))
+            merged = moved if held is _ABSENT else self._kept(self._function.merge(held, moved))
+            self._put(prefix, merged)
 
 
 class RocksListState(RocksState, ListState[Any]):
@@ -310,10 +317,7 @@ class RocksListState(RocksState, ListState[Any]):
             raise StateAccessError(
                 f"list state '{self.descriptor.get_name()}' takes no None elements"
             )
-        for value in checked:
-            if value is not None:
-                self._check(value)
-        return checked
+        return list(map(self._kept, checked))
 
 
 class RocksMapState(RocksState, MapState[Any, Any]):
@@ -323,8 +327,7 @@ class RocksMapState(RocksState, MapState[Any, Any]):
 
     def __init__(self, descriptor: MapStateDescriptor, *rest: Any) -> None:
         super().__init__(descriptor, *rest)
-        check = ValueCheck.of(descriptor.key_type)
-        self._fitting_keys, self._refuse_key = check.fitting, check.refuse
+        self._key_forms = KeyForms(descriptor)
 
     def single_value_type(self) -> TypeInformation:
         assert isinstance(self.descriptor, MapStateDescriptor)
@@ -338,22 +341,17 @@ class RocksMapState(RocksState, MapState[Any, Any]):
         return self._look_up(key) is not _ABSENT
 
     def put(self, key: Any, value: Any) -> None:
-        self._check_key(key)
-        if value is not None:
-            self._check(value)
+        key, value = self._key_forms.kept(key), self._kept(value)
         self._put(self._prefix() + to_bytes(key), value)
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        for key, value in dict_value.items():
-            self._check_key(key)
-            if value is not None:
-                self._check(value)
+        kept = [(self._key_forms.kept(key), self._kept(value)) for key, value in dict_value.items()]
         prefix = self._prefix()
-        for key, value in dict_value.items():
+        for key, value in kept:
             self._put(prefix + to_bytes(key), value)
 
     def remove(self, key: Any) -> None:
-        self.table.delete(self._prefix() + to_bytes(key))
+        self.table.delete(self._prefix() + to_bytes(self._key_forms.looked_up(key)))
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         prefix = self._prefix()
@@ -375,16 +373,9 @@ class RocksMapState(RocksState, MapState[Any, Any]):
         return next(self._rows(self._prefix()), None) is None
 
     def _look_up(self, key: Any) -> Any:
-        composite = self._prefix() + to_bytes(key)
+        composite = self._prefix() + to_bytes(self._key_forms.looked_up(key))
         form = self.table.get(composite)
         return _ABSENT if form is None else self._seen(composite, form)
-
-    def _check_key(self, key: Any) -> None:
-        if type(key) not in self._fitting_keys:
-            try:
-                self._refuse_key(key)
-            except RecordTypeError as error:
-                raise misfit(self.descriptor, error) from None
 
 
 ROCKS_HANDLES: Final[dict[type[StateDescriptor], type[RocksState]]] = {
