@@ -218,6 +218,7 @@ class HeapMapState(HeapState, MapState[Any, Any]):
         super().__init__(descriptor, scope)
         self._key_forms = KeyForms(descriptor)
         self._converts_keys, self._plain_keys = self._key_forms.converts, self._key_forms.plain
+        self._fitting_keys = self._key_forms.fitting
 
     def _value_type(self) -> TypeInformation:
         assert isinstance(self.descriptor, MapStateDescriptor)
@@ -230,7 +231,7 @@ class HeapMapState(HeapState, MapState[Any, Any]):
         return None if held is None else held.get(key)
 
     def put(self, key: Any, value: Any) -> None:
-        if self._converts_keys:
+        if self._converts_keys and type(key) not in self._fitting_keys:
             key = self._key_forms.kept(key)
         if (
             self._form_of is not None

@@ -26,14 +26,12 @@ class KeyForms:
         """Whether there is anything to ask: not of undeclared types."""
         self.plain = check.fitting | ({int} if check.lowest <= check.highest else set[type]())
         """Classes of keys that are looked up as they are."""
-        self._fitting, self._keep = check.fitting, check.keep
+        self.fitting, self._keep = check.fitting, check.keep
         self._lowest, self._highest = check.lowest, check.highest
 
     def kept(self, key: Any) -> Any:
         """Return the form to be kept; StateAccessError where `key` is not of the declared type."""
-        if (type(key) is int and self._lowest <= key <= self._highest) or type(
-            key
-        ) in self._fitting:
+        if (type(key) is int and self._lowest <= key <= self._highest) or type(key) in self.fitting:
             return key
         try:
             return self._keep(key)

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.core.errors import RecordTypeError
 from headrace.core.types.arrow_mapping import arrow_type_of
 from headrace.core.types.type_info import TypeInformation
 from headrace.state import columns as state_columns
@@ -200,7 +201,14 @@ def _piece_table(
 
 
 def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> pa.Table:
-    """Return rows in columns. RecordTypeError where a value does not fit the declared type."""
+    """Return rows in columns. RecordTypeError names the state where a value does not fit the declared type."""
+    try:
+        return pa.table(_columns_of(form, rows, groups))
+    except RecordTypeError as error:
+        raise error.at(f"in state '{form.name}'") from None
+
+
+def _columns_of(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> dict[str, pa.Array]:
     columns: dict[str, pa.Array] = {
         KEY_GROUP: pa.array(groups),
         KEY: state_columns.encode(rows.keys, form.key_type),
@@ -218,7 +226,7 @@ def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> p
         columns[VALUE_ROW_KIND] = kinds
     if rows.last_accesses is not None:
         columns[LAST_ACCESS] = pa.array(rows.last_accesses, type=pa.int64())
-    return pa.table(columns)
+    return columns
 
 
 class ChunkFiles:

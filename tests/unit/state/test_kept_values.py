@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.config import Settings
+from headrace.core.errors import RecordTypeError
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.basic_type_info import BigDecimalTypeInfo, TimestampTypeInfo
@@ -191,6 +192,20 @@ def test_what_cannot_be_kept_is_refused_with_the_state_named(
     assert "state 'names' cannot hold" in str(refused.value)
     assert reason in str(refused.value)
     assert state.value() is None
+    states.close()
+
+
+def test_what_was_changed_behind_the_states_back_is_named_when_it_is_stored(scratch: str) -> None:
+    states = _states("hashmap", scratch)
+    keyed = states.create_keyed_backend()
+    state: Any = keyed.get_state(
+        ValueStateDescriptor("names", Types.LIST(Types.LONG())), keyed.key_scope
+    )
+    keyed.set_current_key(KEY)
+    state.update([1])
+    state.value().append("x")
+    with pytest.raises(RecordTypeError, match=r"'x'\] \(in state 'names'\) does not fit"):
+        snapshot(states)
     states.close()
 
 
