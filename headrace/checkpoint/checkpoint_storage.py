@@ -292,7 +292,13 @@ def load_completed(folder: str, key: MetadataKey) -> CompletedCheckpoint | None:
     uri = child_uri(folder, METADATA_NAME)
     if not is_there(uri):
         return None
-    content = read_all(uri)
+    try:
+        content = read_all(uri)
+    except CheckpointStorageError:
+        if is_there(uri):
+            raise
+        # Deleted in between, by a driver that cleans up behind itself.
+        return None
     if is_abandonment(content):
         return None
     return CompletedCheckpoint(decode_metadata(content, key, uri), folder)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.checkpoint import checkpoint_storage
 from headrace.checkpoint.checkpoint_storage import (
     CheckpointStorage,
     dispose_savepoint,
@@ -17,7 +18,13 @@ from headrace.checkpoint.errors import (
     MetadataError,
     MetadataMissingError,
 )
-from headrace.checkpoint.file_systems import child_uri, files_below, is_there, write_new
+from headrace.checkpoint.file_systems import (
+    child_uri,
+    files_below,
+    is_there,
+    remove_file,
+    write_new,
+)
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.lineages import StoredLineage
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, SAVEPOINT_DIRECTORY
@@ -69,6 +76,22 @@ def test_checkpoints_are_found_in_the_order_of_their_ids(settings: Settings) -> 
     for number in (2, 10, 9):
         take(storage, settings, number)
     assert [one.checkpoint_id for one in storage.completed()] == [2, 9, 10]
+
+
+def test_one_that_is_deleted_between_look_and_read_is_none(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, _ = open_storage(settings)
+    older, newer = take(storage, settings, 1), take(storage, settings, 2)
+
+    def seen_and_deleted(uri: str) -> bool:
+        is_seen = is_there(uri)
+        if uri == child_uri(older.uri, "_metadata") and is_seen:
+            remove_file(uri)
+        return is_seen
+
+    monkeypatch.setattr(checkpoint_storage, "is_there", seen_and_deleted)
+    assert storage.completed() == [newer]
 
 
 def test_without_its_metadata_a_checkpoint_is_none(settings: Settings) -> None:
