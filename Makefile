@@ -39,7 +39,7 @@ check: setup  ## lint, format, types, floor plan, stale docs
 	$(BIN)/python -m pytest -q tests/architecture
 	$(BIN)/python tools/generate_docs.py --check
 
-test: setup  ## unit and simulation tests, within a minute on two quiet cores
+test: setup  ## unit and simulation tests, about a minute on two quick and quiet cores
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST_TESTS)
 
 test-all: test test-serialized test-slow  ## the same, then all the others

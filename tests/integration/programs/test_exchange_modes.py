@@ -13,7 +13,7 @@ from headrace.api.executors import set_active_executor
 from headrace.cluster.minicluster import MiniCluster
 from headrace.common import Configuration
 from headrace.common.watermark_strategy import TimestampAssigner
-from headrace.core.errors import JobExecutionError, ProgramError
+from headrace.core.errors import ConfigurationError, JobExecutionError
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
@@ -172,5 +172,7 @@ def test_a_restarted_job_gives_the_same_and_leaves_no_file(
 
 
 def test_an_unknown_mode_is_refused_by_name(cluster: MiniCluster) -> None:
-    with pytest.raises(ProgramError, match=r"no execution\.batch-shuffle-mode: ALL_EX"):
+    with pytest.raises(
+        ConfigurationError, match=r"'execution\.batch-shuffle-mode' has .*: known are ALL_EX"
+    ):
         results(numbers(environment("ALL_BY_PIGEON"), 10).rebalance().map(lambda n: n))

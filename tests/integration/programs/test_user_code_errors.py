@@ -341,7 +341,7 @@ MISTAKES = {
     # -- folds
     "reduce to another type": Mistake(
         lambda env: keyed(env).reduce(lambda a, b: "text"),
-        "RecordTypeError: record 'text' does not fit its declared type",
+        "StateAccessError: state '_reduce_state' cannot hold 'text': it is declared as Tuple",
         "Reduce",
     ),
     "reduce to nothing": Mistake(
