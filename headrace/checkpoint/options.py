@@ -246,6 +246,7 @@ ROCKSDB_TIMERS: Final = ConfigOption(
 ROCKSDB_TIMERS_CACHED: Final = ConfigOption(
     "state.backend.rocksdb.timer-service.cache-size", int, 128,
     "How many timers of each key group are kept in memory too, where they are in RocksDB.",
+    least=1,
 )  # fmt: skip
 
 FILE_MERGING: Final = ConfigOption(
@@ -346,12 +347,4 @@ def retained_count(settings: Settings) -> int:
     count = settings.get_option(NUM_RETAINED)
     if count < 1:
         raise ConfigurationError(NUM_RETAINED.key, count, "at least one must be kept")
-    return count
-
-
-def timers_cached(settings: Settings) -> int:
-    """How many timers of a key group RocksDB's queue keeps in memory. ConfigurationError."""
-    count = settings.get_option(ROCKSDB_TIMERS_CACHED)
-    if count < 1:
-        raise ConfigurationError(ROCKSDB_TIMERS_CACHED.key, count, "at least one is needed")
     return count

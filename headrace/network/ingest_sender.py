@@ -31,7 +31,6 @@ from headrace.network.wire import (
     Schema,
 )
 
-CONNECT_TIMEOUT_S: Final = 30.0
 _CHANNEL: Final = 0
 
 F = TypeVar("F", bound=Frame)

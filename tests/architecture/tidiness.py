@@ -53,7 +53,6 @@ def forbidden_lines(file: Path) -> Iterator[str]:
 SAME_NAMES_ALLOWED: Final[dict[str, str]] = {
     "BATCH_ROWS": "each source's own, beside the loop that it bounds",
     "BUILT_IN": "what shuffle services and others call theirs, each in its own file",
-    "CONNECT_TIMEOUT_S": "of a connection that blocks, and of the ingest: both to be merged",
     "CheckpointStorage": "what the runtime writes to, and the object of that name that PyFlink's programs make",
     "ENTRY_POINT_GROUP": "one group for each kind of thing that is found by name",
     "HEARTBEAT_INTERVAL": "an option of the cluster, and one of the shuffle service",

@@ -14,9 +14,9 @@ from headrace.checkpoint.options import (
     ROCKSDB_LOCAL_DIRECTORY,
     ROCKSDB_MEMORY,
     ROCKSDB_TIMERS,
+    ROCKSDB_TIMERS_CACHED,
     TimerServiceFactory,
     member_of,
-    timers_cached,
 )
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
@@ -82,7 +82,7 @@ class RocksDBKeyedStateBackend:
         self._clock = BatchClock(clock)
         self._is_incremental = settings.get_option(INCREMENTAL)
         self._timers_in = member_of(TimerServiceFactory, settings, ROCKSDB_TIMERS)
-        self._timers_cached = timers_cached(settings)
+        self._timers_cached = settings.get_option(ROCKSDB_TIMERS_CACHED)
         self._handles: dict[str, RocksState] = {}
         database = Database(
             settings.get_option(ROCKSDB_LOCAL_DIRECTORY) or scratch,
