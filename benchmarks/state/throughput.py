@@ -117,7 +117,7 @@ def measure(backend: str, interval_ms: int, turns: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backends", nargs="+", default=["hashmap", "rocksdb"])
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--interval-ms", type=int, default=500)
     arguments = parser.parse_args()
     cells: list[dict[str, Any]] = []
