@@ -127,9 +127,8 @@ class DataStream(StreamProperties):
         """
         if isinstance(func, Expression):
             check_predicate(func, self.get_type())
-            return self._then(
-                FilterExpressionSpec(func.to_arrow()), self.get_type(), is_function=True
-            )
+            spec = FilterExpressionSpec(func.to_arrow(), func.implied)
+            return self._then(spec, self.get_type(), is_function=True)
         check_function(func, FilterFunction)
         return self._then(FilterSpec(func), self.get_type(), is_function=True)
 

@@ -21,6 +21,14 @@ import pyarrow.compute as pc
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_mapping import arrow_type_of, data_schema, type_info_from_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
+from headrace.functions.column_conditions import (
+    VALUE_TYPES,
+    AnyOf,
+    ColumnCondition,
+    Comparison,
+    both,
+    either,
+)
 
 # What Arrow says of a column that is not there.
 _MISSING_FIELD: Final = re.compile(r"No match for FieldRef\.Name\((.*?)\)")
@@ -34,13 +42,27 @@ class Expression:
         >>> ratio = (col("air_time") / col("distance")).alias("pace")
     """
 
-    def __init__(self, arrow: Any, name: str | None = None) -> None:
+    def __init__(
+        self,
+        arrow: Any,
+        name: str | None = None,
+        *,
+        implied: ColumnCondition | None = None,
+        column: str | None = None,
+    ) -> None:
         self._arrow = arrow
         self._name = name
+        self._implied = implied
+        self._column = column
 
     def to_arrow(self) -> Any:
         """Return the `pyarrow.compute.Expression`."""
         return self._arrow
+
+    @property
+    def implied(self) -> ColumnCondition | None:
+        """A condition that holds wherever this one does and compares columns with values, or None if none is known."""
+        return self._implied
 
     @property
     def name(self) -> str | None:
@@ -68,11 +90,13 @@ class Expression:
     def is_in(self, values: Collection[Any]) -> "Expression":
         """Whether the value is one of `values`: SQL's IN. Null for null, and for no match where `values` has None."""
         known = [value for value in values if value is not None]
+        equal = [self._comparison("==", value) for value in known]
         found = self._arrow.isin(known) if known else pc.scalar(False)
         if len(known) < len(values):
             found = _call("if_else", found, pc.scalar(True), pc.scalar(None).cast(pa.bool_()))
         return Expression(
-            _call("if_else", self._arrow.is_valid(), found, pc.scalar(None).cast(pa.bool_()))
+            _call("if_else", self._arrow.is_valid(), found, pc.scalar(None).cast(pa.bool_())),
+            implied=None if None in equal else AnyOf(tuple(filter(None, equal))),
         )
 
     def between(self, low: Any, high: Any) -> "Expression":
@@ -167,37 +191,49 @@ class Expression:
         return Expression(_call("negate_checked", self._arrow))
 
     def __eq__(self, other: object) -> "Expression":  # type: ignore[override]
-        return Expression(self._arrow == _arrow_of(other))
+        implied = self._comparison("==", other)
+        return Expression(self._arrow == _arrow_of(other), implied=implied)
 
     def __ne__(self, other: object) -> "Expression":  # type: ignore[override]
         return Expression(self._arrow != _arrow_of(other))
 
     def __lt__(self, other: Any) -> "Expression":
-        return Expression(self._arrow < _arrow_of(other))
+        implied = self._comparison("<", other)
+        return Expression(self._arrow < _arrow_of(other), implied=implied)
 
     def __le__(self, other: Any) -> "Expression":
-        return Expression(self._arrow <= _arrow_of(other))
+        implied = self._comparison("<=", other)
+        return Expression(self._arrow <= _arrow_of(other), implied=implied)
 
     def __gt__(self, other: Any) -> "Expression":
-        return Expression(self._arrow > _arrow_of(other))
+        implied = self._comparison(">", other)
+        return Expression(self._arrow > _arrow_of(other), implied=implied)
 
     def __ge__(self, other: Any) -> "Expression":
-        return Expression(self._arrow >= _arrow_of(other))
+        implied = self._comparison(">=", other)
+        return Expression(self._arrow >= _arrow_of(other), implied=implied)
 
     def __and__(self, other: Any) -> "Expression":
-        return Expression(self._arrow & _arrow_of(other))
+        implied = both(self._implied, _implied_by(other))
+        return Expression(self._arrow & _arrow_of(other), implied=implied)
 
     def __rand__(self, other: Any) -> "Expression":
         return Expression(_arrow_of(other) & self._arrow)
 
     def __or__(self, other: Any) -> "Expression":
-        return Expression(self._arrow | _arrow_of(other))
+        implied = either(self._implied, _implied_by(other))
+        return Expression(self._arrow | _arrow_of(other), implied=implied)
 
     def __ror__(self, other: Any) -> "Expression":
         return Expression(_arrow_of(other) | self._arrow)
 
     def __invert__(self) -> "Expression":
         return Expression(~self._arrow)
+
+    def _comparison(self, operator: str, value: Any) -> ColumnCondition | None:
+        if self._column is None or not isinstance(value, VALUE_TYPES):
+            return None
+        return Comparison(self._column, operator, value)
 
     __hash__ = None  # type: ignore[assignment]  # == makes an expression
 
@@ -216,7 +252,7 @@ def col(name: str) -> Expression:
     """Return the column of that name."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"col needs the name of a column, not {name!r}")
-    return Expression(pc.field(name), name)
+    return Expression(pc.field(name), name, column=name)
 
 
 def lit(value: Any) -> Expression:
@@ -341,6 +377,10 @@ def _schema_of(
             f"{purpose}({', '.join(str(expression) for _, expression in expressions)}) does not fit the "
             f"columns {', '.join(f'{field.name}: {field.type}' for field in columns)}: {reason}"
         ) from None
+
+
+def _implied_by(value: Any) -> ColumnCondition | None:
+    return value.implied if isinstance(value, Expression) else None
 
 
 def _arrow_of(value: Any) -> Any:

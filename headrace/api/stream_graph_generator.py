@@ -4,8 +4,9 @@ Source: Flink StreamGraphGenerator.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from headrace.api.filter_push_down import pushed_down
 from headrace.api.transformations import (
     OperatorTransformation,
     Upstream,
@@ -40,6 +41,7 @@ def generate_stream_graph(
     """Make the graph of `leaves` and all that feeds them, each operator once."""
     operators = _reachable(leaves)
     parallelisms = {one.transformation_id: _parallelism(one, defaults) for one in operators}
+    specs = pushed_down(operators)
     groups: dict[int, str] = {}
     nodes: list[StreamNode] = []
     edges: list[StreamEdge] = []
@@ -47,7 +49,8 @@ def generate_stream_graph(
         number = operator.transformation_id
         inputs = [list(upstreams_of(one)) for one in operator.inputs]
         groups[number] = operator.slot_sharing_group or _inherited_group(inputs, groups)
-        nodes.append(_node(operator, parallelisms[number], groups[number], defaults))
+        node = _node(operator, parallelisms[number], groups[number], defaults)
+        nodes.append(replace(node, spec=specs[number]) if number in specs else node)
         edges += [
             _edge(upstream, number, input_number, parallelisms, defaults)
             for input_number, upstreams in enumerate(inputs)

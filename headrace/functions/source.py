@@ -12,6 +12,7 @@ from typing import Protocol
 
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.column_conditions import ColumnCondition
 from headrace.functions.subtask_context import SubtaskContext
 
 
@@ -99,6 +100,14 @@ class Source(ABC):
     def produced_type(self) -> TypeInformation | None:
         """Type of the records where the source itself knows it, else None."""
         return None
+
+    def with_condition(self, condition: ColumnCondition) -> "Source":
+        """Return a source that may leave out rows for which `condition` does not hold, or this one.
+
+        Whoever asks filters all the same: what is left out is what costs nothing to tell.
+        Source: Flink SupportsFilterPushDown.
+        """
+        return self
 
     @abstractmethod
     def create_reader(self, context: SubtaskContext) -> SourceReader:

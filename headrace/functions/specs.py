@@ -16,6 +16,7 @@ from headrace.core.alignment_events import (
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.async_io import AsyncOutputMode, AsyncRetryStrategy
+from headrace.functions.column_conditions import ColumnCondition
 from headrace.functions.state import MapStateDescriptor
 
 
@@ -67,9 +68,13 @@ class MapBatchesSpec(FunctionSpec):
 
 @dataclass(frozen=True)
 class FilterExpressionSpec(OperatorSpec):
-    """`filter(col("x") > 3)`: a pyarrow.compute expression over the data columns."""
+    """`filter(col("x") > 3)`: a pyarrow.compute expression over the data columns.
+
+    `implied`: a condition that holds wherever that does, for the source before it, or None.
+    """
 
     expression: Any
+    implied: ColumnCondition | None = None
     kind: ClassVar[str] = "filter_expression"
     default_name: ClassVar[str] = "Filter"
 

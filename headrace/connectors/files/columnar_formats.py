@@ -4,7 +4,7 @@ Source: Flink ParquetColumnarRowInputFormat, CsvReaderFormat.
 """
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,11 +16,13 @@ from headrace.connectors.files.charsets import ONLY_UTF_8, CharsetError
 from headrace.connectors.files.line_blocks import LineBlocks, header_line, open_line_blocks
 from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.connectors.files.reader_format import FileReaderFormat, FileRecords
+from headrace.connectors.files.row_groups import SelectedGroups, refuted_groups
 from headrace.connectors.files.splits import FileSplit
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.arrow_types import data_schema, type_info_from_schema
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation
+from headrace.functions.column_conditions import ColumnCondition
 
 BATCH_ROWS: Final = 32_768
 """At 8,192 rows the fixed cost of each batch was two thirds of what a filter or projection takes."""
@@ -58,7 +60,8 @@ class ColumnarFormat(FileReaderFormat):
 class ParquetColumnarRowInputFormat(ColumnarFormat):
     """Parquet files. A file is split by its row groups.
 
-    `batch_size`: rows that are handed on at once, at most; fewer where they are long.
+    `batch_size`: rows that are handed on at once, at most; fewer where they are long. `condition`: set by the filter
+    behind the source; row groups are not read whose statistics say that it holds for none of their rows.
 
     Example:
         >>> from headrace.core.types.type_info import Types
@@ -69,6 +72,7 @@ class ParquetColumnarRowInputFormat(ColumnarFormat):
 
     row_type: TypeInformation
     batch_size: int = BATCH_ROWS
+    condition: ColumnCondition | None = None
 
     @staticmethod
     def of_file(path: str) -> "ParquetColumnarRowInputFormat":
@@ -78,14 +82,22 @@ class ParquetColumnarRowInputFormat(ColumnarFormat):
         return ParquetColumnarRowInputFormat(type_info_from_schema(schema))
 
     def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:
-        return ParquetRows(split, self.schema, self.batch_size, batch_type)
+        return ParquetRows(split, self.schema, self.batch_size, batch_type, self.condition)
+
+    def with_condition(self, condition: ColumnCondition) -> "ParquetColumnarRowInputFormat":
+        return replace(self, condition=condition)
 
 
 class ParquetRows:
     """Rows of the row groups whose middle lies in the split; the position is their number. Implements FileRecords."""
 
     def __init__(
-        self, split: FileSplit, schema: pa.Schema, batch_size: int, batch_type: BatchType
+        self,
+        split: FileSplit,
+        schema: pa.Schema,
+        batch_size: int,
+        batch_type: BatchType,
+        condition: ColumnCondition | None = None,
     ) -> None:
         self._schema = schema
         self._batch_type = batch_type
@@ -97,11 +109,17 @@ class ParquetRows:
                 f"the file '{split.name}' has no column '{missing[0]}'; it has: {', '.join(file.schema_arrow.names)}"
             )
         self.position = split.position or 0
-        groups, self._to_skip = _groups_from(file.metadata, split, self.position)
+        refuted: frozenset[int] = frozenset()
+        if condition is not None:
+            refuted = refuted_groups(file, condition, schema)
+        self._groups = SelectedGroups(
+            file.metadata, split.offset, split.end, self.position, refuted
+        )
+        self._read_count = 0
         # On this thread alone: tasks share the cores, and as many threads again only take turns with them.
         self._batches = file.iter_batches(
             _batch_rows(file.metadata, schema, batch_size),
-            row_groups=groups,
+            row_groups=self._groups.indexes,
             columns=schema.names,
             use_threads=False,
         )
@@ -110,10 +128,9 @@ class ParquetRows:
         batch = next(self._batches, None)
         if batch is None:
             return None
-        skipped = min(self._to_skip, batch.num_rows)
-        self._to_skip -= skipped
-        new = batch.slice(skipped)
-        self.position += new.num_rows
+        new = batch.slice(max(0, self._groups.rows_to_skip - self._read_count))
+        self._read_count += batch.num_rows
+        self.position = max(self.position, self._groups.position_after(self._read_count))
         return RecordBatch.of_columns(self._batch_type, _conform(new, self._schema))
 
     def close(self) -> None:
@@ -135,26 +152,6 @@ def _batch_rows(metadata: Any, schema: pa.Schema, wanted: int) -> int:
         )
     fitting = _BATCH_BYTES * metadata.num_rows // max(1, size_bytes)
     return min(wanted, max(_BATCH_ROWS_MIN, fitting))
-
-
-def _groups_from(metadata: Any, split: FileSplit, position: int) -> tuple[list[int], int]:
-    """Return the split's row groups that are not behind `position`, and how many rows of the first are."""
-    groups: list[int] = []
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
-        columns = [group.column(number) for number in range(group.num_columns)]
-        begins = [column.data_page_offset for column in columns]
-        begins += [
-            column.dictionary_page_offset for column in columns if column.has_dictionary_page
-        ]
-        middle = min(begins, default=0) + sum(one.total_compressed_size for one in columns) // 2
-        if not split.offset <= middle < split.end:
-            continue
-        if not groups and position >= group.num_rows:
-            position -= group.num_rows
-            continue
-        groups.append(index)
-    return groups, position
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 from headrace.connectors.files.splits import FileSplit
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.column_conditions import ColumnCondition
 
 
 class FileRecords(Protocol):
@@ -40,6 +41,10 @@ class FileReaderFormat(ABC):
     @abstractmethod
     def produced_type(self) -> TypeInformation:
         """Type of the records."""
+
+    def with_condition(self, condition: ColumnCondition) -> "FileReaderFormat":
+        """Return a format that may leave out rows for which `condition` does not hold, or this one: see Source."""
+        return self
 
     @abstractmethod
     def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:

@@ -10,6 +10,7 @@ from headrace.connectors.files.reader import FileReader
 from headrace.connectors.files.reader_format import FileReaderFormat
 from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TypeInformation
+from headrace.functions.column_conditions import ColumnCondition
 from headrace.functions.source import Boundedness, SourceReader
 from headrace.functions.split_enumerator import SplitSource
 from headrace.functions.subtask_context import SubtaskContext
@@ -57,6 +58,10 @@ class FileSource(SplitSource):
     @property
     def produced_type(self) -> TypeInformation:
         return self._format.produced_type
+
+    def with_condition(self, condition: ColumnCondition) -> "FileSource":
+        narrower = self._format.with_condition(condition)
+        return self if narrower is self._format else FileSource(narrower, self._enumeration)
 
     def enumerator(self) -> tuple[str, bytes]:
         return FILE_ENUMERATOR, msgspec.msgpack.encode(self._enumeration)

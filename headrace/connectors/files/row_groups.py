@@ -1,0 +1,97 @@
+"""Row groups of a Parquet file: which of them a split reads, and how rows are counted where some are left out."""
+
+from bisect import bisect_left
+from collections.abc import Collection
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.functions.column_conditions import ColumnCondition, ValueRange
+
+
+class SelectedGroups:
+    """The row groups whose middle lies in a split and that are not behind its position, without `refuted` ones.
+
+    `position` counts the rows of all groups of the split, left out or not: so it means the same under any condition.
+    """
+
+    def __init__(
+        self, metadata: Any, begin: int, end: int, position: int, refuted: Collection[int]
+    ) -> None:
+        self.indexes: list[int] = []
+        self.rows_to_skip = 0
+        self._position = position
+        self._starts: list[int] = []
+        self._ends_when_read: list[int] = []
+        next_start = read = 0
+        for index in range(metadata.num_row_groups):
+            group = metadata.row_group(index)
+            if not begin <= _middle(group) < end:
+                continue
+            start, next_start = next_start, next_start + group.num_rows
+            if next_start <= position or index in refuted:
+                continue
+            if not self.indexes:
+                self.rows_to_skip = max(0, position - start)
+            self.indexes.append(index)
+            read += group.num_rows
+            self._starts.append(start)
+            self._ends_when_read.append(read)
+
+    def position_after(self, read_count: int) -> int:
+        """Return the position behind so many rows of the selected groups, those to skip among them."""
+        if not read_count:
+            return self._position
+        at = bisect_left(self._ends_when_read, read_count)
+        before = self._ends_when_read[at - 1] if at else 0
+        return self._starts[at] + read_count - before
+
+
+def refuted_groups(file: Any, condition: ColumnCondition, schema: pa.Schema) -> frozenset[int]:
+    """Return the row groups of a ParquetFile for none of whose rows `condition` holds, as their statistics say.
+
+    Nothing is known of columns that the file has in other types than `schema`: what is read is cast.
+    """
+    comparable = [field.name for field in schema if _compare_as_stored(file.schema_arrow, field)]
+    return frozenset(
+        index
+        for index in range(file.metadata.num_row_groups)
+        if not condition.may_hold(_ranges(file.metadata.row_group(index), comparable))
+    )
+
+
+def _compare_as_stored(stored: pa.Schema, field: pa.Field) -> bool:
+    """Whether a column's values are ordered as its statistics are."""
+    kinds = pa.types
+    one = stored.field(field.name).type
+    stored_type = one.value_type if kinds.is_dictionary(one) else one
+    is_ordered = (
+        kinds.is_signed_integer(stored_type)
+        or kinds.is_floating(stored_type)
+        or kinds.is_string(stored_type)
+        or kinds.is_boolean(stored_type)
+    )
+    return is_ordered and stored_type == field.type
+
+
+def _ranges(group: Any, names: Collection[str]) -> dict[str, ValueRange]:
+    ranges: dict[str, ValueRange] = {}
+    for number in range(group.num_columns):
+        column = group.column(number)
+        statistics = column.statistics
+        if column.path_in_schema not in names or statistics is None:
+            continue
+        if statistics.has_null_count and statistics.null_count == group.num_rows:
+            ranges[column.path_in_schema] = ValueRange(None, None)
+        # What is not equal to itself is NaN, which has no place in any order.
+        elif statistics.has_min_max and statistics.min == statistics.min:
+            ranges[column.path_in_schema] = ValueRange(statistics.min, statistics.max)
+    return ranges
+
+
+def _middle(group: Any) -> int:
+    """Return the offset in the file that says whose the group is."""
+    columns = [group.column(number) for number in range(group.num_columns)]
+    begins = [column.data_page_offset for column in columns]
+    begins += [column.dictionary_page_offset for column in columns if column.has_dictionary_page]
+    return min(begins, default=0) + sum(one.total_compressed_size for one in columns) // 2
