@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from headrace.api.expressions import columns_of
+from headrace.api.expressions import Expression, columns_of
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_mapping import type_info_of_arrow
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
@@ -18,24 +18,53 @@ class Aggregate:
     """One aggregate of a window, with the name of its column in the result."""
 
     def __init__(
-        self, function: str, column: str | None, output_name: str, parameter: float | None = None
+        self,
+        function: str,
+        column: str | None,
+        output_name: str,
+        parameter: float | None = None,
+        condition: Expression | None = None,
     ) -> None:
         self.column_aggregate = ColumnAggregate(function, column, output_name, parameter)
+        self.condition = condition
 
     def alias(self, name: str) -> "Aggregate":
         """Name the result."""
         one = self.column_aggregate
-        return Aggregate(one.function, one.column, name, one.parameter)
+        return Aggregate(one.function, one.column, name, one.parameter, self.condition)
+
+    def where(self, condition: Expression) -> "Aggregate":
+        """Take only the rows for which `condition` is true: SQL's FILTER (WHERE …). Not for first and last.
+
+        Example:
+            >>> from headrace import agg, col
+            >>> agg.count().where(col("delay") > 60).alias("late")
+            count() where (delay > 60) as late
+        """
+        if not isinstance(condition, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"where needs a condition over columns, not {condition!r}")
+        one = self.column_aggregate
+        if one.function in ("first", "last"):
+            raise TypeError(f"{one.function} takes no condition: filter the stream before")
+        if self.condition is not None:
+            condition = self.condition & condition
+        return Aggregate(one.function, one.column, one.output_name, one.parameter, condition)
 
     def __repr__(self) -> str:
         one = self.column_aggregate
         arguments = ", ".join(str(part) for part in (one.column, one.parameter) if part is not None)
-        return f"{one.function}({arguments}) as {one.output_name}"
+        where = "" if self.condition is None else f" where {self.condition}"
+        return f"{one.function}({arguments}){where} as {one.output_name}"
 
 
 def count(column: str | None = None) -> Aggregate:
     """Count rows, or the values of a column that are not null."""
     return Aggregate("count", column, "count" if column is None else f"count_{column}")
+
+
+def count_distinct(column: str) -> Aggregate:
+    """Count the different values that are not null; of texts, whole numbers and truth values. All of them are kept."""
+    return Aggregate("count_distinct", column, f"count_distinct_{column}")
 
 
 def sum(column: str) -> Aggregate:
@@ -76,13 +105,21 @@ def quantile(column: str, q: float) -> Aggregate:
 
 
 def aggregated_type(
-    stream_type: TypeInformation, key_columns: Iterable[str], aggregates: Iterable[Aggregate]
+    stream_type: TypeInformation,
+    key_columns: Iterable[str],
+    aggregates: Iterable[Aggregate],
+    *,
+    has_times: bool = True,
 ) -> TypeInformation:
-    """Return the row type of a windowed aggregation; ProgramError for unknown columns and types that do not fit."""
+    """Return the row type of a windowed aggregation; ProgramError for unknown columns and types that do not fit.
+
+    `has_times`: whether windows have a start and an end.
+    """
     columns = columns_of(stream_type, "aggregate")
-    names = [*key_columns, "window_start", "window_end"]
+    window_names = ["window_start", "window_end"] if has_times else []
+    names = [*key_columns, *window_names]
     types = [type_info_of_arrow(columns.field(name).type) for name in key_columns]
-    types += [WINDOW_TYPE, WINDOW_TYPE]
+    types += [WINDOW_TYPE for _ in window_names]
     for aggregate in aggregates:
         names.append(aggregate.column_aggregate.output_name)
         types.append(_result_type(aggregate, columns))
@@ -108,7 +145,7 @@ def _result_type(aggregate: Aggregate, columns: pa.Schema) -> TypeInformation:
         or pa.types.is_floating(arrow_type)
         or pa.types.is_boolean(arrow_type)
     )
-    if function == "count":
+    if function in ("count", "count_distinct"):
         return Types.LONG()
     if function in ("min", "max", "first", "last"):
         return type_info_of_arrow(arrow_type)

@@ -3,35 +3,26 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.api.aggregates import Aggregate, aggregated_type
+from headrace.api.aggregates import Aggregate
+from headrace.api.columnar_aggregates import AskedWindows, aggregate_columns
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.extreme_rows import rows_with_extreme
 from headrace.api.function_checks import check_function, class_name_of, resolve_type
 from headrace.api.late_tags import check_tag, declare_late_outputs, id_of
-from headrace.api.sliced_aggregations import (
-    aggregate_in_halves,
-    aggregate_sessions,
-    sliced_aggregation,
-)
+from headrace.api.ranked_rows import ranked_rows
 from headrace.api.window_settings import WindowSettings
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.process import OutputTag
 from headrace.functions.record import AggregateFunction, ReduceFunction
-from headrace.functions.session_assigners import EventTimeSessionWindows
-from headrace.functions.time_assigners import (
-    SlidingEventTimeWindows,
-    TumblingEventTimeWindows,
-    WindowStagger,
-)
 from headrace.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from headrace.functions.window_specs import WindowAggregateSpec, WindowSpec
+from headrace.functions.window_specs import WindowSpec
 
 if TYPE_CHECKING:
     from headrace.api.keyed_stream import KeyedStream
@@ -65,7 +56,8 @@ class OneStreamWindows(WindowSettings):
     def rows_with_max(self, column: str) -> DataStream:
         """Return the rows of each window in which `column` is largest, all of them where several are, in columns.
 
-        For tumbling event-time windows and a column of integers or timestamps. Nulls are left out.
+        For tumbling event-time windows, or the one that ends with the input, and a column of integers or timestamps.
+        Nulls are left out.
         """
         return self._rows_with_extreme(column, is_largest=True)
 
@@ -74,15 +66,44 @@ class OneStreamWindows(WindowSettings):
         return self._rows_with_extreme(column, is_largest=False)
 
     def _rows_with_extreme(self, column: str, *, is_largest: bool) -> DataStream:
-        if self._trigger or self._evictor or self._late_tag or self._allowed_lateness_ms:
-            raise ProgramError(
-                "rows_with_max and rows_with_min fire once, when a window ends: they take no trigger, evictor, "
-                "lateness or side output"
-            )
-        stream, keys = self._stream_before_keys()
+        stream, keys = self._stream_of_whole_rows("rows_with_max and rows_with_min")
         return rows_with_extreme(stream, keys, self._assigner, column, is_largest=is_largest)
 
-    def _stream_before_keys(self) -> tuple[DataStream, tuple[str, ...]]:
+    def largest_rows(self, count: int, *columns: str) -> DataStream:
+        """Return the first `count` rows of each window, largest values of `columns` first, in columns: a top n.
+
+        Of rows with equal values the one that came first is before the others; nulls come last. The rows of a key come
+        in that order. For tumbling event-time windows, and for the one that ends with the input.
+        """
+        return self._ranked_rows(count, columns, is_largest=True)
+
+    def smallest_rows(self, count: int, *columns: str) -> DataStream:
+        """Return the first `count` rows of each window, smallest values of `columns` first; see `largest_rows`."""
+        return self._ranked_rows(count, columns, is_largest=False)
+
+    def _ranked_rows(self, count: int, columns: tuple[str, ...], *, is_largest: bool) -> DataStream:
+        stream, keys = self._stream_of_whole_rows("largest_rows and smallest_rows")
+        return ranked_rows(stream, keys, self._assigner, count, columns, is_largest=is_largest)
+
+    def _stream_of_whole_rows(self, called: str) -> tuple[DataStream, tuple[str, ...]]:
+        """Return the stream without keys, and their columns; ProgramError where whole rows cannot be picked."""
+        if self._trigger or self._evictor or self._late_tag or self._allowed_lateness_ms:
+            raise ProgramError(
+                f"{called} fire once, when a window ends: they take no trigger, evictor, "
+                "lateness or side output"
+            )
+        return self._stream_before_keys(called)
+
+    def _asked(self) -> AskedWindows:
+        return AskedWindows(
+            self._assigner,
+            self._trigger,
+            self._evictor,
+            self._allowed_lateness_ms,
+            self._late_tag,
+        )
+
+    def _stream_before_keys(self, called: str) -> tuple[DataStream, tuple[str, ...]]:
         """Return the stream without keys, and the columns that make them."""
         return self._stream.without_keys(), ()
 
@@ -121,10 +142,10 @@ class WindowedStream(OneStreamWindows):
         super().__init__(keyed_stream, window_assigner)
         self._keyed_stream = keyed_stream
 
-    def _stream_before_keys(self) -> tuple[DataStream, tuple[str, ...]]:
+    def _stream_before_keys(self, called: str) -> tuple[DataStream, tuple[str, ...]]:
         if not self._keyed_stream.key_columns:
             raise ProgramError(
-                "rows_with_max and rows_with_min need a stream keyed by the names of its columns: key_by('...')"
+                f"{called} need a stream keyed by the names of its columns: key_by('...')"
             )
         return self._keyed_stream.origin, self._keyed_stream.key_columns
 
@@ -152,10 +173,11 @@ class WindowedStream(OneStreamWindows):
 
         With an AggregateFunction, record by record; a window function then sees exactly one element. With built-in
         aggregates (`agg.count().alias("flights"), agg.mean("delay")`) on whole batches: rows of the key columns,
-        `window_start`, `window_end` and one column per aggregate.
+        `window_start`, `window_end` and one column per aggregate; without those two in the window that ends with the
+        input, `GlobalWindows.create_with_end_of_stream_trigger()`, whose rows have no timestamps.
         """
         if isinstance(aggregate_function, Aggregate):
-            return self._aggregate_columns((aggregate_function, *more))
+            return aggregate_columns(self._keyed_stream, self._asked(), (aggregate_function, *more))
         names = ("window_function", "accumulator_type", "output_type")
         given = {"window_function": window_function, "output_type": output_type}
         given.update(zip(names, more, strict=False))
@@ -176,78 +198,6 @@ class WindowedStream(OneStreamWindows):
         """Call a ProcessWindowFunction with all records of a window."""
         _check_window_function(process_window_function, ProcessWindowFunction)
         return self._windowed(None, process_window_function, resolve_type(output_type))
-
-    def _aggregate_columns(self, aggregates: tuple[Any, ...]) -> DataStream:
-        for one in aggregates:
-            if not isinstance(one, Aggregate):
-                raise TypeError(f"aggregate takes built-in aggregates (headrace.agg), not {one!r}")
-        self._check_columnar_windows()
-        key_columns = self._keyed_stream.key_columns
-        output_type = aggregated_type(self.get_input_type(), key_columns, aggregates)
-        shown = ", ".join(repr(one) for one in aggregates)
-        name = type(self._assigner).__name__
-        description = f"Window({self._assigner!r}, EventTimeTrigger, {shown})"
-        chosen = tuple(one.column_aggregate for one in aggregates)
-        is_plain = self._late_tag is None and self._allowed_lateness_ms == 0
-        if isinstance(self._assigner, EventTimeSessionWindows):
-            if not is_plain:
-                raise ProgramError(
-                    "built-in aggregates of sessions take no lateness and no side output"
-                )
-            return aggregate_sessions(
-                self._keyed_stream, self._assigner, chosen, output_type, description
-            )
-        if is_plain:
-            sliced = sliced_aggregation(self._keyed_stream, self._assigner, chosen)
-            if sliced is not None:
-                return aggregate_in_halves(
-                    self._keyed_stream, sliced, output_type, name, description
-                )
-        operator = self.get_execution_environment().add_operator(
-            WindowAggregateSpec(
-                assigner=self._assigner,
-                allowed_lateness_ms=self._allowed_lateness_ms,
-                late_tag_id=id_of(self._late_tag),
-                aggregates=chosen,
-                key_columns=key_columns,
-            ),
-            (self._stream.transformation,),
-            BatchType(output_type),
-            name=name,
-            description=description,
-            is_function=True,
-        )
-        declare_late_outputs(operator, self._late_tag)
-        return DataStream(self.get_execution_environment(), operator)
-
-    def _check_columnar_windows(self) -> None:
-        """Raise ProgramError where built-in aggregates cannot take these windows or keys."""
-        if not isinstance(
-            self._assigner,
-            TumblingEventTimeWindows | SlidingEventTimeWindows | EventTimeSessionWindows,
-        ):
-            raise ProgramError(
-                "built-in aggregates need tumbling, sliding or session windows in event time, not "
-                f"{type(self._assigner).__name__}: pass an AggregateFunction for those"
-            )
-        if self._trigger is not None:
-            raise ProgramError(
-                "built-in aggregates fire when a window ends: they take no other trigger"
-            )
-        if self._evictor is not None:
-            raise ProgramError(
-                "built-in aggregates keep no records that an evictor could remove: "
-                "pass an AggregateFunction"
-            )
-        if getattr(self._assigner, "stagger", WindowStagger.ALIGNED) is not WindowStagger.ALIGNED:
-            raise ProgramError(
-                "built-in aggregates need aligned windows, not staggered ones: "
-                "pass an AggregateFunction for those"
-            )
-        if not self._keyed_stream.key_columns:
-            raise ProgramError(
-                "built-in aggregates need a stream keyed by the names of its columns: key_by('...')"
-            )
 
 
 class AllWindowedStream(OneStreamWindows):
@@ -272,15 +222,29 @@ class AllWindowedStream(OneStreamWindows):
 
     def aggregate(
         self,
-        aggregate_function: AggregateFunction,
+        aggregate_function: AggregateFunction | Aggregate,
+        *more: Any,
         window_function: AnyAllWindowFunction | AnyProcessAllWindowFunction | None = None,
         accumulator_type: TypeLike = None,
         output_type: TypeLike = None,
     ) -> DataStream:
-        """Aggregate records as they come; a window function then sees exactly one element."""
+        """Aggregate records as they come; a window function then sees exactly one element.
+
+        Or built-in aggregates (`agg.max("price")`) on whole batches: rows of `window_start`, `window_end` and one
+        column per aggregate, of windows that subtasks share out among themselves.
+        """
+        if isinstance(aggregate_function, Aggregate):
+            return aggregate_columns(self._stream, self._asked(), (aggregate_function, *more))
+        names = ("window_function", "accumulator_type", "output_type")
+        given = {"window_function": window_function, "output_type": output_type}
+        given.update(zip(names, more, strict=False))
         check_function(aggregate_function, AggregateFunction, allow_callable=False)
-        _check_window_function(window_function, AllWindowFunction, ProcessAllWindowFunction)
-        return self._windowed(aggregate_function, window_function, resolve_type(output_type))
+        _check_window_function(
+            given["window_function"], AllWindowFunction, ProcessAllWindowFunction
+        )
+        return self._windowed(
+            aggregate_function, given["window_function"], resolve_type(given["output_type"])
+        )
 
     def apply(
         self, window_function: AnyAllWindowFunction, output_type: TypeLike = None

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 import pyarrow as pa
 
-from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.operator_spec import OperatorSpec
 from headrace.functions.window_specs import ColumnAggregate
 
@@ -38,9 +38,21 @@ class EventTimeWindows:
         """Length of a slice."""
         return gcd(self.size, self.slide)
 
+    @property
+    def last_to_the_end(self) -> bool:
+        """Whether there is one window only, which ends with the input: see END_OF_INPUT."""
+        return self.size == MAX_WATERMARK
+
     def last_due(self, watermark_ms: int) -> int:
         """Return the latest beginning of a window whose end the watermark has passed."""
         return max(watermark_ms - self.size + 1, MIN_TIMESTAMP)
+
+
+END_OF_INPUT: Final = EventTimeWindows(MAX_WATERMARK, MAX_WATERMARK, 0)
+"""One window, [0, the last watermark), for rows of any time or none: operators take all of them for those of time 0.
+
+What it gives has no window columns and no timestamps. Source: Flink GlobalWindows.createWithEndOfStreamTrigger.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,19 @@ class SlicedAggregation:
         """Name of the column with the count that belongs to a partial mean."""
         return f"${index}_count"
 
+    @property
+    def distinct_names(self) -> tuple[str, ...]:
+        """Names of the columns with the values that are counted once each.
+
+        Each such value is a partial result of its own, which has null in all columns but this one, the key and the
+        slice, and stands for no rows: so a key and slice has one partial result without any of them.
+        """
+        return tuple(
+            self.partial_name(index)
+            for index, one in enumerate(self.aggregates)
+            if one.function == "count_distinct"
+        )
+
     def partial_schema(self, columns: pa.Schema) -> pa.Schema:
         """Return the columns of partial results over a stream with `columns`."""
         fields = [columns.field(name) for name in self.key_columns]
@@ -66,7 +91,7 @@ class SlicedAggregation:
         for index, one in enumerate(self.aggregates):
             if one.column is None:
                 continue
-            keeps_type = one.function in ("min", "max")
+            keeps_type = one.function in ("min", "max", "count_distinct")
             partial_type = columns.field(one.column).type if keeps_type else pa.int64()
             fields.append(pa.field(self.partial_name(index), partial_type))
             if one.function == "mean":
@@ -89,6 +114,8 @@ def can_be_sliced(
 def _merges(aggregate: ColumnAggregate, columns: pa.Schema) -> bool:
     if aggregate.function == "count":
         return True
+    if aggregate.function == "count_distinct" and aggregate.column is not None:
+        return _is_plain_key(columns.field(aggregate.column).type)
     if aggregate.function not in ("sum", "mean", "min", "max") or aggregate.column is None:
         return False
     # Of 64 bits without a sign the sum is another type's; the plain operator knows what to make of it.
@@ -152,6 +179,39 @@ class ExtremeRowsSpec(OperatorSpec):
     default_name: ClassVar[str] = "Extreme Rows"
 
 
+@dataclass(frozen=True)
+class RankedRows:
+    """Which rows stay: the first `count` in the order of `order_columns`, in their window, per key if there is one.
+
+    Largest (or smallest) values come first, nulls last, and of equal rows the one that came first. Windows are
+    tumbling: `windows.size == windows.slide`.
+    """
+
+    windows: EventTimeWindows
+    key_columns: tuple[str, ...]
+    order_columns: tuple[str, ...]
+    is_largest: bool
+    count: int
+
+
+@dataclass(frozen=True)
+class LocalRankedRowsSpec(OperatorSpec):
+    """The half before the exchange: drops rows that cannot stay; `$slice` and `$rows` as of LocalExtremeRowsSpec."""
+
+    rows: RankedRows
+    kind: ClassVar[str] = "local_ranked_rows"
+    default_name: ClassVar[str] = "LocalRankedRows"
+
+
+@dataclass(frozen=True)
+class RankedRowsSpec(OperatorSpec):
+    """The half behind the exchange: whole rows, when the window has ended."""
+
+    rows: RankedRows
+    kind: ClassVar[str] = "ranked_rows"
+    default_name: ClassVar[str] = "Ranked Rows"
+
+
 def shared_key_columns(left_keys: Sequence[str], right_keys: Sequence[str]) -> frozenset[str]:
     """Return the columns that have one name and one place in the keys of both sides, and so equal values."""
     return frozenset(
@@ -184,15 +244,49 @@ class WindowRowJoinSpec(OperatorSpec):
     default_name: ClassVar[str] = "Window Join Rows"
 
 
+START: Final = "$start"
+"""Column of partial results of sessions: event time of the first row they stand for, epoch ms."""
+LAST: Final = "$last"
+"""Column of partial results of sessions: event time of the last row they stand for, epoch ms."""
+
+
 @dataclass(frozen=True)
-class SessionAggregateSpec(OperatorSpec):
+class SessionAggregation:
     """Aggregates per key and session: rows of a key that are at most `gap_ms` apart, in event time.
 
-    Output columns: as of WindowAggregateSpec.
+    Partial results are of rows that are of one session for certain, as they lie in one slice no longer than the gap.
     """
 
     gap_ms: int
     key_columns: tuple[str, ...]
     aggregates: tuple[ColumnAggregate, ...]
+
+    @property
+    def sliced(self) -> SlicedAggregation:
+        """The same aggregates over those slices."""
+        width = self.gap_ms + 1
+        windows = EventTimeWindows(width, width, 0)
+        return SlicedAggregation(windows, self.key_columns, self.aggregates)
+
+    def partial_schema(self, columns: pa.Schema) -> pa.Schema:
+        """Return the columns of partial results over a stream with `columns`."""
+        schema = self.sliced.partial_schema(columns)
+        return schema.append(pa.field(START, pa.int64())).append(pa.field(LAST, pa.int64()))
+
+
+@dataclass(frozen=True)
+class LocalSessionAggregateSpec(OperatorSpec):
+    """The half before the exchange: rows in, partial results out."""
+
+    aggregation: SessionAggregation
+    kind: ClassVar[str] = "local_session_aggregate"
+    default_name: ClassVar[str] = "LocalSessionAggregate"
+
+
+@dataclass(frozen=True)
+class SessionAggregateSpec(OperatorSpec):
+    """The half behind the exchange: partial results in; output columns as of WindowAggregateSpec."""
+
+    aggregation: SessionAggregation
     kind: ClassVar[str] = "session_aggregate"
     default_name: ClassVar[str] = "Session Aggregate"

@@ -88,8 +88,8 @@ class IntervalJoinSpec(FunctionSpec):
 class ColumnAggregate:
     """One built-in aggregate of a window: `function` over `column`, into `output_name`.
 
-    `function`: count, sum, mean, min, max, quantile (with `parameter` in [0, 1]), first, last. count of column None
-    counts rows.
+    `function`: count, count_distinct, sum, mean, min, max, quantile (with `parameter` in [0, 1]), first, last. count of
+    column None counts rows.
     """
 
     function: str

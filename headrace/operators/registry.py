@@ -15,6 +15,8 @@ from headrace.operators.columnar import (
 )
 from headrace.operators.columns.extreme_rows import ExtremeRowsOperator, LocalExtremeRowsOperator
 from headrace.operators.columns.local_aggregate import LocalAggregateOperator
+from headrace.operators.columns.local_session_aggregate import LocalSessionAggregateOperator
+from headrace.operators.columns.ranked_rows import LocalRankedRowsOperator, RankedRowsOperator
 from headrace.operators.columns.row_join import RowJoinOperator
 from headrace.operators.columns.session_aggregate import SessionAggregateOperator
 from headrace.operators.columns.sliced_aggregate import SlicedAggregateOperator
@@ -69,9 +71,12 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     window_specs.WindowAggregateSpec.kind: WindowAggregateOperator,
     columnar_specs.ExtremeRowsSpec.kind: ExtremeRowsOperator,
     columnar_specs.LocalExtremeRowsSpec.kind: LocalExtremeRowsOperator,
+    columnar_specs.RankedRowsSpec.kind: RankedRowsOperator,
+    columnar_specs.LocalRankedRowsSpec.kind: LocalRankedRowsOperator,
     columnar_specs.RowJoinSpec.kind: RowJoinOperator,
     columnar_specs.WindowRowJoinSpec.kind: WindowRowJoinOperator,
     columnar_specs.SessionAggregateSpec.kind: SessionAggregateOperator,
+    columnar_specs.LocalSessionAggregateSpec.kind: LocalSessionAggregateOperator,
     columnar_specs.LocalAggregateSpec.kind: LocalAggregateOperator,
     columnar_specs.SlicedAggregateSpec.kind: SlicedAggregateOperator,
     window_specs.CoGroupSpec.kind: CoGroupOperator,

@@ -21,6 +21,7 @@ class LocalAggregateOperator(LocalOperator):
     """
 
     def __init__(self, spec: LocalAggregateSpec) -> None:
+        super().__init__(spec.aggregation.windows)
         self._aggregation = spec.aggregation
 
     def open(self, context: OperatorContext) -> None:
@@ -28,6 +29,5 @@ class LocalAggregateOperator(LocalOperator):
         self._partials = Partials(self._aggregation, data_schema(context.types.output.value_type))
 
     def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
-        windows = self._aggregation.windows
-        slices = window_starts(times, windows.offset, windows.slice_ms)
+        slices = window_starts(times, self.windows.offset, self.windows.slice_ms)
         return self._partials.of_rows(rows, pa.array(slices))

@@ -6,9 +6,12 @@ Source: Flink LocalSlicingWindowAggOperator.
 
 from abc import abstractmethod
 
+import numpy as np
 import pyarrow as pa
 
+from headrace.core.elements import MAX_WATERMARK
 from headrace.core.record_batch import RecordBatch, Timestamps
+from headrace.functions.columnar_specs import EventTimeWindows
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.held_rows import HeldRows
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
@@ -16,7 +19,10 @@ from headrace.operators.row_times import require_times
 
 
 class LocalOperator(OneInputOperator):
-    """Emits what `reduced` makes of the rows it held; no timestamps."""
+    """Emits what `reduced` makes of the rows it held; no timestamps. `windows`: what they are for."""
+
+    def __init__(self, windows: EventTimeWindows) -> None:
+        self.windows = windows
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -27,13 +33,18 @@ class LocalOperator(OneInputOperator):
         """Return fewer rows, of the output's columns, that stand for `rows`, whose `times` have shape (num_rows,)."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        times = require_times(batch, self.context.operator_name)
+        if self.windows.last_to_the_end:
+            times = np.zeros(batch.num_rows, dtype=np.int64)
+        else:
+            times = require_times(batch, self.context.operator_name)
         self._held.add(batch.columns(), times)
         if self._held.are_enough:
             self.emit_held(output)
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
-        self.emit_held(output)
+        # Whoever waits for the end alone is not moved by watermarks before.
+        if timestamp_ms == MAX_WATERMARK or not self.windows.last_to_the_end:
+            self.emit_held(output)
         super().process_watermark(timestamp_ms, output)
 
     def process_status(self, is_idle: bool, output: Output) -> None:

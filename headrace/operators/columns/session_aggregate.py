@@ -1,9 +1,10 @@
-"""SessionAggregateOperator: aggregates of columns per key and session, a batch at a time.
+"""SessionAggregateOperator: partial results of stretches of time in, aggregates per key and session out.
 
-Rows are held until the watermark moves, which decides which of them are late; then they become stretches of time, which
-are joined with each other and with the sessions that are open. Source: Flink MergingWindowSet, EventTimeSessionWindows.
+Stretches are held until the watermark moves, which decides which of them are late; then they are joined with each other
+and with the sessions that are open. Source: Flink MergingWindowSet, EventTimeSessionWindows.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,25 +13,17 @@ import pyarrow as pa
 
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
-from headrace.functions.columnar_specs import (
-    SLICE,
-    EventTimeWindows,
-    SessionAggregateSpec,
-    SlicedAggregation,
-)
+from headrace.functions.columnar_specs import LAST, ROWS, SLICE, START, SessionAggregateSpec
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.group_codes import Codes, group_codes
-from headrace.operators.columns.held_rows import HeldRows
+from headrace.operators.columns.held_rows import HELD_ROWS_MAX
 from headrace.operators.columns.partials import Partials
-from headrace.operators.columns.sessions import group_stretches, late_rows
+from headrace.operators.columns.sessions import group_stretches, late_stretches
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.row_times import require_times
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
 
 _NAME: Final = "sessions"
-_START: Final = "$start"
-_LAST: Final = "$last"
 _EMIT_ROWS_MAX: Final = 65_536
 
 
@@ -41,33 +34,35 @@ class SessionAggregateOperator(OneInputOperator):
     """
 
     def __init__(self, spec: SessionAggregateSpec) -> None:
-        self._gap_ms = spec.gap_ms
-        self._keys = list(spec.key_columns)
-        # Partials need no windows: `$slice` holds the number of the session here. The hash goes with the key through
-        # every grouping, as state is found by it.
-        self._aggregation = SlicedAggregation(
-            EventTimeWindows(1, 1, 0), (*spec.key_columns, KEY_HASH), spec.aggregates
-        )
+        self._gap_ms = spec.aggregation.gap_ms
+        self._keys = list(spec.aggregation.key_columns)
+        # `$slice` holds the number of the session here. The hash goes with the key through every grouping, as state is
+        # found by it.
+        sliced = spec.aggregation.sliced
+        self._aggregation = replace(sliced, key_columns=(*sliced.key_columns, KEY_HASH))
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         columns = data_schema(context.types.inputs[0].value_type)
-        columns = columns.append(pa.field(KEY_HASH, pa.int32()))
         self._output_schema = data_schema(context.types.output.value_type)
-        self._partials = Partials(self._aggregation, self._aggregation.partial_schema(columns))
-        self._schema = self._partials.schema.append(pa.field(_START, pa.int64())).append(
-            pa.field(_LAST, pa.int64())
+        hash_field = pa.field(KEY_HASH, pa.int32())
+        self._schema = columns.insert(len(self._keys), hash_field)
+        extent = (START, LAST)
+        self._partials = Partials(
+            self._aggregation, pa.schema([one for one in self._schema if one.name not in extent])
         )
-        self._held = HeldRows()
+        self._held: list[pa.Table] = []
+        self._held_count = 0
         tables = ColumnarRows(_NAME, self._schema, self._frozen).restore(context.state)
         self._open_sessions = pa.concat_tables([self._schema.empty_table(), *tables])
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        times = require_times(batch, self.context.operator_name)
-        columns = batch.columns().append_column(KEY_HASH, pa.array(batch.key_hashes))
-        self._held.add(columns, times)
-        if self._held.are_enough:
+        arrays = list(batch.columns().columns)
+        arrays.insert(len(self._keys), pa.array(batch.key_hashes))
+        self._held.append(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._held_count += batch.num_rows
+        if self._held_count >= HELD_ROWS_MAX:
             self._settle()
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
@@ -80,62 +75,65 @@ class SessionAggregateOperator(OneInputOperator):
         self._settle()
 
     def _settle(self) -> None:
-        """Bring the rows that are held into sessions."""
-        if not self._held.row_count:
+        """Bring the stretches that are held into sessions."""
+        if not self._held:
             return
-        rows, times = self._held.take()
-        is_late = self._late(rows, times)
+        stretches = pa.concat_tables(self._held)
+        self._held, self._held_count = [], 0
+        is_late = self._late(stretches)
         if is_late.any():
-            self._late_count.inc(int(np.count_nonzero(is_late)))
-            rows, times = rows.filter(pa.array(~is_late)), times[~is_late]
-            if rows.num_rows == 0:
-                return
-        codes, _ = group_codes(rows, self._keys)
-        grouping = group_stretches(codes, times, times, self._gap_ms)
-        partials = self._partials.of_rows(rows, pa.array(grouping.sessions))
-        numbers = partials.column(SLICE).to_numpy()
-        made = partials.append_column(_START, pa.array(grouping.starts[numbers]))
-        made = made.append_column(_LAST, pa.array(grouping.lasts[numbers]))
-        self._join_sessions(made)
+            row_counts: npt.NDArray[np.int64] = stretches.column(ROWS).to_numpy()
+            self._late_count.inc(int(row_counts[is_late].sum()))
+            stretches = stretches.filter(pa.array(~is_late))
+        if stretches.num_rows:
+            self._join_sessions(stretches)
 
-    def _late(self, rows: pa.Table, times: Timestamps) -> npt.NDArray[np.bool_]:
-        if (times > self.current_watermark - self._gap_ms + 1).all():
-            return np.zeros(len(times), dtype=np.bool_)
+    def _late(self, stretches: pa.Table) -> npt.NDArray[np.bool_]:
+        starts, lasts = _extents(stretches)
+        if (lasts > self.current_watermark - self._gap_ms + 1).all():
+            return np.zeros(len(lasts), dtype=np.bool_)
         names = [*self._keys, KEY_HASH]
-        both = pa.concat_tables([rows.select(names), self._open_sessions.select(names)])
+        both = pa.concat_tables([stretches.select(names), self._open_sessions.select(names)])
         codes, _ = group_codes(both, self._keys)
-        starts, lasts = _stretches(self._open_sessions)
-        sessions = zip(codes[len(times) :].tolist(), starts.tolist(), lasts.tolist(), strict=True)
-        return late_rows(codes[: len(times)], times, sessions, self._gap_ms, self.current_watermark)
+        extents = (extent.tolist() for extent in _extents(self._open_sessions))
+        sessions = zip(codes[len(lasts) :].tolist(), *extents, strict=True)
+        return late_stretches(
+            codes[: len(lasts)], starts, lasts, sessions, self._gap_ms, self.current_watermark
+        )
 
     def _join_sessions(self, made: pa.Table) -> None:
         everything = pa.concat_tables([self._open_sessions, made])
         codes, _ = group_codes(everything, self._keys)
-        starts, lasts = _stretches(everything)
+        starts, lasts = _extents(everything)
         grouping = group_stretches(codes, starts, lasts, self._gap_ms)
         if len(grouping.starts) < everything.num_rows:
             place = everything.schema.get_field_index(SLICE)
             numbered = everything.set_column(place, SLICE, pa.array(grouping.sessions))
             merged = self._partials.merged(numbered, [*self._keys, KEY_HASH, SLICE], ())
             numbers: Codes = merged.column(SLICE).to_numpy()
-            merged = merged.append_column(_START, pa.array(grouping.starts[numbers]))
-            merged = merged.append_column(_LAST, pa.array(grouping.lasts[numbers]))
+            merged = merged.append_column(START, pa.array(grouping.starts[numbers]))
+            merged = merged.append_column(LAST, pa.array(grouping.lasts[numbers]))
             everything = merged.select(self._schema.names)
         self._open_sessions = everything.combine_chunks()
 
     def _fire(self, output: Output) -> None:
-        _, lasts = _stretches(self._open_sessions)
+        _, lasts = _extents(self._open_sessions)
         is_due = lasts <= self.current_watermark - self._gap_ms + 1
         if not is_due.any():
             return
-        due = self._open_sessions.filter(pa.array(is_due))
+        due = self._collapsed(self._open_sessions.filter(pa.array(is_due)))
         self._open_sessions = self._open_sessions.filter(pa.array(~is_due))
-        due = due.sort_by([(_LAST, "ascending"), *((name, "ascending") for name in self._keys)])
+        due = due.sort_by([(LAST, "ascending"), *((name, "ascending") for name in self._keys)])
         for begin in range(0, due.num_rows, _EMIT_ROWS_MAX):
             self._emit(due.slice(begin, _EMIT_ROWS_MAX), output)
 
+    def _collapsed(self, due: pa.Table) -> pa.Table:
+        """Return one row per session."""
+        by = [*self._keys, KEY_HASH, SLICE, START, LAST]
+        return self._partials.collapsed(due, by, ())
+
     def _emit(self, due: pa.Table, output: Output) -> None:
-        starts, lasts = _stretches(due)
+        starts, lasts = _extents(due)
         ends = lasts + self._gap_ms
         fields = list(self._output_schema)
         arrays: list[Any] = [due.column(name) for name in self._keys]
@@ -151,5 +149,5 @@ class SessionAggregateOperator(OneInputOperator):
         return lambda: [sessions]
 
 
-def _stretches(sessions: pa.Table) -> tuple[Timestamps, Timestamps]:
-    return sessions.column(_START).to_numpy(), sessions.column(_LAST).to_numpy()
+def _extents(sessions: pa.Table) -> tuple[Timestamps, Timestamps]:
+    return sessions.column(START).to_numpy(), sessions.column(LAST).to_numpy()

@@ -38,21 +38,22 @@ def group_stretches(codes: Codes, starts: Timestamps, lasts: Timestamps, gap_ms:
     return Grouping(sessions, starts[firsts], np.maximum.reduceat(lasts, firsts))
 
 
-def late_rows(
+def late_stretches(
     codes: Codes,
-    times: Timestamps,
+    starts: Timestamps,
+    lasts: Timestamps,
     sessions: Iterable[tuple[int, int, int]],
     gap_ms: int,
     watermark: int,
 ) -> npt.NDArray[np.bool_]:
-    """Return which rows come too late, as told row by row, in their order.
+    """Return which stretches [start, last] come too late, as told one by one, in their order.
 
-    A row is late whose own session has ended, and that is near no live one. `sessions`: (code, start, last) of those.
-    A row may be saved by one that came before it, but not by one behind it: so keys with a row whose own session has
+    One is late whose own session has ended, and that is near no live one. `sessions`: (code, start, last) of those.
+    It may be saved by one that came before it, but not by one behind it: so keys with a stretch whose own session has
     ended are gone through in Python, and all others not at all.
     """
     is_late = np.zeros(len(codes), dtype=np.bool_)
-    is_behind = times <= watermark - gap_ms + 1
+    is_behind = lasts <= watermark - gap_ms + 1
     if not is_behind.any():
         return is_late
     affected = np.isin(codes, codes[is_behind])
@@ -61,11 +62,12 @@ def late_rows(
         if code in live:
             live[code].append((start, last))
     for row in np.flatnonzero(affected).tolist():
-        time, stretches = int(times[row]), live[int(codes[row])]
-        near = [one for one in stretches if one[0] - gap_ms <= time <= one[1] + gap_ms]
+        start, last = int(starts[row]), int(lasts[row])
+        stretches = live[int(codes[row])]
+        near = [one for one in stretches if one[0] - gap_ms <= last and start <= one[1] + gap_ms]
         if not near and is_behind[row]:
             is_late[row] = True
             continue
-        joined = min([time, *(one[0] for one in near)]), max([time, *(one[1] for one in near)])
+        joined = min([start, *(one[0] for one in near)]), max([last, *(one[1] for one in near)])
         live[int(codes[row])] = [*(one for one in stretches if one not in near), joined]
     return is_late

@@ -33,7 +33,8 @@ Starts = npt.NDArray[np.int64]
 class SlicedAggregateOperator(OneInputOperator):
     """Merges partial results per key and slice; fires a window when the watermark has passed its end.
 
-    Output: as of WindowAggregateOperator, ordered by window and key. A partial result all of whose windows have fired
+    Output: as of WindowAggregateOperator, ordered by window and key; without window columns and timestamps where there
+    is one window that ends with the input. A partial result all of whose windows have fired
     is late: its rows are counted and dropped.
     """
 
@@ -116,6 +117,8 @@ class SlicedAggregateOperator(OneInputOperator):
         keys = list(self._aggregation.key_columns)
         if self._windows.size > self._windows.slice_ms:
             partials = self._partials.merged(partials, keys, (_FIRED,))
+        # Only tumbling windows may be without a key, and those have one slice.
+        partials = self._partials.collapsed(partials, keys or [SLICE], (_FIRED,))
         end = start + self._windows.size
         is_new = partials.column(_FIRED).to_numpy() < end - 1
         if not is_new.all():
@@ -124,7 +127,7 @@ class SlicedAggregateOperator(OneInputOperator):
             partials = partials.sort_by([(name, "ascending") for name in keys])
         fields = list(self._output_schema)
         arrays: list[Any] = [partials.column(name) for name in keys]
-        for time in (start, end):
+        for time in () if self._windows.last_to_the_end else (start, end):
             times = pa.array(np.full(partials.num_rows, time), pa.timestamp("ms"))
             arrays.append(times.cast(fields[len(arrays)].type))
         arrays += self._partials.results(partials, fields[len(arrays) :])
@@ -134,6 +137,8 @@ class SlicedAggregateOperator(OneInputOperator):
         if windows:
             made = pa.concat_tables([table for table, _ in windows]).combine_chunks()
             times = np.concatenate([own_times for _, own_times in windows])
+            if self._windows.last_to_the_end:
+                times = None
             emit_table(made, times, self.context.types.output, output)
 
     def _merge(self) -> None:

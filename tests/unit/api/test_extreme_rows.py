@@ -20,7 +20,9 @@ from tests.unit.api.columnar_samples import WINDOWS, bids
     ids=["sliding", "staggered"],
 )
 def test_windows_that_are_not_tumbling_and_aligned_are_refused(windows: Any) -> None:
-    with pytest.raises(ProgramError, match=r"rows_with_max needs tumbling .* aligned, not"):
+    with pytest.raises(
+        ProgramError, match=r"rows_with_max needs tumbling .* aligned, or Global.*, not"
+    ):
         bids().window_all(windows).rows_with_max("price")
 
 

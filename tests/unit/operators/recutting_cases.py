@@ -18,7 +18,7 @@ from headrace.core.types.time_values import Duration
 from headrace.core.types.type_info import TimestampTypeInfo, TypeInformation, Types
 from headrace.functions import columnar_specs, specs, window_specs
 from headrace.functions.async_io import AsyncOutputMode
-from headrace.functions.columnar_specs import ROWS, SLICE
+from headrace.functions.columnar_specs import LAST, ROWS, SLICE, START
 from headrace.functions.session_assigners import EventTimeSessionWindows
 from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.functions.watermarks import WatermarkStrategy
@@ -47,6 +47,13 @@ EXTREMES: Final = columnar_specs.ExtremeRows(WINDOWS, ("key",), "n", is_largest=
 EXTREME_PARTS: Final = Types.ROW_NAMED(
     ["key", "n", SLICE, ROWS], [Types.STRING(), *[Types.LONG()] * 3]
 )
+RANKED: Final = columnar_specs.RankedRows(WINDOWS, ("key",), ("n",), is_largest=True, count=2)
+DIFFERENT: Final = (*AGGREGATES, ColumnAggregate("count_distinct", "n", "different"))
+WITH_DIFFERENT: Final = Types.ROW_NAMED(
+    [*AGGREGATED.field_names, "different"], [*AGGREGATED.field_types, Types.LONG()]
+)
+SESSIONS: Final = columnar_specs.SessionAggregation(4, ("key",), DIFFERENT)
+SESSION_PARTIAL: Final[Any] = type_info_from_schema(SESSIONS.partial_schema(data_schema(ROW)))
 NO_TAGS: Final = (None, None)
 LAST_CHECKPOINT: Final = 10**6
 
@@ -126,7 +133,45 @@ def _partials_added(elements: Elements) -> list[Any]:
     return added
 
 
-def _extremes_left(elements: Elements) -> list[Any]:
+def _session_partial(key: str, n: int, time: int, side: int) -> Any:
+    """A partial result that stands for one row, or for none and a value that counts once."""
+    extent = {START: time, LAST: time}
+    if n % 2:
+        return Row(**{"key": key, SLICE: 0, ROWS: 0, "$1": None, "$2": None, "$3": n, **extent})
+    return Row(**{"key": key, SLICE: 0, ROWS: 1, "$1": n, "$2": n, "$3": None, **extent})
+
+
+def _sessions_merged(elements: Elements) -> list[Any]:
+    """What the partial results between two watermarks say of each key: how many there are depends on cuts."""
+    merged: list[Any] = []
+    sums: dict[str, list[Any]] = {}
+    ends: Elements = [("end",)]
+    for element in elements + ends:
+        if element[0] != "row":
+            merged += [sorted(sums.items()), element]
+            sums = {}
+            continue
+        row = element[1]
+        rows, total, times, values = sums.setdefault(row["key"], [0, 0, set(), set()])
+        times |= {row[START], row[LAST]}
+        values |= {row["$3"]} - {None}
+        sums[row["key"]] = [rows + row[ROWS], total + (row["$1"] or 0), times, values]
+    for entry in merged:
+        if isinstance(entry, list):
+            for _, one in entry:
+                one[2] = min(one[2]), max(one[2])
+    return merged
+
+
+def _largest(numbers: list[int]) -> list[int]:
+    return [n for n in numbers if n == max(numbers)]
+
+
+def _two_largest(numbers: list[int]) -> list[int]:
+    return sorted(numbers)[-2:]
+
+
+def _rows_left(elements: Elements, stay: Callable[[list[int]], list[int]]) -> list[Any]:
     """Which rows between two watermarks stay, and how many came in: how many more go out depends on cuts."""
     left: list[Any] = []
     numbers: dict[Any, list[int]] = defaultdict(list)
@@ -138,8 +183,8 @@ def _extremes_left(elements: Elements) -> list[Any]:
             numbers[row["key"], row[SLICE]].append(row["n"])
             counts[row[SLICE]] += row[ROWS]
             continue
-        largest = {group: [n for n in ns if n == max(ns)] for group, ns in numbers.items()}
-        left += [sorted(largest.items()), dict(counts), element]
+        kept = {group: stay(ns) for group, ns in numbers.items()}
+        left += [sorted(kept.items()), dict(counts), element]
         numbers.clear()
         counts.clear()
     return left
@@ -324,16 +369,37 @@ CASES: Final[dict[str, Case]] = {
     columnar_specs.LocalExtremeRowsSpec.kind: _case(
         lambda: columnar_specs.LocalExtremeRowsSpec(EXTREMES),
         output_type=EXTREME_PARTS,
-        canonical=_extremes_left,
+        canonical=lambda elements: _rows_left(elements, _largest),
+    ),
+    columnar_specs.RankedRowsSpec.kind: _case(
+        lambda: columnar_specs.RankedRowsSpec(RANKED),
+        input_types=(EXTREME_PARTS,),
+        is_keyed=True,
+        output_type=ROW,
+        record=lambda key, n, time, _: Row(
+            **{"key": key, "n": n, SLICE: time - time % SIZE, ROWS: 1 + n}
+        ),
+    ),
+    columnar_specs.LocalRankedRowsSpec.kind: _case(
+        lambda: columnar_specs.LocalRankedRowsSpec(RANKED),
+        output_type=EXTREME_PARTS,
+        canonical=lambda elements: _rows_left(elements, _two_largest),
     ),
     columnar_specs.RowJoinSpec.kind: _join(columnar_specs.RowJoinSpec(("key",), ("key",))),
     columnar_specs.WindowRowJoinSpec.kind: _join(
         columnar_specs.WindowRowJoinSpec(WINDOWS, ("key",), ("key",))
     ),
     columnar_specs.SessionAggregateSpec.kind: _case(
-        lambda: columnar_specs.SessionAggregateSpec(4, ("key",), AGGREGATES),
+        lambda: columnar_specs.SessionAggregateSpec(SESSIONS),
+        input_types=(SESSION_PARTIAL,),
         is_keyed=True,
-        output_type=AGGREGATED,
+        output_type=WITH_DIFFERENT,
+        record=_session_partial,
+    ),
+    columnar_specs.LocalSessionAggregateSpec.kind: _case(
+        lambda: columnar_specs.LocalSessionAggregateSpec(SESSIONS),
+        output_type=SESSION_PARTIAL,
+        canonical=_sessions_merged,
     ),
     columnar_specs.LocalAggregateSpec.kind: _case(
         lambda: columnar_specs.LocalAggregateSpec(SLICED),

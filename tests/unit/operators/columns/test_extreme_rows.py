@@ -20,7 +20,7 @@ from headrace.functions.columnar_specs import (
     ExtremeRowsSpec,
     LocalExtremeRowsSpec,
 )
-from headrace.operators.columns import extreme_rows
+from headrace.operators.columns import window_rows
 from headrace.state.columnar_rows import ColumnarRows, FrozenTables
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
@@ -215,7 +215,7 @@ def test_batches_that_are_late_as_a_whole_leave_nothing_behind(
         frozen.append(freeze)
         return ColumnarRows(name, schema, freeze)
 
-    monkeypatch.setattr(extreme_rows, "ColumnarRows", watched)
+    monkeypatch.setattr(window_rows, "ColumnarRows", watched)
     harness = extreme(())
     (tables,) = frozen
     harness.perform(Rows([Row(key="a", n=1, id=0, **{SLICE: 3, SPEAKS: 1})]))

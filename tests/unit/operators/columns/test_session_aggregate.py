@@ -8,9 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.errors import UserCodeError
+from headrace.core.types.arrow_mapping import data_schema, type_info_from_schema
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, Types
-from headrace.functions.columnar_specs import SessionAggregateSpec
+from headrace.functions.columnar_specs import (
+    LAST,
+    START,
+    LocalSessionAggregateSpec,
+    SessionAggregateSpec,
+    SessionAggregation,
+)
 from headrace.functions.window_specs import ColumnAggregate
 from headrace.operators.columns.sessions import group_stretches
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
@@ -32,14 +39,36 @@ RESULT = Types.ROW_NAMED(
 Drawn = tuple[str, int | None, int]
 
 
+AGGREGATION = SessionAggregation(GAP, ("key",), AGGREGATES)
+PARTIAL: Any = type_info_from_schema(AGGREGATION.partial_schema(data_schema(ROW)))
+
+
+def local() -> OperatorHarness:
+    return OperatorHarness(
+        LocalSessionAggregateSpec(AGGREGATION), input_types=[ROW], output_type=PARTIAL
+    )
+
+
 def sessions() -> OperatorHarness:
     return OperatorHarness(
-        SessionAggregateSpec(GAP, ("key",), AGGREGATES),
-        input_types=[ROW],
+        SessionAggregateSpec(AGGREGATION),
+        input_types=[PARTIAL],
         output_type=RESULT,
         keys=[lambda row: row["key"]],
         key_type=Types.STRING(),
     )
+
+
+def second_steps(batches: list[list[Drawn] | int]) -> list[HarnessStep]:
+    """What the first half makes of the batches, as steps of the second."""
+    harness = local()
+    for step in steps_of(batches):
+        harness.perform(step)
+    harness.finish()
+    return [
+        Rows([element[1]]) if element[0] == "row" else WatermarkAt(element[1])
+        for element in harness.output.main
+    ]
 
 
 def steps_of(batches: list[list[Drawn] | int]) -> list[HarnessStep]:
@@ -115,7 +144,7 @@ BATCHES: list[list[Drawn] | int] = [
 
 def test_sessions_join_late_rows_stay_out_and_a_row_before_may_save_one() -> None:
     expected, late_count = row_by_row(BATCHES)
-    harness = run_all_ways(sessions, steps_of(BATCHES))
+    harness = run_all_ways(sessions, second_steps(BATCHES))
     assert found(harness) == expected
     assert late_count == 2
     assert harness.metrics.counter("numLateRecordsDropped").get_count() == late_count
@@ -123,7 +152,7 @@ def test_sessions_join_late_rows_stay_out_and_a_row_before_may_save_one() -> Non
 
 def test_rows_whose_distance_is_the_gap_are_of_one_session() -> None:
     batches: list[list[Drawn] | int] = [[("a", 1, 0), ("a", 1, 10), ("a", 1, 21)]]
-    harness = run_all_ways(sessions, steps_of(batches))
+    harness = run_all_ways(sessions, second_steps(batches))
     assert [one[1:4] for one in found(harness)] == [(0, 20, 2), (21, 31, 1)]
 
 
@@ -147,7 +176,7 @@ batches_drawn = st.lists(
 @given(batches_drawn)
 def test_random_rows_give_the_sessions_that_row_by_row_gives(batches: list[Any]) -> None:
     expected, late_count = row_by_row(batches)
-    harness = run_all_cuts(sessions, steps_of(batches))
+    harness = run_all_cuts(sessions, second_steps(batches))
     assert found(harness) == expected
     assert harness.metrics.counter("numLateRecordsDropped").get_count() == late_count
 
@@ -169,4 +198,18 @@ def test_times_at_both_ends_of_64_bits_do_not_overflow_into_one_session() -> Non
 
 def test_rows_without_event_time_are_refused() -> None:
     with pytest.raises(UserCodeError, match="timestamp"):
-        sessions().perform(Rows([Row(key="a", n=1)]))
+        local().perform(Rows([Row(key="a", n=1)]))
+
+
+def test_rows_that_lie_within_the_gap_go_out_as_one_unless_one_of_them_may_be_late() -> None:
+    harness = local()
+    rows = [Row(key="a", n=n) for n in (1, 2, 3)]
+    harness.perform(Rows(rows, [11, 21, 15]))
+    assert harness.output.rows == []
+    assert not harness.snapshot().chunks
+    (made,) = harness.output.rows
+    assert [made[name] for name in ("$rows", "$1", START, LAST)] == [3, 6, 11, 21]
+    harness.perform(WatermarkAt(19))
+    harness.perform(Rows(rows, [22, 10, 23]))
+    harness.perform(WatermarkAt(20))
+    assert [row[START] for row in harness.output.rows[1:]] == [22, 10, 23]

@@ -1,0 +1,178 @@
+"""Built-in aggregates of windows, on whole batches: which operators compute them, and what they cannot take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.api.aggregates import Aggregate, aggregated_type
+from headrace.api.conditional_aggregates import without_conditions
+from headrace.api.data_stream import DataStream
+from headrace.api.keyed_stream import KeyedStream
+from headrace.api.late_tags import declare_late_outputs, id_of
+from headrace.api.sliced_aggregations import (
+    aggregate_in_halves,
+    aggregate_sessions,
+    ends_with_input,
+    sliced_aggregation,
+)
+from headrace.core.errors import ProgramError
+from headrace.core.record_batch import BatchType
+from headrace.core.types.type_info import TypeInformation, Types
+from headrace.functions.evictors import Evictor
+from headrace.functions.process import OutputTag
+from headrace.functions.session_assigners import EventTimeSessionWindows
+from headrace.functions.time_assigners import (
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowStagger,
+)
+from headrace.functions.triggers import Trigger
+from headrace.functions.window_specs import WindowAggregateSpec
+
+
+@dataclass(frozen=True)
+class AskedWindows:
+    """All that was said of windows."""
+
+    assigner: Any
+    trigger: Trigger[Any, Any] | None
+    evictor: Evictor[Any, Any] | None
+    allowed_lateness_ms: int
+    late_tag: OutputTag | None
+
+    @property
+    def drop_late_rows(self) -> bool:
+        """Whether what comes after a window has fired is only counted."""
+        return self.late_tag is None and self.allowed_lateness_ms == 0
+
+
+def aggregate_columns(
+    stream: DataStream, windows: AskedWindows, aggregates: Sequence[Any]
+) -> DataStream:
+    """Add the aggregation of a stream that is keyed by columns, or of one without keys."""
+    for one in aggregates:
+        if not isinstance(one, Aggregate):
+            raise TypeError(f"aggregate takes built-in aggregates (headrace.agg), not {one!r}")
+    _check_windows(windows)
+    if not isinstance(stream, KeyedStream):
+        return _aggregate_all(stream, windows, aggregates)
+    if not stream.key_columns:
+        raise ProgramError(
+            "built-in aggregates need a stream keyed by the names of its columns: key_by('...')"
+        )
+    description = _description(windows, aggregates)
+    before, plain = without_conditions(stream.origin, stream.key_columns, aggregates)
+    if before is not stream.origin:
+        stream = KeyedStream(before, None, stream.key_columns, stream.get_key_type())
+    output_type = _output_type(before, stream.key_columns, windows, plain)
+    chosen = tuple(one.column_aggregate for one in plain)
+    if isinstance(windows.assigner, EventTimeSessionWindows):
+        if not windows.drop_late_rows:
+            raise ProgramError(
+                "built-in aggregates of sessions take no lateness and no side output"
+            )
+        return aggregate_sessions(stream, windows.assigner, chosen, output_type, description)
+    if windows.drop_late_rows:
+        sliced = sliced_aggregation(before, stream.key_columns, windows.assigner, chosen)
+        if sliced is not None:
+            name = type(windows.assigner).__name__
+            key_type = stream.get_key_type()
+            return aggregate_in_halves(before, key_type, sliced, output_type, name, description)
+    _require_plain_operator(windows, plain)
+    operator = stream.get_execution_environment().add_operator(
+        WindowAggregateSpec(
+            assigner=windows.assigner,
+            allowed_lateness_ms=windows.allowed_lateness_ms,
+            late_tag_id=id_of(windows.late_tag),
+            aggregates=chosen,
+            key_columns=stream.key_columns,
+        ),
+        (stream.transformation,),
+        BatchType(output_type),
+        name=type(windows.assigner).__name__,
+        description=description,
+        is_function=True,
+    )
+    declare_late_outputs(operator, windows.late_tag)
+    return DataStream(stream.get_execution_environment(), operator)
+
+
+def _aggregate_all(
+    stream: DataStream, windows: AskedWindows, aggregates: Sequence[Aggregate]
+) -> DataStream:
+    """Add the aggregation of a stream without keys, whose windows are spread over subtasks."""
+    is_one_slice = isinstance(windows.assigner, TumblingEventTimeWindows)
+    if not (is_one_slice or ends_with_input(windows.assigner)) or not windows.drop_late_rows:
+        raise ProgramError(
+            "built-in aggregates without a key need tumbling event-time windows, or "
+            "GlobalWindows.create_with_end_of_stream_trigger(), without lateness or side output"
+        )
+    before, plain = without_conditions(stream, (), aggregates)
+    output_type = _output_type(before, (), windows, plain)
+    chosen = tuple(one.column_aggregate for one in plain)
+    sliced = sliced_aggregation(before, (), windows.assigner, chosen)
+    if sliced is None:
+        raise ProgramError(
+            "built-in aggregates without a key are counts, and sums, means, minima and maxima of signed integers: "
+            "pass an AggregateFunction for others"
+        )
+    name, description = type(windows.assigner).__name__, _description(windows, aggregates)
+    return aggregate_in_halves(before, Types.LONG(), sliced, output_type, name, description)
+
+
+def _description(windows: AskedWindows, aggregates: Sequence[Aggregate]) -> str:
+    shown = ", ".join(repr(one) for one in aggregates)
+    return f"Window({windows.assigner!r}, EventTimeTrigger, {shown})"
+
+
+def _output_type(
+    before: DataStream,
+    key_columns: tuple[str, ...],
+    windows: AskedWindows,
+    aggregates: Sequence[Aggregate],
+) -> TypeInformation:
+    has_times = not ends_with_input(windows.assigner)
+    return aggregated_type(before.get_type(), key_columns, aggregates, has_times=has_times)
+
+
+def _require_plain_operator(windows: AskedWindows, aggregates: Sequence[Aggregate]) -> None:
+    """Raise ProgramError where only aggregates that are made in halves can be computed, and these cannot."""
+    if ends_with_input(windows.assigner):
+        raise ProgramError(
+            "built-in aggregates up to the end of input are counts, and sums, means, minima and maxima of signed "
+            "integers, per key of texts, integers or truth values, without lateness or side output"
+        )
+    for one in aggregates:
+        if one.column_aggregate.function == "count_distinct":
+            raise ProgramError(
+                f"{one!r} is for texts, whole numbers and truth values per key of such, without lateness, side output, "
+                "or other aggregates than counts, and sums, means, minima and maxima of signed integers, beside it"
+            )
+
+
+def _check_windows(windows: AskedWindows) -> None:
+    """Raise ProgramError where built-in aggregates cannot take these windows."""
+    assigner = windows.assigner
+    has_times = isinstance(
+        assigner, TumblingEventTimeWindows | SlidingEventTimeWindows | EventTimeSessionWindows
+    )
+    if not has_times and not ends_with_input(assigner):
+        raise ProgramError(
+            "built-in aggregates need tumbling, sliding or session windows in event time, or "
+            "GlobalWindows.create_with_end_of_stream_trigger(), not "
+            f"{type(assigner).__name__}: pass an AggregateFunction for those"
+        )
+    if windows.trigger is not None:
+        raise ProgramError(
+            "built-in aggregates fire when a window ends: they take no other trigger"
+        )
+    if windows.evictor is not None:
+        raise ProgramError(
+            "built-in aggregates keep no records that an evictor could remove: "
+            "pass an AggregateFunction"
+        )
+    if getattr(assigner, "stagger", WindowStagger.ALIGNED) is not WindowStagger.ALIGNED:
+        raise ProgramError(
+            "built-in aggregates need aligned windows, not staggered ones: "
+            "pass an AggregateFunction for those"
+        )

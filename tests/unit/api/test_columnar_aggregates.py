@@ -1,0 +1,87 @@
+"""Built-in aggregates with conditions, of different values, without a key, up to the end: their types and refusals."""
+
+from typing import Any
+
+import pytest
+
+from headrace import OutputTag, agg, col
+from headrace.api import aggregates
+from headrace.common import Time, Types
+from headrace.core.errors import ProgramError
+from headrace.datastream.window import (
+    GlobalWindows,
+    SlidingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from tests.unit.api.columnar_samples import WINDOWS, bids
+
+TO_THE_END = GlobalWindows.create_with_end_of_stream_trigger()
+
+
+def test_a_condition_shows_in_the_plan_and_joins_one_that_was_there() -> None:
+    dear = agg.count().where(col("price") > 5).where(col("rate") < 1).alias("dear")
+    assert repr(dear) == "count() where ((price > 5) and (rate < 1)) as dear"
+
+
+@pytest.mark.parametrize("function", [agg.first, agg.last])
+def test_first_and_last_take_no_condition(function: Any) -> None:
+    with pytest.raises(TypeError, match="filter the stream before"):
+        function("price").where(col("price") > 1)
+
+
+def test_a_condition_must_be_a_truth_value_over_columns_that_are_there() -> None:
+    with pytest.raises(TypeError, match="where needs a condition"):
+        agg.count().where(True)  # type: ignore[arg-type]
+    windows = bids().key_by("auction").window(WINDOWS)
+    for condition, message in ((col("price") + 1, "is of type int64"), (col("x") > 1, "'x'")):
+        with pytest.raises(ProgramError, match=message):
+            windows.aggregate(agg.count().where(condition))
+    with pytest.raises(ProgramError, match="no column 'y'"):
+        windows.aggregate(agg.sum("y").where(col("price") > 1))
+
+
+def test_there_are_no_window_columns_at_the_end_of_input() -> None:
+    made = bids().key_by("auction").window(TO_THE_END).aggregate(agg.count_distinct("price"))
+    assert made.get_type() == Types.ROW_NAMED(
+        ["auction", "count_distinct_price"], [Types.STRING(), Types.LONG()]
+    )
+
+
+def test_without_a_key_there_are_only_the_window_and_the_aggregates() -> None:
+    made = bids().window_all(WINDOWS).aggregate(agg.max("price").where(col("rate") < 0.3))
+    utc = aggregates.WINDOW_TYPE
+    assert made.get_type() == Types.ROW_NAMED(
+        ["window_start", "window_end", "max_price"], [utc, utc, Types.LONG()]
+    )
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        SlidingEventTimeWindows.of(Time.seconds(10), Time.seconds(5)),
+        GlobalWindows.create(),
+        TumblingProcessingTimeWindows.of(Time.seconds(10)),
+    ],
+    ids=["sliding", "never ending", "processing time"],
+)
+def test_without_a_key_other_windows_are_refused(windows: Any) -> None:
+    with pytest.raises(ProgramError, match="create_with_end_of_stream_trigger"):
+        bids().window_all(windows).aggregate(agg.count())
+
+
+def test_aggregates_that_have_no_halves_are_refused_where_only_halves_will_do() -> None:
+    with pytest.raises(ProgramError, match="without a key are counts"):
+        bids().window_all(WINDOWS).aggregate(agg.sum("rate"))
+    with pytest.raises(ProgramError, match="up to the end of input are counts"):
+        bids().key_by("auction").window(TO_THE_END).aggregate(agg.mean("rate"))
+    for chosen in (
+        [agg.count_distinct("rate")],
+        [agg.count_distinct("price"), agg.sum("rate")],
+    ):
+        with pytest.raises(ProgramError, match=r"count_distinct.* is for texts"):
+            bids().key_by("auction").window(WINDOWS).aggregate(*chosen)
+    late = OutputTag("late", bids().get_type())
+    with pytest.raises(ProgramError, match="without lateness, side output"):
+        bids().key_by("auction").window(WINDOWS).side_output_late_data(late).aggregate(
+            agg.count_distinct("price")
+        )

@@ -1,0 +1,235 @@
+"""Different values, counted in slices that windows share, in sessions and up to the end, against plain Python."""
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace.core.types.arrow_mapping import data_schema, type_info_from_schema
+from headrace.core.types.rows import Row
+from headrace.core.types.type_info import TimestampTypeInfo, Types
+from headrace.functions.columnar_specs import (
+    END_OF_INPUT,
+    EventTimeWindows,
+    LocalAggregateSpec,
+    LocalSessionAggregateSpec,
+    SessionAggregateSpec,
+    SessionAggregation,
+    SlicedAggregateSpec,
+    SlicedAggregation,
+)
+from headrace.functions.window_specs import ColumnAggregate
+from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
+from headrace.testing.operator_ways import run_all_cuts, run_all_ways
+
+ROW = Types.ROW_NAMED(["key", "n", "text"], [Types.STRING(), Types.LONG(), Types.STRING()])
+UTC = TimestampTypeInfo("UTC")
+AGGREGATES = (
+    ColumnAggregate("count_distinct", "n", "numbers"),
+    ColumnAggregate("count", None, "rows"),
+    ColumnAggregate("count_distinct", "text", "texts"),
+    ColumnAggregate("mean", "n", "mean"),
+    ColumnAggregate("count_distinct", "key", "keys"),
+)
+RESULTS = [Types.LONG(), Types.LONG(), Types.LONG(), Types.DOUBLE(), Types.LONG()]
+NAMES = [one.output_name for one in AGGREGATES]
+TIMES = ["window_start", "window_end"]
+KINDS = {
+    "tumbling": EventTimeWindows(10, 10, 3),
+    "sliding": EventTimeWindows(10, 5, 0),
+    "to the end": END_OF_INPUT,
+}
+Drawn = tuple[str, int | None, str | None, int]
+Found = dict[tuple[str, int | None], tuple[Any, ...]]
+
+
+def halves(kind: str, keys: tuple[str, ...]) -> tuple[OperatorHarness, Any]:
+    aggregation = SlicedAggregation(KINDS[kind], keys, AGGREGATES)
+    partial: Any = type_info_from_schema(aggregation.partial_schema(data_schema(ROW)))
+    local = OperatorHarness(LocalAggregateSpec(aggregation), input_types=[ROW], output_type=partial)
+    times = [] if kind == "to the end" else TIMES
+    result = Types.ROW_NAMED(
+        [*keys, *times, *NAMES], [*(Types.STRING() for _ in keys), *(UTC for _ in times), *RESULTS]
+    )
+
+    def sliced() -> OperatorHarness:
+        return OperatorHarness(
+            SlicedAggregateSpec(aggregation),
+            input_types=[partial],
+            output_type=result,
+            keys=[lambda row: row["key"] if keys else row["$slice"]],
+            key_type=Types.STRING() if keys else Types.LONG(),
+        )
+
+    return local, sliced
+
+
+def steps_of(batches: list[list[Drawn] | int]) -> list[HarnessStep]:
+    steps: list[HarnessStep] = []
+    for batch in batches:
+        if isinstance(batch, int):
+            steps.append(WatermarkAt(batch))
+        else:
+            rows = [Row(key=key, n=n, text=text) for key, n, text, _ in batch]
+            steps.append(Rows(rows, [time for *_, time in batch]))
+    return steps
+
+
+def second_steps(local: OperatorHarness, steps: list[HarnessStep]) -> list[HarnessStep]:
+    for step in steps:
+        local.perform(step)
+    local.finish()
+    return [
+        Rows([element[1]]) if element[0] == "row" else WatermarkAt(element[1])
+        for element in local.output.main
+    ]
+
+
+def counted(groups: dict[tuple[str, int | None], list[Drawn]]) -> Found:
+    found: Found = {}
+    for group, rows in groups.items():
+        numbers = [n for _, n, _, _ in rows if n is not None]
+        found[group] = (
+            len(set(numbers)),
+            len(rows),
+            len({text for *_, text, _ in rows} - {None}),
+            sum(numbers) / len(numbers) if numbers else None,
+            len({key for key, *_ in rows}),
+        )
+    return found
+
+
+def expected(kind: str, keys: tuple[str, ...], batches: list[list[Drawn] | int]) -> Found:
+    windows = KINDS[kind]
+    watermark = -(2**62)
+    groups: dict[tuple[str, int | None], list[Drawn]] = defaultdict(list)
+    for batch in batches:
+        if isinstance(batch, int):
+            watermark = max(watermark, batch)
+            continue
+        for row in batch:
+            group = row[0] if keys else ""
+            if kind == "to the end":
+                groups[group, None].append(row)
+                continue
+            last = row[-1] - (row[-1] - windows.offset) % windows.slide
+            for start in range(last, row[-1] - windows.size, -windows.slide):
+                if start + windows.size - 1 > watermark:
+                    groups[group, start].append(row)
+    return counted(groups)
+
+
+def found(harness: OperatorHarness, keys: tuple[str, ...]) -> Found:
+    made: Found = {}
+    for row, time in harness.output.timed_rows:
+        start = None
+        if time is not None:
+            start = round(row["window_start"].timestamp() * 1000)
+            assert time == round(row["window_end"].timestamp() * 1000) - 1
+        group = row["key"] if keys else "", start
+        assert group not in made
+        made[group] = tuple(row[name] for name in NAMES)
+    return made
+
+
+BATCHES: list[list[Drawn] | int] = [
+    [("a", 1, "x", 4), ("b", 1, None, 5), ("a", 1, "y", 6), ("a", None, "x", 12), ("a", 2, "x", 4)],
+    8,
+    [("a", 1, "x", 9), ("b", None, None, 11), ("a", 3, "x", 11), ("b", None, None, 25)],
+    13,
+    [("a", 1, "x", 14), ("b", 2, "y", 14), ("a", 7, "q", 1), ("b", 4, "y", 25)],
+    50,
+]
+WAYS = [(kind, keys) for kind in KINDS for keys in (("key",), ()) if keys or kind != "sliding"]
+
+
+@pytest.mark.parametrize(("kind", "keys"), WAYS)
+def test_each_value_counts_once_however_it_came(kind: str, keys: tuple[str, ...]) -> None:
+    local, sliced = halves(kind, keys)
+    harness = run_all_ways(sliced, second_steps(local, steps_of(BATCHES)))
+    assert found(harness, keys) == expected(kind, keys, BATCHES)
+
+
+rows_drawn = st.lists(
+    st.tuples(
+        st.sampled_from("ab"),
+        st.one_of(st.none(), st.integers(0, 2)),
+        st.one_of(st.none(), st.sampled_from("xy")),
+        st.integers(-10, 30),
+    ),
+    min_size=1,
+    max_size=8,
+)
+batches_drawn = st.lists(st.one_of(rows_drawn, st.integers(-10, 30)), max_size=6)
+
+
+@given(st.sampled_from(WAYS), batches_drawn)
+@example(("sliding", ("key",)), BATCHES)
+def test_random_rows_give_what_plain_python_gives(way: Any, batches: list[Any]) -> None:
+    local, sliced = halves(*way)
+    harness = run_all_cuts(sliced, second_steps(local, steps_of(batches)))
+    kind, keys = way
+    assert found(harness, keys) == expected(kind, keys, batches)
+
+
+@given(st.lists(rows_drawn, max_size=5))
+@example([batch for batch in BATCHES if isinstance(batch, list)])
+def test_sessions_count_each_value_once(batches: list[list[Drawn]]) -> None:
+    gap = 4
+    aggregation = SessionAggregation(gap, ("key",), AGGREGATES)
+    partial: Any = type_info_from_schema(aggregation.partial_schema(data_schema(ROW)))
+    local = OperatorHarness(
+        LocalSessionAggregateSpec(aggregation), input_types=[ROW], output_type=partial
+    )
+
+    def sessions() -> OperatorHarness:
+        return OperatorHarness(
+            SessionAggregateSpec(aggregation),
+            input_types=[partial],
+            output_type=Types.ROW_NAMED(
+                ["key", *TIMES, *NAMES], [Types.STRING(), UTC, UTC, *RESULTS]
+            ),
+            keys=[lambda row: row["key"]],
+            key_type=Types.STRING(),
+        )
+
+    groups: dict[tuple[str, int | None], list[Drawn]] = {}
+    for key in "ab":
+        reach = start = None
+        for row in sorted((row for batch in batches for row in batch), key=lambda row: row[-1]):
+            if row[0] != key:
+                continue
+            if reach is None or row[-1] > reach:
+                start = row[-1]
+            groups.setdefault((key, start), []).append(row)
+            reach = row[-1] + gap
+    steps = second_steps(local, steps_of(list(batches)))
+    harness = run_all_cuts(sessions, steps)
+    assert found(harness, ("key",)) == counted(groups)
+
+
+def test_what_is_kept_of_a_value_is_one_row_however_often_it_comes() -> None:
+    local, sliced = halves("tumbling", ("key",))
+    rows: list[Drawn] = [("a", 1, None, 4), ("a", 2, None, 5)]
+    step, earlier = steps_of([rows * 10, [("a", 1, "x", 0)]])
+    local.perform(step)
+    local.finish()
+    kinds = [(row["$0"], row["$2"], row["$4"], row["$rows"]) for row in local.output.rows]
+    assert sorted(kinds, key=repr) == [
+        (1, None, None, 0),
+        (2, None, None, 0),
+        (None, None, "a", 0),
+        (None, None, None, 20),
+    ]
+    local.perform(earlier)
+    local.finish()
+    harness = sliced()
+    for _ in range(5):
+        harness.perform(Rows(local.output.rows))
+    assert sum(chunk.row_count for chunk in harness.snapshot().chunks) == 5 * 8
+    # Only when a window fires, or there are many, is what came brought together.
+    harness.perform(WatermarkAt(2))
+    assert [row["rows"] for row in harness.output.rows] == [5]
+    assert sum(chunk.row_count for chunk in harness.snapshot().chunks) == 4
