@@ -12,6 +12,23 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+_WINNING = """
+    SELECT a.id, category, seller, expires, max(price) AS final
+    FROM auction AS a JOIN bid AS b ON b.auction = a.id AND b.date_time BETWEEN a.date_time AND expires
+    GROUP BY ALL
+"""
+_BY_PRICE = """
+    {0}, {0} FILTER (WHERE price < 10000), {0} FILTER (WHERE price >= 10000 AND price < 1000000),
+    {0} FILTER (WHERE price >= 1000000)
+"""
+_BIDS, _BIDDERS, _AUCTIONS = (
+    _BY_PRICE.format(one)
+    for one in ("count(*)", "count(DISTINCT bidder)", "count(DISTINCT auction)")
+)
+_DAY = "date_time // 86400000 * 86400000"
+_OUR_WINDOW = "epoch_ms(window_start), epoch_ms(window_end)"
+_OUR_COUNTS = "* EXCLUDE (window_start, window_end)"
+
 # By query: what DuckDB computes, and how the columns of our results are written beside it.
 ANSWERS: Final[dict[str, tuple[str, str]]] = {
     "q0": ("SELECT auction, bidder, price, date_time FROM bid", "*"),
@@ -55,6 +72,70 @@ ANSWERS: Final[dict[str, tuple[str, str]]] = {
         """
         SELECT auction, bidder, price, bid.date_time, id, seller, category, expires
         FROM bid JOIN auction ON auction = id WHERE category = 10
+        """,
+        "*",
+    ),
+    "q4": (f"SELECT category, avg(final) FROM ({_WINNING}) GROUP BY category", "*"),
+    "q6": (
+        f"""
+        WITH last AS (
+            SELECT seller, final FROM ({_WINNING})
+            QUALIFY row_number() OVER (PARTITION BY seller ORDER BY expires DESC, id DESC) <= 10
+        )
+        SELECT seller, avg(final) FROM last GROUP BY seller
+        """,
+        "*",
+    ),
+    "q7max": (
+        """
+        SELECT date_time // 10000 * 10000 AS begin, begin + 10000, max(price) FROM bid GROUP BY begin
+        """,
+        f"{_OUR_WINDOW}, price",
+    ),
+    "q12": (
+        """
+        SELECT bidder, date_time // 10000 * 10000 AS begin, begin + 10000, count(*) FROM bid
+        GROUP BY bidder, begin
+        """,
+        f"bidder, {_OUR_WINDOW}, bids",
+    ),
+    "q15": (
+        f"""
+        SELECT {_DAY} AS begin, begin + 86400000, {_BIDS}, {_BIDDERS}, {_AUCTIONS} FROM bid GROUP BY begin
+        """,
+        f"{_OUR_WINDOW}, {_OUR_COUNTS}",
+    ),
+    "q16": (
+        f"""
+        SELECT {_DAY} AS begin, begin + 86400000, channel, max(date_time % 86400000 // 60000),
+            {_BIDS}, {_BIDDERS}, {_AUCTIONS}
+        FROM bid GROUP BY begin, channel
+        """,
+        f"{_OUR_WINDOW}, {_OUR_COUNTS}",
+    ),
+    "q17": (
+        f"""
+        SELECT {_DAY} AS begin, begin + 86400000, auction, {_BIDS}, min(price), max(price), avg(price),
+            CAST(sum(price) AS BIGINT)
+        FROM bid GROUP BY begin, auction
+        """,
+        f"{_OUR_WINDOW}, {_OUR_COUNTS}",
+    ),
+    "q18": (
+        """
+        SELECT auction, bidder, price, channel, url, date_time, extra FROM bid
+        QUALIFY row_number() OVER (
+            PARTITION BY bidder, auction ORDER BY date_time DESC, price DESC, url DESC, extra DESC
+        ) = 1
+        """,
+        "*",
+    ),
+    "q19": (
+        """
+        SELECT auction, bidder, price, channel, url, date_time, extra FROM bid
+        QUALIFY row_number() OVER (
+            PARTITION BY auction ORDER BY price DESC, date_time DESC, bidder DESC
+        ) <= 10
         """,
         "*",
     ),
