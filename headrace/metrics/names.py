@@ -273,6 +273,22 @@ EDGE_BACK_PRESSURED_TIME = _row(
     "Time in which this output was the one that held the task up, since the start.",
     _SUM,
 )
+GOVERNED_HOLD_TIME = _row(
+    "governedHoldTimeMs",
+    _G,
+    "ms",
+    _TASK,
+    "How long this output may hold rows back, as chosen for the latency target.",
+    _MIN,
+)
+GOVERNED_BATCH_ROWS = _row(
+    "governedBatchRows",
+    _G,
+    "rows",
+    _TASK,
+    "Rows for one channel that this output hands over at once, as chosen for the latency target.",
+    _MIN,
+)
 TOTAL_MEMORY_SEGMENTS = _row("TotalMemorySegments", _G, "", _TM, "Network segments.")
 AVAILABLE_MEMORY_SEGMENTS = _row("AvailableMemorySegments", _G, "", _TM, "Free network segments.")
 USED_MEMORY_SEGMENTS = _row("UsedMemorySegments", _G, "", _TM, "Network segments in use.")

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from headrace.core.config import ConfigOption, Settings
+from headrace.network.latency_governor import LATENCY_TARGET
 
 DEBLOAT_ENABLED: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.enabled", bool, False,
@@ -57,9 +58,10 @@ class BufferDebloater:
 
     @classmethod
     def from_settings(cls, settings: Settings, bytes_min: int, bytes_max: int) -> "BufferDebloater":
-        """Read the options."""
+        """Read the options. A latency target is the shorter one of two."""
+        target_ms = settings.duration_ms(DEBLOAT_TARGET)
         return cls(
-            settings.get_option(DEBLOAT_TARGET).total_seconds() * 1000,
+            min(target_ms, settings.duration_ms(LATENCY_TARGET) or target_ms),
             settings.get_option(DEBLOAT_SAMPLES),
             settings.get_option(DEBLOAT_THRESHOLD),
             bytes_min,

@@ -11,6 +11,7 @@ from headrace.core.config import ConfigOption
 from headrace.metrics import names
 from headrace.metrics.groups import MetricGroup
 from headrace.network.buffer_pool import NetworkBufferPool
+from headrace.network.latency_governor import LatencyGovernor
 from headrace.network.partition import ResultPartition
 from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.record_writer import RecordWriter
@@ -32,6 +33,9 @@ def register_task_metrics(
     """Register everything that one task reads and writes, under plain names in the group of the task."""
     _register_inputs(group, gates)
     _register_outputs(group, writers)
+    for index, writer in enumerate(writers):
+        if writer.governor is not None:
+            _register_governor(group, f"output.{index}", writer.governor)
     if is_detailed:
         for index, gate in enumerate(gates):
             _register_queues(group, f"input.{index}", lambda gate=gate: _lengths_in(gate))
@@ -94,6 +98,11 @@ def _register_outputs(group: MetricGroup, writers: Sequence[RecordWriter]) -> No
             sum(partition.pool.size for partition in partitions),
         ),
     )
+
+
+def _register_governor(group: MetricGroup, prefix: str, governor: LatencyGovernor) -> None:
+    group.gauge(f"{prefix}.{names.GOVERNED_HOLD_TIME.name}", lambda: governor.choice.hold_ms)
+    group.gauge(f"{prefix}.{names.GOVERNED_BATCH_ROWS.name}", lambda: governor.choice.rows)
 
 
 def _register_queues(group: MetricGroup, prefix: str, lengths: Callable[[], Sequence[int]]) -> None:

@@ -67,6 +67,11 @@ class PipelinedResultPartition:
         """See ResultPartition."""
         return sum(subpartition.queued_bytes for subpartition in self.subpartitions)
 
+    @property
+    def longest_queue(self) -> int:
+        """Elements that wait for the consumer that has most of them. Any thread; a moment's reading."""
+        return max(subpartition.queued_count for subpartition in self.subpartitions)
+
     def create_view(
         self, index: int, listener: Callable[[], None], segment_size: int, first_element: int = 0
     ) -> SubpartitionView:

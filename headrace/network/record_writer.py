@@ -17,11 +17,13 @@ from headrace.core.config import ConfigOption, Settings, SizeBytes
 from headrace.core.elements import StreamEvent, StreamMarker
 from headrace.core.record_batch import RecordBatch
 from headrace.network.batches import SealedBatch
+from headrace.network.latency_governor import FlushObserved, LatencyGovernor
 from headrace.network.local_pool import SegmentLease
 from headrace.network.output_capture import OutputCapture
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import ChannelSelector
 from headrace.network.pending_rows import PendingRows, WireRows
+from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.unsplit_rows import ROWS_PER_CHANNEL, UnsplitRows
 
 SEAL_BYTES: Final = ConfigOption(
@@ -36,6 +38,7 @@ SEAL_ROWS: Final = ConfigOption(
 SEAL_BYTES_MIN: Final = 4096
 """Below this the envelope of a batch, some 300 bytes, would weigh too much."""
 FLUSH_ALWAYS: Final = 0
+FULL_BATCHES_ONLY: Final = -1
 
 Lend = Callable[[int, int], SegmentLease | None]
 """Takes segments for a batch of so many bytes and references."""
@@ -44,7 +47,8 @@ Lend = Callable[[int, int], SegmentLease | None]
 class RecordWriter:
     """Writes to all subpartitions of one partition. Called by the task's thread; `close` and `fail` by any.
 
-    `buffer_timeout_ms`: 0 hands over after each call, -1 only full batches, else the task calls `flush_all` after it.
+    `buffer_timeout_ms`: 0 hands over after each call, -1 only full batches, else the task calls `flush_all` after it;
+    with a latency target, and unless it is -1, after what its governor chose (`hold_ms`).
     """
 
     def __init__(
@@ -73,6 +77,18 @@ class RecordWriter:
         rows_per_channel = min(ROWS_PER_CHANNEL, self._seal_rows)
         is_split = selector.deals_rows and pending_count > 1
         self._unsplit = UnsplitRows(pending_count, rows_per_channel) if is_split else None
+        self.governor: Final = (
+            None
+            if buffer_timeout_ms == FULL_BATCHES_ONLY
+            else LatencyGovernor.from_settings(options, pending_count, self._seal_rows)
+        )
+        self._flushes_always = buffer_timeout_ms == FLUSH_ALWAYS and self.governor is None
+        self._held_since_ns: int | None = None
+
+    @property
+    def hold_ms(self) -> float:
+        """How long the task may hold back rows before it calls `flush_all`; see `buffer_timeout_ms`."""
+        return self.buffer_timeout_ms if self.governor is None else self.governor.choice.hold_ms
 
     @property
     def is_available(self) -> bool:
@@ -85,10 +101,12 @@ class RecordWriter:
 
     def emit(self, batch: RecordBatch) -> None:
         """Send rows to the channels they belong to; waits only past the overdraft. CancelTaskException after close."""
+        if self.governor is not None and self._held_since_ns is None:
+            self._held_since_ns = self._clock.monotonic_ns()
         self.records_out += batch.num_rows
         if self._unsplit is not None:
             self._unsplit.append(batch, self._selector.channels_of(batch))
-            if self.buffer_timeout_ms == FLUSH_ALWAYS or self._unsplit.is_enough:
+            if self._flushes_always or self._unsplit.is_enough:
                 self._split(self._unsplit)
             return
         selection = [(0, batch)] if self._selector.is_broadcast else self._selector.select(batch)
@@ -101,14 +119,14 @@ class RecordWriter:
         """Send a watermark or a change of idleness to every channel, behind the rows emitted so far."""
         if self._unsplit is not None:
             self._unsplit.append_marker(marker)
-            if self.buffer_timeout_ms == FLUSH_ALWAYS:
+            if self._flushes_always:
                 self.flush_all()
             elif self._unsplit.is_enough:
                 self._split(self._unsplit)
             return
         for channel, pending in enumerate(self._pending):
             pending.append_marker(marker)
-            if self.buffer_timeout_ms == FLUSH_ALWAYS or pending.is_crowded:
+            if self._flushes_always or pending.is_crowded:
                 self._seal(channel)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
@@ -143,6 +161,8 @@ class RecordWriter:
 
     def flush_all(self) -> None:
         """Hand over everything that waits."""
+        if self.governor is not None:
+            self._govern(self.governor)
         if self._unsplit is not None and not self._unsplit.is_empty:
             self._split(self._unsplit)
         for channel, pending in enumerate(self._pending):
@@ -164,6 +184,25 @@ class RecordWriter:
             self.partition.close()
         else:
             self.partition.fail(None)
+
+    def _govern(self, governor: LatencyGovernor) -> None:
+        """Tell the governor of a flush that comes, where rows wait for it, and do as it chooses from now on."""
+        since_ns, self._held_since_ns = self._held_since_ns, None
+        now_ns = self._clock.monotonic_ns()
+        if since_ns is None or not governor.is_due(now_ns):
+            return
+        seen = FlushObserved(
+            now_ns, self.records_out, self._longest_queue(), (now_ns - since_ns) / 1e6
+        )
+        self._seal_rows = governor.flushed(seen).rows
+        if self._unsplit is not None:
+            self._unsplit.limit_rows(min(ROWS_PER_CHANNEL, self._seal_rows))
+
+    def _longest_queue(self) -> int:
+        partition = self.partition
+        if isinstance(partition, PipelinedResultPartition):
+            return partition.longest_queue
+        return partition.queued_count
 
     def _split(self, unsplit: UnsplitRows, lend: Lend | None = None) -> None:
         for share in unsplit.split():
@@ -188,7 +227,7 @@ class RecordWriter:
             pending.size_estimate >= self._seal_target(channel)
             or pending.row_count >= self._seal_rows
             or pending.is_crowded
-            or self.buffer_timeout_ms == FLUSH_ALWAYS
+            or self._flushes_always
         ):
             self._seal(channel, lend)
 

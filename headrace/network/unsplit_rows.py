@@ -59,6 +59,10 @@ class UnsplitRows:
             or len(self._markers) >= MARKERS_MAX
         )
 
+    def limit_rows(self, rows_per_channel: int) -> None:
+        """From now on so many rows for each channel are enough."""
+        self._rows_max = rows_per_channel * self._channel_count
+
     def append(self, batch: RecordBatch, channels: Channels) -> None:
         """Add rows of which `channels` (shape (num_rows,)) says whose they are."""
         self._batches.append(batch)

@@ -11,6 +11,7 @@ from headrace.core.config import Settings
 from headrace.metrics import names
 from headrace.metrics.groups import MetricGroup
 from headrace.network.debloat import DEBLOAT_ENABLED, DEBLOAT_PERIOD, BufferDebloater
+from headrace.network.latency_governor import LATENCY_TARGET
 from headrace.network.single_input_gate import SingleInputGate
 from headrace.task.mailbox import MailboxTimers
 
@@ -37,7 +38,9 @@ class GateDebloating:
         self._timers = timers
         self._idle_ms = idle_ms
         self._period_ms = round(settings.duration_ms(DEBLOAT_PERIOD))
-        is_enabled = settings.get_option(DEBLOAT_ENABLED)
+        is_enabled = (
+            settings.get_option(DEBLOAT_ENABLED) or settings.duration_ms(LATENCY_TARGET) > 0
+        )
         self._watched = [
             _Watched(gate, BufferDebloater.from_settings(settings, *_bounds(gate)))
             for gate in (gates if is_enabled else ())

@@ -157,7 +157,7 @@ class PacedTarget:
 
 
 class NetworkTarget:
-    """A record writer. Flushes it `buffer_timeout_ms` after the first element that waits in it.
+    """A record writer. Flushes it when its `hold_ms` are over for the first element that waits in it.
 
     Rows become columns here, so that a record which does not fit its declared type is blamed on the operator that
     made it.
@@ -176,7 +176,6 @@ class NetworkTarget:
         self._timers = timers
         self._counters = counters
         self._blame = blame
-        self._timeout_ms = writer.buffer_timeout_ms
         self._is_flush_scheduled = False
 
     def receive(self, batch: RecordBatch) -> None:
@@ -201,9 +200,13 @@ class NetworkTarget:
         self._schedule_flush()
 
     def _schedule_flush(self) -> None:
-        if self._timeout_ms > 0 and not self._is_flush_scheduled:
+        if self._is_flush_scheduled:
+            return
+        hold_ms = self._writer.hold_ms
+        if hold_ms > 0:
             self._is_flush_scheduled = True
-            self._timers.schedule(self._timers.now_ms() + self._timeout_ms, self._flush)
+            # A timer fires up to a millisecond after its time as it is: not later still.
+            self._timers.schedule(self._timers.now_ms() + int(hold_ms), self._flush)
 
     def _flush(self, _time_ms: int) -> None:
         self._is_flush_scheduled = False

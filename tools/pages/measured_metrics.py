@@ -21,6 +21,7 @@ from headrace.gateways.job_master import JobDetails
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.metrics import names
 from headrace.network.debloat import DEBLOAT_ENABLED
+from headrace.network.latency_governor import LATENCY_TARGET
 from headrace.network.metrics import DETAILED_METRICS
 from headrace.testing.simulated_job import PacedSource, RecordingSink, forget_output
 
@@ -65,7 +66,13 @@ def _reported() -> frozenset[str]:
         .reduce(lambda one, other: one + other)
         .sink_to(RecordingSink(_JOB_NAME))
     )
-    settings = Settings({DETAILED_METRICS.key: "true", DEBLOAT_ENABLED.key: "true"})
+    settings = Settings(
+        {
+            DETAILED_METRICS.key: "true",
+            DEBLOAT_ENABLED.key: "true",
+            LATENCY_TARGET.key: "50 ms",
+        }
+    )
     graph = generate_job_graph(env.get_stream_graph(_JOB_NAME), JobId.generate(random), settings)
     with MiniCluster(settings={METRICS_UPDATE_INTERVAL.key: "0 ms"}) as cluster:
         handle = cluster.submit(graph)

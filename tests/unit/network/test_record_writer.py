@@ -49,6 +49,7 @@ class Edge:
     released: list[ResultPartition]
     failures: list[str]
     notified: list[int] = field(default_factory=list)
+    clock: ManualClock = field(default_factory=ManualClock)
 
     def read(self, channel: int = 0) -> list[object]:
         """Everything that waits: rows with markers, or events."""
@@ -96,8 +97,9 @@ def edge(
     settings = Settings(
         {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
     )
-    writer = RecordWriter(partition, selector, timeout_ms, ManualClock(), settings)
-    made = Edge(writer, [], network, released, failures)
+    clock = ManualClock()
+    writer = RecordWriter(partition, selector, timeout_ms, clock, settings)
+    made = Edge(writer, [], network, released, failures, clock=clock)
     for index, subpartition in enumerate(partition.subpartitions):
 
         def notify(index: int = index) -> None:

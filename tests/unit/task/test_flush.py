@@ -16,10 +16,16 @@ from tests.unit.network.test_record_writer import PLENTY, Edge, edge
 class Target:
     """A network target on a manual clock, stepped a millisecond at a time as its mailbox would."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, latency_target: str = "0 ms") -> None:
         self.clock = ManualClock()
         self.timers = MailboxTimers(self.clock)
-        self.edge: Edge = edge(2, PartitionerKind.RESCALE, timeout_ms, overdraft=10_000)
+        self.edge: Edge = edge(
+            2,
+            PartitionerKind.RESCALE,
+            timeout_ms,
+            overdraft=10_000,
+            headrace_latency_target=latency_target,
+        )
         self.target = NetworkTarget(
             self.edge.writer, self.timers, TaskCounters(), lambda error: error
         )
@@ -82,3 +88,17 @@ def test_an_output_that_has_nothing_to_say_sets_no_timer() -> None:
     made = Target(-1)
     made.emit()
     assert made.timers.delay_to_next_ms() is None
+
+
+def test_with_a_latency_target_rows_are_kept_as_long_as_its_governor_says() -> None:
+    made = Target(10, latency_target="50 ms")
+    made.emit()
+    assert made.advance(39) == []
+    assert made.advance(1) == [(0, 40)]
+
+
+def test_a_latency_target_takes_the_place_of_no_timeout_too() -> None:
+    made = Target(0, latency_target="50 ms")
+    made.emit()
+    assert made.advance(39) == []
+    assert made.advance(1) == [(0, 40)]

@@ -1,0 +1,119 @@
+"""LatencyGovernor: how long one output holds rows back, and how many make a batch, to keep a target. Pure arithmetic.
+
+A batch costs the same full or not, so whoever waits longer gets more through; and a row waits as long as its batch is
+held, then behind the batches before it. With a rate of λ rows per ms for a channel, held for h, a batch is λh rows;
+behind q of its kind in the queue, which go on at the rate at which they came, a row waits h(1 + q). So
+
+    h = budget / (1 + q)        rows = λh, a quarter more, where there is a queue
+
+where the budget is four fifths of the target (the rest is for the way, and the consumer's turn, which nobody sees from
+here) less what flushes come late, as where the task is busy with user code. Without a queue the hold alone decides, so
+that a burst is not cut into crumbs. Where the consumer is the slower one batches leave when they have their rows, and
+the quarter more fills the last fifth. A queue that batches wait in because they are too small must not make them
+smaller still: hence the least hold, by the number of channels that each flush makes a batch for.
+
+Source: Little 1961 (the wait behind q); Nagle, RFC 896 (hold while something is on its way); as batches of Clipper
+(Crankshaw et al., NSDI 2017) follow a latency objective.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil, exp
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings
+
+LATENCY_TARGET: Final = ConfigOption(
+    "headrace.latency.target", timedelta, timedelta(0),
+    "How long a row should take at most from the operator that emits it to the next task: each exchange then holds "
+    "rows as long as that allows, by its rate and queues, in place of the buffer timeout, and gates limit what is in "
+    "flight to them to as much time. 0: the buffer timeout alone. Exchanges whose buffer timeout is -1 have no target.",
+)  # fmt: skip
+SHARE: Final = 0.8
+HEADROOM: Final = 1.25
+QUEUE_MIN: Final = 0.5
+"""On average: what is less is a batch that has just been handed over."""
+HOLD_MIN_MS: Final = 1.0
+BATCH_COST_MS: Final = 0.25
+"""What both sides spend on a batch, about, however small."""
+LATENESS_SHARE_MAX: Final = 0.75
+"""Of the budget. A task that is busy for longer than its target would hold nothing back, and only be busier."""
+SMOOTHING_MS: Final = 200.0
+PERIOD_NS: Final = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class BatchChoice:
+    """What the writer does until the next choice: at most so long, at most so many rows for one channel."""
+
+    hold_ms: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlushObserved:
+    """What an output knows when it hands over what waits.
+
+    `row_count`: emitted in all until now; `queued_count`: batches in the longest queue before this flush;
+    `waited_ms`: how long the first row that is handed over has waited.
+    """
+
+    now_ns: int
+    row_count: int
+    queued_count: int
+    waited_ms: float
+
+
+class LatencyGovernor:
+    """One output's of `channel_count` channels. Begins with the whole budget: where nothing queues, that is right."""
+
+    def __init__(self, target_ms: float, channel_count: int, rows_max: int) -> None:
+        assert target_ms > 0 and channel_count > 0 and rows_max > 0
+        self.target_ms: Final = target_ms
+        self._channel_count = channel_count
+        self._rows_max = rows_max
+        self._hold_min_ms = max(HOLD_MIN_MS, BATCH_COST_MS * channel_count)
+        self._last: FlushObserved | None = None
+        self._rate = 0.0
+        self._queue = 0.0
+        self._lateness_ms = 0.0
+        self.choice = BatchChoice(SHARE * target_ms, rows_max)
+
+    @classmethod
+    def from_settings(
+        cls, settings: Settings, channel_count: int, rows_max: int
+    ) -> "LatencyGovernor | None":
+        """Read the option; None where no target is set."""
+        target_ms = settings.duration_ms(LATENCY_TARGET)
+        return cls(target_ms, channel_count, rows_max) if target_ms > 0 else None
+
+    def is_due(self, now_ns: int) -> bool:
+        """Whether enough time has passed for a rate to mean something."""
+        return self._last is None or now_ns - self._last.now_ns >= PERIOD_NS
+
+    def flushed(self, seen: FlushObserved) -> BatchChoice:
+        """Take note of a flush (`is_due`) and choose anew."""
+        last, self._last = self._last, seen
+        late_ms = max(0.0, seen.waited_ms - self.choice.hold_ms)
+        if last is None:
+            self._lateness_ms = late_ms
+            return self.choice
+        elapsed_ms = (seen.now_ns - last.now_ns) / 1e6
+        assert elapsed_ms > 0
+        weight = 1 - exp(-elapsed_ms / SMOOTHING_MS)
+        rate = (seen.row_count - last.row_count) / elapsed_ms
+        self._rate = rate if self._rate == 0 else self._rate + weight * (rate - self._rate)
+        self._queue += weight * (seen.queued_count - self._queue)
+        # What is late counts at once and is forgotten step by step: the target is about the slowest rows.
+        self._lateness_ms = max(late_ms, (1 - weight) * self._lateness_ms)
+        self.choice = self._choose()
+        return self.choice
+
+    def _choose(self) -> BatchChoice:
+        budget_ms = SHARE * self.target_ms
+        budget_ms -= min(self._lateness_ms, LATENESS_SHARE_MAX * budget_ms)
+        hold_ms = min(max(budget_ms / (1 + self._queue), self._hold_min_ms), budget_ms)
+        if self._queue < QUEUE_MIN:
+            return BatchChoice(hold_ms, self._rows_max)
+        rows = ceil(HEADROOM * self._rate / self._channel_count * hold_ms)
+        return BatchChoice(hold_ms, min(max(rows, 1), self._rows_max))
