@@ -11,6 +11,10 @@ class Clock(Protocol):
         """Wall-clock epoch milliseconds (processing time)."""
         ...
 
+    def now_ns(self) -> int:
+        """The same clock in nanoseconds: how far it is to a moment of processing time."""
+        ...
+
     def monotonic_ns(self) -> int:
         """Nanoseconds of a clock that never goes back; only differences mean anything."""
         ...
@@ -35,6 +39,10 @@ class SystemClock:
         """Wall-clock epoch milliseconds."""
         return time.time_ns() // 1_000_000
 
+    def now_ns(self) -> int:
+        """Wall-clock epoch nanoseconds."""
+        return time.time_ns()
+
     def monotonic_ns(self) -> int:
         """Monotonic nanoseconds."""
         return time.monotonic_ns()
@@ -56,6 +64,10 @@ class ManualClock:
     def now_ms(self) -> int:
         """Wall-clock epoch milliseconds."""
         return self._now_ns // 1_000_000
+
+    def now_ns(self) -> int:
+        """Wall-clock epoch nanoseconds."""
+        return self._now_ns
 
     def monotonic_ns(self) -> int:
         """Monotonic nanoseconds."""

@@ -14,6 +14,8 @@ from typing import Final
 from headrace.core.clock import Clock
 
 Mail = Callable[[], None]
+_NS_PER_MS: Final = 1_000_000
+_NS_PER_US: Final = 1_000
 
 
 @dataclass(order=True)
@@ -146,12 +148,16 @@ class MailboxTimers:
                 timer.callback(timer.time_ms)
 
     def delay_to_next_ms(self) -> float | None:
-        """Milliseconds until the next timer is due (0 if it is), or None without timers."""
+        """Milliseconds until the next timer is due (0 if it is), or None without timers.
+
+        To the microsecond, upward: a wait for whole milliseconds ends half of one late, at each tick of a source.
+        """
         while self._heap and self._heap[0].is_cancelled:
             heapq.heappop(self._heap)
         if not self._heap:
             return None
-        return max(0.0, self._heap[0].time_ms - self._clock.now_ms())
+        delay_ns = self._heap[0].time_ms * _NS_PER_MS - self._clock.now_ns()
+        return max(0, -(-delay_ns // _NS_PER_US)) / 1000
 
     def quiesce(self) -> None:
         """Drop all timers and accept no more: the task's input has ended, or the task has."""

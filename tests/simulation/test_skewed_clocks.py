@@ -23,6 +23,10 @@ class SkewedClock:
         """See Clock."""
         return self._clock.now_ms() + self._ahead_ms
 
+    def now_ns(self) -> int:
+        """See Clock."""
+        return self._clock.now_ns() + self._ahead_ms * 1_000_000
+
     def monotonic_ns(self) -> int:
         """See Clock."""
         return self._clock.monotonic_ns() + 7 * self._ahead_ms * 1_000_000

@@ -64,6 +64,23 @@ def test_timers_fire_in_time_order_once_they_are_due() -> None:
     assert fired == [1_010, 1_020]
 
 
+def test_the_wait_for_a_timer_ends_when_it_is_due_and_not_a_millisecond_later() -> None:
+    clock = ManualClock(1_000)
+    timers = MailboxTimers(clock)
+    fired: list[int] = []
+    timers.schedule(1_001, fired.append)
+    clock.advance_ms(0.75)
+    assert timers.delay_to_next_ms() == 0.25
+    # Rounded up, or the wait would end just before and begin anew.
+    clock.advance_ms(0.2499995)
+    assert timers.delay_to_next_ms() == 0.001
+    clock.advance_ms(0.001)
+    timers.fire_due()
+    assert fired == [1_001]
+    timers.schedule(1_000, fired.append)
+    assert timers.delay_to_next_ms() == 0
+
+
 def test_a_timer_registered_by_a_due_timer_waits_for_the_next_round() -> None:
     clock = ManualClock(0)
     timers = MailboxTimers(clock)
