@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.functions.columnar_specs import ROWS, SLICE, SlicedAggregation
+from headrace.operators.columns.integer_groups import merge_integers
 
 _Grouping = tuple[str | tuple[()], str]
 """A column, or none to count rows, and the name of Arrow's function without `hash_`."""
@@ -76,7 +77,8 @@ class Partials:
     def merged(self, partials: pa.Table, by: list[str], smallest: tuple[str, ...]) -> pa.Table:
         """Return one row per value of the columns `by`, with merged partial results and the smallest of `smallest`.
 
-        And one for each value that is counted once there.
+        And one for each value that is counted once there. In ascending order where all columns are integers without
+        nulls, else in that of the first rows.
         """
         merges = [*self._merges, *((name, "min") for name in smallest)]
         return _merge(partials, [*by, *self._distinct_names], merges)
@@ -121,6 +123,9 @@ def _merges_of(aggregation: SlicedAggregation) -> list[tuple[str, str]]:
 
 def _merge(partials: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> pa.Table:
     """Return the groups of `by` with their columns merged, under the names that these have."""
+    of_integers = merge_integers(partials, by, merges)
+    if of_integers is not None:
+        return of_integers
     grouped = _group(partials, by, list[_Grouping](merges))
     # Groups first, then the aggregates, in the order in which they were asked for.
     return grouped.rename_columns([*by, *(name for name, _ in merges)])

@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.elements import MIN_TIMESTAMP
-from headrace.core.record_batch import RecordBatch, Timestamps
+from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.columnar_specs import ROWS, SLICE, EventTimeWindows, SlicedAggregateSpec
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
+from headrace.operators.columns.integer_groups import are_in_order
 from headrace.operators.columns.partials import Partials
 from headrace.operators.columns.slices import slices_of
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
@@ -50,6 +51,7 @@ class SlicedAggregateOperator(OneInputOperator):
         self._schema = input_schema.append(pa.field(KEY_HASH, pa.int32())).append(
             pa.field(_FIRED, pa.int64())
         )
+        self._slice_index = self._schema.get_field_index(SLICE)
         rows = ColumnarRows(_NAME, self._schema, self._frozen)
         # Merged partial results, and others in order of arrival that are not merged yet.
         self._merged = self._schema.empty_table()
@@ -101,55 +103,63 @@ class SlicedAggregateOperator(OneInputOperator):
         slices = slices_of(self._merged)
         begins = np.searchsorted(slices, starts, side="left").tolist()
         ends = np.searchsorted(slices, starts + self._windows.size, side="left").tolist()
-        waiting: list[tuple[pa.Table, Timestamps]] = []
+        waiting: list[tuple[int, pa.Table]] = []
         row_count = 0
         for start, begin, end in zip(starts.tolist(), begins, ends, strict=True):
-            made = self._window(start, self._merged.slice(begin, end - begin))
-            last_ms = start + self._windows.size - 1
-            waiting.append((made, np.full(made.num_rows, last_ms, dtype=np.int64)))
-            row_count += made.num_rows
+            waiting.append((start, self._merged.slice(begin, end - begin)))
+            row_count += end - begin
             if row_count >= _EMIT_ROWS_MAX:
                 self._emit(waiting, output)
                 waiting, row_count = [], 0
-        self._emit(waiting, output)
+        if waiting:
+            self._emit(waiting, output)
 
-    def _window(self, start: int, partials: pa.Table) -> pa.Table:
-        keys = list(self._aggregation.key_columns)
+    def _emit(self, windows: list[tuple[int, pa.Table]], output: Output) -> None:
+        """Emit windows, each given by its start and the partial results that lie in it."""
+        counts = [partials.num_rows for _, partials in windows]
+        starts = np.repeat([start for start, _ in windows], counts)
+        # All windows at once: from now on the slice of a row is the window for which it stands here.
+        partials = pa.concat_tables([partials for _, partials in windows])
+        partials = partials.set_column(self._slice_index, SLICE, pa.array(starts))
+        by = [SLICE, *self._aggregation.key_columns]
         if self._windows.size > self._windows.slice_ms:
-            partials = self._partials.merged(partials, keys, (_FIRED,))
-        # Only tumbling windows may be without a key, and those have one slice.
-        partials = self._partials.collapsed(partials, keys or [SLICE], (_FIRED,))
-        end = start + self._windows.size
-        is_new = partials.column(_FIRED).to_numpy() < end - 1
+            partials = self._partials.merged(partials, by, (_FIRED,))
+        partials = self._partials.collapsed(partials, by, (_FIRED,))
+        last_ms = slices_of(partials) + (self._windows.size - 1)
+        is_new = partials.column(_FIRED).to_numpy() < last_ms
         if not is_new.all():
-            partials = partials.filter(pa.array(is_new))
-        if keys:
-            partials = partials.sort_by([(name, "ascending") for name in keys])
-        fields = list(self._output_schema)
-        arrays: list[Any] = [partials.column(name) for name in keys]
-        for time in () if self._windows.last_to_the_end else (start, end):
-            times = pa.array(np.full(partials.num_rows, time), pa.timestamp("ms"))
-            arrays.append(times.cast(fields[len(arrays)].type))
-        arrays += self._partials.results(partials, fields[len(arrays) :])
-        return pa.Table.from_arrays(arrays, schema=self._output_schema)
+            partials, last_ms = partials.filter(pa.array(is_new)), last_ms[is_new]
+        if not are_in_order(partials, by):
+            # Windows are in order, and their times with them.
+            partials = partials.sort_by([(name, "ascending") for name in by])
+        times = None if self._windows.last_to_the_end else last_ms
+        emit_table(self._results(partials), times, self.context.types.output, output)
 
-    def _emit(self, windows: list[tuple[pa.Table, Timestamps]], output: Output) -> None:
-        if windows:
-            made = pa.concat_tables([table for table, _ in windows]).combine_chunks()
-            times = np.concatenate([own_times for _, own_times in windows])
-            if self._windows.last_to_the_end:
-                times = None
-            emit_table(made, times, self.context.types.output, output)
+    def _results(self, partials: pa.Table) -> pa.Table:
+        """Return the rows that go out, one per window and key: key, window and aggregates."""
+        fields = list(self._output_schema)
+        arrays: list[Any] = [partials.column(name) for name in self._aggregation.key_columns]
+        if not self._windows.last_to_the_end:
+            starts = slices_of(partials)
+            for times in (starts, starts + self._windows.size):
+                as_times = pa.array(times, pa.int64()).cast(pa.timestamp("ms"))
+                arrays.append(as_times.cast(fields[len(arrays)].type))
+        arrays += self._partials.results(partials, fields[len(arrays) :])
+        return pa.Table.from_arrays(arrays, schema=self._output_schema).combine_chunks()
 
     def _merge(self) -> None:
         """Bring all partial results of a key and slice together, in order of slices."""
         if not self._loose:
             return
         everything = pa.concat_tables([self._merged, *self._loose])
-        by = [*self._aggregation.key_columns, SLICE, KEY_HASH]
-        merged = self._partials.merged(everything, by, (_FIRED,))
-        order = np.argsort(slices_of(merged), kind="stable")
-        self._merged = merged.select(self._schema.names).take(pa.array(order)).combine_chunks()
+        # Rows of one key have one hash.
+        by = [SLICE, *self._aggregation.key_columns]
+        merged = self._partials.merged(everything, by, (_FIRED, KEY_HASH))
+        merged = merged.select(self._schema.names)
+        if not are_in_order(merged, [SLICE]):
+            order = np.argsort(slices_of(merged), kind="stable")
+            merged = merged.take(pa.array(order))
+        self._merged = merged.combine_chunks()
         self._loose, self._loose_rows = [], 0
 
     def _forget(self, watermark: int) -> None:

@@ -91,6 +91,11 @@ def partials_of(kind: str, steps: list[HarnessStep]) -> list[HarnessStep]:
     for step in steps:
         harness.perform(step)
     harness.finish()
+    return steps_from(harness)
+
+
+def steps_from(harness: OperatorHarness) -> list[HarnessStep]:
+    """What it has put out, as steps of the next operator."""
     made: list[HarnessStep] = []
     for element in harness.output.main:
         if element[0] == "row":
@@ -125,6 +130,44 @@ def test_both_halves_together_are_the_plain_operator(kind: str) -> None:
     assert second.output.main == expected.output.main
     late = [harness.metrics.counter("numLateRecordsDropped") for harness in (second, expected)]
     assert late[0].get_count() == late[1].get_count()
+
+
+def test_whole_numbers_as_keys_give_what_texts_give() -> None:
+    texts = counted(ROW, Types.STRING(), STEPS)
+    numbers_row = Types.ROW_NAMED(["key", "n"], [Types.LONG(), Types.LONG()])
+    numbers = counted(numbers_row, Types.LONG(), [as_numbers(step) for step in STEPS])
+    assert numbers == [(ord(key), *rest) for key, *rest in texts]
+
+
+def counted(row_type: Any, key_type: Any, steps: list[HarnessStep]) -> list[tuple[Any, ...]]:
+    """Rows of sliding windows with counts per key."""
+    aggregates = tuple(one for one in AGGREGATES if one.column is None)
+    halves = SlicedAggregation(EventTimeWindows(*KINDS["sliding"]), ("key",), aggregates)
+    partial: Any = type_info_from_schema(halves.partial_schema(data_schema(row_type)))
+    first = OperatorHarness(LocalAggregateSpec(halves), input_types=[row_type], output_type=partial)
+    names = ["key", "window_start", "window_end", "rows"]
+
+    def second() -> OperatorHarness:
+        return OperatorHarness(
+            SlicedAggregateSpec(halves),
+            input_types=[partial],
+            output_type=Types.ROW_NAMED(names, [key_type, UTC, UTC, Types.LONG()]),
+            keys=[lambda row: row["key"]],
+            key_type=key_type,
+        )
+
+    for step in steps:
+        first.perform(step)
+    first.finish()
+    harness = run_all_ways(second, steps_from(first))
+    return [tuple(row) for row in harness.output.rows]
+
+
+def as_numbers(step: HarnessStep) -> HarnessStep:
+    """The same step with whole numbers as keys, in the same order."""
+    if not isinstance(step, Rows):
+        return step
+    return Rows([Row(key=ord(row.key), n=row.n) for row in step.values], step.timestamps)
 
 
 rows_drawn = st.lists(

@@ -1,0 +1,68 @@
+"""Groups of integers by sorting: what Arrow's hash table makes of the same rows, or nothing at all."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace.operators.columns.integer_groups import are_in_order, merge_integers
+
+MERGES = [("n", "sum"), ("m", "min"), ("o", "max")]
+LONGS = st.one_of(st.integers(-3, 3), st.sampled_from([-(2**40), 2**40]))
+
+
+def table_of(rows: list[tuple[int, ...]]) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * 5
+    types = [pa.int64(), pa.int32(), pa.int64(), pa.int32(), pa.int64()]
+    arrays = [pa.array(column, one) for column, one in zip(columns, types, strict=True)]
+    return pa.table(arrays, names=["a", "b", "n", "m", "o"])
+
+
+@given(
+    st.lists(st.tuples(LONGS, st.integers(-2, 2), LONGS, st.integers(-9, 9), LONGS), min_size=1),
+    st.integers(0, 8),
+)
+@example([(1, 0, 1, 1, 1), (1, 0, 2, -2, 2), (0, 1, 5, 5, 5)], 1)
+def test_groups_come_in_order_and_are_those_of_a_hash_table(
+    rows: list[tuple[int, ...]], cut: int
+) -> None:
+    whole = table_of(rows)
+    table = pa.concat_tables([whole.slice(0, cut), whole.slice(cut)])
+    expected = pa.TableGroupBy(table, ["a", "b"]).aggregate(MERGES)
+    names = ["a", "b", "n", "m", "o"]
+    expected = expected.rename_columns(names).sort_by([("a", "ascending"), ("b", "ascending")])
+    merged = merge_integers(table, ["a", "b"], MERGES)
+    assert merged is not None
+    assert merged.schema == whole.schema
+    assert merged.to_pylist() == expected.to_pylist()
+    assert are_in_order(merged, ["a", "b"])
+    assert are_in_order(table, ["a"]) == (
+        table.column("a").to_pylist() == sorted(whole["a"].to_pylist())
+    )
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1, None], pa.int64()),
+        pa.array(["x", "y"]),
+        pa.array([1.5, 2.5]),
+        pa.array([1, 2], pa.uint64()),
+    ],
+    ids=["a null", "text", "floating", "without a sign"],
+)
+def test_other_columns_are_left_to_arrow(column: Any) -> None:
+    table = pa.table({"a": column, "n": [1, 2]})
+    assert merge_integers(table, ["a"], [("n", "sum")]) is None
+    assert merge_integers(table, ["n"], [("a", "min")]) is None
+    assert not are_in_order(table, ["a"])
+
+
+def test_what_64_bits_cannot_hold_together_and_no_rows_are_left_to_arrow() -> None:
+    far = pa.table({"a": [-(2**62), 2**62], "b": [0, 1], "n": [1, 2]})
+    assert merge_integers(far, ["a", "b"], [("n", "sum")]) is None
+    assert merge_integers(far.slice(0, 0), ["b"], [("n", "sum")]) is None
+    assert merge_integers(far, [], [("n", "sum")]) is None
+    assert merge_integers(far, ["b"], [("n", "count")]) is None
