@@ -65,7 +65,7 @@ class SortMergePartition(StoredPartition):
         self._markers: list[tuple[int, StreamMarker]] = []
         self._row_count = self._unsorted_bytes = 0
         self._shared: list[SealedBatch] = []  # what is the same for all consumers
-        # Of the region: the runs, or what is shared.
+        # Of the region: the runs, or what is shared. Guarded by the lock, as whoever cancels the task takes them.
         self._leases: list[tuple[SegmentLease, int]] = []
         self._segment_count = self._size_bytes = 0
         self._writer = PartitionedFileWriter(storage.directories, subpartition_count)
@@ -119,7 +119,7 @@ class SortMergePartition(StoredPartition):
         self._sort_run()
         runs, self._runs = self._runs, []
         shared, self._shared = self._shared, []
-        leases, self._leases = self._leases, []
+        leases = self._take_leases()
         size, self._size_bytes, self._segment_count = self._size_bytes, 0, 0
         try:
             if shared or runs:
@@ -131,9 +131,12 @@ class SortMergePartition(StoredPartition):
                 self._write(lambda: self._write_region(runs))
         finally:
             # What is on its way is bounded by itself, and counts no longer as collected.
-            for lease, references in leases:
-                for _ in range(references):
-                    lease.release()
+            _release(leases)
+
+    def close(self) -> None:
+        """See ResultPartition. What was collected and is not stored yet never will be."""
+        super().close()
+        _release(self._take_leases())
 
     def _sort_run(self) -> None:
         if not self._batches and not self._markers:
@@ -146,8 +149,18 @@ class SortMergePartition(StoredPartition):
         self._runs.append(sort_run(rows, channels, self.subpartition_count, markers))
 
     def _keep(self, lease: SegmentLease, references: int) -> None:
-        self._leases.append((lease, references))
         self._segment_count += lease.count
+        with self._lock:
+            is_closed = self._is_closed
+            if not is_closed:
+                self._leases.append((lease, references))
+        if is_closed:
+            _release([(lease, references)])
+
+    def _take_leases(self) -> list[tuple[SegmentLease, int]]:
+        with self._lock:
+            leases, self._leases = self._leases, []
+        return leases
 
     def _spill_if_full(self, sealed: SealedBatch) -> None:
         self._size_bytes += sealed.size_bytes
@@ -221,3 +234,9 @@ class SortMergePartition(StoredPartition):
 
     def _discard(self) -> None:
         self._writer.let_go()
+
+
+def _release(leases: Sequence[tuple[SegmentLease, int]]) -> None:
+    for lease, references in leases:
+        for _ in range(references):
+            lease.release()

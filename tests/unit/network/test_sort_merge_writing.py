@@ -86,6 +86,21 @@ def test_regions_are_on_their_way_while_the_task_collects_the_next(
     assert sink.written_bytes > 8 * ROWS * 8
 
 
+@pytest.mark.parametrize("end", ["fail", "release", "close"])
+def test_memory_of_what_was_collected_comes_back_when_its_task_is_cancelled(
+    tmp_path: Path, layer: FaultyFileLayer, end: str
+) -> None:
+    sink = partition(InlineIo(), tmp_path, layer)
+    collect(sink, 0)
+    assert sink.pool.used > 0
+    lease = sink.pool.try_lease(1)
+    assert lease is not None
+    sink.fail(None) if end == "fail" else getattr(sink, end)()
+    # What the task was about to emit when it was cancelled.
+    sink.collect(SealedBatch(None, ()), np.zeros(0, dtype=np.int32), lease)
+    assert sink.pool.used == 0
+
+
 def test_what_was_written_beside_the_task_is_read_in_the_order_of_emission(
     tmp_path: Path, layer: FaultyFileLayer, io: ThreadIoPool
 ) -> None:
