@@ -6,7 +6,7 @@ python -m benchmarks.network.report [--carrier tcp]
 import argparse
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,12 @@ INTRODUCTION = """\
 
 Made by `python -m benchmarks.network.report` of the newest figures that `make bench BENCH=network` kept. Two
 TaskManager processes on one machine; a keyed edge goes through the real record writer, subpartitions, credits,
-connection and gate. How each figure is taken stands at the head of its file in `benchmarks/network/`.
+connection and gate. How each figure is taken stands at the head of its file in `benchmarks/network/`, and how to read
+them in `benchmarks/README.md`.
+
+Some words: a *channel* is what one consumer reads of one producer. Rows travel in *batches*; a batch leaves when it is
+full, or when its first row has waited for the *timeout* (0: at once; -1: never before it is full). A consumer grants
+*credit* for as many batches as it has room for, and a producer without credit waits: it is *back-pressured*.
 """
 MATRIX = """\
 ## Rows per second
@@ -56,6 +61,17 @@ file are measured here, in the same turn. Half of the raw sockets, or the reason
 our own aims. Where no number is given, nobody has said how much it should be.
 """
 SMALL_BATCH_BYTES = 16 << 10
+HARM_TEXTS = {
+    "stalled": "asks for rows, grants credit, and never reads",
+    "dripping": "sends its frames byte by byte",
+    "garbage": "knows the secret, then sends what is no frame, again and again",
+    "strangers": "does not know the secret and sends what is no frame, again and again",
+    "flooding": "knows the secret and sends what is no frame without end",
+    "chattering": "sends signs of life without end",
+    "overgranting": "grants more credit than it said it can hold",
+    "overspending": "produces rows for which it has no credit",
+    "skipping": "produces rows and leaves out their numbers",
+}
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
@@ -296,7 +312,14 @@ def neighbours_text(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         " it, and what it takes itself, of one processor. Medians of turns that alternate, at least 90 % is the aim.",
         "| beside | others are | they keep | single turns | of alone | we spend | it takes |\n"
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |\n" + "\n".join(lines),
+        *harms_told({row["harm"] for row in rows}),
     ]
+
+
+def harms_told(harms: Collection[str]) -> list[str]:
+    """What the bad peers of the table do."""
+    told = [f"*{harm}*: {text}" for harm, text in HARM_TEXTS.items() if harm in harms]
+    return ["The peers: " + "; ".join(told) + "."] if told else []
 
 
 def main() -> None:

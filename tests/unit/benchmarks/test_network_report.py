@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks.network.report import disk_reasons, prepare, read_lines, write_page
+from benchmarks.network.bad_peer import harms
+from benchmarks.network.report import (
+    HARM_TEXTS,
+    disk_reasons,
+    prepare,
+    read_lines,
+    write_page,
+)
 
 SAMPLE = Path(__file__).parent / "network_sample.jsonl"
 
@@ -63,6 +70,15 @@ def test_what_neighbours_keep_is_told_for_both_loads() -> None:
         "| a channel that is not read | saturated | 95 % | 91 to 96 % | 95 % | 0 % | 0 % |" in text
     )
     assert "| garbage | throttled | 100 % | 96 to 102 % | 100 % | 0 % | 6 % |" in text
+
+
+def test_every_bad_peer_of_the_table_is_explained_below_it() -> None:
+    (line,) = read_lines(SAMPLE)
+    text = page([line])
+    measured = {row["harm"] for row in line["figures"]["mischief"]}
+    assert measured and all(f"*{harm}*: " in text for harm in measured)
+    # `burning` is what the others are compared with.
+    assert set(HARM_TEXTS) == set(harms()) - {"burning"}
 
 
 def test_a_busy_machine_is_told() -> None:
