@@ -70,6 +70,10 @@ class SortedRows:
             both = np.concatenate([older.numbers, newer.numbers])
             self._runs.append(sorted_run(both, [older.rows, newer.rows]))
 
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._runs = []
+
     def count_of(self, wanted: "WantedNumbers") -> int:
         """Return how many pairs `find` would look at."""
         return sum(int(wanted.places_in(run)[1].sum()) for run in self._runs)

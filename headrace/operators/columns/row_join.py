@@ -1,4 +1,4 @@
-"""RowJoinOperator: pairs of rows of two streams with one key, found by whole batches; both sides are kept for ever.
+"""RowJoinOperator: pairs of rows of two streams with one key, found by whole batches; both sides are kept.
 
 Source: Flink StreamingJoinOperator.
 """
@@ -25,7 +25,8 @@ _PAIRS_MAX: Final = 1 << 20
 class RowJoinOperator(TwoInputOperator):
     """Each row meets the rows of the other stream that came before it: by row, then in order of their arrival.
 
-    A pair has the later one of its rows' timestamps, or none where one of them has none.
+    A pair has the later one of its rows' timestamps, or none where one of them has none. Rows are kept for those of the
+    other stream that are still to come: none, when that has ended.
     """
 
     def __init__(self, spec: RowJoinSpec) -> None:
@@ -35,6 +36,7 @@ class RowJoinOperator(TwoInputOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._sides: list[SortedRows] = []
+        self._has_ended = [False, False]
         self._columns = JoinedColumns(context.types, self._shared, _TIME)
         for name, schema in zip(SIDES, self._columns.kept_schemas, strict=True):
             side = SortedRows(schema)
@@ -51,6 +53,10 @@ class RowJoinOperator(TwoInputOperator):
     def process_batch2(self, batch: RecordBatch, output: Output) -> None:
         self._join(1, batch, output)
 
+    def end_input(self, input_number: int, output: Output) -> None:
+        self._has_ended[input_number] = True
+        self._sides[1 - input_number].clear()
+
     def _join(self, number: int, batch: RecordBatch, output: Output) -> None:
         side = self._sides[number]
         times = batch.timestamps
@@ -60,7 +66,8 @@ class RowJoinOperator(TwoInputOperator):
         arrays = [*batch.columns().columns, pa.array(batch.key_hashes), pa.array(times)]
         rows = pa.Table.from_arrays(arrays, schema=side.schema)
         self._probe(number, rows, output)
-        side.add(batch.key_hashes, rows)
+        if not self._has_ended[1 - number]:
+            side.add(batch.key_hashes, rows)
 
     def _probe(self, number: int, rows: pa.Table, output: Output) -> None:
         wanted = WantedNumbers(rows.column(KEY_HASH).to_numpy())

@@ -74,6 +74,24 @@ def test_each_row_meets_those_that_came_before_in_their_order() -> None:
     assert [time for _, time in harness.output.timed_rows] == [9, 5, 6, 1, 9, 2, 7, 5]
 
 
+def test_nothing_is_kept_for_a_stream_that_has_ended() -> None:
+    harness = plain_join()
+    harness.perform(left(("x", 1), ("y", 2)))
+    harness.perform(right(("x", 10)))
+    assert sum(chunk.row_count for chunk in harness.snapshot().chunks) == 3
+    harness.operator.end_input(0, harness.output)
+    harness.perform(right(("y", 11), ("x", 12)))
+    assert pairs(harness) == [(1, 10), (2, 11), (1, 12)]
+    # What came from the other stream waited for this one alone; its own rows wait on.
+    assert sum(chunk.row_count for chunk in harness.snapshot().chunks) == 2
+    harness.restart(harness.snapshot())
+    harness.perform(right(("y", 13)))
+    assert pairs(harness)[3:] == [(2, 13)]
+    harness.operator.end_input(1, harness.output)
+    harness.operator.end_input(0, harness.output)
+    assert not harness.snapshot().chunks
+
+
 def test_a_pair_without_event_time_has_none() -> None:
     harness = run_all_ways(plain_join, [left(("x", 1)), right(("x", 2), times=[4])])
     assert harness.output.timed_rows == [(Row(a="x", left=1, b="x", right=2), None)]
