@@ -1,78 +1,101 @@
 """How many Nexmark rows per second does each query take, on two TaskManagers with exactly-once checkpoints?
 
-    python -m benchmarks.nexmark [q1 q7 ...] [--events 10000000] [--repeats 3] [--local] [--root DIRECTORY]
+    python -m benchmarks.nexmark [q1 q7 ...] [--peers duckdb flink ...] [--events 10000000] [--repeats 3] [--local]
 
-Headrace and DuckDB, the batch ceiling (two threads, same files), take turns. Rows are those of the kinds a query reads;
-the time of Headrace is what the JobMaster says of its job, from submission to the end, deployment included and the
-start of processes not. Headrace throws its results away, DuckDB keeps them as a table. `--local`: both TaskManagers in
-one process, without Spark; the figures say which it was, and only then have processor seconds of Headrace. Whether
-results are the same is the question of `check.py`.
+Headrace and its peers take turns over the same files; without `--peers` there is DuckDB alone, the batch ceiling, and
+`--peers all` means all of `peers/registry.py`, where it also stands what each of them reads and writes, by which clock,
+and who is given fewer events or turns. Rows are those of the kinds a query reads. `--local`: both TaskManagers in one
+process, without Spark; the figures say which it was. The first turn of each peer compares its results with DuckDB's;
+a peer that fails is named, and the others go on. A page of it: `python -m benchmarks.nexmark.report`.
 """
 
 import argparse
-import json
-import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from benchmarks.nexmark.check import ROOT, peers_python
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
 from benchmarks.nexmark.files import events_directory
+from benchmarks.nexmark.peers.measure import READS
+from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS
+from benchmarks.nexmark.peers.setup import peer_python
+from benchmarks.nexmark.peers.turns import (
+    Figures,
+    Plan,
+    answers,
+    measure,
+    turn_count,
+)
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.record import record_result
 
-RUN_TIMEOUT_SECONDS = 600
+ALL = "all"
 
 
-def run(command: list[str]) -> dict[str, Any]:
-    """Return the JSON line that a program prints last."""
-    done = subprocess.run(
-        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=RUN_TIMEOUT_SECONDS
+def parse_arguments() -> argparse.Namespace:
+    """Return the arguments; `peers` and `queries` are complete."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.nexmark", description=str(__doc__).partition("\n")[0]
     )
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def measure(query: str, events: Path, repeats: int, *, is_local: bool) -> dict[str, Any]:
-    """Let both engines take turns; return medians."""
-    program = [sys.executable, "-m", "benchmarks.nexmark.program", query, str(events)]
-    answers = [peers_python(), str(Path(__file__).with_name("answers.py")), query, str(events)]
-    commands = {"headrace": [*program, "--local"] if is_local else program, "duckdb": answers}
-    found: dict[str, list[dict[str, Any]]] = {engine: [] for engine in commands}
-    for _ in range(repeats):
-        for engine, command in commands.items():
-            found[engine].append(run(command))
-    input_rows = found["headrace"][0]["input_rows"]
-    figures: dict[str, Any] = {
-        "query": query,
-        "host": "one process" if is_local else "spark",
-        "input_rows": input_rows,
-        "repeats": repeats,
-    }
-    for engine, runs in found.items():
-        milliseconds = statistics.median(one["net_runtime_ms"] for one in runs)
-        figures[f"{engine}_rows_per_second"] = round(input_rows / milliseconds * 1000)
-        if "cpu_seconds" in runs[0]:
-            cpu_seconds = statistics.median(one["cpu_seconds"] for one in runs)
-            figures[f"{engine}_cpu_seconds"] = round(cpu_seconds, 2)
-    return figures
-
-
-def main() -> None:
-    """Measure the queries named, or all."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("queries", nargs="*", default=list(QUERIES))
+    parser.add_argument("queries", nargs="*")
+    parser.add_argument("--peers", nargs="+", choices=[ALL, *PEERS], default=[DUCKDB])
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--local", action="store_true")
     parser.add_argument("--root", type=Path, default=Path(tempfile.gettempdir()) / "nexmark")
-    arguments = parser.parse_args()
-    events = events_directory(arguments.root, arguments.events)
-    for query in arguments.queries:
-        record_result(
-            "nexmark", measure(query, events, arguments.repeats, is_local=arguments.local)
-        )
+    options = parser.parse_args()
+    chosen = set(PEERS) if ALL in options.peers else {HEADRACE, *options.peers}
+    options.peers = [peer for name, peer in PEERS.items() if name in chosen]
+    with_all = all(peer.queries is None for peer in options.peers)
+    options.queries = options.queries or list(QUERIES if with_all else READS)
+    unknown = sorted(set(options.queries) - set(QUERIES))
+    if unknown:
+        parser.error(f"no query {' '.join(unknown)}; there are {' '.join(QUERIES)}")
+    return options
+
+
+def prepare(options: argparse.Namespace, plan: Plan) -> None:
+    """Make environments and events, none of which belongs to a turn."""
+    for peer in [PEERS[DUCKDB], *options.peers]:
+        peer_python(peer)
+    for peer in options.peers:
+        for query in options.queries:
+            events_directory(plan.root, plan.events_of(peer, query))
+            events_directory(plan.root, plan.warm_up_events_of(peer, query))
+
+
+def wrong(figures: Figures) -> list[str]:
+    """Return what a query's figures say of peers that failed or gave other results."""
+    failed = [f"{name} failed: {why}" for name, why in figures.get("failed", {}).items()]
+    different = [key for key, value in figures.items() if key.endswith("_same") and not value]
+    return failed + [f"{key.removesuffix('_same')} gave other results" for key in different]
+
+
+def main() -> None:
+    """Measure the queries named, or all that every peer answers."""
+    options = parse_arguments()
+    plan = Plan(options.root, options.events, options.repeats, options.local)
+    options.root.mkdir(parents=True, exist_ok=True)
+    prepare(options, plan)
+    columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    problems: list[str] = []
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        total = sum(turn_count(plan, options.peers, query) for query in options.queries)
+        task = progress.add_task("", total=total)
+        for query in options.queries:
+
+            def advance(what: str) -> None:
+                progress.update(task, advance=1, description=what)
+
+            figures = measure(plan, [p for p in options.peers if answers(p, query)], query, advance)
+            record_result("nexmark", figures)
+            problems += [f"{query}: {problem}" for problem in wrong(figures)]
+    for problem in problems:
+        console.print(problem, style="red", markup=False, soft_wrap=True)
+    sys.exit(1 if problems else 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,187 @@
+"""Lets peers answer one query in turns, A B A B, each time as a process of its own, and says what each of them took.
+
+The first turn of a peer also keeps the results of its first, smaller run, which are compared with DuckDB's answer. A
+peer that fails is named with its reason, and has no further turns with this query.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.nexmark.answers import ANSWERS
+from benchmarks.nexmark.files import events_directory, row_counts
+from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS, Peer
+from benchmarks.nexmark.peers.setup import ROOT, peer_python
+from benchmarks.nexmark.queries import QUERIES
+from headrace.spark.java_runtime import ensure_java
+
+RUN_TIMEOUT_SECONDS: Final = 300
+WARM_UP_EVENTS: Final = 1_000_000
+REASON_CHARACTERS: Final = 300
+_PACKAGE: Final = "benchmarks.nexmark.peers"
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of everything."""
+
+    root: Path
+    events: int
+    repeats: int
+    is_local: bool = False
+
+    def events_of(self, peer: Peer, query: str) -> int:
+        """Return how many events a peer is given."""
+        return min(self.events, peer.events_max.get(query, self.events))
+
+    def warm_up_events_of(self, peer: Peer, query: str) -> int:
+        """Return how many events the first run of each process has, whose results are compared."""
+        return min(self.events_of(peer, query) // 2, WARM_UP_EVENTS)
+
+    def repeats_of(self, peer: Peer) -> int:
+        """Return how many turns a peer has."""
+        return min(self.repeats, peer.repeats_max or self.repeats)
+
+
+class PeerFailedError(RuntimeError):
+    """A peer's program failed or gave something else than figures; says what it printed last."""
+
+
+def answers(peer: Peer, query: str) -> bool:
+    """Return whether a peer has a program for a query."""
+    return peer.queries is None or query in peer.queries
+
+
+def turn_count(plan: Plan, peers: Sequence[Peer], query: str) -> int:
+    """Return how many processes a query needs."""
+    return sum(plan.repeats_of(peer) for peer in peers if answers(peer, query))
+
+
+def measure(
+    plan: Plan, peers: Sequence[Peer], query: str, advance: Callable[[str], None]
+) -> Figures:
+    """Return the medians of all peers for a query, flat, and the peers that failed with their reasons."""
+    found: dict[str, list[Figures]] = {}
+    failed: dict[str, str] = {}
+    for turn in range(plan.repeats):
+        for peer in peers:
+            if turn >= plan.repeats_of(peer) or not answers(peer, query):
+                continue
+            advance(f"{query}: {peer.name}")
+            if peer.name in failed:
+                continue
+            try:
+                found.setdefault(peer.name, []).append(
+                    run_once(plan, peer, query, is_first=turn == 0)
+                )
+            except PeerFailedError as error:
+                failed[peer.name] = str(error)
+                found.pop(peer.name, None)
+    figures: Figures = {
+        "query": query,
+        "host": "one process" if plan.is_local else "spark",
+        "events": plan.events,
+        "repeats": plan.repeats,
+    }
+    for name, runs in found.items():
+        figures |= summary(name, runs, found.get(HEADRACE))
+    return figures | ({"failed": failed} if failed else {})
+
+
+def summary(name: str, runs: Sequence[Figures], ours: Sequence[Figures] | None) -> Figures:
+    """Return medians of a peer's turns; `ratio` says how many times its rows per second Headrace takes."""
+    rate = _rate(runs)
+    flat: Figures = {
+        "rows_per_second": round(rate),
+        "cpu_seconds_per_mrow": round(
+            statistics.median(run["cpu_seconds"] / run["input_rows"] * 1e6 for run in runs), 3
+        ),
+        "cpu_seconds": round(statistics.median(run["cpu_seconds"] for run in runs), 2),
+        "peak_mb": max(run["peak_mb"] for run in runs),
+        "events": runs[0]["events"],
+        "input_rows": runs[0]["input_rows"],
+        "turns": len(runs),
+        "version": " ".join(f"{key} {value}" for key, value in runs[0]["versions"].items()),
+    }
+    if "same" in runs[0]:
+        flat["same"] = runs[0]["same"]
+    if ours and name != HEADRACE:
+        flat["ratio"] = round(_rate(ours) / rate, 3)
+    return {f"{name}_{key}": value for key, value in flat.items()}
+
+
+def _rate(runs: Sequence[Figures]) -> float:
+    return statistics.median(run["input_rows"] / run["net_runtime_ms"] * 1000 for run in runs)
+
+
+def run_once(plan: Plan, peer: Peer, query: str, *, is_first: bool) -> Figures:
+    """Let a peer answer a query once; in its first turn compare what it makes of the smaller set."""
+    count = plan.events_of(peer, query)
+    events = events_directory(plan.root, count)
+    small = events_directory(plan.root, plan.warm_up_events_of(peer, query))
+    with tempfile.TemporaryDirectory(dir=plan.root) as scratch:
+        out = Path(scratch, "out")
+        command = [peer_python(peer), "-m", f"{_PACKAGE}.{peer.module}", query, str(events)]
+        command += ["--warm-up", str(small)]
+        if is_first:
+            command += ["--out", str(out)]
+        if peer.name == HEADRACE and plan.is_local:
+            command.append("--local")
+        figures = last_line(command)
+        if is_first:
+            figures["same"] = is_same(peer, query, small, out)
+    counts = row_counts(events)
+    rows = sum(counts[kind] for kind in QUERIES[query].reads)
+    return figures | {"events": count, "input_rows": rows}
+
+
+def is_same(peer: Peer, query: str, events: Path, out: Path) -> bool:
+    """Return whether results are DuckDB's answer, row for row."""
+    command = [
+        peer_python(PEERS[DUCKDB]),
+        "-m",
+        f"{_PACKAGE}.compare",
+        query,
+        str(events),
+        str(out),
+    ]
+    if peer.name == HEADRACE and ANSWERS[query][1] != "*":
+        command += ["--select", ANSWERS[query][1]]
+    counts = last_line(command)
+    return counts["expected"] > 0 and not counts["missing"] and not counts["unexpected"]
+
+
+def last_line(command: Sequence[str]) -> Figures:
+    """Return the JSON line that a program prints last."""
+    environment = dict(os.environ)
+    ensure_java(environment)
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_SECONDS,
+        )
+        return json.loads(done.stdout.strip().splitlines()[-1])
+    except subprocess.CalledProcessError as error:
+        raise PeerFailedError(reason(error.stderr or error.stdout)) from error
+    except subprocess.TimeoutExpired as error:
+        raise PeerFailedError(f"not done within {RUN_TIMEOUT_SECONDS} s") from error
+    except (IndexError, ValueError) as error:
+        raise PeerFailedError("printed no figures") from error
+
+
+def reason(printed: str) -> str:
+    """Return the last line that says something, shortened."""
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    return lines[-1][:REASON_CHARACTERS] if lines else "failed without a word"

@@ -1,0 +1,230 @@
+"""Makes docs/nexmark_report.md, with pictures, of the newest figures of each query.
+
+python -m benchmarks.nexmark.report
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.nexmark.peers.measure import READS
+from benchmarks.nexmark.peers.registry import HEADRACE, PEERS, Peer
+from benchmarks.record import RESULTS
+
+ROOT = Path(__file__).parents[2]
+BUSY_LOAD = 2.5
+"""Two cores, and what a query before has done on them, explain a load of two."""
+READING = "q0"
+Line = Mapping[str, Any]
+
+INTRODUCTION = """\
+# Nexmark: Headrace beside other engines
+
+Made by `python -m benchmarks.nexmark.report` of the newest figures that `python -m benchmarks.nexmark --peers all`
+kept. All engines take turns on one machine, with two workers or threads each, over the same seeded events; each turn is
+a process of its own. Figures are medians of the turns. The programs are in `benchmarks/nexmark/peers/`.
+"""
+READ_AND_WRITTEN = """\
+## What each of them reads, writes and is timed by
+
+{table}
+
+Streaming engines take exactly-once checkpoints every second, or with each micro-batch, where the last column does not
+say otherwise. Events are out of order by up to three seconds, watermarks are four seconds behind: no row is late, and
+every engine must give the same rows. In its first turn each of them gives its results of up to {checked:,} events (half
+of what it is given) to DuckDB, which compares them with its own answer row for row. For `q7`, whole rows of the highest
+bids, Flink SQL and Spark take forms that would keep one of several equal bids, as they are the quicker ones; these
+events have no such bids. `q0` passes bids through: what it takes is the cost of reading.
+"""
+RATES = """\
+## Rows per second
+
+{picture}
+
+Million rows of those kinds that a query reads, per second. Behind them: how many times that Headrace takes.
+
+{table}
+"""
+COSTS = """\
+## Processor seconds per million rows
+
+{picture}
+
+Of all processes of the engine, while the job runs. Two cores give two processor seconds in a second.
+
+{table}
+"""
+MEMORY = """\
+## Peak memory, MB
+
+Resident memory of all processes that no file backs. Headrace, Flink and Spark have JVMs, which take what they are
+given. Flink's holds its input several times over, see above.
+
+{table}
+"""
+TROUBLE = """\
+## What did not work
+
+{rows}
+"""
+
+
+def newest(results: Path) -> dict[str, dict[str, Any]]:
+    """Return the newest line of each query that several engines answered on Spark, in the order of queries."""
+    file = results / "nexmark.jsonl"
+    found: dict[str, dict[str, Any]] = {}
+    for text in file.read_text().splitlines() if file.exists() else []:
+        line = json.loads(text)
+        figures = line["figures"]
+        if figures.get("host") == "spark" and len(engines([line])) > 2:
+            found[figures["query"]] = line
+    return {query: found[query] for query in READS if query in found}
+
+
+def engines(lines: Sequence[Line]) -> list[Peer]:
+    """Return who has figures in any of these lines, or failed there."""
+    return [
+        peer
+        for peer in PEERS.values()
+        if any(
+            f"{peer.name}_peak_mb" in line["figures"]
+            or peer.name in line["figures"].get("failed", {})
+            for line in lines
+        )
+    ]
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
+    """Return a table; with `numbers` all columns but the first are."""
+    rest = " ---: |" if numbers else " --- |"
+    lines = [f"| {' | '.join(heads)} |", "| --- |" + rest * (len(heads) - 1)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def shown(value: float) -> str:
+    """Three digits are enough."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def rate(line: Line, peer: Peer) -> str:
+    """Return million rows per second and the ratio to Headrace, or what there is instead."""
+    figures = line["figures"]
+    if f"{peer.name}_rows_per_second" not in figures:
+        return "failed" if peer.name in figures.get("failed", {}) else "–"
+    text = shown(figures[f"{peer.name}_rows_per_second"] / 1e6)
+    if f"{peer.name}_ratio" in figures:
+        text += f" ({shown(figures[f'{peer.name}_ratio'])})"
+    return text if figures.get(f"{peer.name}_same", True) else f"{text} OTHER RESULTS"
+
+
+def number(line: Line, peer: Peer, key: str) -> str:
+    """Return a figure of a peer, or a dash."""
+    value = line["figures"].get(f"{peer.name}_{key}")
+    return "–" if value is None else shown(value)
+
+
+def write_page(lines: Mapping[str, Line], drawn: Sequence[str]) -> str:
+    """Return the report."""
+    peers = engines(list(lines.values()))
+    heads = ["", *(peer.title for peer in peers)]
+    rates = [[query, *(rate(line, peer) for peer in peers)] for query, line in lines.items()]
+    costs, memory = (
+        [[query, *(number(line, peer, key) for peer in peers)] for query, line in lines.items()]
+        for key in ("cpu_seconds_per_mrow", "peak_mb")
+    )
+    parts = [
+        INTRODUCTION,
+        machine_text(lines),
+        RATES.format(picture=picture("nexmark_rates", drawn), table=table(heads, rates)),
+        COSTS.format(picture=picture("nexmark_costs", drawn), table=table(heads, costs)),
+        MEMORY.format(table=table(heads, memory)),
+        read_and_written(lines, peers),
+        trouble(lines),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def machine_text(lines: Mapping[str, Line]) -> str:
+    """Say when and on what it was measured, and whether the machine was busy."""
+    last = list(lines.values())[-1]
+    loads = [line["load_average"] for line in lines.values()]
+    text = f"Measured {last['date']} on {last['machine']}; load average {min(loads)} to {max(loads)}.\n"
+    if min(loads) > BUSY_LOAD:
+        text += "\n**The machine was busy: absolute figures mean little.**\n"
+    return text
+
+
+def read_and_written(lines: Mapping[str, Line], peers: Sequence[Peer]) -> str:
+    """Say of each engine its version, input, output and clock."""
+    # Here, since it imports what only the runner needs.
+    from benchmarks.nexmark.peers.turns import WARM_UP_EVENTS
+
+    rows = [
+        [peer.title, version(lines, peer), given(lines, peer), peer.reads, peer.writes, peer.clock]
+        for peer in peers
+    ]
+    heads = ["", "version", "events, turns", "reads", "writes", "timed by"]
+    return READ_AND_WRITTEN.format(table=table(heads, rows, numbers=False), checked=WARM_UP_EVENTS)
+
+
+def version(lines: Mapping[str, Line], peer: Peer) -> str:
+    """Return the versions that a peer said it was."""
+    said = [line["figures"].get(f"{peer.name}_version") for line in lines.values()]
+    return next((text for text in reversed(said) if text), "–")
+
+
+def given(lines: Mapping[str, Line], peer: Peer) -> str:
+    """Return how many events and turns a peer was given."""
+    counts = [
+        [
+            line["figures"][f"{peer.name}_{key}"]
+            for line in lines.values()
+            if f"{peer.name}_{key}" in line["figures"]
+        ]
+        for key in ("events", "turns")
+    ]
+    return ", ".join(
+        " to ".join(f"{one:,}" for one in sorted({min(values), max(values)}))
+        for values in counts
+        if values
+    )
+
+
+def trouble(lines: Mapping[str, Line]) -> str:
+    """Name who failed and why."""
+    rows = [
+        f"- {query}, {PEERS[name].title}: {why}"
+        for query, line in lines.items()
+        for name, why in line["figures"].get("failed", {}).items()
+    ]
+    return TROUBLE.format(rows="\n".join(rows)) if rows else ""
+
+
+def picture(name: str, drawn: Sequence[str]) -> str:
+    """Return the link to a picture, if there is one."""
+    title = name.removeprefix("nexmark_")
+    return f"![{title}](pictures/{name}.svg)" if name in drawn else "(not drawn)"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.nexmark.report")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "nexmark_report.md")
+    options = parser.parse_args()
+    lines = newest(options.results)
+    if HEADRACE not in {peer.name for peer in engines(list(lines.values()))}:
+        raise SystemExit(
+            f"{options.results} holds no run with peers: python -m benchmarks.nexmark --peers all"
+        )
+    # Here, so that the text alone can be made and tested without it.
+    from benchmarks.nexmark.pictures import draw_all
+
+    drawn = draw_all(lines, options.output.parent / "pictures")
+    options.output.write_text(write_page(lines, drawn))
+    print(f"{options.output} and {len(drawn)} pictures")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""The peers of the Nexmark benchmark: turns, figures, what is compared, and the page; without any of the peers."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.nexmark.peers import turns
+from benchmarks.nexmark.peers.compare import in_milliseconds, result_files
+from benchmarks.nexmark.peers.measure import READS, Figures, peer_main, process_facts, tree_of
+from benchmarks.nexmark.peers.registry import HEADRACE, PEERS, Peer
+from benchmarks.nexmark.peers.turns import PeerFailedError, Plan, measure, reason, summary
+from benchmarks.nexmark.queries import QUERIES
+from benchmarks.nexmark.report import newest, write_page
+
+PROGRAMS = Path(turns.__file__).parent
+RUN: Figures = {
+    "net_runtime_ms": 500,
+    "cpu_seconds": 1.0,
+    "peak_mb": 300,
+    "events": 2_000_000,
+    "input_rows": 1_000_000,
+    "versions": {"polars": "2.1.0"},
+}
+
+
+def line(query: str, **figures: Any) -> dict[str, Any]:
+    whole = {"query": query, "host": "spark", "events": 10_000_000, "repeats": 3} | figures
+    return {"date": "2026-01-01", "machine": "2 x ?", "load_average": 0.5, "figures": whole}
+
+
+def flat(name: str, *, ours: Figures | None = None, **changed: Any) -> Figures:
+    return summary(name, [RUN | changed], None if ours is None else [ours])
+
+
+def names(*wanted: str) -> list[Peer]:
+    return [PEERS[name] for name in wanted]
+
+
+def plan(repeats: int = 3) -> Plan:
+    return Plan(Path("nowhere"), events=10_000_000, repeats=repeats)
+
+
+def test_what_peers_read_are_the_kinds_that_our_query_reads() -> None:
+    assert {query: set(READS[query]) for query in READS} == {
+        query: set(QUERIES[query].reads) for query in READS
+    }
+
+
+def test_every_peer_has_a_program_and_what_is_installed_is_pinned() -> None:
+    assert all((PROGRAMS / f"{peer.module}.py").exists() for peer in PEERS.values())
+    assert all("==" in package for peer in PEERS.values() for package in peer.packages)
+
+
+def test_ticks_of_a_process_hold_those_of_its_ended_children_whatever_its_name() -> None:
+    stat = "17 (a ) b) S 5 17 17 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1 0"
+    assert process_facts(stat) == (5, 127)
+
+
+def test_a_tree_holds_all_that_descend_from_its_root_and_nobody_else() -> None:
+    assert tree_of(10, {10: 1, 13: 12, 12: 10, 11: 10, 20: 1, 21: 20}) == {10, 11, 12, 13}
+
+
+def test_the_warm_up_gives_the_results_to_compare_and_the_last_run_the_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: list[tuple[str, str, Path | None]] = []
+
+    def run(query: str, events: Path, out: Path | None) -> Figures:
+        runs.append((query, events.name, out))
+        return {"net_runtime_ms": len(runs)}
+
+    out = tmp_path / "out"
+    arguments = ["peer", "q1", "large", "--warm-up", "small", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    peer_main(run, {"q1"}, [])
+    assert runs == [("q1", "small", out), ("q1", "large", None)]
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == {"query": "q1", "versions": {}, "net_runtime_ms": 2}
+
+
+def test_peers_take_turns_and_a_slow_one_has_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[tuple[str, bool]] = []
+
+    def run_once(_: Plan, peer: Peer, query: str, *, is_first: bool) -> Figures:
+        order.append((peer.name, is_first))
+        return RUN
+
+    monkeypatch.setattr(turns, "run_once", run_once)
+    slow = "pathway"
+    measure(plan(repeats=2), names(HEADRACE, "flink", slow), "q1", lambda _: None)
+    assert order == [
+        (HEADRACE, True),
+        ("flink", True),
+        (slow, True),
+        (HEADRACE, False),
+        ("flink", False),
+    ]
+
+
+def test_a_peer_that_fails_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def run_once(_: Plan, peer: Peer, query: str, *, is_first: bool) -> Figures:
+        asked.append(peer.name)
+        if peer.name == "flink":
+            raise PeerFailedError("no Java")
+        return RUN
+
+    monkeypatch.setattr(turns, "run_once", run_once)
+    figures = measure(plan(repeats=2), names(HEADRACE, "polars", "flink"), "q1", lambda _: None)
+    assert figures["failed"] == {"flink": "no Java"}
+    assert figures["polars_rows_per_second"] == 2_000_000
+    assert not any(key.startswith("flink") for key in figures)
+    assert asked.count("flink") == 1
+
+
+def test_figures_are_medians_and_the_ratio_is_how_much_faster_we_are() -> None:
+    runs = [RUN | {"net_runtime_ms": wall, "cpu_seconds": wall / 500} for wall in (250, 1000, 500)]
+    ours = [RUN | {"net_runtime_ms": 100}]
+    figures = summary("polars", runs, ours)
+    assert figures["polars_rows_per_second"] == 2_000_000
+    assert figures["polars_cpu_seconds_per_mrow"] == 1.0
+    assert figures["polars_ratio"] == 5.0
+    assert "headrace_ratio" not in summary(HEADRACE, ours, ours)
+
+
+def test_the_reason_of_a_failure_is_the_last_thing_that_was_said() -> None:
+    assert reason("Traceback\n  ...\nOSError: no such file\n\n") == "OSError: no such file"
+    assert reason("\n") == "failed without a word"
+
+
+def test_results_are_all_files_but_hidden_ones_and_those_of_bookkeeping(tmp_path: Path) -> None:
+    (tmp_path / "day").mkdir()
+    (tmp_path / "_spark_metadata").mkdir()
+    (tmp_path / "day" / "part-0").write_bytes(b"PAR1...")
+    (tmp_path / "part-1.csv").write_text("1,2\n")
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / ".part-1.csv.crc").write_text("?")
+    (tmp_path / "_spark_metadata" / "0").write_text("v1")
+    expected = [str(tmp_path / "day" / "part-0")], [str(tmp_path / "part-1.csv")]
+    assert result_files(tmp_path) == expected
+
+
+def test_times_are_compared_as_milliseconds_whatever_type_a_peer_gave_them() -> None:
+    described = [('max("id")', "BIGINT"), ("begin", "TIMESTAMP WITH TIME ZONE")]
+    assert in_milliseconds(described) == '"max(""id"")", epoch_ms("begin")'
+
+
+def test_the_page_is_made_of_the_newest_line_with_peers_of_each_query(tmp_path: Path) -> None:
+    three = flat(HEADRACE) | flat("duckdb") | flat("flink")
+    lines = [
+        line("q5", **three),
+        line("q1", **three, marked=1),
+        line("q1", **three, marked=2),
+        line("q1", **flat(HEADRACE), **flat("duckdb"), marked=3),
+        line("q1", **three, marked=4) | {},
+        line("q20", **three),
+    ]
+    lines[4]["figures"]["host"] = "one process"
+    (tmp_path / "nexmark.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = newest(tmp_path)
+    assert list(found) == ["q1", "q5"]
+    assert found["q1"]["figures"]["marked"] == 2
+
+
+def test_the_page_names_who_failed_and_who_gave_other_results() -> None:
+    figures = (
+        flat(HEADRACE, same=True)
+        | flat("polars", ours=RUN | {"net_runtime_ms": 250}, same=False)
+        | {"failed": {"bytewax": "a worker failed"}}
+    )
+    page = write_page({"q1": line("q1", **figures), "q2": line("q2", **flat(HEADRACE))}, [])
+    assert "| q1 | 2 | 2 (2) OTHER RESULTS | failed |" in page
+    assert "| q2 | 2 | – | – |" in page
+    assert "- q1, bytewax: a worker failed" in page
+    assert "busy" not in page
+
+
+def test_a_busy_machine_is_said_to_be_busy() -> None:
+    busy = line("q1", **flat(HEADRACE)) | {"load_average": 7.0}
+    assert "busy" in write_page({"q1": busy}, [])
