@@ -41,7 +41,9 @@ class FrameBudget:
 
     def spend(self, frames: Sequence[Frame], now_ns: int) -> float:
         """Take note of what came; return for how many ms nothing more is to be read, 0 where there is budget left."""
-        paid_count = sum(isinstance(frame, _PAID) for frame in frames)
+        # By their exact types, without a step of Python for each: a peer that chatters sends thousands at once.
+        types = list(map(type, frames))
+        paid_count = sum(map(types.count, _PAID))
         elapsed_s = (now_ns - self._since_ns) / 1e9
         self._since_ns = now_ns
         earned = min(self._earned + paid_count, elapsed_s * EARNED_FRAMES_PER_S_MAX)
