@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.operators.columns.integer_groups import integers_of, packed_integers
+
 Codes = npt.NDArray[np.int64]
 
 
@@ -16,6 +18,12 @@ def group_codes(rows: pa.Table, by: Sequence[str]) -> tuple[Codes, int]:
 
 def finer_codes(rows: pa.Table, by: Sequence[str], codes: Codes, count: int) -> tuple[Codes, int]:
     """Return the codes of the same groups, each divided by more columns; the same codes without any."""
+    if by and len(codes):
+        columns = [column for name in by if (column := integers_of(rows.column(name))) is not None]
+        packed = packed_integers([codes, *columns]) if len(columns) == len(by) else None
+        if packed is not None:
+            # In one go, where each further column would take two.
+            return _codes_of(pa.chunked_array([pa.array(packed)]))
     for name in by:
         more, more_count = _codes_of(rows.column(name))
         # Both are below the number of rows, so the product stays far below 2**63.

@@ -28,7 +28,7 @@ def merge_integers(
     if not by or not table.num_rows or any(function not in _FOLDS for _, function in merges):
         return None
     names = [*by, *(name for name, _ in merges)]
-    columns = [_integers(table.column(name)) for name in names]
+    columns = [integers_of(table.column(name)) for name in names]
     if any(column is None for column in columns):
         return None
     known: list[Longs] = [column for column in columns if column is not None]
@@ -64,7 +64,7 @@ def packed_integers(columns: Sequence[Longs]) -> Longs | None:
 
 def are_in_order(table: pa.Table, by: Sequence[str]) -> bool:
     """Whether rows are in ascending order of `by`; False where these are no integers, or have nulls."""
-    columns = [_integers(table.column(name)) for name in by]
+    columns = [integers_of(table.column(name)) for name in by]
     known = [column for column in columns if column is not None]
     if len(known) < len(columns) or not table.num_rows:
         return False
@@ -72,7 +72,8 @@ def are_in_order(table: pa.Table, by: Sequence[str]) -> bool:
     return packed is not None and bool((packed[1:] >= packed[:-1]).all())
 
 
-def _integers(column: pa.ChunkedArray) -> Longs | None:
+def integers_of(column: pa.ChunkedArray) -> Longs | None:
+    """Return signed integers without nulls, shape (num_rows,); None for any other column."""
     if column.null_count or not pa.types.is_signed_integer(column.type):
         return None
     values: Longs = column.to_numpy()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.operators.columns.group_codes import group_codes
 from headrace.operators.columns.integer_groups import are_in_order, merge_integers
 
 MERGES = [("n", "sum"), ("m", "min"), ("o", "max")]
@@ -41,6 +42,27 @@ def test_groups_come_in_order_and_are_those_of_a_hash_table(
     assert are_in_order(table, ["a"]) == (
         table.column("a").to_pylist() == sorted(whole["a"].to_pylist())
     )
+
+
+@given(
+    st.lists(
+        st.tuples(LONGS, st.one_of(st.none(), st.integers(-2, 2)), st.sampled_from("xy")),
+        min_size=1,
+    ),
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True),
+)
+@example([(-(2**62), 1, "x"), (2**62, 1, "x"), (-(2**62), 1, "x")], ["b", "a"])
+@example([(3, 1, "x"), (1, 2, "x"), (3, 1, "y")], ["a", "b"])
+def test_codes_number_groups_by_their_first_row(
+    rows: list[tuple[int, int | None, str]], by: list[str]
+) -> None:
+    a, b, c = zip(*rows, strict=True)
+    table = pa.table({"a": pa.array(a, pa.int64()), "b": pa.array(b, pa.int64()), "c": c})
+    numbers: dict[tuple[Any, ...], int] = {}
+    picked = [tuple(row["abc".index(name)] for name in by) for row in rows]
+    expected = [numbers.setdefault(group, len(numbers)) for group in picked]
+    codes, count = group_codes(table, by)
+    assert (codes.tolist(), count) == (expected, len(numbers))
 
 
 @pytest.mark.parametrize(
