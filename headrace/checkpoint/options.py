@@ -157,7 +157,7 @@ CREATE_SUBDIR: Final = ConfigOption(
 )  # fmt: skip
 NUM_RETAINED: Final = ConfigOption(
     _P + "num-retained", int, 1, "How many completed checkpoints are kept, at least 1.",
-    deprecated_keys=("state.checkpoints.num-retained",),
+    deprecated_keys=("state.checkpoints.num-retained",), least=1,
 )  # fmt: skip
 DATA_INLINE_THRESHOLD: Final = ConfigOption(
     _P + "data-inline-threshold", SizeBytes, SizeBytes(20 << 10),
@@ -232,7 +232,8 @@ STATE_BACKEND_TYPE: Final = ConfigOption(
 ROCKSDB_MEMORY: Final = ConfigOption(
     "state.backend.rocksdb.memory.fixed-per-slot", SizeBytes, SizeBytes(128 << 20),
     "Memory of all RocksDB databases of a TaskManager together: block cache, with indexes and filters, and write "
-    "buffers.",
+    "buffers; at least 8mb. Flushing and compacting take some more.",
+    least=SizeBytes(8 << 20),
 )  # fmt: skip
 ROCKSDB_LOCAL_DIRECTORY: Final = ConfigOption(
     "state.backend.rocksdb.localdir", str, "",
@@ -340,11 +341,3 @@ def inline_threshold(settings: Settings) -> int:
     if not 0 <= size <= INLINE_THRESHOLD_MAX:
         raise ConfigurationError(DATA_INLINE_THRESHOLD.key, size, "it must be within 0 and 1mb")
     return size
-
-
-def retained_count(settings: Settings) -> int:
-    """How many completed checkpoints are kept. ConfigurationError."""
-    count = settings.get_option(NUM_RETAINED)
-    if count < 1:
-        raise ConfigurationError(NUM_RETAINED.key, count, "at least one must be kept")
-    return count

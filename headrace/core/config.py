@@ -208,6 +208,8 @@ def _shown(value: object) -> str:
     """Write a bound as a setting would say it."""
     if isinstance(value, timedelta):
         return f"{value / timedelta(milliseconds=1):g} ms"
+    if isinstance(value, SizeBytes) and value >= 1 << 20 and value % (1 << 20) == 0:
+        return f"{value >> 20} mb"
     return str(value)
 
 

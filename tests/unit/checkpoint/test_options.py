@@ -5,12 +5,12 @@ from headrace.checkpoint.options import (
     DATA_INLINE_THRESHOLD,
     NUM_RETAINED,
     RECOVERY_CLAIM_MODE,
+    ROCKSDB_MEMORY,
     STORAGE,
     CheckpointStorageKind,
     ClaimMode,
     inline_threshold,
     member_of,
-    retained_count,
     storage_kind,
 )
 from headrace.core.config import ConfigOption, Settings
@@ -38,7 +38,7 @@ def test_a_file_system_without_a_folder_is_refused() -> None:
 def test_the_older_names_of_keys_are_read() -> None:
     settings = Settings({"state.checkpoints.dir": "x", "state.checkpoints.num-retained": "3"})
     assert settings.get_option(CHECKPOINT_DIRECTORY) == "x"
-    assert retained_count(settings) == 3
+    assert settings.get_option(NUM_RETAINED) == 3
 
 
 def test_a_member_is_found_however_it_is_spelt() -> None:
@@ -60,6 +60,12 @@ def test_the_inline_threshold_is_20_kb() -> None:
 
 
 def test_one_checkpoint_at_least_is_kept() -> None:
-    assert retained_count(Settings()) == 1
-    with pytest.raises(ConfigurationError, match="at least one"):
-        retained_count(given(NUM_RETAINED, 0))
+    assert Settings().get_option(NUM_RETAINED) == 1
+    with pytest.raises(ConfigurationError, match="num-retained.*at least 1"):
+        given(NUM_RETAINED, 0).get_option(NUM_RETAINED)
+
+
+def test_rocksdb_is_given_no_less_memory_than_its_write_buffers_need() -> None:
+    assert given(ROCKSDB_MEMORY, "8mb").get_option(ROCKSDB_MEMORY) == 8 << 20
+    with pytest.raises(ConfigurationError, match="fixed-per-slot.*'1b': it must be at least 8 mb"):
+        given(ROCKSDB_MEMORY, "1b").get_option(ROCKSDB_MEMORY)

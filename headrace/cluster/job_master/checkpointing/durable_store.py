@@ -46,6 +46,7 @@ from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
     CREATE_SUBDIR,
     FORK,
+    NUM_RETAINED,
     PARALLEL_CLEANER,
     RECOVERY_CLAIM_MODE,
     RECOVERY_PATH,
@@ -54,7 +55,6 @@ from headrace.checkpoint.options import (
     ClaimMode,
     ExternalizedCheckpointRetention,
     member_of,
-    retained_count,
     storage_kind,
 )
 from headrace.checkpoint.orphans import orphans_in
@@ -95,7 +95,7 @@ class DurableCheckpointStore:
         self._kind: Final = storage_kind(settings)
         threads = PARALLEL_THREADS if settings.get_option(PARALLEL_CLEANER) else 1
         self._cleaner: Final = CheckpointCleaner(threads, on_cleaning, start)
-        self._completed = CompletedCheckpoints(retained_count(settings))
+        self._completed = CompletedCheckpoints(settings.get_option(NUM_RETAINED))
         self._lineage: Lineage | None = None
         self._storage: CheckpointStorage | None = None
         self._has_recovered = False
