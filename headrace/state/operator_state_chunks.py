@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from headrace.checkpoint.handles import ITEM_COUNT, StateChunk, StateTable
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.errors import RecordTypeError
 from headrace.core.types.pickles import pickle_value
 from headrace.core.types.type_info import ListTypeInfo, MapTypeInfo, TypeInformation
 from headrace.state import columns as state_columns
@@ -78,6 +79,21 @@ def restore_operator_state(
 
 
 def _write(state: FrozenOperatorState, writer: SnapshotWriter) -> StateChunk:
+    try:
+        table = _table_of(state)
+    except RecordTypeError as error:
+        raise error.at(f"in state '{state.name}'") from None
+    file = writer.write(f"operator-state-{state.name}", parquet_of([table]))
+    count = len(state.items)
+    attributes = {
+        ITEM_COUNT: str(count),
+        MODE: state.mode.name,
+        _TYPE: base64.b64encode(pickle_value(state.type_info)).decode(),
+    }
+    return StateChunk(StateTable.OPERATOR, state.name, count, file, None, attributes)
+
+
+def _table_of(state: FrozenOperatorState) -> pa.Table:
     key_type, value_type = _types(state.type_info)
     columns: dict[str, pa.Array] = {}
     values = state.items
@@ -88,14 +104,7 @@ def _write(state: FrozenOperatorState, writer: SnapshotWriter) -> StateChunk:
     kinds = state_columns.encode_row_kinds(values, value_type)
     if kinds is not None:
         columns[VALUE_ROW_KIND] = kinds
-    file = writer.write(f"operator-state-{state.name}", parquet_of([pa.table(columns)]))
-    count = len(state.items)
-    attributes = {
-        ITEM_COUNT: str(count),
-        MODE: state.mode.name,
-        _TYPE: base64.b64encode(pickle_value(state.type_info)).decode(),
-    }
-    return StateChunk(StateTable.OPERATOR, state.name, count, file, None, attributes)
+    return pa.table(columns)
 
 
 def _read(chunk: StateChunk, reader: SnapshotReader) -> FrozenOperatorState:

@@ -30,7 +30,7 @@ from headrace.state.keyed_chunks import OPAQUE, KeyedStateForm
 from headrace.state.operator_state import OperatorStateBackend
 from headrace.state.operator_state_chunks import OperatorStateSnapshots, restore_operator_state
 from headrace.state.restored import KeySpace, RestoredKeyedState, UnclaimedStates
-from headrace.state.snapshots import FrozenState, Snapshotable
+from headrace.state.snapshots import FrozenPart, FrozenState, Snapshotable
 
 _LOG: Final = logging.getLogger(__name__)
 _OF_BACKENDS: Final = frozenset({StateTable.KEYED, StateTable.NATIVE, StateTable.OPERATOR})
@@ -156,7 +156,10 @@ class StatesOfOperator:
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> list[FrozenState]:
         """Return everything as it is now, to be written on another thread."""
         self._warn_of_pickles()
-        return [part.freeze(checkpoint_id, options) for part in self._parts()]
+        return [
+            FrozenPart(part.freeze(checkpoint_id, options), self._operator_name)
+            for part in self._parts()
+        ]
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """A checkpoint is published."""

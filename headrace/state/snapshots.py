@@ -11,6 +11,17 @@ from typing import Protocol
 from headrace.checkpoint.handles import StateChunk
 from headrace.checkpoint.snapshot_files import SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
+from headrace.core.errors import ErrorDomain, HeadraceError, RecordTypeError
+
+
+class StateNotStorableError(HeadraceError):
+    """A state holds a value that cannot be written under its type: no later snapshot could be written either."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, operator_name: str, reason: str) -> None:
+        super().__init__(f"operator '{operator_name}' keeps what cannot be stored: {reason}")
+        self.operator_name = operator_name
 
 
 class FrozenState(Protocol):
@@ -39,3 +50,22 @@ class Snapshotable(Protocol):
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """A checkpoint came to nothing: what it stored must not be referred to. Mailbox thread."""
         ...
+
+
+class FrozenPart:
+    """Frozen state of an operator, which is named where a value cannot be written. See FrozenState."""
+
+    def __init__(self, state: FrozenState, operator_name: str) -> None:
+        self._state = state
+        self._operator_name = operator_name
+
+    def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
+        """See FrozenState. StateNotStorableError."""
+        try:
+            return self._state.write(writer)
+        except RecordTypeError as error:
+            raise StateNotStorableError(self._operator_name, str(error)) from error
+
+    def discard(self) -> None:
+        """See FrozenState."""
+        self._state.discard()

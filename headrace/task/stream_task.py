@@ -104,12 +104,22 @@ class StreamTask(ABC):
             mailbox,
             self.times.back_pressured_ms,
         )
-        self.checkpoints: Final = SubtaskCheckpoints(environment, self.chain, self._writers, timers)
+        self.checkpoints: Final = SubtaskCheckpoints(
+            environment, self.chain, self._writers, timers, self._fail_soon
+        )
         self._ending: Final = EndOfTask(
             self._writers,
             mailbox.wake,
             takes_checkpoints=_has_final_checkpoint(environment.settings),
         )
+
+    def _fail_soon(self, error: BaseException) -> None:
+        """Fail with `error` between two batches. Any thread."""
+
+        def fail() -> None:
+            raise error
+
+        self._mailbox.put(fail)
 
     def open(self) -> None:
         """Open the operators; where they had finished before, only say so again."""

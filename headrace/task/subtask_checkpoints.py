@@ -30,7 +30,7 @@ from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
 from headrace.network.output_capture import OutputCapture
 from headrace.network.record_writer import RecordWriter
-from headrace.state.snapshots import FrozenState
+from headrace.state.snapshots import FrozenState, StateNotStorableError
 from headrace.task.channel_state import ChannelStates, InFlightData
 from headrace.task.environment import TaskEnvironment
 from headrace.task.mailbox import MailboxTimers
@@ -58,7 +58,10 @@ class SubtaskCheckpoints:
         chain: OperatorChain,
         writers: Sequence[RecordWriter],
         timers: MailboxTimers,
+        fail: Callable[[BaseException], object],
     ) -> None:
+        """`fail`: have the task fail with an error; any thread."""
+        self._fail: Final = fail
         self._environment: Final = environment
         self._chain: Final = chain
         self._writers: Final = writers
@@ -109,8 +112,9 @@ class SubtaskCheckpoints:
             sync_ms=sync_ms,
             is_unaligned=options.is_unaligned,
         )
+        has_finished = self.operators_have_finished
         part = AsynchronousPart(
-            self._environment, barrier, frozen, in_flight, metrics, self.operators_have_finished
+            self._environment, barrier, frozen, in_flight, metrics, has_finished, self._fail
         )
         self._running = {key: one for key, one in self._running.items() if not one.is_done}
         self._running[checkpoint_id] = part
@@ -195,7 +199,9 @@ class AsynchronousPart:
         in_flight: InFlightData,
         metrics: CheckpointMetrics,
         is_finished: bool,
+        fail: Callable[[BaseException], object],
     ) -> None:
+        self._fail: Final = fail
         self._environment: Final = environment
         self._checkpoint_id: Final = barrier.checkpoint_id
         self._options: Final[CheckpointOptions] = barrier.options
@@ -232,12 +238,7 @@ class AsynchronousPart:
         except Exception as error:
             _LOG.warning("checkpoint %d of %s: %s", self._checkpoint_id, self._name(), error)
             if self._finish():
-                environment.listener.checkpoint_declined(
-                    environment.attempt_id,
-                    self._checkpoint_id,
-                    CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION,
-                    f"{type(error).__name__}: {error}",
-                )
+                self._answer_failure(error)
             return
         finally:
             for state in self._states():
@@ -259,6 +260,20 @@ class AsynchronousPart:
         snapshot = TaskStateSnapshot(operators, self._is_finished)
         environment.listener.checkpoint_acknowledged(
             environment.attempt_id, self._checkpoint_id, snapshot, metrics
+        )
+
+    def _answer_failure(self, error: Exception) -> None:
+        environment = self._environment
+        if isinstance(error, StateNotStorableError):
+            self._fail(
+                error
+            )  # the next checkpoint would meet the same value, and so would a restarted task
+            return
+        environment.listener.checkpoint_declined(
+            environment.attempt_id,
+            self._checkpoint_id,
+            CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION,
+            f"{type(error).__name__}: {error}",
         )
 
     def _write(self) -> dict[OperatorId, OperatorSubtaskState] | None:

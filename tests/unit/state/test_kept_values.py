@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.config import Settings
-from headrace.core.errors import RecordTypeError
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType
 from headrace.core.types.basic_type_info import BigDecimalTypeInfo, TimestampTypeInfo
@@ -35,6 +34,7 @@ from headrace.functions.state import (
 )
 from headrace.state.backend import StateAccessError
 from headrace.state.operator_states import StatesOfOperator
+from headrace.state.snapshots import StateNotStorableError
 from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
@@ -204,7 +204,21 @@ def test_what_was_changed_behind_the_states_back_is_named_when_it_is_stored(scra
     keyed.set_current_key(KEY)
     state.update([1])
     state.value().append("x")
-    with pytest.raises(RecordTypeError, match=r"'x'\] \(in state 'names'\) does not fit"):
+    with pytest.raises(StateNotStorableError) as told:
+        snapshot(states)
+    assert not told.value.recoverable
+    assert str(told.value).startswith(
+        "operator 'operator' keeps what cannot be stored: record [1, 'x'] (in state 'names') does not fit its "
+        "declared type ListTypeInfo<Long>"
+    )
+    states.close()
+
+
+def test_what_cannot_be_pickled_is_named_when_it_is_stored(scratch: str) -> None:
+    states = _states("hashmap", scratch)
+    items = states.operator_state.get_list_state(ListStateDescriptor("files", PICKLED))
+    items.add(number for number in [1])
+    with pytest.raises(StateNotStorableError, match=r"\(in state 'files'\)"):
         snapshot(states)
     states.close()
 

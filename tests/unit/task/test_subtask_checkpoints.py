@@ -14,6 +14,7 @@ from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier,
 from headrace.core.clock import ManualClock
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId, OperatorId
 from headrace.network.output_capture import OutputCapture
+from headrace.state.snapshots import StateNotStorableError
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.operator_chain import FrozenOperator
 from headrace.task.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
@@ -75,8 +76,15 @@ class World:
         )
         self.timers = MailboxTimers(self.clock)
         self.checkpoints = SubtaskCheckpoints(
-            cast(Any, environment), cast(Any, self), cast(Any, [self]), self.timers
+            cast(Any, environment),
+            cast(Any, self),
+            cast(Any, [self]),
+            self.timers,
+            self._note_failed,
         )
+
+    def _note_failed(self, error: BaseException) -> None:
+        self.log.append(f"failed: {error}")
 
     def take(self, checkpoint_id: int, options: CheckpointOptions | None = None) -> bool:
         barrier = CheckpointBarrier(checkpoint_id, 0, options or CheckpointOptions())
@@ -182,6 +190,31 @@ def test_state_that_cannot_be_written_declines_the_checkpoint_and_the_task_goes_
     world.take(2)
     world.work_beside()
     assert world.log[-1] == "acknowledged 2"
+
+
+def test_state_that_can_never_be_written_fails_the_task_instead_of_checkpoint_after_checkpoint() -> (
+    None
+):
+    world = World(on_write=_raise_not_storable)
+    world.take(1)
+    world.work_beside()
+    assert world.log[3:] == [
+        "write",
+        "failed: operator 'Orders' keeps what cannot be stored: a lock",
+        "discard",
+    ]
+
+
+def test_a_task_that_is_ending_does_not_fail_of_state_that_can_never_be_written() -> None:
+    world = World(on_write=_raise_not_storable)
+    world.take(1)
+    world.checkpoints.close()
+    world.work_beside()
+    assert not [line for line in world.log if line.startswith(("failed", "declined"))]
+
+
+def _raise_not_storable() -> None:
+    raise StateNotStorableError("Orders", "a lock")
 
 
 def test_an_error_before_the_state_is_frozen_is_the_tasks() -> None:
