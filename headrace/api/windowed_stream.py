@@ -108,7 +108,11 @@ class OneStreamWindows(WindowSettings):
         return self._stream.without_keys(), ()
 
     def _windowed(
-        self, incremental: Any, window_function: Any, output_type: TypeInformation
+        self,
+        incremental: Any,
+        window_function: Any,
+        output_type: TypeInformation,
+        accumulator_type: TypeLike = None,
     ) -> DataStream:
         functions = [class_name_of(f) for f in (incremental, window_function) if f is not None]
         operator = self.get_execution_environment().add_operator(
@@ -121,6 +125,9 @@ class OneStreamWindows(WindowSettings):
                 window_function=window_function,
                 is_keyed=self._is_keyed,
                 evictor=self._evictor,
+                accumulator_type=None
+                if accumulator_type is None
+                else resolve_type(accumulator_type),
             ),
             (self._stream.transformation,),
             BatchType(output_type),
@@ -171,7 +178,8 @@ class WindowedStream(OneStreamWindows):
     ) -> DataStream:
         """Aggregate records as they come.
 
-        With an AggregateFunction, record by record; a window function then sees exactly one element. With built-in
+        With an AggregateFunction, record by record; a window function then sees exactly one element. Accumulators are
+        kept as values of `accumulator_type`, or pickled where it is left out. With built-in
         aggregates (`agg.count().alias("flights"), agg.mean("delay")`) on whole batches: rows of the key columns,
         `window_start`, `window_end` and one column per aggregate; without those two in the window that ends with the
         input, `GlobalWindows.create_with_end_of_stream_trigger()`, whose rows have no timestamps.
@@ -179,12 +187,16 @@ class WindowedStream(OneStreamWindows):
         if isinstance(aggregate_function, Aggregate):
             return aggregate_columns(self._keyed_stream, self._asked(), (aggregate_function, *more))
         names = ("window_function", "accumulator_type", "output_type")
-        given = {"window_function": window_function, "output_type": output_type}
+        values = (window_function, accumulator_type, output_type)
+        given: dict[str, Any] = dict(zip(names, values, strict=True))
         given.update(zip(names, more, strict=False))
         check_function(aggregate_function, AggregateFunction, allow_callable=False)
         _check_window_function(given["window_function"], WindowFunction, ProcessWindowFunction)
         return self._windowed(
-            aggregate_function, given["window_function"], resolve_type(given["output_type"])
+            aggregate_function,
+            given["window_function"],
+            resolve_type(given["output_type"]),
+            given["accumulator_type"],
         )
 
     def apply(self, window_function: AnyWindowFunction, output_type: TypeLike = None) -> DataStream:
@@ -231,19 +243,24 @@ class AllWindowedStream(OneStreamWindows):
         """Aggregate records as they come; a window function then sees exactly one element.
 
         Or built-in aggregates (`agg.max("price")`) on whole batches: rows of `window_start`, `window_end` and one
-        column per aggregate, of windows that subtasks share out among themselves.
+        column per aggregate, of windows that subtasks share out among themselves. Accumulators of an AggregateFunction
+        are kept as values of `accumulator_type`, or pickled where it is left out.
         """
         if isinstance(aggregate_function, Aggregate):
             return aggregate_columns(self._stream, self._asked(), (aggregate_function, *more))
         names = ("window_function", "accumulator_type", "output_type")
-        given = {"window_function": window_function, "output_type": output_type}
+        values = (window_function, accumulator_type, output_type)
+        given: dict[str, Any] = dict(zip(names, values, strict=True))
         given.update(zip(names, more, strict=False))
         check_function(aggregate_function, AggregateFunction, allow_callable=False)
         _check_window_function(
             given["window_function"], AllWindowFunction, ProcessAllWindowFunction
         )
         return self._windowed(
-            aggregate_function, given["window_function"], resolve_type(given["output_type"])
+            aggregate_function,
+            given["window_function"],
+            resolve_type(given["output_type"]),
+            given["accumulator_type"],
         )
 
     def apply(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from headrace.core.operator_spec import OperatorSpec
+from headrace.core.types.type_info import TypeInformation
 from headrace.functions.specs import FunctionSpec
 
 
@@ -14,7 +15,8 @@ class WindowSpec(OperatorSpec):
     `incremental` is the ReduceFunction or AggregateFunction (or callable, for reduce) that folds records as they
     come, or None; `window_function` a (Process)(All)WindowFunction or None. At least one of them is set. `is_keyed`
     is False for `window_all`. `trigger` None means the assigner's default. `late_tag_id` None drops late records
-    (counted). With an `evictor` records are kept as they are, and folded when the window fires.
+    (counted). With an `evictor` records are kept as they are, and folded when the window fires. `accumulator_type`: of
+    an AggregateFunction's accumulators, which are pickled without.
     """
 
     assigner: Any
@@ -25,6 +27,7 @@ class WindowSpec(OperatorSpec):
     window_function: Any
     is_keyed: bool
     evictor: Any = None
+    accumulator_type: TypeInformation | None = None
     kind: ClassVar[str] = "window"
     default_name: ClassVar[str] = "Window"
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.record_batch import Timestamps
+from headrace.core.types.object_type_info import ObjectTypeInfo
+from headrace.core.types.type_info import Types
 from headrace.functions.serialization import TypeSerializer
 
 _TWO_LONGS: Final = struct.Struct(">qq")
@@ -97,6 +99,10 @@ class TimeWindow(Window):
 
     def __repr__(self) -> str:
         return f"TimeWindow(start={self.start}, end={self.end})"
+
+
+TIME_WINDOW_TYPE: Final = ObjectTypeInfo(TimeWindow, ["start", "end"], [Types.LONG(), Types.LONG()])
+"""How time windows stand in columns: a struct of two longs."""
 
 
 def _report_run(

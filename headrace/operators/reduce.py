@@ -6,7 +6,7 @@ Source: Flink StreamGroupedReduceOperator, SumAggregator, ComparableAggregator.
 import operator
 from collections.abc import Callable
 from copy import copy as shallow_copy
-from typing import Any
+from typing import Any, Final
 
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
@@ -14,11 +14,16 @@ from headrace.core.types.rows import Row
 from headrace.functions.specs import ReduceSpec, RollingAggregationSpec
 from headrace.functions.state import ReducingStateDescriptor
 from headrace.operators.emission import RowEmitter
+from headrace.operators.fold_errors import refused_fold
 from headrace.operators.function_operator import FunctionOperator
+from headrace.operators.kept_records import own_state
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.user_code import method_of, refuse_generator, user_error
+from headrace.state.backend import StateAccessError
 
 Reduce = Callable[[Any, Any], Any]
+
+_STATE_NAME: Final = "_reduce_state"
 
 
 class ReduceOperator(FunctionOperator, OneInputOperator):
@@ -32,8 +37,10 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
         super().open(context)
         self._backend = context.state.create_keyed_backend()
         value_type = context.types.inputs[0].value_type
-        descriptor = ReducingStateDescriptor("_reduce_state", self._reduce, value_type)
-        self._state: Any = self._backend.get_state(descriptor, self._backend.key_scope)
+        descriptor = ReducingStateDescriptor(_STATE_NAME, self._reduce, value_type)
+        self._state: Any = own_state(
+            self._backend, descriptor, self._backend.key_scope, context.operator_name
+        )
         self._emitter = RowEmitter(context)
         self._open_function(self._backend)
 
@@ -52,10 +59,18 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
                     raise TypeError("reduce must return the combined value, but it returned None")
                 rows.append(result if type(result) in unchanging else copy(result))
             refuse_generator(rows[-1], "reduce")
+        except StateAccessError as error:
+            told = self._refused(error, is_input=get() is None)
+            raise user_error(told, self.context.operator_name) from error
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
         self._backend.end_batch()
         self._emitter.emit(rows, batch.timestamps, output)
+
+    def _refused(self, error: StateAccessError, *, is_input: bool) -> Exception:
+        """Return what is told of a value that the state did not take."""
+        name = self.context.operator_name
+        return refused_fold(error, _STATE_NAME, self._function, name, is_input=is_input)
 
 
 class RollingAggregationOperator(ReduceOperator):
@@ -63,6 +78,16 @@ class RollingAggregationOperator(ReduceOperator):
 
     def __init__(self, spec: RollingAggregationSpec) -> None:
         super().__init__(ReduceSpec(rolling_reduce(spec.aggregation, spec.position)))
+        self._aggregation = spec.aggregation
+
+    def _refused(self, error: StateAccessError, *, is_input: bool) -> Exception:
+        misfit = error.misfit
+        if misfit is None or is_input:
+            return error
+        return TypeError(
+            f"the {self._aggregation} so far, {misfit.shown}, does not fit the stream's type {misfit.type_text}: "
+            f"{misfit.reason}; declare a wider one"
+        )
 
 
 def rolling_reduce(aggregation: str, position: int | str) -> Reduce:

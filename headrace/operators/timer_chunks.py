@@ -84,7 +84,7 @@ def _table(name: str, rows: _Rows, key_space: KeySpace) -> pa.Table:
         KEY: state_columns.encode(rows.keys, key_space.key_type),
     }
     if any(namespace is not None for namespace in rows.namespaces):
-        columns[NAMESPACE], _ = state_columns.encode_namespaces(rows.namespaces)
+        columns[NAMESPACE] = state_columns.encode_namespaces(rows.namespaces)
     return pa.table(columns)
 
 

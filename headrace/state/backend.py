@@ -10,7 +10,7 @@ Source: Flink KeyedStateBackend, AbstractKeyedStateBackend.
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
-from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.errors import ErrorDomain, HeadraceError, RecordTypeError
 from headrace.functions.state import State, StateDescriptor
 from headrace.state.timer_queue import TimerQueue
 
@@ -18,9 +18,19 @@ S = TypeVar("S", bound=State)
 
 
 class StateAccessError(HeadraceError):
-    """Keyed state was used in a way that has no meaning: without a current key, or under a name of another kind."""
+    """Keyed state was used in a way that has no meaning: without a current key, or under a name of another kind.
+
+    `misfit`: where the state `state_name` was given a value that is not of its declared type.
+    """
 
     domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(
+        self, text: str, state_name: str = "", misfit: RecordTypeError | None = None
+    ) -> None:
+        super().__init__(text)
+        self.state_name = state_name
+        self.misfit = misfit
 
 
 class _NoKey:
@@ -92,6 +102,10 @@ class KeyedStateBackend(Protocol):
 
         StateAccessError where the name was registered with another kind or scope.
         """
+        ...
+
+    def has_unclaimed(self, name: str) -> bool:
+        """Whether a state of that name was restored which nobody has asked for."""
         ...
 
     def begin_batch(self, row_count: int) -> None:

@@ -1,10 +1,9 @@
 """How keys, namespaces and values of keyed state stand in columns, and back.
 
 Declared types become typed columns, undeclared ones binary columns with a pickle per row. Time windows become a struct
-of start and end, so that whoever reads a snapshot needs no code of ours.
+of start and end and times a number, so that whoever reads a snapshot needs no code of ours.
 """
 
-import enum
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from headrace.core.record_batch import key_values_to_array
 from headrace.core.types.arrow_mapping import array_to_values, values_to_array
 from headrace.core.types.nested_codecs import row_kinds, set_row_kinds
 from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
-from headrace.functions.windows import TimeWindow
+from headrace.functions.windows import TIME_WINDOW_TYPE, TimeWindow
 
 KEY_GROUP: Final = "key_group"
 KEY: Final = "key"
@@ -32,9 +31,6 @@ LAST_ACCESS: Final = "last_access"
 KeyGroups = npt.NDArray[np.int32]
 
 _OPAQUE_TYPE: Final = PickledBytesTypeInfo()
-_TIME_WINDOW: Final = pa.struct(
-    [pa.field("start", pa.int64(), nullable=False), pa.field("end", pa.int64(), nullable=False)]
-)
 
 
 def is_opaque(type_info: TypeInformation) -> bool:
@@ -72,28 +68,18 @@ def decode_row_kinds(values: Sequence[Any], kinds: pa.Array) -> None:
     set_row_kinds([values[index] for index in present], kinds.take(pa.array(present, pa.int64())))
 
 
-class NamespaceKind(enum.Enum):
-    """How the namespaces of a chunk are stored."""
-
-    VOID = "void"
-    """There are none: no column."""
-    TIME_WINDOW = "time_window"
-    OPAQUE = "opaque"
-
-
-def encode_namespaces(namespaces: Sequence[Any]) -> tuple[pa.Array, NamespaceKind]:
-    """Return namespaces as a column: structs where all are time windows, else pickles."""
-    if all(type(namespace) is TimeWindow for namespace in namespaces):
-        starts = pa.array([window.start for window in namespaces], type=pa.int64())
-        ends = pa.array([window.end for window in namespaces], type=pa.int64())
-        array = pa.StructArray.from_arrays([starts, ends], fields=list(_TIME_WINDOW))
-        return array, NamespaceKind.TIME_WINDOW
-    return encode(namespaces, _OPAQUE_TYPE), NamespaceKind.OPAQUE
+def encode_namespaces(namespaces: Sequence[Any]) -> pa.Array:
+    """Return namespaces as a column: structs where all are time windows, int64 where all are times, else pickles."""
+    classes = set(map(type, namespaces))
+    if classes == {TimeWindow}:
+        return encode(namespaces, TIME_WINDOW_TYPE)
+    if classes == {int}:
+        return pa.array(namespaces, type=pa.int64())
+    return encode(namespaces, _OPAQUE_TYPE)
 
 
 def decode_namespaces(column: pa.Array) -> list[Any]:
     """Return the namespaces of a column that `encode_namespaces` made."""
     if pa.types.is_struct(column.type):
-        starts, ends = column.field(0).to_pylist(), column.field(1).to_pylist()
-        return list(map(TimeWindow, starts, ends))
-    return decode(column, _OPAQUE_TYPE)
+        return decode(column, TIME_WINDOW_TYPE)
+    return column.to_pylist() if pa.types.is_int64(column.type) else decode(column, _OPAQUE_TYPE)

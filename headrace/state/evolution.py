@@ -25,6 +25,10 @@ class StateIncompatibleError(HeadraceError):
 
     domain, recoverable = ErrorDomain.USER, False
 
+    def __init__(self, reason: str, advice: str = "") -> None:
+        super().__init__(f"{reason}: {advice}" if advice else reason)
+        self.reason = reason
+
 
 _WIDER: Final[dict[pa.DataType, frozenset[pa.DataType]]] = {
     pa.int8(): frozenset({pa.int16(), pa.int32(), pa.int64()}),

@@ -92,6 +92,9 @@ class HeapKeyedStateBackend:
             refuse_other_registration(name, handle, handle_class.kind, scope)
         return handle
 
+    def has_unclaimed(self, name: str) -> bool:
+        return self._restored is not None and self._restored.holds(name)
+
     def begin_batch(self, row_count: int) -> None:
         if self._ttl_handles:
             self._clock.begin_batch()

@@ -12,7 +12,9 @@ def misfit(descriptor: StateDescriptor, error: RecordTypeError) -> StateAccessEr
     """Return the error for a value that is not of the declared type."""
     return StateAccessError(
         f"state '{descriptor.get_name()}' cannot hold {error.shown}: it is declared as {error.type_text}, "
-        f"{error.reason}"
+        f"{error.reason}",
+        descriptor.get_name(),
+        error,
     )
 
 

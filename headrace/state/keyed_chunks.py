@@ -214,7 +214,7 @@ def _columns_of(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> dic
         KEY: state_columns.encode(rows.keys, form.key_type),
     }
     if rows.namespaces is not None:
-        columns[NAMESPACE], _ = state_columns.encode_namespaces(rows.namespaces)
+        columns[NAMESPACE] = state_columns.encode_namespaces(rows.namespaces)
     if rows.list_positions is not None:
         columns[LIST_POS] = pa.array(rows.list_positions, type=pa.int32())
     if rows.map_keys is not None:

@@ -79,6 +79,10 @@ class RestoredKeyedState:
                 yield table_to_rows(form, _evolved(form, table, changes))
         self._held.pop(form.name, None)
 
+    def holds(self, name: str) -> bool:
+        """Whether there is a state of that name which nobody has asked for."""
+        return name in self._waiting
+
     def unclaimed(self) -> dict[str, list[StateChunk]]:
         """States that nobody has asked for, for `write_unclaimed`."""
         return dict(self._waiting)
@@ -171,8 +175,8 @@ def check_form(
         found = attributes.get(attribute)
         if found != wanted:
             raise StateIncompatibleError(
-                f"state '{form.name}' was stored as {found} state and is asked for as {wanted} state ({what}): "
-                "give the new state another name"
+                f"state '{form.name}' was stored as {found} state and is asked for as {wanted} state ({what})",
+                "give the new state another name",
             )
     reasons = [
         *_opaque_differences(form, attributes),
@@ -180,8 +184,8 @@ def check_form(
     ]
     if reasons:
         raise StateIncompatibleError(
-            f"state '{form.name}' cannot follow its new type: {'; '.join(reasons)}. Declare renames and defaults with "
-            "the descriptor's evolve_field, or give the new state another name"
+            f"state '{form.name}' cannot follow its new type, as {'; '.join(reasons)}",
+            "declare renames and defaults with the descriptor's evolve_field, or give the new state another name",
         )
 
 

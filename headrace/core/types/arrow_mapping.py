@@ -12,6 +12,7 @@ from headrace.core.types.arrow_types import (
     arrow_type_of,
     data_schema,
     is_byte,
+    object_fields,
     struct_fields,
     type_info_from_schema,
     type_info_of_arrow,
@@ -21,9 +22,11 @@ from headrace.core.types.nested_codecs import (
     FieldsCodec,
     ListCodec,
     MapCodec,
+    ObjectCodec,
     row_kinds,
     set_row_kinds,
 )
+from headrace.core.types.object_type_info import ObjectTypeInfo
 from headrace.core.types.rows import Row
 from headrace.core.types.scalar_codecs import (
     ColumnCodec,
@@ -182,6 +185,10 @@ def _codec_of(type_info: TypeInformation, *, wraps: bool = True) -> ColumnCodec:
                 [_codec_of(field_type, wraps=wraps) for field_type in type_info.field_types],
                 gives_rows=isinstance(type_info, RowTypeInfo),
             )
+        case ObjectTypeInfo():
+            field_codecs = [_codec_of(one, wraps=wraps) for one in type_info.field_types]
+            fields = FieldsCodec(object_fields(type_info), field_codecs, gives_rows=False)
+            return ObjectCodec(type_info.object_class, fields)
         case PrimitiveArrayTypeInfo() if is_byte(type_info.element_type):
             return byte_string_codec(arrow_type_of(type_info), wraps=wraps)
         case CollectionTypeInfo():

@@ -6,6 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.core.types.basic_type_info import CollectionTypeInfo
+from headrace.core.types.object_type_info import ObjectTypeInfo
 from headrace.core.types.type_info import (
     BasicType,
     BasicTypeInfo,
@@ -73,6 +74,14 @@ def struct_fields(type_info: RowTypeInfo | TupleTypeInfo) -> list[pa.Field]:
     ]
 
 
+def object_fields(type_info: ObjectTypeInfo) -> list[pa.Field]:
+    """Return the fields of an object, none of which is ever null."""
+    return [
+        pa.field(name, arrow_type_of(field_type), nullable=False)
+        for name, field_type in zip(type_info.field_names, type_info.field_types, strict=True)
+    ]
+
+
 def arrow_type_of(type_info: TypeInformation) -> pa.DataType:
     """Return the Arrow type of one value of `type_info`."""
     match type_info:
@@ -80,6 +89,8 @@ def arrow_type_of(type_info: TypeInformation) -> pa.DataType:
             return BASIC_ARROW_TYPES[type_info.basic_type]
         case RowTypeInfo() | TupleTypeInfo():
             return pa.struct(struct_fields(type_info))
+        case ObjectTypeInfo():
+            return pa.struct(object_fields(type_info))
         case PrimitiveArrayTypeInfo() if is_byte(type_info.element_type):
             return pa.binary()
         case CollectionTypeInfo():

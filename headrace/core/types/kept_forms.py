@@ -23,6 +23,7 @@ from headrace.core.types.basic_type_info import (
     TimeTypeInfo,
     TypeInformation,
 )
+from headrace.core.types.object_type_info import ObjectTypeInfo
 from headrace.core.types.rows import Row, row_of
 from headrace.core.types.time_values import Instant
 from headrace.core.types.type_info import RowTypeInfo, TupleTypeInfo
@@ -53,6 +54,8 @@ def unchanged_class(value_type: TypeInformation) -> type | None:
     """Return the class all of whose values are kept as they are, where the type has one."""
     if isinstance(value_type, BasicTypeInfo):
         return _CLASSES.get(value_type.basic_type)
+    if isinstance(value_type, ObjectTypeInfo):
+        return value_type.object_class
     return date if isinstance(value_type, DateTypeInfo) else None
 
 

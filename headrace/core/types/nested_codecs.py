@@ -175,6 +175,30 @@ class FieldsCodec:
         return [value[name] for name in self._names]
 
 
+class ObjectCodec:
+    """Objects of one class, carried as a struct of their fields."""
+
+    def __init__(self, object_class: type[Any], fields: FieldsCodec) -> None:
+        self._object_class = object_class
+        self._fields = fields
+        self._names = [field.name for field in fields.arrow_type]
+        self.arrow_type = fields.arrow_type
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        return self._fields.encode(
+            [None if one is None else self._values_of(one) for one in values]
+        )
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        make = self._object_class
+        return [None if one is None else make(*one) for one in self._fields.decode(array)]
+
+    def _values_of(self, value: Any) -> list[Any]:
+        if not isinstance(value, self._object_class):
+            raise mismatch(f"a {self._object_class.__name__}", value)
+        return [getattr(value, name) for name in self._names]
+
+
 def row_kinds(values: Sequence[Any]) -> pa.Array | None:
     """Return the kinds of rows as int8, shape (num_rows,), or None where all are plain inserts."""
     classes = set(map(type, values))

@@ -173,6 +173,16 @@ def plain_values(row: Row, names: tuple[str, ...]) -> tuple[Any, ...] | None:
     return row._values  # pyright: ignore[reportPrivateUsage]
 
 
+def row_parts(row: Row) -> tuple[Any, ...]:
+    """Return what makes a row equal to another: names, number of the kind, then the values."""
+    return row._fields, row._kind, *row._values  # pyright: ignore[reportPrivateUsage]
+
+
+def row_of_parts(fields: tuple[str, ...] | None, kind: int, *values: Any) -> Row:
+    """Return the row of `row_parts`."""
+    return _restore_row(fields, values, kind)
+
+
 def set_row_values(row: Row, values: tuple[Any, ...]) -> None:
     """Put other values into the fields of a row, in order."""
     row._values = values  # pyright: ignore[reportPrivateUsage]

@@ -12,17 +12,19 @@ from typing import Any, Final
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
-from headrace.core.types.type_info import Types
+from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.joins import JoinContext
 from headrace.functions.process import TimeDomain
 from headrace.functions.state import MapStateDescriptor
 from headrace.functions.window_specs import IntervalJoinSpec
 from headrace.operators.emission import timestamps_of
 from headrace.operators.function_operator import FunctionOperator
+from headrace.operators.kept_records import RecordsDescriptor, own_state
 from headrace.operators.late_records import LateRecords
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.timed_operator import TimedOperator
 from headrace.operators.user_code import user_error
+from headrace.state.backend import KeyedStateBackend
 
 _LEFT: Final = "left"
 _RIGHT: Final = "right"
@@ -48,23 +50,28 @@ class _PairContext(JoinContext):
 class _Side:
     """One side of the join. A partner's timestamp, less that of a record of this side, is in [lower_ms, upper_ms].
 
-    `buffer` is the keyed map timestamp -> records in order of arrival; `name` the namespace of timers that empty it.
+    `buffer` is the list of records, in order of arrival, by key and timestamp as namespace; `times` the map of a key
+    whose keys are the timestamps that have records. `name` is the namespace of timers that empty both.
     """
 
     name: str
     lower_ms: int
     upper_ms: int
+    backend: KeyedStateBackend
     buffer: Any
+    times: Any
     late_records: LateRecords
 
     def add(self, timestamp: int, value: Any) -> None:
         """Keep a record of the current key."""
-        bucket = self.buffer.get(timestamp)
-        if bucket is None:
-            self.buffer.put(timestamp, [value])
-        else:
-            bucket.append(value)
-            self.buffer.put(timestamp, bucket)
+        self.backend.set_current_namespace(timestamp)
+        self.buffer.add(value)
+        self.times.put(timestamp, True)
+
+    def records_of(self, timestamp: int) -> Sequence[Any]:
+        """Return the records of the current key with that timestamp, in order of arrival."""
+        self.backend.set_current_namespace(timestamp)
+        return self.buffer.get()
 
     def cleanup_time_ms(self, timestamp: int) -> int:
         """Return the watermark at which records of `timestamp` have had all their partners."""
@@ -72,10 +79,14 @@ class _Side:
 
     def clean_up(self, time_ms: int) -> None:
         """Forget the records of the current key whose cleanup time is `time_ms`."""
-        if time_ms == MAX_WATERMARK:
-            self.buffer.clear()  # the last watermark: several timestamps may have no later cleanup time
+        if time_ms == MAX_WATERMARK:  # several timestamps may have no later cleanup time
+            over = self.times.keys()
         else:
-            self.buffer.remove(time_ms - max(self.upper_ms, 0))
+            over = (time_ms - max(self.upper_ms, 0),)
+        for timestamp in over:
+            self.backend.set_current_namespace(timestamp)
+            self.buffer.clear()
+            self.times.remove(timestamp)
 
 
 class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
@@ -93,16 +104,27 @@ class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
         super().open(context)
         lower_ms, upper_ms = self._spec.lower_bound_ms, self._spec.upper_bound_ms
         late_left, late_right = self._spec.late_tag_ids
-        self._left = self._side(_LEFT, lower_ms, upper_ms, late_left)
-        self._right = self._side(_RIGHT, -upper_ms, -lower_ms, late_right)
+        left, right = (one.value_type for one in context.types.inputs)
+        self._left = self._side(_LEFT, left, lower_ms, upper_ms, late_left)
+        self._right = self._side(_RIGHT, right, -upper_ms, -lower_ms, late_right)
         self._pair = _PairContext()
         self._open_function(self._backend)
 
-    def _side(self, name: str, lower_ms: int, upper_ms: int, late_tag_id: str | None) -> _Side:
-        descriptor = MapStateDescriptor(f"{name}-buffer", Types.LONG(), Types.PICKLED_BYTE_ARRAY())
-        buffer = self._backend.get_state(descriptor, self._backend.key_scope)
+    def _side(
+        self,
+        name: str,
+        record_type: TypeInformation,
+        lower_ms: int,
+        upper_ms: int,
+        late_tag_id: str | None,
+    ) -> _Side:
+        backend, operator_name = self._backend, self.context.operator_name
+        records = RecordsDescriptor(f"{name}-buffer", record_type)
+        buffer = own_state(backend, records, backend.window_scope, operator_name)
+        descriptor = MapStateDescriptor(f"{name}-times", Types.LONG(), Types.BOOLEAN())
+        times = own_state(backend, descriptor, backend.key_scope, operator_name)
         late_records = LateRecords(self.context, self._collector, late_tag_id)
-        return _Side(name, lower_ms, upper_ms, buffer, late_records)
+        return _Side(name, lower_ms, upper_ms, backend, buffer, times, late_records)
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
         self._process_rows(batch, self._left, self._right, output)
@@ -128,11 +150,11 @@ class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
                 own.add(timestamp, value)
                 times = partner_times.get(key)
                 if times is None:
-                    times = partner_times[key] = sorted(other.buffer.keys())
+                    times = partner_times[key] = sorted(other.times.keys())
                 first = bisect_left(times, timestamp + own.lower_ms)
                 last = bisect_right(times, timestamp + own.upper_ms)
                 for time in times[first:last]:
-                    for partner in other.buffer.get(time):
+                    for partner in other.records_of(time):
                         self._join(own, value, timestamp, partner, time)
                 cleanup_ms = own.cleanup_time_ms(timestamp)
                 self._timers.register(TimeDomain.EVENT_TIME, cleanup_ms, own.name)

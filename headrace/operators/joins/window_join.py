@@ -1,35 +1,104 @@
 """Windows over two streams: co-group, and the join that is its cross product.
 
-Records of both streams are put into one window, tagged with where they came from, and told apart when it fires.
+Records of both streams are put into one window, tagged with where they came from; a window keeps them apart.
 Source: Flink CoGroupedStreams, JoinedStreams.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from headrace.core.record_batch import RecordBatch
+from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
+from headrace.functions.evictors import TimestampedValue
 from headrace.functions.joins import FlatJoinFunction, TaggedUnion
 from headrace.functions.window_specs import CoGroupSpec, TwoStreamWindowSpec, WindowJoinSpec
 from headrace.functions.windows import Window
+from headrace.operators.kept_records import (
+    RecordsDescriptor,
+    own_state,
+    record_in,
+    refuse_other_layout,
+    row_around,
+)
 from headrace.operators.late_records import LateRecords
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.user_code import method_of, not_iterable
-from headrace.operators.windowing.contents import EmitElements, StreamedContents, WindowContents
+from headrace.operators.windowing.contents import (
+    CONTENTS,
+    EmitElements,
+    EvictedContents,
+    TimedRecords,
+    WindowContents,
+)
 from headrace.operators.windowing.window_operator import WindowingOperator
+from headrace.state.backend import KeyedStateBackend
+
+_SIDES: Final = (f"{CONTENTS}-one", f"{CONTENTS}-two")
+"""Names of the states of the first and of the second stream's records."""
 
 
-class TaggedContents(StreamedContents):
-    """The records of both streams, in state as plain pairs: (whether it is of the first stream, record)."""
+class SidedContents(WindowContents):
+    """The records of two streams, each in a list under its own type. Emits both lists."""
+
+    def __init__(
+        self,
+        record_types: Sequence[TypeInformation],
+        backend: KeyedStateBackend,
+        operator_name: str,
+    ) -> None:
+        refuse_other_layout(backend, CONTENTS, operator_name)
+        self._backend = backend
+        self._descriptors = [
+            RecordsDescriptor(name, record_type)
+            for name, record_type in zip(_SIDES, record_types, strict=True)
+        ]
+        self._ones, self._twos = (
+            own_state(backend, one, backend.window_scope, operator_name)
+            for one in self._descriptors
+        )
 
     def add(self, value: TaggedUnion, timestamp: int) -> None:
-        is_one = value.is_one()
-        super().add((is_one, value.get_one() if is_one else value.get_two()), timestamp)
+        if value.is_one():
+            self._ones.add(value.get_one())
+        else:
+            self._twos.add(value.get_two())
 
     def fire(self, window: Window, state_window: Window, emit: EmitElements) -> None:
-        def emit_tagged(window: Window, pairs: Iterable[tuple[bool, Any]]) -> None:
-            emit(window, [TaggedUnion(value, is_one) for is_one, value in pairs])
+        ones, twos = self._ones.get(), self._twos.get()
+        if ones or twos:
+            emit(window, (ones, twos))
 
-        super().fire(window, state_window, emit_tagged)
+    def merge(self, target: Window, sources: Sequence[Window]) -> None:
+        for descriptor in self._descriptors:
+            self._backend.merge_namespaces(descriptor, target, sources)
+
+    def clear(self) -> None:
+        self._ones.clear()
+        self._twos.clear()
+
+
+class TaggedRecords(TimedRecords):
+    """How a TaggedUnion stands in state beside its timestamp: in a row with a column for each stream's records."""
+
+    def __init__(self, record_types: Sequence[TypeInformation]) -> None:
+        names = ["is_one", "one", "two", "timestamp"]
+        self.row_type = RowTypeInfo([Types.BOOLEAN(), *record_types, Types.LONG()], names)
+
+    def row_of(self, value: TaggedUnion, timestamp: int) -> Any:
+        is_one, one, two = value.is_one(), value.get_one(), value.get_two()
+        values = (is_one, one, two, timestamp)
+        return row_around(one if is_one else two, self.row_type.field_names, values)
+
+    def value_of(self, row: Any) -> TimestampedValue:
+        is_one: bool = row[0]
+        return TimestampedValue(TaggedUnion(record_in(row, 1 if is_one else 2), is_one), row[3])
+
+
+class EvictedSides(EvictedContents):
+    """With an evictor: the records of two streams in one list, in order of arrival. Emits the records of either."""
+
+    def _elements(self, values: list[Any]) -> Sequence[Any] | None:
+        return _sides(values)
 
 
 class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
@@ -38,7 +107,7 @@ class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
     def __init__(
         self, spec: TwoStreamWindowSpec, call: Callable[[list[Any], list[Any]], Any]
     ) -> None:
-        super().__init__(spec, None, lambda key, window, elements, context: call(*_sides(elements)))
+        super().__init__(spec, lambda key, window, sides, context: call(*sides))
         self._late_tag_ids = spec.late_tag_ids
 
     def open(self, context: OperatorContext) -> None:
@@ -48,9 +117,14 @@ class TwoStreamWindowOperator(WindowingOperator, TwoInputOperator):
         self._late_twos = LateRecords(context, self._collector, two)
 
     def _create_contents(self) -> WindowContents:
+        context, backend, name = self.context, self._backend, self.context.operator_name
+        record_types = [one.value_type for one in context.types.inputs]
         if self._evictor is None:
-            return TaggedContents(None, self._backend)
-        return super()._create_contents()
+            return SidedContents(record_types, backend, name)
+        for side in _SIDES:
+            refuse_other_layout(backend, side, name)
+        records = TaggedRecords(record_types)
+        return EvictedSides(None, records, backend, name, self._evictor, self._evictor_context())
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
         self._process_rows(batch, batch.keys(), map(TaggedUnion.one, batch.rows()), output)

@@ -6,11 +6,10 @@ Source: Flink InternalWindowFunction and its variants, EvictingWindowOperator.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import reduce
-from itertools import starmap
-from typing import Any
+from typing import Any, Final
 
 from headrace.core.types.record_copies import private_copy
-from headrace.core.types.type_info import PickledBytesTypeInfo
+from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 from headrace.functions.evictors import Evictor, EvictorContext, TimestampedValue
 from headrace.functions.record import AggregateFunction
 from headrace.functions.state import (
@@ -27,35 +26,20 @@ from headrace.functions.window_functions import (
 )
 from headrace.functions.window_specs import WindowSpec
 from headrace.functions.windows import Window
+from headrace.operators.fold_errors import refused_fold
+from headrace.operators.kept_records import RecordsDescriptor, own_state, record_in, row_around
 from headrace.operators.user_code import method_of
-from headrace.state.backend import KeyedStateBackend
+from headrace.state.backend import KeyedStateBackend, StateAccessError
 
-_ANY = PickledBytesTypeInfo()
-_STATE_NAME = "window-contents"
-
-
-class _RecordsDescriptor(ListStateDescriptor):
-    """Every record, None too."""
-
-    takes_none = True
-
+CONTENTS: Final = "window-contents"
+"""Name of the state, in snapshots."""
 
 EmitElements = Callable[[Window, Sequence[Any]], None]
 """Hands the elements of a window that fires to its function, and takes all of the results before it returns."""
 
 
 class WindowContents(ABC):
-    """The contents of all windows; `add`, `fire` and `clear` are for the namespace that is current in the backend.
-
-    `descriptor` names the state that merging windows move.
-    """
-
-    descriptor: StateDescriptor
-
-    def __init__(self, descriptor: StateDescriptor, backend: KeyedStateBackend) -> None:
-        self.descriptor = descriptor
-        self._backend = backend
-        self._state: Any = backend.get_state(descriptor, backend.window_scope)
+    """The contents of all windows; `add`, `fire` and `clear` are for the namespace that is current in the backend."""
 
     @abstractmethod
     def add(self, value: Any, timestamp: int) -> None:
@@ -65,31 +49,107 @@ class WindowContents(ABC):
     def fire(self, window: Window, state_window: Window, emit: EmitElements) -> None:
         """Emit what there is, if anything; `state_window` is the current namespace, which `emit` may change."""
 
+    @abstractmethod
+    def merge(self, target: Window, sources: Sequence[Window]) -> None:
+        """Move what the current key has in `sources` into `target`."""
+
+    @abstractmethod
     def clear(self) -> None:
         """Drop everything."""
+
+
+class ContentsInOneState(WindowContents):
+    """Base of contents that stand in the state of one descriptor."""
+
+    def __init__(
+        self, descriptor: StateDescriptor, backend: KeyedStateBackend, operator_name: str
+    ) -> None:
+        self._descriptor = descriptor
+        self._backend = backend
+        self._operator_name = operator_name
+        self._state: Any = own_state(backend, descriptor, backend.window_scope, operator_name)
+
+    def merge(self, target: Window, sources: Sequence[Window]) -> None:
+        self._backend.merge_namespaces(self._descriptor, target, sources)
+
+    def clear(self) -> None:
         self._state.clear()
 
 
-class StreamedContents(WindowContents):
-    """Without an evictor: the fold of the records, or with `incremental` None the records themselves."""
+class ListedContents(ContentsInOneState):
+    """The records themselves, under the stream's type."""
 
-    def __init__(self, incremental: Any, backend: KeyedStateBackend) -> None:
-        super().__init__(_descriptor(incremental), backend)
-        self._is_folded = incremental is not None
+    def __init__(
+        self, record_type: TypeInformation, backend: KeyedStateBackend, operator_name: str
+    ) -> None:
+        super().__init__(RecordsDescriptor(CONTENTS, record_type), backend, operator_name)
 
     def add(self, value: Any, timestamp: int) -> None:
         self._state.add(value)
 
     def fire(self, window: Window, state_window: Window, emit: EmitElements) -> None:
-        contents = self._state.get()
-        if self._is_folded:
-            if contents is not None:
-                emit(window, [contents])
-        elif contents:
-            emit(window, contents)
+        records = self._state.get()
+        if records:
+            emit(window, records)
 
 
-class EvictedContents(WindowContents):
+class FoldedContents(ContentsInOneState):
+    """The fold of the records: under the stream's type where they are reduced, else under that of the accumulator."""
+
+    def __init__(
+        self,
+        function: Any,
+        record_type: TypeInformation,
+        accumulator_type: TypeInformation,
+        backend: KeyedStateBackend,
+        operator_name: str,
+    ) -> None:
+        descriptor: StateDescriptor
+        if isinstance(function, AggregateFunction):
+            descriptor = AggregatingStateDescriptor(CONTENTS, function, accumulator_type)
+        else:
+            reduce_function = method_of(function, "reduce")
+            descriptor = ReducingStateDescriptor(CONTENTS, reduce_function, record_type)
+        super().__init__(descriptor, backend, operator_name)
+        self._function = function
+
+    def add(self, value: Any, timestamp: int) -> None:
+        try:
+            self._state.add(value)
+        except StateAccessError as error:
+            raise self._refused(error, is_input=self._state.get() is None) from None
+
+    def fire(self, window: Window, state_window: Window, emit: EmitElements) -> None:
+        result = self._state.get()
+        if result is not None:
+            emit(window, [result])
+
+    def merge(self, target: Window, sources: Sequence[Window]) -> None:
+        try:
+            super().merge(target, sources)
+        except StateAccessError as error:
+            raise self._refused(error, is_input=False) from None
+
+    def _refused(self, error: StateAccessError, *, is_input: bool) -> Exception:
+        return refused_fold(error, CONTENTS, self._function, self._operator_name, is_input=is_input)
+
+
+class TimedRecords:
+    """How a record stands in state beside its timestamp: in a row, whose kind is that of the record."""
+
+    def __init__(self, record_type: TypeInformation) -> None:
+        self.row_type = RowTypeInfo([record_type, Types.LONG()], ["value", "timestamp"])
+
+    def row_of(self, value: Any, timestamp: int) -> Any:
+        """Return what is kept."""
+        return row_around(value, self.row_type.field_names, (value, timestamp))
+
+    def value_of(self, row: Any) -> TimestampedValue:
+        """Return the record with its timestamp."""
+        return TimestampedValue(record_in(row, 0), row[1])
+
+
+class EvictedContents(ContentsInOneState):
     """With an evictor: the records with their timestamps, folded anew at each firing if `incremental` is set.
 
     Where nothing is left to reduce there is no result; an aggregate of nothing is that of its empty accumulator.
@@ -98,20 +158,23 @@ class EvictedContents(WindowContents):
     def __init__(
         self,
         incremental: Any,
+        records: TimedRecords,
         backend: KeyedStateBackend,
+        operator_name: str,
         evictor: Evictor[Any, Any],
         context: EvictorContext,
     ) -> None:
-        super().__init__(ListStateDescriptor(_STATE_NAME, _ANY), backend)
+        super().__init__(ListStateDescriptor(CONTENTS, records.row_type), backend, operator_name)
         self._incremental = incremental
+        self._records = records
         self._evictor = evictor
         self._context = context
 
     def add(self, value: Any, timestamp: int) -> None:
-        self._state.add((value, timestamp))
+        self._state.add(self._records.row_of(value, timestamp))
 
     def fire(self, window: Window, state_window: Window, emit: EmitElements) -> None:
-        held = list(starmap(TimestampedValue, self._state.get()))
+        held = list(map(self._records.value_of, self._state.get()))
         if not held:
             return
         self._evictor.evict_before(held, len(held), window, self._context)
@@ -120,7 +183,7 @@ class EvictedContents(WindowContents):
             emit(window, elements)
         self._evictor.evict_after(held, len(held), window, self._context)
         self._backend.set_current_namespace(state_window)
-        self._state.update(map(tuple, held))
+        self._state.update([self._records.row_of(*one) for one in held])
 
     def _elements(self, values: list[Any]) -> Sequence[Any] | None:
         incremental = self._incremental
@@ -135,15 +198,6 @@ class EvictedContents(WindowContents):
             return None
         # Copies, as the function may change the older of two values, and the next firing reduces them anew.
         return [reduce(method_of(incremental, "reduce"), map(private_copy, values))]
-
-
-def _descriptor(incremental: Any) -> StateDescriptor:
-    """Return the state in which a window keeps its contents."""
-    if incremental is None:
-        return _RecordsDescriptor(_STATE_NAME, _ANY)
-    if isinstance(incremental, AggregateFunction):
-        return AggregatingStateDescriptor(_STATE_NAME, incremental, _ANY)
-    return ReducingStateDescriptor(_STATE_NAME, method_of(incremental, "reduce"), _ANY)
 
 
 WindowCall = Callable[[Any, Window, Sequence[Any], Any], Any]

@@ -10,15 +10,16 @@ from typing import Any
 from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
-from headrace.core.types.type_info import PickledBytesTypeInfo
+from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
 from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
 from headrace.functions.process import TimeDomain
 from headrace.functions.state import MapStateDescriptor
 from headrace.functions.triggers import Trigger, TriggerResult
 from headrace.functions.window_functions import ProcessAllWindowFunction, ProcessWindowFunction
 from headrace.functions.window_specs import TwoStreamWindowSpec, WindowSpec
-from headrace.functions.windows import Window
+from headrace.functions.windows import TIME_WINDOW_TYPE, TimeWindowSerializer, Window
 from headrace.operators.emission import timestamps_of
+from headrace.operators.kept_records import own_state
 from headrace.operators.late_records import LateRecords
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.runtime_context import OperatorRuntimeContext
@@ -26,7 +27,9 @@ from headrace.operators.timed_operator import TimedOperator
 from headrace.operators.user_code import close_function, open_function, user_error
 from headrace.operators.windowing.contents import (
     EvictedContents,
-    StreamedContents,
+    FoldedContents,
+    ListedContents,
+    TimedRecords,
     WindowCall,
     WindowContents,
     window_call,
@@ -53,17 +56,14 @@ class WindowingOperator(TimedOperator):
     _merging: MergingWindows | None = None
     _is_function_open = False
 
-    def __init__(
-        self, spec: WindowSpec | TwoStreamWindowSpec, incremental: Any, call: WindowCall
-    ) -> None:
-        """`incremental` folds records as they come (None: they are kept); `call` makes results of what is held."""
+    def __init__(self, spec: WindowSpec | TwoStreamWindowSpec, call: WindowCall) -> None:
+        """`call` makes results of what a window holds."""
         self._functions = spec.user_functions()
         self._assigner: WindowAssigner[Any, Any] = spec.assigner
         self._trigger: Trigger[Any, Any] = spec.trigger or spec.assigner.get_default_trigger(None)
         self._evictor: Any = spec.evictor
         self._is_event_time = self._assigner.is_event_time()
         self._lateness_ms = spec.allowed_lateness_ms
-        self._incremental = incremental
         self._call = call
         self._clearing = [
             one
@@ -78,9 +78,9 @@ class WindowingOperator(TimedOperator):
         assigner = self._assigner
         is_merging = isinstance(assigner, MergingWindowAssigner)
         if isinstance(assigner, MergingWindowAssigner):
-            pickled = PickledBytesTypeInfo()
-            descriptor = MapStateDescriptor("merging-window-set", pickled, pickled)
-            mapping: Any = backend.get_state(descriptor, backend.key_scope)
+            window_type = _type_of_windows(assigner)
+            descriptor = MapStateDescriptor("merging-window-set", window_type, window_type)
+            mapping = own_state(backend, descriptor, backend.key_scope, context.operator_name)
             self._merging = MergingWindows(assigner, mapping)
         runtime_context = OperatorRuntimeContext(context, backend)
         self._assigner_context = AssignerContext(self._timers, runtime_context)
@@ -90,11 +90,12 @@ class WindowingOperator(TimedOperator):
         for function in self._functions:
             open_function(function, runtime_context, context.operator_name)
 
+    @abstractmethod
     def _create_contents(self) -> WindowContents:
-        if self._evictor is None:
-            return StreamedContents(self._incremental, self._backend)
-        context = WindowEvictorContext(self._timers, self.context.metrics)
-        return EvictedContents(self._incremental, self._backend, self._evictor, context)
+        """Return where records are kept until their windows fire."""
+
+    def _evictor_context(self) -> WindowEvictorContext:
+        return WindowEvictorContext(self._timers, self.context.metrics)
 
     def close(self) -> None:
         if self._is_function_open:
@@ -182,7 +183,7 @@ class WindowingOperator(TimedOperator):
             context.window = old
             self._trigger.clear(old, context)
             self._delete_cleanup(old)
-        self._backend.merge_namespaces(self._contents.descriptor, state_window, sources)
+        self._contents.merge(state_window, sources)
 
     def _on_event_time(self, time_ms: int, key: Any, namespace: Any) -> None:
         self._on_timer(time_ms, namespace, is_event_time=True)
@@ -260,13 +261,27 @@ class WindowOperator(WindowingOperator, OneInputOperator):
     """Windows over one stream, keyed or as a whole."""
 
     def __init__(self, spec: WindowSpec) -> None:
-        super().__init__(spec, spec.incremental, window_call(spec))
+        super().__init__(spec, window_call(spec))
         self._is_keyed = spec.is_keyed
         self._late_tag_id = spec.late_tag_id
+        self._incremental = spec.incremental
+        self._accumulator_type: TypeInformation = spec.accumulator_type or PickledBytesTypeInfo()
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._late_records = LateRecords(context, self._collector, self._late_tag_id)
+
+    def _create_contents(self) -> WindowContents:
+        context, backend, incremental = self.context, self._backend, self._incremental
+        name, record_type = context.operator_name, context.types.inputs[0].value_type
+        if self._evictor is not None:
+            records = TimedRecords(record_type)
+            return EvictedContents(
+                incremental, records, backend, name, self._evictor, self._evictor_context()
+            )
+        if incremental is None:
+            return ListedContents(record_type, backend, name)
+        return FoldedContents(incremental, record_type, self._accumulator_type, backend, name)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         keys = batch.keys() if self._is_keyed else [_WHOLE_STREAM] * batch.num_rows
@@ -274,3 +289,10 @@ class WindowOperator(WindowingOperator, OneInputOperator):
 
     def _take_late(self, value: Any, timestamp: int) -> None:
         self._late_records.take(value, timestamp)
+
+
+def _type_of_windows(assigner: MergingWindowAssigner[Any, Any]) -> TypeInformation:
+    """Return the type under which the assigner's windows are kept: only time windows have one."""
+    if isinstance(assigner.get_window_serializer(), TimeWindowSerializer):
+        return TIME_WINDOW_TYPE
+    return PickledBytesTypeInfo()

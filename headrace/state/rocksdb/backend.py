@@ -41,7 +41,7 @@ from headrace.state.rocksdb.handles import (
     RocksValueState,
     StateHome,
 )
-from headrace.state.rocksdb.keys import CompositeKeys, position_bytes, to_bytes
+from headrace.state.rocksdb.keys import CompositeKeys, form_of_keys, position_bytes
 from headrace.state.rocksdb.restore import restore_databases
 from headrace.state.rocksdb.snapshots import (
     DATABASE,
@@ -128,6 +128,10 @@ class RocksDBKeyedStateBackend:
         else:
             refuse_other_registration(name, handle, handle_class.kind, scope)
         return handle
+
+    def has_unclaimed(self, name: str) -> bool:
+        is_in_database = name in self._forms and name not in self._handles
+        return is_in_database or self._restored.holds(name)
 
     def merge_namespaces(
         self, descriptor: StateDescriptor, target: Any, sources: Sequence[Any]
@@ -289,12 +293,15 @@ class RocksDBKeyedStateBackend:
         if rows.namespaces is not None:
             entries = list(zip(rows.keys, rows.namespaces, strict=True))
         stamps = rows.last_accesses or [None] * len(rows.values)
+        descriptor = handle.descriptor
+        is_map = isinstance(descriptor, MapStateDescriptor)
+        form_of_key = form_of_keys(descriptor.key_type if is_map else descriptor.type_info)
         for index, (entry, value, stamp) in enumerate(
             zip(entries, rows.values, stamps, strict=True)
         ):
             composite = handle.prefix_of(entry)
             if rows.map_keys is not None:
-                composite += to_bytes(rows.map_keys[index])
+                composite += form_of_key(rows.map_keys[index])
             elif rows.list_positions is not None:
                 composite += position_bytes(self._home.positions.take())
             handle.table.put(composite, stored_form(value, NO_STAMP if stamp is None else stamp))

@@ -28,7 +28,7 @@ from headrace.functions.state import (
 )
 from headrace.state.backend import EntryScope, StateAccessError
 from headrace.state.kept_keys import KeyForms, misfit
-from headrace.state.rocksdb.keys import CompositeKeys, from_bytes, position_bytes, to_bytes
+from headrace.state.rocksdb.keys import CompositeKeys, form_of_keys, from_bytes, position_bytes
 from headrace.state.rocksdb.stored import NO_STAMP, stored_form, stored_stamp, stored_value
 from headrace.state.ttl import BatchClock, TtlRules
 
@@ -328,6 +328,7 @@ class RocksMapState(RocksState, MapState[Any, Any]):
     def __init__(self, descriptor: MapStateDescriptor, *rest: Any) -> None:
         super().__init__(descriptor, *rest)
         self._key_forms = KeyForms(descriptor)
+        self._form_of_key = form_of_keys(descriptor.key_type)
 
     def single_value_type(self) -> TypeInformation:
         assert isinstance(self.descriptor, MapStateDescriptor)
@@ -342,16 +343,16 @@ class RocksMapState(RocksState, MapState[Any, Any]):
 
     def put(self, key: Any, value: Any) -> None:
         key, value = self._key_forms.kept(key), self._kept(value)
-        self._put(self._prefix() + to_bytes(key), value)
+        self._put(self._prefix() + self._form_of_key(key), value)
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         kept = [(self._key_forms.kept(key), self._kept(value)) for key, value in dict_value.items()]
         prefix = self._prefix()
         for key, value in kept:
-            self._put(prefix + to_bytes(key), value)
+            self._put(prefix + self._form_of_key(key), value)
 
     def remove(self, key: Any) -> None:
-        self.table.delete(self._prefix() + to_bytes(self._key_forms.looked_up(key)))
+        self.table.delete(self._prefix() + self._form_of_key(self._key_forms.looked_up(key)))
 
     def items(self) -> Iterable[tuple[Any, Any]]:
         prefix = self._prefix()
@@ -373,7 +374,7 @@ class RocksMapState(RocksState, MapState[Any, Any]):
         return next(self._rows(self._prefix()), None) is None
 
     def _look_up(self, key: Any) -> Any:
-        composite = self._prefix() + to_bytes(self._key_forms.looked_up(key))
+        composite = self._prefix() + self._form_of_key(self._key_forms.looked_up(key))
         form = self.table.get(composite)
         return _ABSENT if form is None else self._seen(composite, form)
 

@@ -2,7 +2,8 @@
 
 A composite key is the key group (one byte where there are at most 128, else two, big-endian), then the key and, in
 states of windows, the namespace, each with its length before it, so that no entry is the beginning of another; then
-the map key, or the position in a list. Numbers that Python calls equal have one form, but for truth values.
+the map key, or the position in a list. Undeclared keys that Python calls equal have one form, as they have one place in
+a dict: True, 1 and 1.0 come back as 1.
 
 Source: Flink CompositeKeySerializationUtils.
 """
@@ -10,13 +11,17 @@ Source: Flink CompositeKeySerializationUtils.
 import io
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
+from numbers import Number
 from typing import Any, Final
+
+import numpy as np
 
 from headrace.core.key_groups import key_group_of
 from headrace.core.key_hash import hash_key
 from headrace.core.types.pickles import PICKLE_PROTOCOL, pickle_value
+from headrace.core.types.rows import Row, row_of_parts, row_parts
 from headrace.core.types.type_info import BasicType, BasicTypeInfo, TypeInformation
 from headrace.functions.windows import TimeWindow
 from headrace.state.backend import NO_KEY
@@ -29,13 +34,34 @@ _WINDOW: Final = struct.Struct(">qq")
 _FLOAT: Final = struct.Struct(">d")
 _PREFIXES_MAX: Final = 65_536
 _MASK: Final = 0xFFFFFFFF
-_UNMISTAKABLE: Final = frozenset({str, int, bytes})
+
+FormOf = Callable[[Any], bytes]
 
 
 def to_bytes(value: Any) -> bytes:
-    """Return the form of a key, namespace or map key: equal values have equal ones."""
+    """Return the form of a namespace, or of a key of a declared type: equal ones of one class have equal forms."""
     writer = _WRITERS.get(type(value))
     return _pickled(value) if writer is None else writer(value)
+
+
+def equal_form(value: Any) -> bytes:
+    """Return the form of a key of any class: what Python calls equal has one, numbers of all classes among it."""
+    writer = _EQUAL_WRITERS.get(type(value))
+    if writer is not None:
+        return writer(value)
+    return _of_number(value) if isinstance(value, Number | np.bool_) else to_bytes(value)
+
+
+def form_of_keys(key_type: TypeInformation) -> FormOf:
+    """Return what makes the forms of keys or map keys of a type; declared ones come back as they were."""
+    return equal_form if is_opaque(key_type) else to_bytes
+
+
+def tells_all(value: Any) -> bool:
+    """Whether `from_bytes` gives back a key of the very class: of 2.0 and True it gives ints."""
+    if type(value) is tuple:
+        return all(map(tells_all, value))
+    return type(value) in _TELLING or equal_form(value)[:1] == b"p"
 
 
 def from_bytes(form: bytes) -> Any:
@@ -50,6 +76,10 @@ def from_bytes(form: bytes) -> Any:
             return content.decode("utf-8", "surrogatepass")
         case b"t":
             return tuple(map(from_bytes, _parts(content)))
+        case b"r":
+            return row_of_parts(*map(from_bytes, _parts(content)))
+        case b"S":
+            return frozenset(map(from_bytes, _parts(content)))
         case b"w":
             return TimeWindow(*_WINDOW.unpack(content))
         case b"f":
@@ -76,9 +106,23 @@ def _of_decimal(value: Decimal) -> bytes:
     return _of_float(float(value)) if Decimal(float(value)) == value else _pickled(value)
 
 
+def _of_number(value: Any) -> bytes:
+    for number_class, form_of in _EXACT_NUMBERS:
+        try:
+            converted = number_class(value)
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if converted == value:
+            return form_of(converted)
+    return to_bytes(value)
+
+
 def _of_tuple(value: tuple[Any, ...]) -> bytes:
-    parts = list(map(to_bytes, value))
-    return b"t" + b"".join(_LENGTH.pack(len(part)) + part for part in parts)
+    return b"t" + _joined(map(to_bytes, value))
+
+
+def _joined(parts: Iterable[bytes]) -> bytes:
+    return b"".join([_LENGTH.pack(len(part)) + part for part in parts])
 
 
 def _parts(content: bytes) -> list[bytes]:
@@ -105,7 +149,7 @@ def _pickled(value: Any) -> bytes:
     return b"p" + (pickle_value(value) if b"__main__" in form else form)
 
 
-_WRITERS: Final[dict[type, Callable[[Any], bytes]]] = {
+_WRITERS: Final[dict[type, FormOf]] = {
     type(None): lambda value: b"n",
     bool: lambda value: b"B1" if value else b"B0",
     int: _of_int,
@@ -116,6 +160,16 @@ _WRITERS: Final[dict[type, Callable[[Any], bytes]]] = {
     tuple: _of_tuple,
     TimeWindow: lambda value: b"w" + _WINDOW.pack(value.start, value.end),
 }
+
+_EQUAL_WRITERS: Final[dict[type, FormOf]] = {
+    **_WRITERS,
+    bool: lambda value: _of_int(int(value)),
+    tuple: lambda value: b"t" + _joined(map(equal_form, value)),
+    Row: lambda value: b"r" + _joined(map(equal_form, row_parts(value))),
+    frozenset: lambda value: b"S" + _joined(sorted(map(equal_form, value))),
+}
+_EXACT_NUMBERS: Final[tuple[tuple[Any, FormOf], ...]] = ((int, _of_int), (float, _of_float))
+_TELLING: Final = frozenset({type(None), int, str, bytes, TimeWindow})
 
 
 def position_bytes(position: int) -> bytes:
@@ -135,19 +189,18 @@ class CompositeKeys:
         self._key_space = key_space
         self.group_size = 1 if key_space.max_parallelism <= 128 else 2
         self._hash_scalar = _scalar_hash(key_space.key_type)
+        self._form_of = form_of_keys(key_space.key_type)
         self._known: dict[Any, bytes] = {}
 
     def of_key(self, key: Any) -> bytes:
         """Return the prefix of a key."""
-        # A dict takes True for 1.
-        known_as = key if type(key) in _UNMISTAKABLE else _with_types(key)
-        prefix = self._known.get(known_as)
+        prefix = self._known.get(key)
         if prefix is None:
-            form = to_bytes(key)
+            form = self._form_of(key)
             prefix = self.group_bytes(self._group(key)) + _LENGTH.pack(len(form)) + form
             if len(self._known) >= _PREFIXES_MAX:
                 self._known.clear()
-            self._known[known_as] = prefix
+            self._known[key] = prefix
         return prefix
 
     def of_entry(self, entry: Any, *, has_namespace: bool) -> bytes:
@@ -178,10 +231,6 @@ class CompositeKeys:
             return key_group_of(hash_key(key) & _MASK, self._key_space.max_parallelism)
         space = self._key_space
         return int(key_groups([key], space.key_type, space.max_parallelism)[0])
-
-
-def _with_types(key: Any) -> Any:
-    return (key, tuple(map(_with_types, key))) if type(key) is tuple else (key, type(key))
 
 
 def _read_part(composite: bytes, offset: int) -> tuple[Any, int]:

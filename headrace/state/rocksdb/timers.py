@@ -12,14 +12,13 @@ import pickle
 import struct
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from itertools import islice
 from typing import Any, ClassVar, Final
 
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.types.pickles import pickle_value
 from headrace.state.rocksdb.database import Database
-from headrace.state.rocksdb.keys import CompositeKeys
+from headrace.state.rocksdb.keys import CompositeKeys, tells_all
 from headrace.state.timer_queue import IsEnough, Timer, TimerCallback
 
 _TIME: Final = struct.Struct(">Q")
@@ -63,16 +62,9 @@ class TimerRows:
     @staticmethod
     def value_of(key: Any, namespace: Any) -> bytes:
         """Return what is stored beside the row's key: nothing, or the pair where its bytes do not tell all of it."""
-        if _says_all(key) and _says_all(namespace):
+        if tells_all(key) and tells_all(namespace):
             return b""
         return pickle_value((key, namespace))
-
-
-def _says_all(value: Any) -> bool:
-    """Whether the form of a key or namespace gives back the very value: 2.0 and 2 have one form."""
-    if type(value) is tuple:
-        return all(map(_says_all, value))
-    return type(value) not in (float, Decimal)
 
 
 class _GroupHead:

@@ -341,7 +341,7 @@ MISTAKES = {
     # -- folds
     "reduce to another type": Mistake(
         lambda env: keyed(env).reduce(lambda a, b: "text"),
-        "StateAccessError: state '_reduce_state' cannot hold 'text': it is declared as Tuple",
+        "TypeError: reduce must return the type of its input, TupleTypeInfo(",
         "Reduce",
     ),
     "reduce to nothing": Mistake(
@@ -351,7 +351,7 @@ MISTAKES = {
     ),
     "window reduce to another type": Mistake(
         lambda env: windowed(env).reduce(lambda a, b: "text"),
-        "RecordTypeError: record 'text'",
+        "TypeError: reduce must return the type of its input, TupleTypeInfo(",
         "TumblingEventTimeWindows",
     ),
     "aggregate to nothing": Mistake(
