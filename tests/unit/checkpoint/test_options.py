@@ -61,11 +61,11 @@ def test_the_inline_threshold_is_20_kb() -> None:
 
 def test_one_checkpoint_at_least_is_kept() -> None:
     assert Settings().get_option(NUM_RETAINED) == 1
-    with pytest.raises(ConfigurationError, match="num-retained.*at least 1"):
+    with pytest.raises(ConfigurationError, match=r"num-retained.*at least 1"):
         given(NUM_RETAINED, 0).get_option(NUM_RETAINED)
 
 
 def test_rocksdb_is_given_no_less_memory_than_its_write_buffers_need() -> None:
     assert given(ROCKSDB_MEMORY, "8mb").get_option(ROCKSDB_MEMORY) == 8 << 20
-    with pytest.raises(ConfigurationError, match="fixed-per-slot.*'1b': it must be at least 8 mb"):
+    with pytest.raises(ConfigurationError, match=r"fixed-per-slot.*'1b': it must be at least 8 mb"):
         given(ROCKSDB_MEMORY, "1b").get_option(ROCKSDB_MEMORY)
