@@ -251,7 +251,11 @@ def disk_reasons(rows: Sequence[Mapping[str, Any]]) -> str:
     )
     if not text:
         return ""
-    head = "Less than half of a plain file, and what that costs (`benchmarks/README.md` has a profile):"
+    head = (
+        "Less than half of a plain file. Consumers are read for in turn, so that reads jump between as many places,"
+        " and a plain file read in that order is at about half too; the rest is processors (`benchmarks/README.md`"
+        " has a profile, and what was tried):"
+    )
     return f"\n{head}\n{text}\n"
 
 
