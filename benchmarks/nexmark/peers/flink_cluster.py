@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.nexmark.peers.measure import READS, TEXTS, Figures, Measured, tree_cpu_seconds
+from benchmarks.nexmark.peers.measure import READS, TEXTS, Figures, Measured
 
 PARALLELISM: Final = 2
 WATERMARK_DELAY_SECONDS: Final = 4
@@ -99,9 +99,9 @@ class FlinkCluster:
             self._cluster.submitJob(job_graph).get()
             while not self._is_running(job):
                 time.sleep(POLL_SECONDS)
-            cpu_started = tree_cpu_seconds()
+            cpu_started = measured.cpu_seconds_so_far()
             result = self._cluster.requestJobResult(job).get()
-            cpu_seconds = tree_cpu_seconds() - cpu_started
+            cpu_seconds = measured.cpu_seconds_so_far() - cpu_started
         # Raises where the job has failed.
         result.toJobExecutionResult(self.jvm.java.lang.ClassLoader.getSystemClassLoader())
         graph = self._cluster.getArchivedExecutionGraph(job).get()

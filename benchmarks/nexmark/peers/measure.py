@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-SAMPLE_SECONDS: Final = 0.1
+SAMPLE_SECONDS: Final = 0.2
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _BID: Final = ("auction", "bidder", "price", "date_time")
@@ -40,9 +40,9 @@ Run = Callable[[str, Path, Path | None], Figures]
 
 
 def process_facts(stat: str) -> tuple[int, int]:
-    """Return the parent of a process and the clock ticks that it and its ended children took, of its stat file."""
+    """Return the parent of a process and the clock ticks that it took, not its children, of its stat file."""
     fields = stat.rpartition(")")[2].split()
-    return int(fields[1]), sum(int(fields[at]) for at in (11, 12, 13, 14))
+    return int(fields[1]), int(fields[11]) + int(fields[12])
 
 
 def tree_of(root: int, parents: Mapping[int, int]) -> set[int]:
@@ -78,38 +78,49 @@ def _own_bytes(process: int) -> int:
     return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
 
 
-def tree_cpu_seconds() -> float:
-    """Return the processor seconds of this process and all its descendants, ended ones with them."""
-    return sum(_read_tree().values()) / _TICKS_PER_SECOND
-
-
 class Measured:
-    """The time in which a job runs, as a context: wall and processor seconds, and peak memory of all processes."""
+    """The time in which a job runs, as a context: wall and processor seconds, and peak memory of all processes.
+
+    Of a process that has ended, what it was last seen to have taken counts: not every parent lives to tell.
+    """
 
     def __init__(self) -> None:
         self.wall_ms = 0.0
         self.cpu_seconds = 0.0
         self.peak_bytes = 0
+        self._ticks: dict[int, int] = {}
+        # The thread that takes samples and the one that asks for processor seconds both look.
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
 
     def __enter__(self) -> "Measured":
+        self._ticks = _read_tree()
+        self._ticks_before = sum(self._ticks.values())
         self._sampler.start()
-        self._cpu_started = tree_cpu_seconds()
         self._started = time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.wall_ms = (time.perf_counter() - self._started) * 1000
-        self.cpu_seconds = tree_cpu_seconds() - self._cpu_started
+        self.cpu_seconds = self.cpu_seconds_so_far()
         self._ended.set()
         self._sampler.join()
 
+    def cpu_seconds_so_far(self) -> float:
+        """Return the processor seconds of this process and all its descendants since the start."""
+        return (sum(self._look().values()) - self._ticks_before) / _TICKS_PER_SECOND
+
+    def _look(self) -> dict[int, int]:
+        members = _read_tree()
+        with self._lock:
+            self._ticks |= members
+            self.peak_bytes = max(self.peak_bytes, sum(map(_own_bytes, members)))
+            return dict(self._ticks)
+
     def _sample(self) -> None:
-        while True:
-            self.peak_bytes = max(self.peak_bytes, sum(map(_own_bytes, _read_tree())))
-            if self._ended.wait(SAMPLE_SECONDS):
-                return
+        while not self._ended.wait(SAMPLE_SECONDS):
+            self._look()
 
     def figures(
         self, net_runtime_ms: float | None = None, cpu_seconds: float | None = None

@@ -2,11 +2,13 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.nexmark.peers import measure as measure_module
 from benchmarks.nexmark.peers import turns
 from benchmarks.nexmark.peers.compare import in_milliseconds, result_files
 from benchmarks.nexmark.peers.measure import READS, Figures, peer_main, process_facts, tree_of
@@ -54,9 +56,21 @@ def test_every_peer_has_a_program_and_what_is_installed_is_pinned() -> None:
     assert all("==" in package for peer in PEERS.values() for package in peer.packages)
 
 
-def test_ticks_of_a_process_hold_those_of_its_ended_children_whatever_its_name() -> None:
+def test_ticks_of_a_process_are_its_own_whatever_its_name() -> None:
     stat = "17 (a ) b) S 5 17 17 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1 0"
-    assert process_facts(stat) == (5, 127)
+    assert process_facts(stat) == (5, 120)
+
+
+def test_a_process_that_has_ended_counts_with_what_it_was_last_seen_to_have_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: Iterator[dict[int, int]] = iter([{1: 100}, {1: 110, 2: 50}, {1: 130}])
+    monkeypatch.setattr(measure_module, "_read_tree", lambda: next(seen))
+    monkeypatch.setattr(measure_module, "_TICKS_PER_SECOND", 10)
+    monkeypatch.setattr(measure_module, "SAMPLE_SECONDS", 60)
+    with measure_module.Measured() as measured:
+        assert measured.cpu_seconds_so_far() == 6.0
+    assert measured.cpu_seconds == 8.0
 
 
 def test_a_tree_holds_all_that_descend_from_its_root_and_nobody_else() -> None:
