@@ -19,21 +19,14 @@ import bytewax.operators as op  # pyright: ignore[reportMissingImports]
 import bytewax.operators.windowing as win  # pyright: ignore[reportMissingImports]
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.csv
-import pyarrow.parquet as pq
 from bytewax.dataflow import Dataflow  # pyright: ignore[reportMissingImports]
-from bytewax.inputs import (  # pyright: ignore[reportMissingImports]
-    FixedPartitionedSource,
-    StatefulSourcePartition,
-)
-from bytewax.outputs import DynamicSink, StatelessSinkPartition  # pyright: ignore[reportMissingImports]
 from bytewax.testing import cluster_main  # pyright: ignore[reportMissingImports]
 
+from benchmarks.nexmark.peers.bytewax_files import WORKERS, Results, RowGroups
 from benchmarks.nexmark.peers.measure import READS, Figures, Measured, peer_main
 
 # Its functions are made when it is imported, so that no type checker knows them.
 pc: Any = pyarrow.compute
-WORKERS: Final = 2
 SIZE_MS: Final = 10_000
 SLIDE_MS: Final = 2_000
 BUCKET_MS: Final = 1_000
@@ -42,74 +35,6 @@ SIZE: Final = timedelta(milliseconds=SIZE_MS)
 # Two readers are a few row groups of fourteen seconds apart.
 WAIT: Final = timedelta(minutes=2)
 Read = Callable[[str], Any]
-
-
-class RowGroups(FixedPartitionedSource):
-    """The row groups of one kind, a part of them for each worker, in order of time."""
-
-    def __init__(self, files: Path, columns: tuple[str, ...], times: Any) -> None:
-        self._files = files
-        self._columns = list(columns)
-        self._times = times
-
-    def list_parts(self) -> list[str]:
-        return [str(part) for part in range(WORKERS)]
-
-    def build_part(self, step_id: str, for_part: str, resume_state: Any) -> "_Part":
-        return _Part(self._tables(int(for_part)), self._times)
-
-    def _tables(self, part: int) -> Iterator[pa.Table]:
-        number = 0
-        for file in sorted(self._files.glob("*.parquet")):
-            opened = pq.ParquetFile(file)
-            for group in range(opened.num_row_groups):
-                if number % WORKERS == part:
-                    yield opened.read_row_group(group, columns=self._columns, use_threads=False)
-                number += 1
-
-
-class _Part(StatefulSourcePartition):
-    def __init__(self, tables: Iterator[pa.Table], times: Any) -> None:
-        self._tables = tables
-        self._times = times
-
-    def next_batch(self) -> list[pa.Table]:
-        with self._times.get_lock():
-            self._times[0] = self._times[0] or time.monotonic()
-        return [next(self._tables)]
-
-    def snapshot(self) -> None:
-        return None
-
-
-class Results(DynamicSink):
-    """Takes tables and tuples: throws them away, or writes them."""
-
-    def __init__(self, out: Path | None) -> None:
-        self._out = out
-
-    def build(self, step_id: str, worker_index: int, worker_count: int) -> "StatelessSinkPartition":
-        return _Nowhere() if self._out is None else _Written(self._out, worker_index)
-
-
-class _Nowhere(StatelessSinkPartition):
-    def write_batch(self, items: list[Any]) -> None:
-        pass
-
-
-class _Written(StatelessSinkPartition):
-    def __init__(self, out: Path, worker: int) -> None:
-        out.mkdir(parents=True, exist_ok=True)
-        self._file = (out / f"part-{worker}.csv").open("wb")
-
-    def write_batch(self, items: list[Any]) -> None:
-        for item in items:
-            if isinstance(item, pa.Table):
-                options = pyarrow.csv.WriteOptions(include_header=False)
-                pyarrow.csv.write_csv(item, self._file, options)
-            else:
-                self._file.write((",".join(map(str, item)) + "\n").encode())
-        self._file.flush()
 
 
 def _time(milliseconds: int) -> datetime:
