@@ -13,7 +13,7 @@ RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testi
   tests/integration/programs tests/unit/shuffle_service tests/integration/shuffle
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt check test test-all test-serialized test-slow sim chaos bench docs demo clean
+.PHONY: help setup fmt check test test-all test-serialized test-slow sim chaos bench bench-quick docs demo clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench: setup  ## answer the questions of benchmarks/ (or one, also those that ta
 	@for question in $(or $(BENCH),exchange network state back_pressure_memory keyed_latency keyed_function); do \
 	  echo "== $$question"; $(BIN)/python -m benchmarks.$$question || exit $$?; \
 	done
+
+bench-quick: setup  ## compare a few ratios with the stored ones, below two minutes; ACCEPT=1 stores new ones
+	$(BIN)/python -m benchmarks.quick $(if $(ACCEPT),--accept)
 
 docs: setup  ## regenerate docs/generated from the code
 	$(BIN)/python tools/generate_docs.py

@@ -1,0 +1,53 @@
+"""One picture for each question: its series on logarithmic axes, with a line of slope 1 beside them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+# The same figures make the same file, byte for byte.
+matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.size": 9})
+
+import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
+from matplotlib.figure import Figure  # noqa: E402
+
+from benchmarks.growth.series import Series  # noqa: E402
+
+WITHOUT_PICTURE = frozenset({"task_managers"})
+"""Two points say more as figures."""
+
+
+def draw_all(found: Sequence[Series], directory: Path) -> list[str]:
+    """Write an SVG for each question there is data for; return their names."""
+    directory.mkdir(parents=True, exist_ok=True)
+    drawn: list[str] = []
+    for question in dict.fromkeys(series.question for series in found):
+        if question in WITHOUT_PICTURE:
+            continue
+        name = f"growth_{question}"
+        figure = draw([series for series in found if series.question == question])
+        figure.savefig(directory / f"{name}.svg", metadata={"Date": None})
+        plt.close(figure)
+        drawn.append(name)
+    return drawn
+
+
+def draw(own: Sequence[Series]) -> Figure:
+    """Draw one question's series (at least one)."""
+    figure, panel = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
+    for series in own:
+        panel.plot(series.sizes, series.values, "o-", label=series.name)
+    longest = max(own, key=lambda series: series.sizes[-1] / series.sizes[0])
+    first, last = longest.sizes[0], longest.sizes[-1]
+    floor = min(value for series in own for value in series.values)
+    ceiling = max(value for series in own for value in series.values)
+    # Slope 1 from the lower left corner, as far as the picture goes.
+    end = min(last, first * max(10.0, ceiling / floor))
+    panel.plot([first, end], [floor, floor * end / first], ":", color="grey", label="slope 1")
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_xlabel(own[0].size_name)
+    panel.set_ylabel(own[0].unit)
+    panel.legend(fontsize=8)
+    return figure
