@@ -17,6 +17,7 @@ from headrace.cluster.task_executor.processor_place import take_place
 from headrace.cluster.task_executor.runner import TaskManagerConfiguration, run_task_manager
 from headrace.cluster.versions import software_versions
 from headrace.core.config import Settings
+from headrace.core.interpreter import settle_interpreter
 from headrace.core.threads import share_interpreter
 from headrace.spark.worker_output import redirect_standard_output
 from headrace.spark.worker_process import (
@@ -74,6 +75,7 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
         # Nobody is there to return to, or to be killed by.
         end_process("its Spark executor was gone before it began")
     share_interpreter()
+    settle_interpreter()
     # Before any thread is started: those have the cores of the one that starts them.
     place = take_place(Settings(spec.configuration.settings))
     watch = ParentWatch(parent_pid, descriptors)
