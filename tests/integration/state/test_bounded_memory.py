@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.integration
+
 MEMORY_BYTES = 32 << 20
 STATE_BYTES = 480 << 20
 # Measured on a busy machine: 165 to 225 MB above the start, of which 32 are what the option bounds and the rest is what
