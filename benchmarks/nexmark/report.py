@@ -34,9 +34,10 @@ READ_AND_WRITTEN = """\
 Streaming engines take exactly-once checkpoints every second, or with each micro-batch, where the last column does not
 say otherwise. Events are out of order by up to three seconds, watermarks are four seconds behind: no row is late, and
 every engine must give the same rows. In its first turn each of them gives its results of up to {checked:,} events (half
-of what it is given) to DuckDB, which compares them with its own answer row for row: a rate without a mark is one of the same results. For `q7`, whole
-rows of the highest bids, Flink SQL and Spark take forms that would keep one of several equal bids, as they are the
-quicker ones; these events have no such bids. `q0` passes bids through: what it takes is the cost of reading.
+of what it is given) to DuckDB, which compares them with its own answer row for row: a rate without a mark is one of the
+same results. For `q7`, whole rows of the highest bids, Flink SQL and Spark take forms that would keep one of several
+equal bids, as they are the quicker ones; these events have no such bids. `q0` passes bids through: what it takes is the
+cost of reading.
 """
 RATES = """\
 ## Rows per second
