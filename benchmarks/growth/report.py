@@ -37,16 +37,17 @@ which run on the same cores.""",
 State on the heap is a dictionary per state and key group: an access costs the same however many keys there are, until
 entries no longer fit the processor's caches; then each access waits for memory. RocksDB looks into its block cache and
 a few sorted files, which grow in number with the logarithm of the size. Columns are counted by a hash table that is
-made of each portion, and merged: with ever more keys it has one row for each of them.""",
+made of each portion, and merged: where there are nearly as many keys as rows, nothing is saved by counting a portion
+first, each key is a row once more at every step, and the tables no longer fit the caches either.""",
     "panes": """\
 On columns a row is counted once, in its pane, and each window that fires merges as many panes as it has: the merging
 grows with panes times keys, the counting does not, so that the slope goes from 0 towards 1. Record by record, a record
 is put into as many windows as it lies in, as in Flink: slope 1 by definition.""",
     "channels": """\
-Full batches: a row is hashed, sorted by its channel and copied to the others of that channel, and a batch leaves when
-32 to 128 KB wait for its channel, so that the number of channels matters little. With a timeout the rows of 100 ms are
-divided among all channels: with thousands of them a batch holds a few dozen rows, and its fixed cost is what one
-sees.""",
+A row is hashed, sorted by its channel and copied to the others of that channel. Full batches have 128 KB where there
+are few channels and 32 KB, the least segment, from a thousand on, so that the fixed cost of a batch is paid four times
+as often; from there on it stays. With a timeout the rows of 100 ms are divided among all channels: with thousands of
+them a batch holds a few dozen rows.""",
     "tasks": """\
 The control plane does the same for each task, whatever else there is: a descriptor, a deployment, four state changes;
 for a checkpoint a trigger or a barrier and an acknowledgement. Graphs are joined one to one here; where an exchange

@@ -47,9 +47,9 @@ GOVERNED = """\
 {picture}
 
 `headrace.latency.target` takes the place of the buffer timeout: each exchange holds rows as long as the target allows
-({source}), measured by its own rate, queues and late flushes, so that batches are as large as they may be. Here
-the target is for one exchange; the whole way from the source's schedule to the sink is measured, which holds a tick of
-the source's and the work of both tasks besides.
+({source}), measured by its own rate, queues and late flushes, so that
+batches are as large as they may be. The target is that of one exchange; what is measured here is the whole way from the
+source's schedule to the sink, which holds a tick of the source's and the work of both tasks besides.
 
 {table}
 
