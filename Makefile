@@ -12,6 +12,9 @@ SLOW_TESTS := tests/integration tests/spark
 RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testing tests/simulation \
   tests/integration/programs tests/unit/shuffle_service tests/integration/shuffle
 
+# Tests and Spark's workers start hundreds of processes: each would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup fmt check test test-all test-serialized test-slow sim chaos bench bench-quick docs demo clean
 
@@ -39,8 +42,8 @@ check: setup  ## lint, format, types, floor plan, stale docs
 	$(BIN)/python -m pytest -q tests/architecture
 	$(BIN)/python tools/generate_docs.py --check
 
-test: setup  ## unit and simulation tests, about a minute on two quick and quiet cores
-	$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST_TESTS)
+test: setup  ## unit and simulation tests, under a minute; those that need more are in test-slow
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" $(FAST_TESTS)
 
 test-all: test test-serialized test-slow  ## the same, then all the others
 
@@ -48,9 +51,9 @@ test-serialized: setup  ## whatever uses RPC, once more with every local call en
 	$(BIN)/python -m pytest -q -n $(WORKERS) --force-serialization $(RPC_TESTS)
 
 # A folder without a single test file is named and passed over; one with test files must have tests that run.
-test-slow: setup  ## many examples of each property, all seeds of the simulation, integration tests and real Spark
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m hypothesis --hypothesis-profile thorough $(FAST_TESTS)
-	HEADRACE_ALL_SEEDS=1 $(BIN)/python -m pytest -q -n $(WORKERS) tests/simulation
+test-slow: setup  ## slow unit tests, many examples of each property, all seeds of the simulation, integration tests, Spark
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile thorough tests/unit
+	HEADRACE_ALL_SEEDS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-profile thorough tests/simulation
 	@for folder in $(SLOW_TESTS); do \
 	  if [ -z "$$(find $$folder -name 'test_*.py' 2>/dev/null)" ]; then \
 	    echo "$$folder: holds no test file"; \

@@ -1,4 +1,4 @@
-"""Properties are tried on few examples by `make test` and on many by `make test-slow`."""
+"""`make test` tries properties on few examples and leaves out what is slow; `make test-slow` has the rest."""
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +22,11 @@ def test_a_property_without_a_number_of_its_own_takes_the_one_of_the_profile(
     assert settings.default is not None and settings.default.derandomize
 
 
-def test_the_slow_tests_hold_properties_to_the_thorough_profile() -> None:
+def test_what_the_quick_tests_leave_out_is_in_the_slow_ones() -> None:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    _, _, slow = text.partition("\ntest-slow:")
-    assert "-m hypothesis --hypothesis-profile thorough" in slow.split("\n\n", 1)[0]
+    quick, slow = (
+        text.partition(f"\n{target}:")[2].split("\n\n", 1)[0] for target in ("test", "test-slow")
+    )
+    assert '-m "not slow" $(FAST_TESTS)' in quick
+    assert '-m "slow or hypothesis" --hypothesis-profile thorough tests/unit' in slow
+    assert "--hypothesis-profile thorough tests/simulation" in slow

@@ -25,6 +25,7 @@ def files(directory: Path) -> list[str]:
     return [path.name for path in directory.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(8))
 def test_the_job_is_exact_and_its_blobs_end_with_it(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

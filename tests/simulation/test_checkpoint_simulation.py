@@ -47,6 +47,7 @@ def test_a_job_with_checkpoints_brings_out_every_row_once(scenario_seed: int) ->
     assert outcome.faults == (), note("not as it must be")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(15))
 def test_splits_of_a_file_are_read_once_whatever_is_lost(seed: int, tmp_path: Path) -> None:
     file = tmp_path / "numbers.txt"
@@ -55,12 +56,14 @@ def test_splits_of_a_file_are_read_once_whatever_is_lost(seed: int, tmp_path: Pa
     assert outcome.faults == (), failure_note(seed)("not as it must be")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(15))
 def test_slices_that_restart_alone_bring_out_every_row_once(seed: int) -> None:
     outcome = run_scenario(seed, takes_checkpoints=True, is_sliced=True)
     assert outcome.faults == (), failure_note(seed)("not as it must be")
 
 
+@pytest.mark.slow
 def test_some_runs_go_on_from_checkpoints_and_some_checkpoints_come_to_nothing() -> None:
     counts = [
         run_scenario(seed, takes_checkpoints=True).details.checkpoints.counts
@@ -77,6 +80,7 @@ def test_a_slice_restarts_alone() -> None:
     assert len(attempts) > 1, "others ran on"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(10))
 def test_a_job_that_stops_with_a_savepoint_goes_on_from_it_as_if_it_had_not(
     seed: int, tmp_path: Path
@@ -151,6 +155,7 @@ def two_drivers(
     return old, new, graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(5))
 def test_a_new_driver_goes_on_where_the_old_one_stopped_and_the_old_one_can_do_no_harm(
     seed: int, tmp_path: Path
@@ -175,6 +180,7 @@ def test_a_new_driver_goes_on_where_the_old_one_stopped_and_the_old_one_can_do_n
     new.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(6))
 def test_a_driver_that_was_stopping_its_job_and_its_successor_agree_on_the_savepoint(
     seed: int, tmp_path: Path

@@ -86,6 +86,7 @@ def test_an_idle_worker_is_given_up_after_its_timeout() -> None:
     sim.close()
 
 
+@pytest.mark.slow
 def test_workers_end_by_themselves_when_the_master_falls_silent_for_good() -> None:
     sim = SimulatedCluster(1, settings=LEASE)
     job_id = sim.new_job_id()
@@ -176,6 +177,7 @@ def test_who_awaits_the_end_of_a_job_hears_of_it_at_once_and_else_when_the_wait_
     sim.close()
 
 
+@pytest.mark.slow
 def test_cancelling_a_job_frees_everything() -> None:
     sim = SimulatedCluster(1)
     job_id = sim.new_job_id()

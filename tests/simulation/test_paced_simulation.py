@@ -40,6 +40,7 @@ def test_no_row_of_a_batch_in_work_is_lost_or_doubled(
     assert outcome.faults == (), failure_note(seed)("not as it must be")
 
 
+@pytest.mark.slow
 def test_some_checkpoints_are_triggered_in_the_midst_of_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

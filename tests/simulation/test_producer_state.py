@@ -52,6 +52,7 @@ def job_of_late_producers(
 
 
 # In these, some request comes before its partition.
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2, 4, 5])
 def test_a_producer_that_is_deployed_late_is_waited_for(seed: int) -> None:
     with job_of_late_producers(seed) as (result, sim):
@@ -60,6 +61,7 @@ def test_a_producer_that_is_deployed_late_is_waited_for(seed: int) -> None:
         assert output_of(f"producer-state-{seed}") == expected_output(COUNT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_what_became_of_the_producer_is_the_cause_and_not_that_it_was_missed(seed: int) -> None:
     with job_of_late_producers(seed, fail_at=0) as (result, _):

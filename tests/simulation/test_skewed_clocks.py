@@ -83,6 +83,7 @@ def run(monkeypatch: pytest.MonkeyPatch, seed: int, *, is_skewed: bool) -> scena
     return scenario.run_scenario(seed, takes_checkpoints=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("is_unaligned", [False, True], ids=["aligned", "unaligned"])
 def test_the_same_messages_are_sent_at_the_same_moments_as_with_clocks_that_agree(
@@ -100,6 +101,7 @@ def test_the_same_messages_are_sent_at_the_same_moments_as_with_clocks_that_agre
     assert skewed.details.status is agreed.details.status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(10))
 def test_barriers_that_overtake_earlier_or_later_for_it_lose_and_double_no_row(
     monkeypatch: pytest.MonkeyPatch, seed: int

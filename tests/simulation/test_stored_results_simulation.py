@@ -16,6 +16,7 @@ MIDDLE_MS = 5_000
 SEEDS = [KILLED[number] for number in seeds(30)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_result_outlives_its_job_whoever_is_killed(seed: int, kind: str, tmp_path: Path) -> None:
@@ -23,6 +24,7 @@ def test_no_result_outlives_its_job_whoever_is_killed(seed: int, kind: str, tmp_
     assert outcome.faults == (), failure_note(seed)("not as it must be")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_job_of_stored_exchanges_finishes_although_a_worker_died(
     kind: str, tmp_path: Path

@@ -22,6 +22,7 @@ def test_barriers_that_overtake_lose_and_double_no_row(seed: int) -> None:
     assert outcome.faults == (), failure_note(seed)("not as it must be")
 
 
+@pytest.mark.slow
 def test_something_is_in_flight_when_barriers_overtake(monkeypatch: pytest.MonkeyPatch) -> None:
     stored: list[bool] = []
     write = InFlightData.write

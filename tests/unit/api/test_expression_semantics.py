@@ -51,6 +51,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ARITHMETIC)
 @settings(max_examples=25)
 @given(rows=pairs(INTEGERS, DIVISORS))
@@ -63,6 +64,7 @@ def test_operators_on_integers_are_pythons(operator: str, rows: list[tuple[Any, 
     assert values(operate(7, col("b")), **columns) == on_rows(lambda y: operate(7, y), b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", ARITHMETIC)
 @settings(max_examples=25)
 @given(rows=pairs(FLOATS, FLOATS.filter(lambda number: number is None or abs(number) > 1e-3)))
@@ -75,6 +77,7 @@ def test_operators_on_floating_numbers_are_pythons(
     assert values(operate(col("a"), col("b")), **columns) == on_rows(operate, a, b)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(rows=pairs(INTEGERS, FLOATS))
 def test_an_integer_meets_a_floating_number_in_64_bits(rows: list[tuple[Any, Any]]) -> None:

@@ -28,6 +28,7 @@ PLAIN = metadata_of(7, stored(f"{FOLDER}/counts"), inside(b"few"))
 WRITTEN = encode_metadata(PLAIN, KEY, FOLDER)
 
 
+@pytest.mark.slow
 @given(drawn_metadata(FOLDER))
 def test_what_is_written_is_read(metadata: CheckpointMetadata) -> None:
     assert decode_metadata(encode_metadata(metadata, KEY, FOLDER), KEY, URI) == metadata

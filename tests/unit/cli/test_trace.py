@@ -36,6 +36,7 @@ def test_no_line_is_wider_than_said_or_ends_in_blanks() -> None:
     assert all(len(line) <= WIDTH_MAX and line == line.rstrip() for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 100, 113, 114, 120, 200])
 def test_a_terminal_s_width_is_respected(width: int) -> None:
     output = StringIO()
@@ -81,6 +82,7 @@ def test_steps_wait_for_enter_and_not_beyond_the_end_of_the_input() -> None:
     assert run("--rows", "2", "--step", text="\n\n") == run("--rows", "2")
 
 
+@pytest.mark.slow
 def test_options_reach_the_exchange() -> None:
     assert "credit 3" in run("--exclusive", "3", "--floating", "0")
     assert "The gate has one remote channel" in run("--channels", "1")

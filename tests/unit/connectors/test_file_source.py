@@ -227,6 +227,7 @@ def write_text(folder: str, name: str, content: bytes) -> str:
     return path
 
 
+@pytest.mark.slow
 @given(
     lines=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=9)),
     ends_with_newline=st.booleans(),
@@ -277,6 +278,7 @@ def write_rows(folder: str, kind: str, count: int) -> tuple[FileReaderFormat, st
     return JsonLinesFormat(ROW), write_text(folder, "a.jsonl", content.encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "csv", "csv.gz", "json"])
 def test_each_row_of_a_columnar_format_comes_once_however_jobs_fail(kind: str) -> None:
     @given(count=st.integers(0, 40), split_size=st.integers(40, 400), attempts=lives())

@@ -237,6 +237,7 @@ def test_a_waiting_reader_is_woken_by_the_clock(log: ModelLog) -> None:
     job.close()
 
 
+@pytest.mark.slow
 @given(attempts=lives(), counts=st.lists(st.integers(0, 7), min_size=1, max_size=4))
 def test_every_record_is_read_once_wherever_the_job_dies(
     attempts: list[Life], counts: list[int]

@@ -107,6 +107,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_blocks, "CHUNK_SIZE_BYTES", 20_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("polls", [(1, 1), (4, 1), (1, 4)])
 def test_splits_that_got_unequally_far_make_no_row_late(
     source: Source, polls: Sequence[int]

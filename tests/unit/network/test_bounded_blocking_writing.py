@@ -107,6 +107,7 @@ def test_the_task_goes_on_while_what_it_emitted_is_written(
     held.close()
 
 
+@pytest.mark.slow
 def test_what_was_written_beside_the_task_is_read_in_the_order_of_emission(
     tmp_path: Path, layer: FaultyFileLayer, io: ThreadIoPool
 ) -> None:
@@ -146,6 +147,7 @@ class LazyBehind:
             self.pending.popleft()[1]()
 
 
+@pytest.mark.slow
 def test_the_task_waits_where_more_than_the_bound_would_be_on_its_way(
     tmp_path: Path, layer: FaultyFileLayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

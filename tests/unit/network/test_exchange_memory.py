@@ -32,6 +32,7 @@ def memory_of(pages: int) -> dict[str, str]:
     return {"taskmanager_memory_network_min": size, "taskmanager_memory_network_max": size}
 
 
+@pytest.mark.slow
 def test_eight_hundred_channels_with_one_buffer_each_stay_within_their_memory() -> None:
     count = 800
     cluster = SimulatedCluster()
@@ -191,6 +192,7 @@ def minimum_pages(parallelism: int) -> int:
     return partitions + 2 * (2 * (parallelism - 1) + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(9))
 def test_a_chain_of_keyed_edges_gets_through_with_the_least_memory_it_can_be_deployed_with(
     seed: int,
@@ -219,6 +221,7 @@ def test_with_a_page_less_a_task_is_refused_before_anything_runs() -> None:
         Chain(0, environments, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_sink_that_stands_still_stops_the_source_two_edges_away_and_lets_it_go_again(
     seed: int,
@@ -281,6 +284,7 @@ def test_envelopes_are_less_than_a_tenth_of_what_is_sent_at_a_megabyte_a_second(
     cluster.assert_nothing_leaks()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["finish", "close", "kill", "fail"])
 @pytest.mark.parametrize("seed", range(4))
 def test_what_user_code_keeps_of_batches_stays_as_it_was_and_comes_back_when_it_lets_go(

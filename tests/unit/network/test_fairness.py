@@ -170,6 +170,7 @@ def test_a_channel_whose_frames_exceed_a_turn_sends_one_whenever_its_rounds_have
     assert (round_count - 1) * QUANTUM_BYTES < waited <= wait_bound(sizes, 1, QUANTUM_BYTES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 100, 4096])
 def test_a_channel_of_tiny_batches_cannot_outdo_one_of_large_ones(size: int) -> None:
     session, views = producer_of([[size], [200_000]])

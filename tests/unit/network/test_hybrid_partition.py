@@ -136,6 +136,7 @@ def test_the_stream_is_what_was_emitted_whatever_tier_each_batch_used(
         cluster.assert_nothing_leaks()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BOTH)
 def test_a_producer_without_consumers_goes_on(
     cluster: SimulatedCluster, kind: ResultPartitionType, tmp_path: Path
@@ -156,6 +157,7 @@ def test_a_producer_without_consumers_goes_on(
     producer.release_partitions([partition_id()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("is_local", [True, False])
 def test_a_consumer_follows_while_the_producer_runs(
@@ -200,6 +202,7 @@ def test_a_full_one_is_read_again_and_a_selective_one_is_not(
         producer.release_partitions([partition_id()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BOTH)
 def test_a_huge_record_finds_room_instead_of_waiting_for_a_consumer(
     cluster: SimulatedCluster, kind: ResultPartitionType, tmp_path: Path

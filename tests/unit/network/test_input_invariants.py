@@ -47,6 +47,7 @@ def test_a_local_and_a_remote_channel_see_the_same_sequence(trace: list[Step], s
     cluster.assert_nothing_leaks()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_local", [True, False])
 @pytest.mark.parametrize("seed", range(25))
 def test_a_gate_that_is_closed_at_any_moment_gives_everything_back_and_cancels_once(

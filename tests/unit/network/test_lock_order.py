@@ -45,6 +45,7 @@ def test_the_watcher_takes_two_locks_of_a_class_in_each_other_for_a_cycle() -> N
     assert order.cycles() == ["queue"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_no_schedule_of_reading_writing_failing_and_leaving_takes_locks_in_a_circle(
     seed: int,

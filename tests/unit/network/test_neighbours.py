@@ -158,6 +158,7 @@ def test_a_stalled_reader_costs_its_neighbour_on_the_same_connection_nothing() -
     cluster.assert_nothing_leaks()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", MISCHIEF)
 def test_a_peer_that_breaks_the_rules_costs_others_nothing(what: str) -> None:
     cluster = Cluster(MISCHIEF[what])

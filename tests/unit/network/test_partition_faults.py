@@ -56,6 +56,7 @@ def test_a_full_disk_fails_the_task_and_tells_its_consumers(
         consumer.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BLOCKING)
 @pytest.mark.parametrize("channel_count", [2, 12])
 @pytest.mark.parametrize("is_local", [True, False])
@@ -165,6 +166,7 @@ def test_consumers_of_a_broadcast_read_what_was_stored_once(
     producer.release_partitions([partition_id()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", BLOCKING)
 @pytest.mark.parametrize("channel_count", [4, 40])
 def test_what_is_read_ahead_for_slow_consumers_stays_near_its_budget(

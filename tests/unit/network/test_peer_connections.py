@@ -115,6 +115,7 @@ def test_a_retired_connection_is_closed_once_both_sides_are_done_with_it() -> No
     assert not connection.session.is_spent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delays", [(1.0, 1.0), (1.0, 7.0), (7.0, 1.0), (3.0, 1.0)])
 @pytest.mark.parametrize("a_waits_ms", [0.0, 0.5, 1.5, 2.5, 6.0, 15.0])
 @pytest.mark.parametrize("b_waits_ms", [0.0, 1.2, 2.2, 9.0])

@@ -253,6 +253,7 @@ def test_no_segment_is_in_two_places_whatever_user_code_keeps(steps: list[tuple[
     assert network.count_idle_pages() == 16
 
 
+@pytest.mark.slow
 def test_what_threads_drop_comes_back_once_also_out_of_cycles_that_only_the_collector_finds() -> (
     None
 ):

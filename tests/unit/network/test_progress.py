@@ -97,6 +97,7 @@ def run_chain(cluster: SimulatedCluster, seed: int, parallelism: int, pages: int
     return chain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_tasks_that_run_only_when_they_are_woken_always_get_on(seed: int) -> None:
     parallelism = 1 + seed % 3

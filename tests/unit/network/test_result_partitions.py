@@ -74,6 +74,7 @@ def run_trace(
     return [consumer.seen for consumer in consumers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS[1:])
 @pytest.mark.parametrize("codec", ["NONE", "LZ4"])
 @pytest.mark.parametrize("channel_count", [1, 3, 12])
@@ -180,6 +181,7 @@ def all_bytes(reader: SingleInputGate, cluster: SimulatedCluster) -> list[bytes 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RECONSUMABLE)
 @pytest.mark.parametrize("channel_count", [2, 12])
 @pytest.mark.parametrize("is_local", [True, False])

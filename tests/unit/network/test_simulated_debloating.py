@@ -61,6 +61,7 @@ def ages_ms(cluster: SimulatedCluster, is_local: bool, settings: Settings) -> li
     return ages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_local", [False, True], ids=["remote", "local"])
 def test_rows_in_front_of_a_slow_task_wait_about_the_target_and_not_longer(
     cluster: SimulatedCluster, is_local: bool
@@ -78,6 +79,7 @@ def test_rows_in_front_of_a_slow_task_wait_about_the_target_and_not_longer(
     assert max(settled) <= 3 * 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_local", [False, True], ids=["remote", "local"])
 def test_without_it_rows_wait_as_long_as_there_is_memory(
     cluster: SimulatedCluster, is_local: bool

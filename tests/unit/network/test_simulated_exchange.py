@@ -218,6 +218,7 @@ def test_two_task_managers_that_feed_each_other_share_one_connection(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_every_row_arrives_once_and_in_order_whatever_the_delays(seed: int) -> None:
     random = SeededRandom(seed)

@@ -118,6 +118,7 @@ def test_a_task_manager_that_vanishes_at_every_moment_in_turn_takes_nothing_with
     assert endings.count("ConnectionLostError") >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
     "rules",
@@ -137,6 +138,7 @@ def test_what_only_slows_or_cuts_the_stream_changes_nothing(rules: list[str], se
     assert events_of(elements) == [EndOfData(), EndOfPartition()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize(
     "rule",
@@ -167,6 +169,7 @@ def test_the_same_seed_ends_the_same_way_and_another_may_not() -> None:
     assert len(set(fates)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delay_ms", "link_ms"), [(100, 0.0), (100, 5.0), (20, 0.0)])
 def test_delayed_credit_costs_throughput_as_computed_and_nothing_else(
     delay_ms: int, link_ms: float

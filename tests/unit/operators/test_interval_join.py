@@ -291,6 +291,7 @@ def test_with_watermarks_far_enough_behind_it_is_the_full_join(
     assert done.metrics.snapshot() == {"numLateRecordsDiverted": 0}
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(STEPS, BOUNDS)
 def test_interval_joins_are_the_same_after_failures_and_at_other_parallelisms(

@@ -105,6 +105,7 @@ SPECS: dict[str, OperatorSpec] = {
 _TWO_INPUTS = {"co-group", "interval join"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECS)
 def test_failures_and_other_parallelisms_change_nothing(name: str, tmp_path: Path) -> None:
     assert _outputs(name, tmp_path, "rocksdb") == _outputs(name, tmp_path, "hashmap")

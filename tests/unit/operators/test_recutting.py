@@ -64,6 +64,7 @@ def test_every_operator_has_a_case() -> None:
     assert CASES.keys() == set(registry._OPERATORS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CASES)
 @given(STEPS, st.integers(0, 8))
 @example(SHOWN, 4)

@@ -133,6 +133,7 @@ RECORD = st.tuples(
 STEPS = st.lists(st.lists(RECORD, max_size=10) | st.integers(1, 15), max_size=10)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(STEPS, st.integers(1, 12), st.integers(1, 12), st.sampled_from([0, 0, 7]))
 def test_aggregates_are_those_of_the_reference_whatever_the_batches(
@@ -266,6 +267,7 @@ def test_rows_without_timestamps_are_refused() -> None:
         harness.perform(Rows([Row(key="a", n=1, x=1.0)]))
 
 
+@pytest.mark.slow
 def test_many_windows_that_end_at_once_leave_in_several_batches() -> None:
     harness = _harness(TumblingEventTimeWindows(10, 0), AGGREGATES[:1])
     rows = [Row(key=f"k{index}", n=1, x=1.0) for index in range(5000)]

@@ -338,6 +338,7 @@ def test_rolling_aggregations_of_plain_numbers() -> None:
     assert harness.output.rows == [1, 2, 4, 6]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from("ab"), max_size=30), st.integers(1, 5), st.integers(1, 6))
 def test_count_windows_hold_runs_of_each_keys_records(
     keys: list[str], size: int, slide: int

@@ -238,6 +238,7 @@ def _shown(first: Iterable[Any], second: Iterable[Any]) -> Iterable[Any]:
     yield tuple(first), tuple(second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("windows", WINDOWS)
 @given(STEPS, st.sampled_from(EVICTORS), st.sampled_from([0, 0, 6]))
 def test_windows_over_two_streams_are_those_of_the_reference(

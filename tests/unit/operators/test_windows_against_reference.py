@@ -283,6 +283,7 @@ def create_harness(
     return OperatorHarness(spec, keys=KEYS, side_types={"late": PICKLED}, start_ms=START_MS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assigner", ASSIGNERS)
 @given(st.data())
 def test_windows_are_those_of_the_reference(assigner: str, data: st.DataObject) -> None:
@@ -358,6 +359,7 @@ def test_windows_of_any_size_are_those_of_the_reference(
 SETS_TIMERS_IN_THE_PAST = {"continuous event time", "purging continuous event time"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("assigner", ASSIGNERS)
 @settings(max_examples=8)
 @given(st.data())

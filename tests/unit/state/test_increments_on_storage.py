@@ -205,6 +205,7 @@ RARELY = ("clear", "set timer", "fire", "never tell", "give up", "fail")
 STEPS = 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_comes_of_checkpoints_the_complete_ones_are_whole_and_nothing_leaks(
     tmp_path: Path, seed: int

@@ -114,6 +114,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("states"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value_type", "given_value", "kept"),
     [
@@ -322,6 +323,7 @@ ACCESSES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., 
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("access", ACCESSES)
 @settings(deadline=None, max_examples=60)
 @given(typed=TYPED)

@@ -226,6 +226,7 @@ OPERATIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(OPERATIONS)
 def test_value_state_is_a_dict_by_key(operations: list[tuple[str, str, int]]) -> None:

@@ -215,6 +215,7 @@ def test_timers_that_fire_after_freezing_are_in_the_snapshot(
         assert again.timers_of(TimeDomain.PROCESSING_TIME) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_savepoint", [False, True])
 @pytest.mark.parametrize("after", ["rocksdb", "rocksdb, heap timers"])
 @pytest.mark.parametrize("before", ["rocksdb", "rocksdb, heap timers"])
@@ -242,6 +243,7 @@ def test_every_timer_is_at_the_subtask_of_its_key_at_any_parallelism(
             one.states.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [("CHECKPOINT", "CHECKPOINT"), ("SAVEPOINT", "CHECKPOINT")])
 @pytest.mark.parametrize("backend", KINDS)
 def test_two_snapshots_that_are_written_at_one_time_see_their_own_moments(

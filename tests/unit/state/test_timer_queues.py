@@ -240,6 +240,7 @@ def test_what_a_dict_takes_for_one_key_has_one_form_whichever_came_first(
     assert wanted[0] == wanted[1]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 300)), max_size=60))
 def test_a_queue_that_is_opened_again_goes_on_where_it_was(

@@ -60,6 +60,7 @@ def rows_of_senders(count: int) -> list[list[int]]:
     return [[sender * 1000 + number for number in range(ROW_COUNT)] for sender in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(80))
 def test_every_row_is_processed_once_at_its_subtask_and_in_order(seed: int) -> None:
     chance = random.Random(seed)

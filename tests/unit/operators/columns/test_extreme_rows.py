@@ -136,6 +136,7 @@ BATCHES: list[list[Drawn] | int] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_largest", [True, False])
 @pytest.mark.parametrize("keys", [(), ("key",)])
 def test_ties_stay_late_rows_and_nulls_do_not(keys: tuple[str, ...], is_largest: bool) -> None:
@@ -197,6 +198,7 @@ def test_rows_without_event_time_are_refused() -> None:
         local(()).perform(Rows([Row(key="a", n=1, id=1)]))
 
 
+@pytest.mark.slow
 def test_state_shrinks_to_the_rows_that_may_still_win() -> None:
     harness = extreme(())
     for number in range(3):

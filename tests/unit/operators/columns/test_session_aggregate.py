@@ -142,6 +142,7 @@ BATCHES: list[list[Drawn] | int] = [
 ]
 
 
+@pytest.mark.slow
 def test_sessions_join_late_rows_stay_out_and_a_row_before_may_save_one() -> None:
     expected, late_count = row_by_row(BATCHES)
     harness = run_all_ways(sessions, second_steps(BATCHES))

@@ -120,6 +120,7 @@ STEPS: list[HarnessStep] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_halves_together_are_the_plain_operator(kind: str) -> None:
     expected = plain(kind)
@@ -182,6 +183,7 @@ rows_drawn = st.lists(
 steps_drawn = st.lists(st.one_of(rows_drawn, st.integers(-30, 60)), max_size=8)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(list(KINDS)), steps_drawn)
 def test_random_steps_give_what_the_plain_operator_gives(kind: str, drawn: list[Any]) -> None:
     steps: list[HarnessStep] = []
@@ -222,6 +224,7 @@ def test_partial_results_go_out_before_a_barrier_and_nothing_is_kept() -> None:
     assert [row["$rows"] for row in harness.output.rows] == [2]
 
 
+@pytest.mark.slow
 def test_many_rows_do_not_wait_for_a_watermark() -> None:
     harness = local("tumbling")
     for _ in range(3):

@@ -49,6 +49,7 @@ def _operations_of_a_checkpoint(tmp_path: Path, death: _Death) -> int:
     return death.count - before
 
 
+@pytest.mark.slow
 def test_whenever_it_dies_the_last_checkpoint_is_whole_and_nothing_stays_behind(
     tmp_path: Path, death: _Death
 ) -> None:

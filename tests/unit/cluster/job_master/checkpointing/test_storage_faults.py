@@ -115,6 +115,7 @@ def a_run(tmp_path: Path, faults: str, seed: int) -> Run:
     return Run(Settings(settings), faults_of(query), random.Random(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("faults", FAULTS)
 @pytest.mark.parametrize("seed", [2, 5, 7, 8])
 def test_nothing_wrong_is_ever_restored(tmp_path: Path, faults: str, seed: int) -> None:
