@@ -46,6 +46,11 @@ class ResultPartition(Protocol):
         ...
 
     @property
+    def longest_queue(self) -> int:
+        """Elements that wait in memory for the consumer that has most of them. Any thread; a moment's reading."""
+        ...
+
+    @property
     def queued_bytes(self) -> int:
         """Bytes of the batches that wait in memory."""
         ...

@@ -69,7 +69,7 @@ class PipelinedResultPartition:
 
     @property
     def longest_queue(self) -> int:
-        """Elements that wait for the consumer that has most of them. Any thread; a moment's reading."""
+        """See ResultPartition."""
         return max(subpartition.queued_count for subpartition in self.subpartitions)
 
     def create_view(

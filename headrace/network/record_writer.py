@@ -23,7 +23,6 @@ from headrace.network.output_capture import OutputCapture
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import ChannelSelector
 from headrace.network.pending_rows import PendingRows, WireRows
-from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.unsplit_rows import ROWS_PER_CHANNEL, UnsplitRows
 
 SEAL_BYTES: Final = ConfigOption(
@@ -192,17 +191,11 @@ class RecordWriter:
         if since_ns is None or not governor.is_due(now_ns):
             return
         seen = FlushObserved(
-            now_ns, self.records_out, self._longest_queue(), (now_ns - since_ns) / 1e6
+            now_ns, self.records_out, self.partition.longest_queue, (now_ns - since_ns) / 1e6
         )
         self._seal_rows = governor.flushed(seen).rows
         if self._unsplit is not None:
             self._unsplit.limit_rows(min(ROWS_PER_CHANNEL, self._seal_rows))
-
-    def _longest_queue(self) -> int:
-        partition = self.partition
-        if isinstance(partition, PipelinedResultPartition):
-            return partition.longest_queue
-        return partition.queued_count
 
     def _split(self, unsplit: UnsplitRows, lend: Lend | None = None) -> None:
         for share in unsplit.split():

@@ -84,6 +84,11 @@ class StoredPartition(ABC):
         return sum(view.queued_count for view in tuple(self._views))
 
     @property
+    def longest_queue(self) -> int:
+        """See ResultPartition: what was read ahead."""
+        return max((view.queued_count for view in tuple(self._views)), default=0)
+
+    @property
     def queued_bytes(self) -> int:
         """See ResultPartition: what was read ahead."""
         return sum(view.queued_bytes for view in tuple(self._views))

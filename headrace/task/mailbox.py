@@ -127,6 +127,10 @@ class MailboxTimers:
         """Current processing time, epoch ms."""
         return self._clock.now_ms()
 
+    def nearest_ms(self, delay_ms: float) -> int:
+        """The millisecond nearest to the moment after `delay_ms`, epoch ms."""
+        return (self._clock.now_ns() + round(delay_ms * _NS_PER_MS) + _NS_PER_MS // 2) // _NS_PER_MS
+
     def schedule(self, time_ms: int, callback: Callable[[int], None]) -> MailboxTimer:
         """Run `callback(time_ms)` once `now_ms() >= time_ms`; ignored after `quiesce`."""
         timer = MailboxTimer(time_ms, self._sequence, callback)

@@ -205,8 +205,7 @@ class NetworkTarget:
         hold_ms = self._writer.hold_ms
         if hold_ms > 0:
             self._is_flush_scheduled = True
-            # A timer fires up to a millisecond after its time as it is: not later still.
-            self._timers.schedule(self._timers.now_ms() + int(hold_ms), self._flush)
+            self._timers.schedule(self._timers.nearest_ms(hold_ms), self._flush)
 
     def _flush(self, _time_ms: int) -> None:
         self._is_flush_scheduled = False

@@ -81,6 +81,14 @@ def test_the_wait_for_a_timer_ends_when_it_is_due_and_not_a_millisecond_later() 
     assert timers.delay_to_next_ms() == 0
 
 
+def test_a_delay_of_parts_of_milliseconds_ends_at_the_nearest_millisecond() -> None:
+    clock = ManualClock(1_000)
+    timers = MailboxTimers(clock)
+    assert timers.nearest_ms(5) == 1_005
+    clock.advance_ms(0.75)
+    assert [timers.nearest_ms(delay_ms) for delay_ms in (0.25, 1.5, 1.8)] == [1_001, 1_002, 1_003]
+
+
 def test_a_timer_registered_by_a_due_timer_waits_for_the_next_round() -> None:
     clock = ManualClock(0)
     timers = MailboxTimers(clock)
