@@ -1,4 +1,4 @@
-"""Tasks that are cancelled at each place where they wait, reference section 21: nothing of them is left.
+"""Tasks that are cancelled at each place where they wait: nothing of them is left.
 
 In virtual time a job on two TaskManagers is cancelled, whole or in part, after each of its steps in turn: between two
 of them is every place where a task, a channel, a partition or a connection waits for another. With threads, sockets

@@ -1,4 +1,4 @@
-"""Locks of the exchange between real threads and over sockets, reference section 19; see tests/unit/network."""
+"""Locks of the exchange between real threads and over sockets; see tests/unit/network."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Locks that remember in which order they were taken, to watch the exchange with; reference section 19."""
+"""Locks that remember in which order they were taken, to watch the exchange with."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Shuffle descriptors go round, reference section 16: what a master says is what tasks are deployed with."""
+"""Shuffle descriptors go round: what a master says is what tasks are deployed with."""
 
 import asyncio
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Memory of whole exchanges, reference sections 5, 9, 19 and 20: what is sent stays within what was set aside.
+"""Memory of whole exchanges: what is sent stays within what was set aside.
 
 Everything runs on virtual time; tasks are stepped in an order drawn from a seed.
 """

@@ -1,4 +1,4 @@
-"""The laws of reading, reference sections 11 (input channels) and 13 (gates, fairness), over the simulated exchange."""
+"""The laws of reading (input channels, gates, fairness), over the simulated exchange."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Locks of the exchange, reference section 19: taken in one order, and nobody else's code is run under them."""
+"""Locks of the exchange: taken in one order, and nobody else's code is run under them."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The laws of network memory, reference section 5: exact shares, no sleeper beside idle memory, no place twice."""
+"""The laws of network memory: exact shares, no sleeper beside idle memory, no place twice."""
 
 import gc
 from collections import deque

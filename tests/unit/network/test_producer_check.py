@@ -1,4 +1,4 @@
-"""Partitions that are not found, reference section 11 (retry): the producer's state decides, and it always ends."""
+"""Partitions that are not found: the producer's state decides, and it always ends."""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,4 @@
-"""One connection's readers under any order of requests, credit, cancels, failures and ends; reference section 8."""
+"""One connection's readers under any order of requests, credit, cancels, failures and ends."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Nobody sleeps while there is work, reference section 19: tasks that run only when they are woken, and a watchdog.
+"""Nobody sleeps while there is work: tasks that run only when they are woken, and a watchdog.
 
 Three stages, connected by key, on as many TaskManagers as there are subtasks, with the least memory or plenty of it.
 A task steps until there is nothing to do and then sleeps until it is told; now and then it is busy for a while. When no

@@ -1,4 +1,4 @@
-"""The laws of writing, reference section 3 (record writer, channel selection) and 4 (flush and buffer timeout)."""
+"""The laws of writing: record writer, channel selection, flush and buffer timeout."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

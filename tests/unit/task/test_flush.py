@@ -1,4 +1,4 @@
-"""The buffer timeout, reference section 4: how long rows and watermarks stay with the task that emitted them."""
+"""The buffer timeout: how long rows and watermarks stay with the task that emitted them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A job with exactly the network memory that it can be deployed with, in threads that wait; reference section 5."""
+"""A job with exactly the network memory that it can be deployed with, in threads that wait."""
 
 import pytest
 

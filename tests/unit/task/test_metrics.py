@@ -1,4 +1,4 @@
-"""How a task's time is accounted for, reference section 14, with exact values on a manual clock."""
+"""How a task's time is accounted for, with exact values on a manual clock."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""A task that stands still although it has work is described, reference section 19: queues, credit and memory."""
+"""A task that stands still although it has work is described: queues, credit and memory."""
 
 import pytest
 from hypothesis import given
