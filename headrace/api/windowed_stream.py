@@ -1,7 +1,7 @@
 """WindowedStream and AllWindowedStream: streams cut into windows, keyed or as a whole."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from headrace.api.aggregates import Aggregate
 from headrace.api.columnar_aggregates import AskedWindows, aggregate_columns
@@ -38,6 +38,8 @@ class OneStreamWindows(WindowSettings):
     """What keyed and other windows over one stream have in common."""
 
     _is_keyed: bool
+    _window_functions: ClassVar[tuple[type, type]]
+    """What may be called with the one element that an incremental function made."""
 
     def __init__(self, stream: DataStream, window_assigner: Any) -> None:
         super().__init__(stream.get_execution_environment(), window_assigner)
@@ -107,6 +109,30 @@ class OneStreamWindows(WindowSettings):
         """Return the stream without keys, and the columns that make them."""
         return self._stream.without_keys(), ()
 
+    def _aggregated(
+        self,
+        aggregate_function: AggregateFunction | Aggregate,
+        more: Sequence[Any],
+        **keywords: Any,
+    ) -> DataStream:
+        """Add an aggregation; `more` are further built-in aggregates, or the keywords' values in their order."""
+        if isinstance(aggregate_function, Aggregate):
+            beside = [name for name, value in keywords.items() if value is not None]
+            if beside:
+                raise TypeError(
+                    f"built-in aggregates take no {' and no '.join(beside)}: pass an AggregateFunction for that"
+                )
+            return aggregate_columns(self._stream, self._asked(), (aggregate_function, *more))
+        check_function(aggregate_function, AggregateFunction, allow_callable=False)
+        given = _function_arguments(more, **keywords)
+        _check_window_function(given["window_function"], *self._window_functions)
+        return self._windowed(
+            aggregate_function,
+            given["window_function"],
+            resolve_type(given["output_type"]),
+            given["accumulator_type"],
+        )
+
     def _windowed(
         self,
         incremental: Any,
@@ -144,6 +170,7 @@ class WindowedStream(OneStreamWindows):
     """A keyed stream cut into windows."""
 
     _is_keyed = True
+    _window_functions = (WindowFunction, ProcessWindowFunction)
 
     def __init__(self, keyed_stream: "KeyedStream", window_assigner: Any) -> None:
         super().__init__(keyed_stream, window_assigner)
@@ -164,7 +191,7 @@ class WindowedStream(OneStreamWindows):
     ) -> DataStream:
         """Combine records as they come; a window function then sees exactly one element."""
         check_function(reduce_function, ReduceFunction)
-        _check_window_function(window_function, WindowFunction, ProcessWindowFunction)
+        _check_window_function(window_function, *self._window_functions)
         default = self.get_input_type() if window_function is None else None
         return self._windowed(reduce_function, window_function, resolve_type(output_type, default))
 
@@ -184,19 +211,12 @@ class WindowedStream(OneStreamWindows):
         `window_start`, `window_end` and one column per aggregate; without those two in the window that ends with the
         input, `GlobalWindows.create_with_end_of_stream_trigger()`, whose rows have no timestamps.
         """
-        if isinstance(aggregate_function, Aggregate):
-            return aggregate_columns(self._keyed_stream, self._asked(), (aggregate_function, *more))
-        names = ("window_function", "accumulator_type", "output_type")
-        values = (window_function, accumulator_type, output_type)
-        given: dict[str, Any] = dict(zip(names, values, strict=True))
-        given.update(zip(names, more, strict=False))
-        check_function(aggregate_function, AggregateFunction, allow_callable=False)
-        _check_window_function(given["window_function"], WindowFunction, ProcessWindowFunction)
-        return self._windowed(
+        return self._aggregated(
             aggregate_function,
-            given["window_function"],
-            resolve_type(given["output_type"]),
-            given["accumulator_type"],
+            more,
+            window_function=window_function,
+            accumulator_type=accumulator_type,
+            output_type=output_type,
         )
 
     def apply(self, window_function: AnyWindowFunction, output_type: TypeLike = None) -> DataStream:
@@ -216,6 +236,7 @@ class AllWindowedStream(OneStreamWindows):
     """A stream cut into windows as a whole, by one non-parallel operator."""
 
     _is_keyed = False
+    _window_functions = (AllWindowFunction, ProcessAllWindowFunction)
 
     def __init__(self, data_stream: DataStream, window_assigner: Any) -> None:
         super().__init__(data_stream, window_assigner)
@@ -228,7 +249,7 @@ class AllWindowedStream(OneStreamWindows):
     ) -> DataStream:
         """Combine records as they come; a window function then sees exactly one element."""
         check_function(reduce_function, ReduceFunction)
-        _check_window_function(window_function, AllWindowFunction, ProcessAllWindowFunction)
+        _check_window_function(window_function, *self._window_functions)
         default = self.get_input_type() if window_function is None else None
         return self._windowed(reduce_function, window_function, resolve_type(output_type, default))
 
@@ -246,21 +267,12 @@ class AllWindowedStream(OneStreamWindows):
         column per aggregate, of windows that subtasks share out among themselves. Accumulators of an AggregateFunction
         are kept as values of `accumulator_type`, or pickled where it is left out.
         """
-        if isinstance(aggregate_function, Aggregate):
-            return aggregate_columns(self._stream, self._asked(), (aggregate_function, *more))
-        names = ("window_function", "accumulator_type", "output_type")
-        values = (window_function, accumulator_type, output_type)
-        given: dict[str, Any] = dict(zip(names, values, strict=True))
-        given.update(zip(names, more, strict=False))
-        check_function(aggregate_function, AggregateFunction, allow_callable=False)
-        _check_window_function(
-            given["window_function"], AllWindowFunction, ProcessAllWindowFunction
-        )
-        return self._windowed(
+        return self._aggregated(
             aggregate_function,
-            given["window_function"],
-            resolve_type(given["output_type"]),
-            given["accumulator_type"],
+            more,
+            window_function=window_function,
+            accumulator_type=accumulator_type,
+            output_type=output_type,
         )
 
     def apply(
@@ -276,6 +288,20 @@ class AllWindowedStream(OneStreamWindows):
         """Call a ProcessAllWindowFunction with all records of a window."""
         _check_window_function(process_window_function, ProcessAllWindowFunction)
         return self._windowed(None, process_window_function, resolve_type(output_type))
+
+
+def _function_arguments(more: Sequence[Any], **keywords: Any) -> dict[str, Any]:
+    """Return the keywords, with the values of `more` for the first of them; TypeError where one has no place."""
+    if len(more) > len(keywords):
+        raise TypeError(
+            f"aggregate takes {', '.join(keywords)} after an AggregateFunction, "
+            f"but {len(more)} arguments were given"
+        )
+    placed = dict(zip(keywords, more, strict=False))
+    for name in placed:
+        if keywords[name] is not None:
+            raise TypeError(f"aggregate was given {name} twice, by its place and by its name")
+    return {**keywords, **placed}
 
 
 def _check_window_function(function: object, *classes: type) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from headrace import OutputTag, StreamExecutionEnvironment, Time, Types, agg
 from headrace.api.keyed_stream import KeyedStream
+from headrace.api.windowed_stream import AllWindowedStream, WindowedStream
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.datastream.functions import (
@@ -153,6 +154,59 @@ def test_mistakes_are_errors_at_once(env: StreamExecutionEnvironment) -> None:
         keyed(env).window(gap).trigger(NeverTrigger())
     with pytest.raises(TypeError, match="a Trigger is needed"):
         windowed.trigger("often")  # type: ignore[arg-type]
+
+
+WindowsAndFunction = tuple[WindowedStream | AllWindowedStream, Any]
+
+
+@pytest.fixture(params=["keyed", "all"])
+def windows_and_function(
+    request: pytest.FixtureRequest, env: StreamExecutionEnvironment
+) -> WindowsAndFunction:
+    if request.param == "keyed":
+        return keyed(env).window(HOUR), Contents()
+    return env.from_collection([("EWR", 1)], ROW).window_all(HOUR), AllContents()
+
+
+def test_aggregate_takes_no_more_arguments_than_have_a_meaning(
+    windows_and_function: WindowsAndFunction,
+) -> None:
+    windowed, function = windows_and_function
+    with pytest.raises(
+        TypeError,
+        match="takes window_function, accumulator_type, output_type after an AggregateFunction, but 4",
+    ):
+        windowed.aggregate(Average(), function, None, Types.INT(), 42)
+
+
+def test_aggregate_takes_no_argument_twice(windows_and_function: WindowsAndFunction) -> None:
+    windowed, function = windows_and_function
+    with pytest.raises(TypeError, match="was given window_function twice"):
+        windowed.aggregate(Average(), function, window_function=function)
+    with pytest.raises(TypeError, match="was given output_type twice"):
+        windowed.aggregate(Average(), None, None, Types.INT(), output_type=Types.INT())
+    later = windowed.aggregate(Average(), function, output_type=Types.INT())
+    assert later.get_type() == Types.INT()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"window_function": 42}, "take no window_function: pass"),
+        ({"accumulator_type": Types.INT()}, "take no accumulator_type: pass"),
+        (
+            {"window_function": 42, "output_type": Types.INT()},
+            "take no window_function and no output_type: pass",
+        ),
+    ],
+    ids=["window_function", "accumulator_type", "two"],
+)
+def test_built_in_aggregates_take_nothing_that_is_for_an_aggregate_function(
+    windows_and_function: WindowsAndFunction, keywords: dict[str, Any], message: str
+) -> None:
+    windowed, _ = windows_and_function
+    with pytest.raises(TypeError, match=message):
+        windowed.aggregate(agg.count(), **keywords)
 
 
 # -- built-in aggregates
