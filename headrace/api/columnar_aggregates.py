@@ -18,6 +18,7 @@ from headrace.api.sliced_aggregations import (
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation, Types
+from headrace.functions.columnar_specs import MERGEABLE_AGGREGATES, MERGEABLE_KEYS
 from headrace.functions.evictors import Evictor
 from headrace.functions.process import OutputTag
 from headrace.functions.session_assigners import EventTimeSessionWindows
@@ -113,7 +114,7 @@ def _aggregate_all(
     sliced = sliced_aggregation(before, (), windows.assigner, chosen)
     if sliced is None:
         raise ProgramError(
-            "built-in aggregates without a key are counts, and sums, means, minima and maxima of signed integers: "
+            f"built-in aggregates without a key are {MERGEABLE_AGGREGATES}: "
             "pass an AggregateFunction for others"
         )
     name, description = type(windows.assigner).__name__, _description(windows, aggregates)
@@ -139,14 +140,14 @@ def _require_plain_operator(windows: AskedWindows, aggregates: Sequence[Aggregat
     """Raise ProgramError where only aggregates that are made in halves can be computed, and these cannot."""
     if ends_with_input(windows.assigner):
         raise ProgramError(
-            "built-in aggregates up to the end of input are counts, and sums, means, minima and maxima of signed "
-            "integers, per key of texts, integers or truth values, without lateness or side output"
+            f"built-in aggregates up to the end of input are {MERGEABLE_AGGREGATES}, {MERGEABLE_KEYS}, "
+            "without lateness or side output"
         )
     for one in aggregates:
         if one.column_aggregate.function == "count_distinct":
             raise ProgramError(
-                f"{one!r} is for texts, whole numbers and truth values per key of such, without lateness, side output, "
-                "or other aggregates than counts, and sums, means, minima and maxima of signed integers, beside it"
+                f"{one!r} is only taken, and only with {MERGEABLE_AGGREGATES} beside it, {MERGEABLE_KEYS}, "
+                "in windows that have no gaps between them, without lateness or side output"
             )
 
 

@@ -15,6 +15,8 @@ from headrace.core.types.type_info import TypeInformation
 from headrace.functions.assigners import GlobalWindows
 from headrace.functions.columnar_specs import (
     END_OF_INPUT,
+    MERGEABLE_AGGREGATES,
+    MERGEABLE_KEYS,
     SLICE,
     EventTimeWindows,
     LocalAggregateSpec,
@@ -100,8 +102,8 @@ def aggregate_sessions(
     keys = keyed_stream.key_columns
     if not can_be_sliced(aggregates, keys, columns):
         raise ProgramError(
-            "built-in aggregates of sessions are counts, and sums, means, minima and maxima of integers, per key of "
-            "texts, integers or truth values: pass an AggregateFunction for others"
+            f"built-in aggregates of sessions are {MERGEABLE_AGGREGATES}, {MERGEABLE_KEYS}: "
+            "pass an AggregateFunction for others"
         )
     aggregation = SessionAggregation(assigner.session_gap, keys, aggregates)
     return _in_halves(

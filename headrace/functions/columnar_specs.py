@@ -99,6 +99,15 @@ class SlicedAggregation:
         return pa.schema(fields)
 
 
+MERGEABLE_AGGREGATES: Final = (
+    "counts, counts of distinct texts, integers or truth values, "
+    "and sums, means, minima and maxima of signed integers"
+)
+"""What `can_be_sliced` says of aggregates, for people."""
+MERGEABLE_KEYS: Final = "per key of texts, integers or truth values"
+"""What `can_be_sliced` says of key columns, for people."""
+
+
 def can_be_sliced(
     aggregates: tuple[ColumnAggregate, ...], key_columns: tuple[str, ...], columns: pa.Schema
 ) -> bool:

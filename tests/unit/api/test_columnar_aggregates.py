@@ -1,5 +1,6 @@
 """Built-in aggregates with conditions, of different values, without a key, up to the end: their types and refusals."""
 
+import re
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from headrace.api import aggregates
 from headrace.common import Time, Types
 from headrace.core.errors import ProgramError
 from headrace.datastream.window import (
+    EventTimeSessionWindows,
     GlobalWindows,
     SlidingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from headrace.functions.columnar_specs import MERGEABLE_AGGREGATES, MERGEABLE_KEYS
 from tests.unit.api.columnar_samples import WINDOWS, bids
 
 TO_THE_END = GlobalWindows.create_with_end_of_stream_trigger()
@@ -70,18 +73,51 @@ def test_without_a_key_other_windows_are_refused(windows: Any) -> None:
 
 
 def test_aggregates_that_have_no_halves_are_refused_where_only_halves_will_do() -> None:
-    with pytest.raises(ProgramError, match="without a key are counts"):
-        bids().window_all(WINDOWS).aggregate(agg.sum("rate"))
-    with pytest.raises(ProgramError, match="up to the end of input are counts"):
-        bids().key_by("auction").window(TO_THE_END).aggregate(agg.mean("rate"))
+    by_auction = bids().key_by("auction")
+    sessions = EventTimeSessionWindows.with_gap(Time.seconds(5))
+    for windowed, message in (
+        (
+            bids().window_all(WINDOWS),
+            f"built-in aggregates without a key are {MERGEABLE_AGGREGATES}: "
+            "pass an AggregateFunction for others",
+        ),
+        (
+            by_auction.window(TO_THE_END),
+            f"built-in aggregates up to the end of input are {MERGEABLE_AGGREGATES}, "
+            f"{MERGEABLE_KEYS}, without lateness or side output",
+        ),
+        (
+            by_auction.window(sessions),
+            f"built-in aggregates of sessions are {MERGEABLE_AGGREGATES}, {MERGEABLE_KEYS}: "
+            "pass an AggregateFunction for others",
+        ),
+    ):
+        with pytest.raises(ProgramError, match=f"^{re.escape(message)}$"):
+            windowed.aggregate(agg.mean("rate"))
+        # One of those that the message names.
+        windowed.aggregate(agg.count_distinct("auction"))
+
+
+def test_what_distinct_values_need_is_told() -> None:
+    by_auction = bids().key_by("auction")
+    needs = re.escape(
+        f" is only taken, and only with {MERGEABLE_AGGREGATES} beside it, {MERGEABLE_KEYS}, "
+        "in windows that have no gaps between them, without lateness or side output"
+    )
     for chosen in (
         [agg.count_distinct("rate")],
         [agg.count_distinct("price"), agg.sum("rate")],
     ):
-        with pytest.raises(ProgramError, match=r"count_distinct.* is for texts"):
-            bids().key_by("auction").window(WINDOWS).aggregate(*chosen)
+        with pytest.raises(ProgramError, match=f"^{re.escape(repr(chosen[0]))}{needs}$"):
+            by_auction.window(WINDOWS).aggregate(*chosen)
+    distinct = agg.count_distinct("price")
     late = OutputTag("late", bids().get_type())
-    with pytest.raises(ProgramError, match="without lateness, side output"):
-        bids().key_by("auction").window(WINDOWS).side_output_late_data(late).aggregate(
-            agg.count_distinct("price")
-        )
+    gaps = SlidingEventTimeWindows.of(Time.seconds(5), Time.seconds(10))
+    for windowed in (
+        by_auction.window(WINDOWS).side_output_late_data(late),
+        by_auction.window(WINDOWS).allowed_lateness(5),
+        by_auction.window(gaps),
+        bids().key_by("rate").window(WINDOWS),
+    ):
+        with pytest.raises(ProgramError, match=f"{needs}$"):
+            windowed.aggregate(distinct)
