@@ -1,7 +1,20 @@
 """The errors of the remote shuffle service, beside those of the exchange."""
 
-from headrace.core.errors import ErrorDomain
+from headrace.core.errors import ErrorDomain, HostError
 from headrace.network.errors import NetworkError
+
+
+class DirectoryInUseError(HostError):
+    """Another shuffle service runs in the directory. `holder`: its process, empty where that is not known yet."""
+
+    def __init__(self, directory: str, holder: str) -> None:
+        process = f", process {holder}" if holder else ""
+        super().__init__(
+            f"another shuffle service{process} keeps its results in {directory}: use that one, end it first, or give "
+            "this one a directory of its own"
+        )
+        self.directory = directory
+        self.holder = holder
 
 
 class ShuffleServiceLostError(NetworkError):

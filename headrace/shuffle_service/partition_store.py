@@ -129,13 +129,7 @@ class PartitionStore:
         shutil.rmtree(self._directory / str(job_id), ignore_errors=True)
 
     def recover(self) -> list[RecoveredFile]:
-        """Find what was committed; delete everything else. StorageError where the directory cannot be used."""
-        try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                str(self._directory), f"it cannot be made: {describe(error)}"
-            ) from error
+        """Find what was committed; delete everything else. Only for who holds the directory, see DirectoryLock."""
         found = [each for folder in self._job_folders() for each in self._recover_job(folder)]
         for each in found:
             self.grown(each.partition_id, each.file.data.size)

@@ -44,6 +44,7 @@ from headrace.network.task_events import TaskEventDispatcher
 from headrace.network.transport import Link, Transport
 from headrace.network.wire import Feature
 from headrace.shuffle_service.admission import WriteBudget
+from headrace.shuffle_service.directory_lock import DirectoryLock
 from headrace.shuffle_service.options import (
     CONNECTIONS_MAX,
     DISK_MAX,
@@ -118,6 +119,7 @@ class ShuffleService:
             settings,
             files,
         )
+        self._directory_lock: DirectoryLock | None = None
         self.name: str = ""
         self.location: TaskManagerLocation | None = None
         self.partitions: Final = ResultPartitionManager("of the shuffle service")
@@ -130,7 +132,11 @@ class ShuffleService:
         self._connection_count = 0  # the transport's thread
 
     def start(self) -> TaskManagerLocation:
-        """Find what was committed before, then begin to accept. PortInUseError; StorageError."""
+        """Find what was committed before, then begin to accept.
+
+        DirectoryInUseError, before anything is touched; ConfigurationError; PortInUseError.
+        """
+        self._directory_lock = DirectoryLock.take(self._directory)
         found = self._store.recover()
         self.name = SERVICE_NAME_PREFIX + self._identity()
         for each in found:
@@ -149,11 +155,16 @@ class ShuffleService:
             if self._is_closed:
                 return
             self._is_closed = True
-        self._transport.close()
-        self._io.close()
-        for served in self._served.values():
-            if served.file is not None:
-                served.file.close()
+        try:
+            self._transport.close()
+            self._io.close()
+            for served in self._served.values():
+                if served.file is not None:
+                    served.file.close()
+        finally:
+            # Last: the next service deletes what this one has not committed.
+            if self._directory_lock is not None:
+                self._directory_lock.release()
 
     @property
     def stored_bytes(self) -> int:

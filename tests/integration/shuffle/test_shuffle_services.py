@@ -165,7 +165,7 @@ class ShuffleWorld:
             self.producer.release_partitions([shuffle.partition_id])
 
     def files(self) -> list[Path]:
-        names = {"identity"}
+        names = {"identity", "lock"}
         found = [Path(at) / name for at, _, names in os.walk(self.directory) for name in names]
         return [path for path in found if path.name not in names]
 

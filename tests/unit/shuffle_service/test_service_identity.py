@@ -11,7 +11,7 @@ from headrace.core.randomness import SeededRandom
 from headrace.shuffle_service.service import ShuffleService
 
 
-def new_service(directory: Path, seed: int) -> ShuffleService:
+def new_service(directory: Path, seed: int, transport: Any = None) -> ShuffleService:
     return ShuffleService(
         Settings(),
         directory=directory,
@@ -20,6 +20,7 @@ def new_service(directory: Path, seed: int) -> ShuffleService:
         advertised_host="127.0.0.1",
         clock=ManualClock(),
         random=SeededRandom(seed),
+        transport=transport,
     )
 
 
