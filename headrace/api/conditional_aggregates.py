@@ -27,7 +27,7 @@ def without_conditions(
             if one.column is not None:
                 columns[one.column] = col(one.column)
             continue
-        check_predicate(aggregate.condition, stream.get_type())
+        check_predicate(aggregate.condition, stream.get_type(), "where")
         name = f"$where_{index}"
         value = lit(True) if one.column is None else col(one.column)
         columns[name] = when(aggregate.condition, value)

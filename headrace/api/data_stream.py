@@ -126,7 +126,7 @@ class DataStream(StreamProperties):
         null are dropped.
         """
         if isinstance(func, Expression):
-            check_predicate(func, self.get_type())
+            check_predicate(func, self.get_type(), "filter")
             spec = FilterExpressionSpec(func.to_arrow(), func.implied)
             return self._then(spec, self.get_type(), is_function=True)
         check_function(func, FilterFunction)

@@ -326,11 +326,11 @@ def as_expression(value: Any) -> Expression:
     return value if isinstance(value, Expression) else lit(value)
 
 
-def check_predicate(predicate: Expression, stream_type: TypeInformation) -> None:
-    """Raise ProgramError unless `predicate` is a truth value over the stream's columns."""
-    result = _schema_of([("predicate", predicate)], stream_type, "filter").field(0).type
+def check_predicate(predicate: Expression, stream_type: TypeInformation, purpose: str) -> None:
+    """Raise ProgramError unless `predicate` is a truth value over the stream's columns; `purpose`: what was called."""
+    result = _schema_of([("predicate", predicate)], stream_type, purpose).field(0).type
     if not pa.types.is_boolean(result):
-        raise ProgramError(f"filter needs a condition, but {predicate} is of type {result}")
+        raise ProgramError(f"{purpose} needs a condition, but {predicate} is of type {result}")
 
 
 def selected_type(
