@@ -2,7 +2,7 @@
 
 The certificate is made when the cluster starts and travels as the secret does. Whoever holds its private key belongs
 to the cluster and nobody else does, so both sides of a connection show it and accept no other; names of hosts prove
-nothing and are not compared. Source: Flink's internal mutual authentication (security.internal.ssl.*).
+nothing and are not compared. Source: Flink's internal mutual authentication (security.ssl.internal.*).
 """
 
 import datetime
@@ -17,7 +17,7 @@ from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import ConfigurationError, HostError
 
 SSL_ENABLED: Final = ConfigOption[bool | None](
-    "security.internal.ssl.enabled",
+    "security.ssl.internal.enabled",
     bool,
     None,
     "Whether TCP connections between the cluster's processes are TLS. Unset: wherever other hosts can reach them.",
@@ -26,7 +26,7 @@ ALLOW_PLAINTEXT: Final = ConfigOption(
     "headrace.security.allow-plaintext",
     bool,
     False,
-    "Accept `security.internal.ssl.enabled: false` beyond this host: records and calls travel in clear text.",
+    "Accept `security.ssl.internal.enabled: false` beyond this host: records and calls travel in clear text.",
 )
 
 _VALIDITY: Final = datetime.timedelta(days=365)

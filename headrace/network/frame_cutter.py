@@ -34,7 +34,7 @@ class EncryptedStreamError(ProtocolError):
         super().__init__(
             peer,
             "this is a TLS connection, and its frames cannot be read from outside; use a Unix socket, or set "
-            "'security.internal.ssl.enabled' to false where every process is on one host",
+            "'security.ssl.internal.enabled' to false where every process is on one host",
         )
 
 

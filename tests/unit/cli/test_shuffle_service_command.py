@@ -39,7 +39,7 @@ def test_a_secret_that_is_not_there_is_made_for_its_owner_alone(tmp_path: Path) 
 
 def test_beyond_this_host_it_wants_an_identity(tmp_path: Path) -> None:
     arguments = ["--directory", str(tmp_path), "--secret-file", str(tmp_path / "secret")]
-    with pytest.raises(ConfigurationError, match=r"security\.internal\.ssl"):
+    with pytest.raises(ConfigurationError, match=r"security\.ssl\.internal"):
         CliRunner().invoke(
             shuffle_service, [*arguments, "--host", "0.0.0.0"], catch_exceptions=False
         )

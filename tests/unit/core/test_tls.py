@@ -21,7 +21,7 @@ from headrace.core.tls import (
 
 NOW_MS = time.time_ns() // 1_000_000
 YEAR_MS = 365 * 24 * 3600 * 1000
-ENABLED, ALLOWED = "security.internal.ssl.enabled", "headrace.security.allow-plaintext"
+ENABLED, ALLOWED = "security.ssl.internal.enabled", "headrace.security.allow-plaintext"
 
 
 @pytest.fixture(scope="module")

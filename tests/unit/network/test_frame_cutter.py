@@ -53,7 +53,7 @@ def test_a_tls_stream_is_named_as_such(pieces: list[bytes]) -> None:
         for piece in pieces:
             cutter.cut(piece)
     assert isinstance(raised.value, EncryptedStreamError)
-    assert "tm-1" in str(raised.value) and "security.internal.ssl.enabled" in str(raised.value)
+    assert "tm-1" in str(raised.value) and "security.ssl.internal.enabled" in str(raised.value)
 
 
 def test_what_is_no_frame_is_refused_at_its_first_byte() -> None:
