@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+LOAD_VARIABLE = "HEADRACE_BENCHMARK_LOAD_BEFORE"
+LOAD_BEFORE = float(os.environ.get(LOAD_VARIABLE) or round(os.getloadavg()[0], 2))
+"""When this process, or what starts several in turn, began: later on the load is mostly the benchmarks' own."""
 
 
 def record_result(name: str, figures: dict[str, Any]) -> None:
@@ -25,6 +28,7 @@ def append_result(name: str, figures: dict[str, Any]) -> None:
         "date": time.strftime("%Y-%m-%d"),
         "cpu_count": os.cpu_count(),
         "machine": describe_machine(),
+        "load_average_before": LOAD_BEFORE,
         "load_average": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "versions": {package: version(package) for package in ("pyarrow", "numpy", "pyspark")},

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.growth.series import RESULTS_NAME, Series, newest_series
+from benchmarks.page import DOCS, machine_text, shown
 from benchmarks.record import RESULTS
 
-ROOT = Path(__file__).parents[2]
-BUSY_LOAD = 0.5
 SPEED_UP_AIM = 1.7
 """From one TaskManager to two, on two cores."""
 SLACK = 0.2
@@ -65,7 +64,7 @@ TITLES = {
 def write_page(lines: Lines, drawn: Sequence[str]) -> str:
     """Return the page; questions without an answer are left out."""
     found = newest_series(lines)
-    parts = [INTRODUCTION, machine_text(lines), summary(found)]
+    parts = [INTRODUCTION, machine_text(lines, loads_before(lines)), summary(found)]
     for question, title in TITLES.items():
         own = [series for series in found if series.question == question]
         if not own:
@@ -78,19 +77,13 @@ def write_page(lines: Lines, drawn: Sequence[str]) -> str:
     return "\n".join(parts)
 
 
-def machine_text(lines: Lines) -> str:
-    """Say when and on what it was measured, and whether the machine was busy."""
-    if not lines:
-        return "Nothing was measured yet.\n"
-    text = f"Measured {lines[-1]['date']} on {lines[-1]['machine']}.\n"
+def loads_before(lines: Lines) -> list[float]:
+    """Return the load average before the newest answer to each question."""
     newest: dict[str, float] = {}
     for line in lines:
         for fields in line["figures"]["series"]:
             newest[fields["question"]] = line["figures"]["load_average_before"]
-    load = max(newest.values())
-    if load > BUSY_LOAD:
-        text += f"\n**The machine was busy (load {load}): absolute figures mean little.**\n"
-    return text
+    return list(newest.values())
 
 
 def summary(found: Sequence[Series]) -> str:
@@ -135,15 +128,10 @@ def table(own: Sequence[Series]) -> str:
     return "\n".join(lines)
 
 
-def shown(value: float) -> str:
-    """Three figures that mean something."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth.report")
     parser.add_argument("--results", type=Path, default=RESULTS / f"{RESULTS_NAME}.jsonl")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "growth_report.md")
+    parser.add_argument("--output", type=Path, default=DOCS / "growth_report.md")
     options = parser.parse_args()
     lines = [json.loads(line) for line in options.results.read_text().splitlines()]
     # Here, so that the text alone can be made and tested without it.

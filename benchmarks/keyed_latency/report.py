@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.page import DOCS, machine_text, picture
 from benchmarks.record import RESULTS
 
-ROOT = Path(__file__).parents[2]
-BUSY_LOAD = 0.5
 P50_AIM_MS, P99_AIM_MS = 2.0, 6.0
 TARGET_SLACK = 1.1
 """A target counts as held where the 99th percentile is at most this much of it."""
@@ -105,24 +104,6 @@ def write_page(cells: Cells, drawn: Sequence[str]) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def picture(name: str, drawn: Sequence[str]) -> str:
-    """Return the link to a picture, if there is one."""
-    title = name.replace("_", " ")
-    return f"![{title}](pictures/{name}.svg)" if name in drawn else "(not drawn)"
-
-
-def machine_text(cells: Cells) -> str:
-    """Say when and on what it was measured, and whether the machine was busy."""
-    if not cells:
-        return "Nothing was measured yet.\n"
-    newest = max(cells, key=lambda cell: cell["date"])
-    text = f"Measured {newest['date']} on {newest['machine']}.\n"
-    load = max(cell["load_average_before"] for cell in cells)
-    if load > BUSY_LOAD:
-        text += f"\n**The machine was busy (load {load}): absolute figures mean little.**\n"
-    return text
-
-
 def timeout_table(cells: Cells) -> str:
     """A row for each timeout."""
     rows = [
@@ -178,7 +159,7 @@ def held_text(cells: Cells) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keyed_latency.report")
     parser.add_argument("--results", type=Path, default=RESULTS / "keyed_latency.jsonl")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "latency_report.md")
+    parser.add_argument("--output", type=Path, default=DOCS / "latency_report.md")
     options = parser.parse_args()
     cells = read_cells(options.results)
     # Here, so that the text alone can be made and tested without it.

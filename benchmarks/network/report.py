@@ -12,11 +12,10 @@ from typing import Any
 
 from benchmarks.network.figures import newest_sections, with_shares
 from benchmarks.network.references import HALF_PERCENT, peak_shares, reference_table
+from benchmarks.page import DOCS, machine_text, picture
 from benchmarks.record import RESULTS
 
-ROOT = Path(__file__).parents[2]
 Sections = Mapping[str, Any]
-BUSY_LOAD = 0.5
 OTHERS = ("back_pressure_memory", "state_back_pressure")
 
 INTRODUCTION = """\
@@ -99,7 +98,8 @@ def write_page(
     sections: Sections, drawn: Sequence[str], others: Mapping[str, Any] | None = None
 ) -> str:
     """Return the report; what was not measured is left out. `others`: newest figures of other benchmarks."""
-    parts = [INTRODUCTION, machine_text(sections)]
+    runs = [run for run in sections["runs"].values() if run["machine"]]
+    parts = [INTRODUCTION, machine_text(runs, [sections.get("load_average_before", 0.0)])]
     if sections["cells"]:
         parts.append(
             MATRIX.format(
@@ -115,24 +115,6 @@ def write_page(
     parts += [disk_text(sections, drawn), costs_text(sections, drawn), slow_text(sections)]
     parts.append(REFERENCES.format(table=reference_table(sections, others or {})))
     return "\n".join(part for part in parts if part)
-
-
-def picture(name: str, drawn: Sequence[str]) -> str:
-    """Return the link to a picture, if there is one."""
-    title = name.removeprefix("network_").replace("_", " ")
-    return f"![{title}](pictures/{name}.svg)" if name in drawn else "(not measured)"
-
-
-def machine_text(sections: Sections) -> str:
-    """Say when and on what it was measured, and whether the machine was busy."""
-    runs = [run for run in sections["runs"].values() if run["machine"]]
-    if not runs:
-        return ""
-    text = f"Measured {runs[-1]['date']} on {runs[-1]['machine']}.\n"
-    load = sections.get("load_average_before", 0.0)
-    if load > BUSY_LOAD:
-        text += f"\n**The machine was busy (load {load}): absolute figures mean little.**\n"
-    return text
 
 
 def peak_text(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -329,7 +311,7 @@ def harms_told(harms: Collection[str]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.network.report")
     parser.add_argument("--results", type=Path, default=RESULTS / "network.jsonl")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "network_report.md")
+    parser.add_argument("--output", type=Path, default=DOCS / "network_report.md")
     parser.add_argument("--carrier", default="unix", help="of the matrix")
     options = parser.parse_args()
     lines = read_lines(options.results)

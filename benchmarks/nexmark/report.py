@@ -11,10 +11,9 @@ from typing import Any
 
 from benchmarks.nexmark.peers.measure import READS
 from benchmarks.nexmark.peers.registry import HEADRACE, PEERS, Peer
+from benchmarks.page import DOCS, machine_text, picture, shown, table
 from benchmarks.record import RESULTS
 
-ROOT = Path(__file__).parents[2]
-BUSY_LOAD = 2.5
 """Two cores, and what a query before has done on them, explain a load of two."""
 READING = "q0"
 Line = Mapping[str, Any]
@@ -97,18 +96,6 @@ def engines(lines: Sequence[Line]) -> list[Peer]:
     ]
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
-    """Return a table; with `numbers` all columns but the first are."""
-    rest = " ---: |" if numbers else " --- |"
-    lines = [f"| {' | '.join(heads)} |", "| --- |" + rest * (len(heads) - 1)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def shown(value: float) -> str:
-    """Three digits are enough."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def rate(line: Line, peer: Peer) -> str:
     """Return million rows per second and the ratio to Headrace, or what there is instead."""
     figures = line["figures"]
@@ -137,7 +124,7 @@ def write_page(lines: Mapping[str, Line], drawn: Sequence[str]) -> str:
     )
     parts = [
         INTRODUCTION,
-        machine_text(lines),
+        machine_text(list(lines.values())),
         RATES.format(picture=picture("nexmark_rates", drawn), table=table(heads, rates)),
         COSTS.format(picture=picture("nexmark_costs", drawn), table=table(heads, costs)),
         MEMORY.format(table=table(heads, memory)),
@@ -145,16 +132,6 @@ def write_page(lines: Mapping[str, Line], drawn: Sequence[str]) -> str:
         trouble(lines),
     ]
     return "\n".join(part for part in parts if part)
-
-
-def machine_text(lines: Mapping[str, Line]) -> str:
-    """Say when and on what it was measured, and whether the machine was busy."""
-    last = list(lines.values())[-1]
-    loads = [line["load_average"] for line in lines.values()]
-    text = f"Measured {last['date']} on {last['machine']}; load average {min(loads)} to {max(loads)}.\n"
-    if min(loads) > BUSY_LOAD:
-        text += "\n**The machine was busy: absolute figures mean little.**\n"
-    return text
 
 
 def read_and_written(lines: Mapping[str, Line], peers: Sequence[Peer]) -> str:
@@ -203,16 +180,10 @@ def trouble(lines: Mapping[str, Line]) -> str:
     return TROUBLE.format(rows="\n".join(rows)) if rows else ""
 
 
-def picture(name: str, drawn: Sequence[str]) -> str:
-    """Return the link to a picture, if there is one."""
-    title = name.removeprefix("nexmark_")
-    return f"![{title}](pictures/{name}.svg)" if name in drawn else "(not drawn)"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nexmark.report")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "nexmark_report.md")
+    parser.add_argument("--output", type=Path, default=DOCS / "nexmark_report.md")
     options = parser.parse_args()
     lines = newest(options.results)
     if HEADRACE not in {peer.name for peer in engines(list(lines.values()))}:

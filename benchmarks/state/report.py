@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.page import DOCS, machine_text, picture, shown, table
 from benchmarks.record import RESULTS
 
-ROOT = Path(__file__).parents[2]
 QUESTIONS = ("access", "checkpoint", "restore", "back_pressure", "throughput")
-BUSY_LOAD = 0.5
 SHARE_AIM_PERCENT = 90
 """Of the throughput without checkpoints."""
 Figures = Mapping[str, Any]
@@ -100,29 +99,9 @@ def by_backend_and_size(figures: Figures) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table; all columns but the first are numbers."""
-    lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
-    lines += [f"| {' | '.join(shown(cell) for cell in row)} |" for row in rows]
-    return "\n".join(lines)
-
-
-def shown(cell: object) -> str:
-    """Three digits are enough."""
-    if not isinstance(cell, float):
-        return f"{cell:,}" if isinstance(cell, int) else str(cell)
-    return f"{cell:,.0f}" if abs(cell) >= 100 else f"{cell:.3g}"
-
-
-def picture(name: str, drawn: Sequence[str]) -> str:
-    """Return the link to a picture, if there is one."""
-    title = name.removeprefix("state_").replace("_", " ")
-    return f"![{title}](pictures/{name}.svg)" if name in drawn else "(not measured)"
-
-
 def write_page(runs: Mapping[str, Mapping[str, Any]], drawn: Sequence[str]) -> str:
     """Return the report; what was not measured is left out."""
-    parts = [INTRODUCTION, machine_text(runs)]
+    parts = [INTRODUCTION, machine_text(list(runs.values()))]
     sections = {
         "back_pressure": back_pressure_text,
         "checkpoint": checkpoint_text,
@@ -134,19 +113,6 @@ def write_page(runs: Mapping[str, Mapping[str, Any]], drawn: Sequence[str]) -> s
         if question in runs:
             parts.append(text(runs[question]["figures"], drawn))
     return "\n".join(part for part in parts if part)
-
-
-def machine_text(runs: Mapping[str, Mapping[str, Any]]) -> str:
-    """Say when and on what it was measured, and whether the machine was busy."""
-    if not runs:
-        return ""
-    last = list(runs.values())[-1]
-    text = f"Measured {last['date']} on {last['machine']}.\n"
-    # The load of a question includes what the one before it has done on two cores.
-    load = min(run["load_average"] for run in runs.values())
-    if load > 2 + BUSY_LOAD:
-        text += f"\n**The machine was busy (load {load}): absolute figures mean little.**\n"
-    return text
 
 
 def back_pressure_text(figures: Figures, drawn: Sequence[str]) -> str:
@@ -280,7 +246,7 @@ def access_text(figures: Figures, drawn: Sequence[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.state.report")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "state_report.md")
+    parser.add_argument("--output", type=Path, default=DOCS / "state_report.md")
     options = parser.parse_args()
     runs = newest(options.results)
     if not runs:

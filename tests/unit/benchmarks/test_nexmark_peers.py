@@ -194,5 +194,5 @@ def test_the_page_names_who_failed_and_who_gave_other_results() -> None:
 
 
 def test_a_busy_machine_is_said_to_be_busy() -> None:
-    busy = line("q1", **flat(HEADRACE)) | {"load_average": 7.0}
+    busy = line("q1", **flat(HEADRACE)) | {"load_average_before": 7.0}
     assert "busy" in write_page({"q1": busy}, [])

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.state.report import by_backend_and_size, newest, shown, throughput_text, write_page
+from benchmarks.page import shown
+from benchmarks.state.report import by_backend_and_size, newest, throughput_text, write_page
 
 SIZED = {f"heap_10mb_{name}": 1.5 for name in ("restore_s", "half_s")} | {
     f"heap_10mb_savepoint_{name}": 2.5 for name in ("restore_s", "half_s")
@@ -71,7 +72,7 @@ def runs(*questions: str, load: float = 0.3) -> dict[str, dict[str, Any]]:
         question: {
             "date": "2026-01-02",
             "machine": "2 x CPU",
-            "load_average": load,
+            "load_average_before": load,
             "figures": FIGURES[question],
         }
         for question in questions
@@ -111,7 +112,7 @@ def test_pairs_on_both_sides_of_the_aim_decide_nothing_unless_one_in_seven_is_al
 def test_one_question_alone_is_a_page_too(question: str) -> None:
     page = write_page(runs(question), [])
     assert [line for line in page.splitlines() if line.startswith("## ")] == [CHAPTERS[question]]
-    assert "(not measured)" in page
+    assert "(not drawn)" in page
 
 
 def test_a_busy_machine_is_told() -> None:
