@@ -36,9 +36,10 @@ def test_a_condition_must_be_a_truth_value_over_columns_that_are_there() -> None
     with pytest.raises(TypeError, match="where needs a condition"):
         agg.count().where(True)  # type: ignore[arg-type]
     windows = bids().key_by("auction").window(WINDOWS)
+    wrong = col("price") + 1
     columns = "auction: string, price: int64, rate: double, time: int64"
     for condition, message in (
-        (col("price") + 1, "where needs a condition, but (price + 1) is of type int64"),
+        (wrong, f"where needs a condition, but {wrong} is of type int64"),
         (
             col("x") > 1,
             f"where((x > 1)) does not fit the columns {columns}: there is no column 'x'",
