@@ -23,9 +23,9 @@ from headrace.core.types.arrow_mapping import arrow_type_of, data_schema, type_i
 from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from headrace.functions.column_conditions import (
     VALUE_TYPES,
-    AnyOf,
     ColumnCondition,
     Comparison,
+    Or,
     both,
     either,
 )
@@ -96,7 +96,7 @@ class Expression:
             found = _call("if_else", found, pc.scalar(True), pc.scalar(None).cast(pa.bool_()))
         return Expression(
             _call("if_else", self._arrow.is_valid(), found, pc.scalar(None).cast(pa.bool_())),
-            implied=None if None in equal else AnyOf(tuple(filter(None, equal))),
+            implied=None if None in equal else Or(tuple(filter(None, equal))),
         )
 
     def between(self, low: Any, high: Any) -> "Expression":

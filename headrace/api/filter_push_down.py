@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from headrace.api.transformations import OperatorTransformation, upstreams_of
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions.column_conditions import AnyOf, ColumnCondition
+from headrace.functions.column_conditions import ColumnCondition, Or
 from headrace.functions.specs import FilterExpressionSpec, SourceSpec
 
 
@@ -45,4 +45,4 @@ def _condition_of(readers: Sequence[OperatorTransformation]) -> ColumnCondition 
         conditions.append(one.spec.implied)
     if not conditions:
         return None
-    return conditions[0] if len(conditions) == 1 else AnyOf(tuple(conditions))
+    return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))

@@ -3,14 +3,12 @@
 Pure. A null compares with nothing. Source: Parquet's statistics filters, Iceberg's InclusiveMetricsEvaluator.
 """
 
-import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final
 
-VALUE_TYPES: Final = (bool, int, float, str, bytes, datetime.date, Decimal)
+VALUE_TYPES: Final = (bool, int, float, str)
 """Values that compare in Python as they do in columns; but see `_compare_alike`."""
 _EXACT_INTEGERS: Final = 2**24
 
@@ -70,18 +68,17 @@ class Comparison(ColumnCondition):
 
 
 @dataclass(frozen=True)
-class Both(ColumnCondition):
-    """Two conditions, of which both hold."""
+class And(ColumnCondition):
+    """Conditions, of which all hold."""
 
-    one: ColumnCondition
-    other: ColumnCondition
+    conditions: tuple[ColumnCondition, ...]
 
     def may_hold(self, ranges: Ranges) -> bool:
-        return self.one.may_hold(ranges) and self.other.may_hold(ranges)
+        return all(one.may_hold(ranges) for one in self.conditions)
 
 
 @dataclass(frozen=True)
-class AnyOf(ColumnCondition):
+class Or(ColumnCondition):
     """Conditions, of which at least one holds."""
 
     conditions: tuple[ColumnCondition, ...]
@@ -92,12 +89,12 @@ class AnyOf(ColumnCondition):
 
 def both(one: ColumnCondition | None, other: ColumnCondition | None) -> ColumnCondition | None:
     """Return what is known to hold where two conditions do, of which one may not be known (None)."""
-    return Both(one, other) if one is not None and other is not None else one or other
+    return And((one, other)) if one is not None and other is not None else one or other
 
 
 def either(one: ColumnCondition | None, other: ColumnCondition | None) -> ColumnCondition | None:
     """Return what is known to hold where one of two conditions does; None where one is not known."""
-    return AnyOf((one, other)) if one is not None and other is not None else None
+    return Or((one, other)) if one is not None and other is not None else None
 
 
 def _compare_alike(known: Any, value: Any) -> bool:

@@ -39,7 +39,7 @@ class EventTimeWindows:
         return gcd(self.size, self.slide)
 
     @property
-    def last_to_the_end(self) -> bool:
+    def is_until_end_of_input(self) -> bool:
         """Whether there is one window only, which ends with the input: see END_OF_INPUT."""
         return self.size == MAX_WATERMARK
 

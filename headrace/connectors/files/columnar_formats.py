@@ -16,7 +16,7 @@ from headrace.connectors.files.charsets import ONLY_UTF_8, CharsetError
 from headrace.connectors.files.line_blocks import LineBlocks, header_line, open_line_blocks
 from headrace.connectors.files.paths import file_system_of, fixed_place
 from headrace.connectors.files.reader_format import FileReaderFormat, FileRecords
-from headrace.connectors.files.row_groups import SelectedGroups, refuted_groups
+from headrace.connectors.files.row_groups import SelectedGroups, pruned_row_groups
 from headrace.connectors.files.splits import FileSplit
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType, RecordBatch
@@ -109,12 +109,10 @@ class ParquetRows:
                 f"the file '{split.name}' has no column '{missing[0]}'; it has: {', '.join(file.schema_arrow.names)}"
             )
         self.position = split.position or 0
-        refuted: frozenset[int] = frozenset()
+        pruned: frozenset[int] = frozenset()
         if condition is not None:
-            refuted = refuted_groups(file, condition, schema)
-        self._groups = SelectedGroups(
-            file.metadata, split.offset, split.end, self.position, refuted
-        )
+            pruned = pruned_row_groups(file, condition, schema)
+        self._groups = SelectedGroups(file.metadata, split.offset, split.end, self.position, pruned)
         self._read_count = 0
         # On this thread alone: tasks share the cores, and as many threads again only take turns with them.
         self._batches = file.iter_batches(

@@ -10,13 +10,13 @@ from headrace.functions.column_conditions import ColumnCondition, ValueRange
 
 
 class SelectedGroups:
-    """The row groups whose middle lies in a split and that are not behind its position, without `refuted` ones.
+    """The row groups whose middle lies in a split and that are not behind its position, without `pruned` ones.
 
     `position` counts the rows of all groups of the split, left out or not: so it means the same under any condition.
     """
 
     def __init__(
-        self, metadata: Any, begin: int, end: int, position: int, refuted: Collection[int]
+        self, metadata: Any, begin: int, end: int, position: int, pruned: Collection[int]
     ) -> None:
         self.indexes: list[int] = []
         self.rows_to_skip = 0
@@ -29,7 +29,7 @@ class SelectedGroups:
             if not begin <= _middle(group) < end:
                 continue
             start, next_start = next_start, next_start + group.num_rows
-            if next_start <= position or index in refuted:
+            if next_start <= position or index in pruned:
                 continue
             if not self.indexes:
                 self.rows_to_skip = max(0, position - start)
@@ -47,7 +47,7 @@ class SelectedGroups:
         return self._starts[at] + read_count - before
 
 
-def refuted_groups(file: Any, condition: ColumnCondition, schema: pa.Schema) -> frozenset[int]:
+def pruned_row_groups(file: Any, condition: ColumnCondition, schema: pa.Schema) -> frozenset[int]:
     """Return the row groups of a ParquetFile for none of whose rows `condition` holds, as their statistics say.
 
     Nothing is known of columns that the file has in other types than `schema`: what is read is cast.

@@ -33,7 +33,7 @@ class LocalOperator(OneInputOperator):
         """Return fewer rows, of the output's columns, that stand for `rows`, whose `times` have shape (num_rows,)."""
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        if self.windows.last_to_the_end:
+        if self.windows.is_until_end_of_input:
             times = np.zeros(batch.num_rows, dtype=np.int64)
         else:
             times = require_times(batch, self.context.operator_name)
@@ -43,7 +43,7 @@ class LocalOperator(OneInputOperator):
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
         # Whoever waits for the end alone is not moved by watermarks before.
-        if timestamp_ms == MAX_WATERMARK or not self.windows.last_to_the_end:
+        if timestamp_ms == MAX_WATERMARK or not self.windows.is_until_end_of_input:
             self.emit_held(output)
         super().process_watermark(timestamp_ms, output)
 

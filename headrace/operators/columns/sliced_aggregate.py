@@ -132,14 +132,14 @@ class SlicedAggregateOperator(OneInputOperator):
         if not are_in_order(partials, by):
             # Windows are in order, and their times with them.
             partials = partials.sort_by([(name, "ascending") for name in by])
-        times = None if self._windows.last_to_the_end else last_ms
+        times = None if self._windows.is_until_end_of_input else last_ms
         emit_table(self._results(partials), times, self.context.types.output, output)
 
     def _results(self, partials: pa.Table) -> pa.Table:
         """Return the rows that go out, one per window and key: key, window and aggregates."""
         fields = list(self._output_schema)
         arrays: list[Any] = [partials.column(name) for name in self._aggregation.key_columns]
-        if not self._windows.last_to_the_end:
+        if not self._windows.is_until_end_of_input:
             starts = slices_of(partials)
             for times in (starts, starts + self._windows.size):
                 as_times = pa.array(times, pa.int64()).cast(pa.timestamp("ms"))

@@ -129,7 +129,7 @@ class WindowRowsOperator(OneInputOperator):
         due = self.ordered(rows.take(pa.array(order[:count]))).select(self._output_names())
         times = (
             None
-            if self.windows.last_to_the_end
+            if self.windows.is_until_end_of_input
             else slices[order[:count]] + (self.windows.size - 1)
         )
         # In order of arrival, as the next windows' rows came.
@@ -150,12 +150,12 @@ def _rows_stood_for(
 ) -> npt.NDArray[np.int64]:
     """Return of each row for how many of its group it stands, 0 where another one does; shape (num_rows,)."""
     kept = np.flatnonzero(is_kept)
-    speakers = np.full(count, -1)
+    representatives = np.full(count, -1)
     # Of several values for one group numpy takes the last, so from behind: the first that is kept.
-    speakers[codes[kept[::-1]]] = kept[::-1]
-    for silent in np.flatnonzero(speakers < 0):
-        speakers[silent] = np.argmax(codes == silent)
+    representatives[codes[kept[::-1]]] = kept[::-1]
+    for group in np.flatnonzero(representatives < 0):
+        representatives[group] = np.argmax(codes == group)
     counts = is_kept.astype(np.int64)
     left_out = np.bincount(codes, minlength=count) - np.bincount(codes[kept], minlength=count)
-    counts[speakers] += left_out
+    counts[representatives] += left_out
     return counts

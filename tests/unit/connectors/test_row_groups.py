@@ -17,7 +17,7 @@ from headrace.connectors.files.source import FileSource
 from headrace.connectors.files.splits import FileSplit
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import Types
-from headrace.functions.column_conditions import AnyOf, Comparison, ValueRange
+from headrace.functions.column_conditions import Comparison, Or, ValueRange
 from headrace.functions.specs import SourceSpec
 
 GROUP_ROWS = 4
@@ -157,7 +157,7 @@ def test_a_position_means_the_same_without_the_condition(file: str) -> None:
     assert position == 2 * GROUP_ROWS + 3
 
 
-def test_columns_that_are_cast_refute_nothing(file: str) -> None:
+def test_columns_that_are_cast_prune_nothing(file: str) -> None:
     as_text = Types.ROW_NAMED(["id"], [Types.STRING()])
     found = read(split_of(file), (col("id") == "12").implied, as_text)
     assert len(found) == len(IDS)
@@ -195,7 +195,7 @@ def test_a_source_that_others_read_too_is_told_only_what_all_of_them_drop(file: 
     rows = rows_of(file)
     rows.filter(col("id") > 20).print()
     rows.filter(col("id") < 5).print()
-    assert condition_told(rows) == AnyOf((Comparison("id", ">", 20), Comparison("id", "<", 5)))
+    assert condition_told(rows) == Or((Comparison("id", ">", 20), Comparison("id", "<", 5)))
     rows.print()
     assert condition_told(rows) is None
 
