@@ -31,7 +31,7 @@ from headrace.network.blocking_connection import BlockingConnection
 from headrace.network.errors import NetworkError
 from headrace.network.framing import Frame, encode
 from headrace.network.handshake import Handshake
-from headrace.network.wire import AddCredit, Data, KeepAlive, PartitionRequest, Schema
+from headrace.network.wire import AddCredit, Cancel, Data, KeepAlive, PartitionRequest, Schema
 
 PAUSE_S = 0.005
 BURN_PERIOD_S = 0.01
@@ -245,8 +245,11 @@ def send_badly(connection: socket.socket, name: str, harm: str) -> None:
             Data(0, sequence, 1, 0, sealed.row_count, announcer.fingerprint, (), sealed.body())
         )
     connection.sendall(b"".join(bytes(part) for frame in frames for part in encode(frame)))
-    while connection.recv(65536):
-        pass
+    # Until it is refused: the connection stays, and this peer would be idle for as long as it does.
+    refusal = b"".join(bytes(part) for part in encode(Cancel(0)))
+    heard = b""
+    while refusal not in heard and (more := connection.recv(65536)):
+        heard += more
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """ConsumerSession: the receiving half of a connection, the remote channels here that read from the peer.
 
 Frames for a channel that was closed meanwhile are dropped: the peer has been told, and what it had sent before is of
-no use to anybody. Source: Flink CreditBasedPartitionRequestClientHandler.
+no use to anybody. What a channel cannot accept, a gap in its sequence or data without credit, ends that channel: it has
+its error, the producer is told to cancel it, and the others go on. What cannot be assigned to a channel that was
+requested ends the connection. Source: Flink CreditBasedPartitionRequestClientHandler.
 """
 
 from typing import Any, Final, Protocol
 
 from headrace.network.errors import NetworkError, ProtocolError
-from headrace.network.framing import Body, Frame, encode
+from headrace.network.framing import PREFIX, Body, Frame, encode
 from headrace.network.segments import Segment
 from headrace.network.transport import Link
 from headrace.network.wire import (
@@ -30,10 +32,12 @@ from headrace.network.wire import (
 
 UNCLAIMED_BODY_BYTES_MAX: Final = 64 << 20
 """The largest body that is taken for something else than an open channel, whose own bound is its credit."""
+REFUSED_BYTES_MAX: Final = 32 << 20
+"""What still comes for a channel after its data was refused: far more than is on its way until the peer is told."""
 
 
 class ChannelReceiver(Protocol):
-    """What an open channel does with its frames, on the transport's thread. Errors end the connection."""
+    """What an open channel does with its frames, on the transport's thread. A ProtocolError ends the channel."""
 
     def place_data(self, frame: Data, body_length: int) -> Segment | None:
         """Refuse data that was not granted; return the segment for its body, None for memory of its own."""
@@ -59,8 +63,8 @@ class ChannelReceiver(Protocol):
         """The producer's side of the channel ended with an error; the channel is closed."""
         ...
 
-    def connection_lost(self, error: NetworkError) -> None:
-        """The connection has ended; the channel is closed."""
+    def lost(self, error: NetworkError) -> None:
+        """The channel is closed: its connection has ended, or what came on it could not be accepted."""
         ...
 
 
@@ -72,6 +76,8 @@ class ConsumerSession:
         self.has_checksums: Final = has_checksums
         self._channels: dict[int, ChannelReceiver] = {}
         self._next_channel = 0
+        # What may still come for channels of which something was refused, in bytes.
+        self._refused: dict[int, int] = {}
         self._control: list[Body] = []
         self.dropped_frame_count = 0
 
@@ -122,9 +128,13 @@ class ConsumerSession:
         """See assembler.BodyCheck."""
         if isinstance(frame, Data):
             receiver = self._channels.get(frame.channel)
-            if receiver is not None:
-                return receiver.place_data(frame, body_length)
-            self._refuse_unless_closed(frame)
+            if receiver is None:
+                self._refuse_unless_closed(frame)
+            else:
+                try:
+                    return receiver.place_data(frame, body_length)
+                except ProtocolError as error:
+                    self._refuse(frame.channel, receiver, error)
         is_small = isinstance(frame, Error | TaskEvent | Event)
         if body_length > (TEXT_BYTES_MAX if is_small else UNCLAIMED_BODY_BYTES_MAX):
             raise ProtocolError(
@@ -136,9 +146,16 @@ class ConsumerSession:
         """Give a frame to its channel."""
         receiver = self._channels.get(frame.channel)
         if receiver is None:
-            self._refuse_unless_closed(frame)
-            self.dropped_frame_count += 1
+            self._drop(frame)
             return
+        try:
+            self._give(frame, receiver)
+        except ProtocolError as error:
+            self._refuse(frame.channel, receiver, error)
+
+    def _give(
+        self, frame: Data | Event | Schema | Backlog | Error, receiver: ChannelReceiver
+    ) -> None:
         match frame:
             case Data():
                 receiver.data_received(frame)
@@ -161,7 +178,26 @@ class ConsumerSession:
         """The connection has ended."""
         receivers, self._channels = list(self._channels.values()), {}
         for receiver in receivers:
-            receiver.connection_lost(error)
+            receiver.lost(error)
+
+    def _refuse(self, channel: int, receiver: ChannelReceiver, error: ProtocolError) -> None:
+        """End one channel because of what came on it; what its peer sent before it knows is dropped."""
+        self.close_channel(channel, tell_producer=True)
+        self._refused[channel] = REFUSED_BYTES_MAX
+        receiver.lost(error)
+
+    def _drop(self, frame: Data | Event | Schema | Backlog | Error) -> None:
+        self._refuse_unless_closed(frame)
+        self.dropped_frame_count += 1
+        left = self._refused.get(frame.channel)
+        if left is not None:
+            left -= PREFIX.size + (0 if isinstance(frame, Backlog) else len(frame.body))
+            self._refused[frame.channel] = left
+            if left < 0:
+                what = (
+                    f"it goes on with channel {frame.channel}, of which it was told to send no more"
+                )
+                raise ProtocolError(self._link.peer, what)
 
     def _refuse_unless_closed(self, frame: Data | Event | Schema | Backlog | Error) -> None:
         if frame.channel >= self._next_channel:

@@ -1,7 +1,8 @@
 """The errors of the exchange: each names the peer, the channel or the option that it is about.
 
 NetworkError
-+- ProtocolError                 the peer sent what the protocol does not allow: the connection is closed
++- ProtocolError                 the peer sent what the protocol does not allow: the channel that it was sent for is
+|  |                             closed, and where it is not for a channel that is read, the connection
 |  +- UnknownFrameError          a frame id or a protocol version that this side does not speak
 |  +- SequenceGapError           a frame was lost, doubled or reordered below us
 |  +- CreditOverspentError       data came without credit
@@ -30,7 +31,7 @@ class NetworkError(HeadraceError):
 
 
 class ProtocolError(NetworkError):
-    """The peer broke the protocol; nothing more is read from it."""
+    """The peer broke the protocol; nothing more is read of the channel, or the connection, where it did."""
 
     def __init__(self, peer: str, what: str) -> None:
         super().__init__(f"protocol violation by {peer}: {what}")

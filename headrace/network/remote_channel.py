@@ -16,6 +16,7 @@ from headrace.network.channels import BarrierAnnouncement, ChannelElement, Recei
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.credit import Charge, CreditExceeded
 from headrace.network.errors import (
+    CorruptBatchError,
     CreditOverspentError,
     NetworkError,
     PartitionConnectionError,
@@ -33,14 +34,7 @@ from headrace.network.receiver import GateReceiver
 from headrace.network.retry import PartitionRequestRetry
 from headrace.network.segments import Segment
 from headrace.network.transport import Cancellable
-from headrace.network.wire import (
-    Backlog,
-    Data,
-    ErrorCode,
-    Event,
-    EventTrait,
-    Schema,
-)
+from headrace.network.wire import Backlog, Data, ErrorCode, Event, EventTrait, Schema
 
 _NO_CREDIT_WAIT_MS: Final = 20.0
 
@@ -137,9 +131,15 @@ class RemoteInputChannel:
         self._receiver.batch_taken(self._index, charge)
         arrow = None
         if schema is not None:
-            arrow = read_batch(
-                frame.body, schema, frame.row_count, self._peer, is_verified=is_verified
-            )
+            try:
+                arrow = read_batch(
+                    frame.body, schema, frame.row_count, self._peer, is_verified=is_verified
+                )
+            except CorruptBatchError as error:
+                # What came behind it must not be taken for what comes next.
+                self._error = error
+                self._receiver.transport.post(lambda: self._end(tell_producer=True))
+                raise
         return ReceivedBatch(arrow, frame.markers, frame.row_count, len(frame.body))
 
     def resume(self) -> None:
@@ -287,7 +287,7 @@ class RemoteInputChannel:
         else:
             self._timer = self._receiver.transport.call_later(delay_ms, self._connect)
 
-    def connection_lost(self, error: NetworkError) -> None:
+    def lost(self, error: NetworkError) -> None:
         """See consumer_session.ChannelReceiver."""
         self._end(tell_producer=False)
         self._read_on_or_fail(error)

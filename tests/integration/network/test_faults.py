@@ -122,8 +122,7 @@ def test_a_lost_or_doubled_element_is_detected(producer: RawProducer, sequences:
     with pytest.raises(SequenceGapError, match="expected element"):
         while True:
             next_element(producer.source)
-    assert producer.peer.expect(Error).channel == NO_CHANNEL
-    assert producer.peer.is_closed()
+    assert producer.peer.expect(Cancel).channel == producer.request.channel
 
 
 def test_overspent_credit_is_detected(producer: RawProducer) -> None:
@@ -146,6 +145,8 @@ def test_garbage_is_detected(producer: RawProducer) -> None:
     producer.peer.socket.sendall(b"garbage" * 100)
     with pytest.raises(ProtocolError, match="bytes that are no frame"):
         next_element(producer.source)
+    assert producer.peer.expect(Error).channel == NO_CHANNEL
+    assert producer.peer.is_closed()
 
 
 def test_a_corrupt_batch_is_detected(producer: RawProducer) -> None:
