@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import MapStateDescriptor
 from headrace.gateways.job_master import JobDetails
 from tests.integration.programs.gated import GATES, Gate, GatedSource
+from tests.integration.programs.job_details import await_details
 
 pytestmark = pytest.mark.integration
 
@@ -117,15 +118,6 @@ def program(
     env: StreamExecutionEnvironment, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Program:
     return Program(env, tmp_path, request.node.name)
-
-
-def await_details(client: JobClient, is_there: Callable[[JobDetails], bool]) -> JobDetails:
-    """Ask until it is so: every answer comes after some of the job's steps."""
-    while True:
-        details = client.get_job_details().result(WAIT_S)
-        if is_there(details):
-            return details
-        assert not details.status.is_terminal_state(), details.failure
 
 
 def has_read_all(details: JobDetails) -> bool:

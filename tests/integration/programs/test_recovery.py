@@ -20,6 +20,7 @@ from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.gateways.job_master import JobDetails
 from tests.integration.programs.gated import GATES, Gate, GatedSource
+from tests.integration.programs.job_details import await_details, every_task_runs
 
 pytestmark = pytest.mark.integration
 
@@ -88,15 +89,6 @@ class Program:
 def expected(count: int = COUNT) -> Counter[str]:
     per_key = Counter(number % KEY_COUNT for number in range(count))
     return Counter(f"{key} {n}" for key, total in per_key.items() for n in range(1, total + 1))
-
-
-def await_details(client: JobClient, is_there: Callable[[JobDetails], bool]) -> JobDetails:
-    """Ask until it is so: every answer comes after some of the job's steps."""
-    while True:
-        details = client.get_job_details().result(WAIT_S)
-        if is_there(details):
-            return details
-        assert not details.status.is_terminal_state(), details.failure
 
 
 def has_read(count: int) -> Callable[[JobDetails], bool]:
@@ -207,14 +199,7 @@ def test_nothing_goes_on_from_a_savepoint_behind_the_end_of_event_time(program: 
 
 def test_a_savepoint_without_a_place_is_refused_with_the_option_to_set(program: Program) -> None:
     client = program.configure(HOURLY).start(count=None)
-    await_details(
-        client,
-        lambda details: all(
-            subtask.state.name == "RUNNING"
-            for vertex in details.vertices
-            for subtask in vertex.subtasks
-        ),
-    )
+    await_details(client, every_task_runs)
     with pytest.raises(HeadraceError, match=r"execution\.checkpointing\.savepoint-dir"):
         client.trigger_savepoint().result(WAIT_S)
     client.cancel().result(WAIT_S)

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamExecutionEnvironment
+from tests.integration.programs.job_details import await_details
 from tests.integration.programs.test_recovery import (
     COUNT,
     EVERY_50_MS,
     HOURLY,
     WAIT_S,
     Program,
-    await_details,
     expected,
     has_read,
 )

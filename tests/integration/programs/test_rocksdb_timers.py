@@ -14,11 +14,11 @@ from headrace.common.watermark_strategy import TimestampAssigner
 from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.connectors.file_system import FileSink
 from tests.integration.programs.gated import GATES, Gate, GatedSource
+from tests.integration.programs.job_details import await_details
 from tests.integration.programs.test_recovery import (
     EVERY_50_MS,
     HOURLY,
     WAIT_S,
-    await_details,
     has_read,
 )
 from tests.integration.programs.test_unaligned_recovery import written

@@ -11,6 +11,7 @@ from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.functions.discarding_sink import DiscardingSink
 from headrace.functions.event_times import ColumnTimestampAssigner
 from tests.integration.programs.gated import GATES, Gate, GatedSource
+from tests.integration.programs.job_details import await_details, every_task_runs
 
 pytestmark = pytest.mark.integration
 
@@ -53,5 +54,6 @@ def test_a_stop_without_drain_ends_where_rows_are_counted_in_two_halves(
     )
     client = env.execute_async(name)
     assert ALL_SEEN.wait(WAIT_S)
+    await_details(client, every_task_runs)
     savepoint = client.stop_with_savepoint(False, str(tmp_path)).result(WAIT_S)
     assert Path(savepoint.removeprefix("file:"), "_metadata").exists()
