@@ -18,17 +18,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.api.arrow_functions import call_arrow, floor_division, true_division
+from headrace.api.implied_conditions import (
+    implied_by_both,
+    implied_by_comparison,
+    implied_by_either,
+    implied_by_membership,
+)
 from headrace.core.errors import ProgramError
 from headrace.core.types.arrow_mapping import arrow_type_of, data_schema, type_info_from_schema
 from headrace.core.types.type_info import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
-from headrace.functions.column_conditions import (
-    VALUE_TYPES,
-    ColumnCondition,
-    Comparison,
-    Or,
-    both,
-    either,
-)
+from headrace.functions.column_conditions import ColumnCondition
 
 # What Arrow says of a column that is not there.
 _MISSING_FIELD: Final = re.compile(r"No match for FieldRef\.Name\((.*?)\)")
@@ -90,13 +90,12 @@ class Expression:
     def is_in(self, values: Collection[Any]) -> "Expression":
         """Whether the value is one of `values`: SQL's IN. Null for null, and for no match where `values` has None."""
         known = [value for value in values if value is not None]
-        equal = [self._comparison("==", value) for value in known]
         found = self._arrow.isin(known) if known else pc.scalar(False)
         if len(known) < len(values):
-            found = _call("if_else", found, pc.scalar(True), pc.scalar(None).cast(pa.bool_()))
+            found = call_arrow("if_else", found, pc.scalar(True), pc.scalar(None).cast(pa.bool_()))
         return Expression(
-            _call("if_else", self._arrow.is_valid(), found, pc.scalar(None).cast(pa.bool_())),
-            implied=None if None in equal else Or(tuple(filter(None, equal))),
+            call_arrow("if_else", self._arrow.is_valid(), found, pc.scalar(None).cast(pa.bool_())),
+            implied=implied_by_membership(self._column, known),
         )
 
     def between(self, low: Any, high: Any) -> "Expression":
@@ -105,45 +104,45 @@ class Expression:
 
     def fill_null(self, value: Any) -> "Expression":
         """Replace null."""
-        return Expression(_call("coalesce", self._arrow, _arrow_of(value)), self._name)
+        return Expression(call_arrow("coalesce", self._arrow, _arrow_of(value)), self._name)
 
     def abs(self) -> "Expression":
         """Without its sign; the smallest integer of its type has no such value and fails the job."""
-        return Expression(_call("abs_checked", self._arrow))
+        return Expression(call_arrow("abs_checked", self._arrow))
 
     def round(self, digits: int = 0) -> "Expression":
         """Rounded to so many decimal places, halves away from zero as in SQL (Python: to even); the type stays."""
         return Expression(
-            _call("round", self._arrow, ndigits=digits, round_mode="half_towards_infinity")
+            call_arrow("round", self._arrow, ndigits=digits, round_mode="half_towards_infinity")
         )
 
     def lower(self) -> "Expression":
         """A text in small letters, letter by letter."""
-        return Expression(_call("utf8_lower", self._arrow))
+        return Expression(call_arrow("utf8_lower", self._arrow))
 
     def upper(self) -> "Expression":
         """A text in capital letters, letter by letter: `ß` is not made two."""
-        return Expression(_call("utf8_upper", self._arrow))
+        return Expression(call_arrow("utf8_upper", self._arrow))
 
     def strip(self) -> "Expression":
         """A text without white space around it."""
-        return Expression(_call("utf8_trim_whitespace", self._arrow))
+        return Expression(call_arrow("utf8_trim_whitespace", self._arrow))
 
     def length(self) -> "Expression":
         """Number of characters (code points) of a text."""
-        return Expression(_call("utf8_length", self._arrow))
+        return Expression(call_arrow("utf8_length", self._arrow))
 
     def starts_with(self, prefix: str) -> "Expression":
         """Whether a text begins with `prefix`; letters count as they are, as in the next two."""
-        return Expression(_call("starts_with", self._arrow, prefix))
+        return Expression(call_arrow("starts_with", self._arrow, prefix))
 
     def ends_with(self, suffix: str) -> "Expression":
         """Whether a text ends with `suffix`."""
-        return Expression(_call("ends_with", self._arrow, suffix))
+        return Expression(call_arrow("ends_with", self._arrow, suffix))
 
     def contains(self, part: str) -> "Expression":
         """Whether `part` occurs in a text; no pattern."""
-        return Expression(_call("match_substring", self._arrow, part))
+        return Expression(call_arrow("match_substring", self._arrow, part))
 
     def __add__(self, other: Any) -> "Expression":
         return Expression(self._arrow + _arrow_of(other))
@@ -164,64 +163,64 @@ class Expression:
         return Expression(_arrow_of(other) * self._arrow)
 
     def __truediv__(self, other: Any) -> "Expression":
-        return Expression(_true_division(self._arrow, _arrow_of(other)))
+        return Expression(true_division(self._arrow, _arrow_of(other)))
 
     def __rtruediv__(self, other: Any) -> "Expression":
-        return Expression(_true_division(_arrow_of(other), self._arrow))
+        return Expression(true_division(_arrow_of(other), self._arrow))
 
     def __mod__(self, other: Any) -> "Expression":
-        return Expression(_call("modulo", self._arrow, _arrow_of(other)))
+        return Expression(call_arrow("modulo", self._arrow, _arrow_of(other)))
 
     def __rmod__(self, other: Any) -> "Expression":
-        return Expression(_call("modulo", _arrow_of(other), self._arrow))
+        return Expression(call_arrow("modulo", _arrow_of(other), self._arrow))
 
     def __floordiv__(self, other: Any) -> "Expression":
-        return Expression(_floor_division(self._arrow, _arrow_of(other)))
+        return Expression(floor_division(self._arrow, _arrow_of(other)))
 
     def __rfloordiv__(self, other: Any) -> "Expression":
-        return Expression(_floor_division(_arrow_of(other), self._arrow))
+        return Expression(floor_division(_arrow_of(other), self._arrow))
 
     def __pow__(self, other: Any) -> "Expression":
-        return Expression(_call("power_checked", self._arrow, _arrow_of(other)))
+        return Expression(call_arrow("power_checked", self._arrow, _arrow_of(other)))
 
     def __rpow__(self, other: Any) -> "Expression":
-        return Expression(_call("power_checked", _arrow_of(other), self._arrow))
+        return Expression(call_arrow("power_checked", _arrow_of(other), self._arrow))
 
     def __neg__(self) -> "Expression":
-        return Expression(_call("negate_checked", self._arrow))
+        return Expression(call_arrow("negate_checked", self._arrow))
 
     def __eq__(self, other: object) -> "Expression":  # type: ignore[override]
-        implied = self._comparison("==", other)
+        implied = implied_by_comparison(self._column, "==", other)
         return Expression(self._arrow == _arrow_of(other), implied=implied)
 
     def __ne__(self, other: object) -> "Expression":  # type: ignore[override]
         return Expression(self._arrow != _arrow_of(other))
 
     def __lt__(self, other: Any) -> "Expression":
-        implied = self._comparison("<", other)
+        implied = implied_by_comparison(self._column, "<", other)
         return Expression(self._arrow < _arrow_of(other), implied=implied)
 
     def __le__(self, other: Any) -> "Expression":
-        implied = self._comparison("<=", other)
+        implied = implied_by_comparison(self._column, "<=", other)
         return Expression(self._arrow <= _arrow_of(other), implied=implied)
 
     def __gt__(self, other: Any) -> "Expression":
-        implied = self._comparison(">", other)
+        implied = implied_by_comparison(self._column, ">", other)
         return Expression(self._arrow > _arrow_of(other), implied=implied)
 
     def __ge__(self, other: Any) -> "Expression":
-        implied = self._comparison(">=", other)
+        implied = implied_by_comparison(self._column, ">=", other)
         return Expression(self._arrow >= _arrow_of(other), implied=implied)
 
     def __and__(self, other: Any) -> "Expression":
-        implied = both(self._implied, _implied_by(other))
+        implied = implied_by_both(self._implied, as_expression(other).implied)
         return Expression(self._arrow & _arrow_of(other), implied=implied)
 
     def __rand__(self, other: Any) -> "Expression":
         return Expression(_arrow_of(other) & self._arrow)
 
     def __or__(self, other: Any) -> "Expression":
-        implied = either(self._implied, _implied_by(other))
+        implied = implied_by_either(self._implied, as_expression(other).implied)
         return Expression(self._arrow | _arrow_of(other), implied=implied)
 
     def __ror__(self, other: Any) -> "Expression":
@@ -229,11 +228,6 @@ class Expression:
 
     def __invert__(self) -> "Expression":
         return Expression(~self._arrow)
-
-    def _comparison(self, operator: str, value: Any) -> ColumnCondition | None:
-        if self._column is None or not isinstance(value, VALUE_TYPES):
-            return None
-        return Comparison(self._column, operator, value)
 
     __hash__ = None  # type: ignore[assignment]  # == makes an expression
 
@@ -267,7 +261,7 @@ def coalesce(*values: Any) -> Expression:
     """Return the first of the values (expressions or literals) that is not null; null where all are."""
     if not values:
         raise TypeError("coalesce needs a value")
-    return Expression(_call("coalesce", *map(_arrow_of, values)))
+    return Expression(call_arrow("coalesce", *map(_arrow_of, values)))
 
 
 def when(condition: Expression, value: Any) -> "CaseExpression":
@@ -379,42 +373,13 @@ def _schema_of(
         ) from None
 
 
-def _implied_by(value: Any) -> ColumnCondition | None:
-    return value.implied if isinstance(value, Expression) else None
-
-
 def _arrow_of(value: Any) -> Any:
     return as_expression(value).to_arrow()
-
-
-def _true_division(dividend: Any, divisor: Any) -> Any:
-    # Arrow divides integers to integers and fails on zero; here / means what it means in Python and SQL's doubles.
-    # The cast is not a safe one: integers beyond 2**53 are rounded, as in Python, where a safe one fails.
-    return _call(
-        "divide", dividend.cast(pa.float64(), safe=False), divisor.cast(pa.float64(), safe=False)
-    )
-
-
-def _floor_division(dividend: Any, divisor: Any) -> Any:
-    whole = _call("subtract_checked", dividend, _call("modulo", dividend, divisor))
-    # By the absolute value, and checked with the sign: Arrow's division of the smallest integer by -1 gives 0.
-    quotient = _call("divide", whole, _call("abs_checked", divisor))
-    # Of floating numbers the quotient is a whole one but for rounding; integers stay what they are.
-    return _call("round", _call("multiply_checked", quotient, _call("sign", divisor)))
 
 
 def _case(branches: tuple[tuple[Expression, Any], ...], default: Any) -> Any:
     chosen = _arrow_of(default)
     for condition, value in reversed(branches):
-        is_true = _call("coalesce", _arrow_of(condition), pc.scalar(False))
-        chosen = _call("if_else", is_true, _arrow_of(value), chosen)
+        is_true = call_arrow("coalesce", _arrow_of(condition), pc.scalar(False))
+        chosen = call_arrow("if_else", is_true, _arrow_of(value), chosen)
     return chosen
-
-
-def _call(function: str, *arguments: Any, **options: Any) -> Any:
-    """Apply one of Arrow's compute functions, which the module makes while it is imported."""
-    if not hasattr(pc, function):
-        raise ProgramError(
-            f"pyarrow {pa.__version__} has no function '{function}': take a newer one"
-        )
-    return getattr(pc, function)(*arguments, **options)

@@ -87,16 +87,6 @@ class Or(ColumnCondition):
         return any(one.may_hold(ranges) for one in self.conditions)
 
 
-def both(one: ColumnCondition | None, other: ColumnCondition | None) -> ColumnCondition | None:
-    """Return what is known to hold where two conditions do, of which one may not be known (None)."""
-    return And((one, other)) if one is not None and other is not None else one or other
-
-
-def either(one: ColumnCondition | None, other: ColumnCondition | None) -> ColumnCondition | None:
-    """Return what is known to hold where one of two conditions does; None where one is not known."""
-    return Or((one, other)) if one is not None and other is not None else None
-
-
 def _compare_alike(known: Any, value: Any) -> bool:
     """Whether two values compare here as they do in columns, where one of them is cast to the other's type."""
     if isinstance(known, float) != isinstance(value, float):
