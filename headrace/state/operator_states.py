@@ -21,7 +21,7 @@ from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.operator_types import OperatorTypes
-from headrace.core.types.type_info import PickledBytesTypeInfo
+from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.metrics.groups import MetricGroup
 from headrace.state.backend import KeyedStateBackend
 from headrace.state.evolution import StateIncompatibleError
@@ -64,6 +64,14 @@ class NothingToRead:
         raise AssertionError("nothing was restored, so there is nothing to fetch")
 
 
+def _key_type_of(types: OperatorTypes) -> TypeInformation:
+    """Return the type of the keys: a stream without any has one key for all its records, a whole number."""
+    key_types = {one.key_type for one in types.inputs if one.key_type is not None}
+    if not key_types:
+        return Types.LONG()
+    return key_types.pop() if len(key_types) == 1 else PickledBytesTypeInfo()
+
+
 class StatesOfOperator:
     """The states of one operator on one subtask. Mailbox thread only.
 
@@ -86,9 +94,7 @@ class StatesOfOperator:
         scratch: str = "",
         metrics: MetricGroup | None = None,
     ) -> None:
-        key_types = {one.key_type for one in types.inputs if one.key_type is not None}
-        key_type = key_types.pop() if len(key_types) == 1 else PickledBytesTypeInfo()
-        self.key_space = KeySpace(key_type, key_groups, max_parallelism)
+        self.key_space = KeySpace(_key_type_of(types), key_groups, max_parallelism)
         self.restored_checkpoint_id = restored_checkpoint_id
         self.reader: SnapshotReader = reader or NothingToRead()
         self._settings = settings

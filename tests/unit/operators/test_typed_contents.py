@@ -201,6 +201,18 @@ def test_snapshots_hold_columns_of_the_declared_types(
         assert {column: stored[name].field(column).type for column in columns} == columns
 
 
+def test_windows_over_the_whole_stream_have_a_key_of_a_declared_type_too(
+    backend: dict[str, str],
+) -> None:
+    whole = OperatorHarness(
+        _window(is_keyed=False), input_types=[ORDER], settings=backend, operator_name="Orders"
+    )
+    whole.perform(Rows([Row(name="a", amount=1)], [1]))
+    stored = _columns(whole.snapshot())
+    whole.operator.close()
+    assert stored["window-contents"].field("key").type == pa.int64()
+
+
 DELETED = Row.of_kind(RowKind.DELETE, name="b", amount=2)
 RECORDS = [Row(name="a", amount=1), None, DELETED]
 
