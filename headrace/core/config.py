@@ -38,6 +38,8 @@ class ConfigOption(Generic[T]):
     unobeyed: str = ""
     least: T | None = None
     """The smallest value that is taken; None: of numbers, sizes and durations zero, or a default below it."""
+    most: T | None = None
+    """The largest value that is taken; None: any."""
     off: tuple[T, ...] = ()
     """Values below `least` that are taken too, as the default is: they switch off what the option is about."""
     choices: tuple[str, ...] = ()
@@ -60,6 +62,9 @@ class ConfigOption(Generic[T]):
         if least is not None and not value >= least and value not in (*self.off, self.default):
             others = "".join(f" or {_shown(one)}" for one in self.off)
             raise ConfigurationError(self.key, raw, f"it must be at least {_shown(least)}{others}")
+        most: Any = self.most
+        if most is not None and value > most:
+            raise ConfigurationError(self.key, raw, f"it must be at most {_shown(most)}")
         return cast(T, value)
 
     def _word(self, text: str) -> str:

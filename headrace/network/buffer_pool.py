@@ -88,7 +88,7 @@ class NetworkBufferPool:
     ) -> "Reservation":
         """Set `count` segments aside, all or none, for a gate; and `pin_budget` more, if there is room for them.
 
-        InsufficientBuffersError.
+        InsufficientBuffersError; NetworkMemoryError.
         """
         with self.lock:
             self._sweep()

@@ -3,14 +3,18 @@
 from typing import Final
 
 from headrace.core.config import ConfigOption, Settings, SizeBytes
+from headrace.core.errors import ErrorDomain
+from headrace.network.errors import NetworkError
 
 SEGMENT_SIZE: Final = ConfigOption(
     "taskmanager.memory.segment-size", SizeBytes, SizeBytes(32 * 1024),
     "The smallest network segment. Gates and partitions with few channels use a multiple of it, up to 1 mb.",
+    least=SizeBytes(4 << 10),
 )  # fmt: skip
 NETWORK_FRACTION: Final = ConfigOption(
     "taskmanager.memory.network.fraction", float, 0.1,
     "Share of the machine's memory that batches on their way between tasks may occupy, within the bounds below.",
+    most=1.0,
 )  # fmt: skip
 NETWORK_MIN: Final = ConfigOption(
     "taskmanager.memory.network.min", SizeBytes, SizeBytes(64 << 20), "Least network memory of a TaskManager."
@@ -21,6 +25,7 @@ NETWORK_MAX: Final = ConfigOption(
 BUFFERS_PER_CHANNEL: Final = ConfigOption(
     "taskmanager.network.memory.buffers-per-channel", int, 2,
     "Exclusive segments of each remote channel: what a producer may send before it hears from the consumer.",
+    least=1,
 )  # fmt: skip
 FLOATING_BUFFERS_PER_GATE: Final = ConfigOption(
     "taskmanager.network.memory.floating-buffers-per-gate", int, 8,
@@ -41,6 +46,24 @@ PINNED_BUFFERS_PER_GATE: Final = ConfigOption(
 
 GATE_BUDGET_BYTES: Final = 32 << 20
 SEGMENT_BYTES_MAX: Final = 1 << 20
+
+
+class NetworkMemoryError(NetworkError):
+    """The system does not give a TaskManager the network memory that it is set up with.
+
+    `available_bytes`: about what could be had, half as much being the next that was tried.
+    """
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, wanted_bytes: int, available_bytes: int, reason: str) -> None:
+        super().__init__(
+            f"no memory for {wanted_bytes >> 20} mb of batches from other processes: {reason}; about "
+            f"{available_bytes >> 20} mb could be had. Lower '{NETWORK_MIN.key}', '{NETWORK_MAX.key}' or "
+            f"'{NETWORK_FRACTION.key}'"
+        )
+        self.wanted_bytes = wanted_bytes
+        self.available_bytes = available_bytes
 
 
 def wanted_segment_size(channel_count: int, page_bytes: int) -> int:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.network.buddies import BuddyAllocator
+from headrace.network.network_memory import NetworkMemoryError
 
 _ALIGNMENT: Final = 64
 
@@ -52,10 +53,10 @@ class SegmentMemory:
         return bool(self._closing)
 
     def open_region(self, count: int, pin_budget: int, order: int) -> "SegmentRegion | None":
-        """Take `count` + `pin_budget` segments of 2^`order` pages, all or none."""
+        """Take `count` + `pin_budget` segments of 2^`order` pages, all or none. NetworkMemoryError."""
         if self._mapping is None:
             # Who only sends, or only counts, never comes here.
-            self._mapping = mmap.mmap(-1, self._size_bytes)
+            self._mapping = _map(self._size_bytes)
             self._address = pa.py_buffer(self._mapping).address
             self._view = memoryview(self._mapping)
         taken: list[int] = []
@@ -91,6 +92,24 @@ class SegmentMemory:
     def address(self, page: int) -> int:
         """Return where `page` is."""
         return self._address + page * self.page_bytes
+
+
+def _map(size_bytes: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, size_bytes)
+    except OSError as error:
+        available = size_bytes // 2
+        while available and not _can_map(available):
+            available //= 2
+        raise NetworkMemoryError(size_bytes, available, error.strerror or str(error)) from error
+
+
+def _can_map(size_bytes: int) -> bool:
+    try:
+        mmap.mmap(-1, size_bytes).close()
+    except OSError:
+        return False
+    return True
 
 
 class SegmentRegion:

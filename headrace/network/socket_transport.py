@@ -26,7 +26,7 @@ from headrace.network.transport import Cancellable, TransportHost
 
 CONNECT_TIMEOUT: Final = ConfigOption(
     "taskmanager.network.netty.client.connectTimeoutSec", int, 120,
-    "Seconds to wait for a connection with another TaskManager.",
+    "Seconds to wait for a connection with another TaskManager.", least=1,
 )  # fmt: skip
 CONNECT_RETRIES: Final = ConfigOption(
     "taskmanager.network.retries", int, 0,
@@ -35,6 +35,7 @@ CONNECT_RETRIES: Final = ConfigOption(
 HANDSHAKE_TIMEOUT: Final = ConfigOption(
     "headrace.network.handshake-timeout", timedelta, timedelta(seconds=10),
     "A peer that has not proved by then that it belongs to the cluster is disconnected.",
+    least=timedelta(milliseconds=10),
 )  # fmt: skip
 _CLOSE_TIMEOUT_S: Final = 5.0
 

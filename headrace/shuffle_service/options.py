@@ -12,10 +12,12 @@ ADDRESS: Final = ConfigOption(
 HEARTBEAT_INTERVAL: Final = ConfigOption(
     "shuffle-service.heartbeat.interval", timedelta, timedelta(seconds=10),
     "How often a JobManager tells a remote shuffle service that its jobs live.",
+    least=timedelta(milliseconds=1),
 )  # fmt: skip
 HEARTBEAT_TIMEOUT: Final = ConfigOption(
     "shuffle-service.heartbeat.timeout", timedelta, timedelta(seconds=50),
     "A remote shuffle service that has not answered for so long is lost, and with it the results it keeps.",
+    least=timedelta(milliseconds=1),
 )  # fmt: skip
 RPC_PORT: Final = ConfigOption(
     "shuffle-service.rpc.port", str, "0",
@@ -28,6 +30,7 @@ DIRECTORY: Final = ConfigOption(
 LEASE: Final = ConfigOption(
     "shuffle-service.lease", timedelta, timedelta(minutes=10),
     "A job of which a shuffle service hears nothing for so long is over, and its results are deleted.",
+    least=timedelta(seconds=1),
 )  # fmt: skip
 DISK_MAX: Final = ConfigOption(
     "shuffle-service.disk.max", SizeBytes, SizeBytes(1 << 40),
@@ -50,6 +53,7 @@ READ_MEMORY: Final = ConfigOption(
 PUSH_CREDIT: Final = ConfigOption(
     "shuffle-service.push-credit", int, 4,
     "Batches that a producer may push at most to a shuffle service before the first of them was stored.",
+    least=1,
 )  # fmt: skip
 ADMISSION_TIMEOUT: Final = ConfigOption(
     "shuffle-service.admission-timeout", timedelta, timedelta(minutes=5),
@@ -62,4 +66,5 @@ PUSH_TIMEOUT: Final = ConfigOption(
 CONNECTIONS_MAX: Final = ConfigOption(
     "shuffle-service.connections.max", int, 10_000,
     "Connections that a shuffle service holds at most; further ones are refused.",
+    least=1,
 )  # fmt: skip

@@ -53,6 +53,11 @@ class RemoteResultPartition:
         """See ResultPartition: nothing waits here."""
         return 0
 
+    @property
+    def longest_queue(self) -> int:
+        """See ResultPartition: nothing waits here."""
+        return 0
+
     def in_flight_bytes(self, index: int) -> int | None:
         """See ResultPartition; what is stored is not on its way."""
         return None

@@ -22,6 +22,7 @@ IDLE = ConfigOption("test.idle", str, "", "For this test.", unobeyed="use test.f
 FLAG = ConfigOption("test.flag", bool, False, "For this test.")
 COUNT = ConfigOption("test.count", int, -1, "For this test.")
 SHARE = ConfigOption("test.share", float, 0.5, "For this test.")
+PART = ConfigOption("test.part", float, 0.5, "For this test.", most=1.0)
 IDLE_COUNT = ConfigOption("test.idle-count", int, 3, "For this test.", unobeyed="use test.count")
 BOUNDED = ConfigOption(
     "test.pause", timedelta, timedelta(0), "For this test.", least=timedelta(milliseconds=-1)
@@ -104,6 +105,13 @@ def test_without_a_least_value_nothing_below_zero_is_taken_unless_it_is_the_defa
         Settings({key: value}).get_option(option)
     assert Settings({"test.count": "-1"}).get_option(COUNT) == -1
     assert Settings({"test.idle-count": "-7"}).get_option(IDLE_COUNT) == -7
+
+
+@pytest.mark.parametrize("value", ["1.01", "inf", "1e300"])
+def test_a_value_above_the_most_is_refused(value: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"'test\.part' has .*: it must be at most 1\.0$"):
+        Settings({"test.part": value}).get_option(PART)
+    assert Settings({"test.part": "1"}).get_option(PART) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,20 @@ from hypothesis import strategies as st
 
 from headrace.network.buddies import BuddyAllocator
 from headrace.network.buffer_pool import NetworkBufferPool, Reservation
+from headrace.network.network_memory import NetworkMemoryError
 from headrace.network.segments import Segment, SegmentMemory, SegmentRegion
 
 PAGE = 4096
+
+
+def test_memory_that_cannot_be_had_is_told_with_what_could_be_and_the_options() -> None:
+    # More than a process can address, on any machine.
+    memory = SegmentMemory(4, 1 << 60, 0)
+    with pytest.raises(NetworkMemoryError, match=r"taskmanager\.memory\.network\.min") as raised:
+        memory.open_region(1, 0, 0)
+    assert raised.value.wanted_bytes == 1 << 62
+    assert PAGE < raised.value.available_bytes < 1 << 62
+    assert not memory.is_mapped
 
 
 @given(
