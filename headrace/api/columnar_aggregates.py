@@ -7,12 +7,12 @@ from typing import Any
 from headrace.api.aggregates import Aggregate, aggregated_type
 from headrace.api.conditional_aggregates import without_conditions
 from headrace.api.data_stream import DataStream
+from headrace.api.event_time_windows import ends_with_input
 from headrace.api.keyed_stream import KeyedStream
 from headrace.api.late_tags import declare_late_outputs, id_of
 from headrace.api.sliced_aggregations import (
     aggregate_in_halves,
     aggregate_sessions,
-    ends_with_input,
     sliced_aggregation,
 )
 from headrace.core.errors import ProgramError

@@ -5,10 +5,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.api.data_stream import DataStream
+from headrace.api.event_time_windows import one_slice_windows
 from headrace.api.expressions import check_columns, columns_of
-from headrace.api.sliced_aggregations import one_slice_windows
-from headrace.api.window_rows import window_rows
-from headrace.core.errors import ProgramError
+from headrace.api.window_rows import check_order, window_rows
 from headrace.functions.columnar_specs import (
     ExtremeRows,
     ExtremeRowsSpec,
@@ -29,7 +28,8 @@ def rows_with_extreme(
     windows = one_slice_windows(assigner, called)
     check_columns((column,), stream.get_type(), called)
     columns = columns_of(stream.get_type(), called)
-    _check_order(columns.field(column), called)
+    refusal = f"{called} needs a column of integers or timestamps"
+    check_order(columns.field(column), _is_ordered, refusal)
     wanted = ExtremeRows(windows, key_columns, column, is_largest)
     return window_rows(
         stream,
@@ -40,10 +40,5 @@ def rows_with_extreme(
     )
 
 
-def _check_order(field: pa.Field, called: str) -> None:
-    kinds = pa.types
-    is_ordered = kinds.is_signed_integer(field.type) or kinds.is_timestamp(field.type)
-    if not is_ordered:
-        raise ProgramError(
-            f"{called} needs a column of integers or timestamps, but '{field.name}' is {field.type}"
-        )
+def _is_ordered(one: pa.DataType) -> bool:
+    return pa.types.is_signed_integer(one) or pa.types.is_timestamp(one)

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.api.data_stream import DataStream
+from headrace.api.event_time_windows import one_slice_windows
 from headrace.api.expressions import check_columns, columns_of
-from headrace.api.sliced_aggregations import one_slice_windows
-from headrace.api.window_rows import window_rows
+from headrace.api.window_rows import check_order, window_rows
 from headrace.core.errors import ProgramError
 from headrace.functions.columnar_specs import LocalRankedRowsSpec, RankedRows, RankedRowsSpec
 
@@ -31,8 +31,9 @@ def ranked_rows(
     windows = one_slice_windows(assigner, called)
     check_columns(columns, stream.get_type(), called)
     schema = columns_of(stream.get_type(), called)
+    refusal = f"{called} orders by numbers, texts, times and truth values"
     for name in columns:
-        _check_order(schema.field(name), called)
+        check_order(schema.field(name), _is_ordered, refusal)
     wanted = RankedRows(windows, key_columns, tuple(columns), is_largest, count)
     return window_rows(
         stream,
@@ -43,17 +44,12 @@ def ranked_rows(
     )
 
 
-def _check_order(field: pa.Field, called: str) -> None:
+def _is_ordered(one: pa.DataType) -> bool:
     kinds = pa.types
-    one = field.type
-    is_ordered = (
+    return (
         kinds.is_integer(one)
         or kinds.is_floating(one)
         or kinds.is_string(one)
         or kinds.is_boolean(one)
         or kinds.is_temporal(one)
     )
-    if not is_ordered:
-        raise ProgramError(
-            f"{called} orders by numbers, texts, times and truth values, but '{field.name}' is {one}"
-        )

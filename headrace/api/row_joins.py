@@ -3,10 +3,10 @@
 from typing import Any
 
 from headrace.api.data_stream import DataStream
+from headrace.api.event_time_windows import aligned_tumbling_windows
 from headrace.api.expressions import columns_of
 from headrace.api.keyed_stream import KeyedStream
 from headrace.api.one_environment import require_one_environment
-from headrace.api.sliced_aggregations import aligned_tumbling_windows
 from headrace.core.errors import ProgramError
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import BatchType
