@@ -13,14 +13,13 @@ from headrace.operators.columnar import (
     ProjectOperator,
     SelectExpressionsOperator,
 )
-from headrace.operators.columns.extreme_rows import ExtremeRowsOperator, LocalExtremeRowsOperator
 from headrace.operators.columns.local_aggregate import LocalAggregateOperator
 from headrace.operators.columns.local_session_aggregate import LocalSessionAggregateOperator
-from headrace.operators.columns.ranked_rows import LocalRankedRowsOperator, RankedRowsOperator
 from headrace.operators.columns.row_join import RowJoinOperator
 from headrace.operators.columns.session_aggregate import SessionAggregateOperator
 from headrace.operators.columns.sliced_aggregate import SlicedAggregateOperator
 from headrace.operators.columns.window_row_join import WindowRowJoinOperator
+from headrace.operators.columns.window_rows import LocalWindowRowsOperator, WindowRowsOperator
 from headrace.operators.joins.interval_join import IntervalJoinOperator
 from headrace.operators.joins.window_join import CoGroupOperator, WindowJoinOperator
 from headrace.operators.keys import KeyByOperator, KeyedValuesOperator
@@ -69,10 +68,10 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.RollingAggregationSpec.kind: RollingAggregationOperator,
     window_specs.WindowSpec.kind: WindowOperator,
     window_specs.WindowAggregateSpec.kind: WindowAggregateOperator,
-    columnar_specs.ExtremeRowsSpec.kind: ExtremeRowsOperator,
-    columnar_specs.LocalExtremeRowsSpec.kind: LocalExtremeRowsOperator,
-    columnar_specs.RankedRowsSpec.kind: RankedRowsOperator,
-    columnar_specs.LocalRankedRowsSpec.kind: LocalRankedRowsOperator,
+    columnar_specs.ExtremeRowsSpec.kind: WindowRowsOperator,
+    columnar_specs.LocalExtremeRowsSpec.kind: LocalWindowRowsOperator,
+    columnar_specs.RankedRowsSpec.kind: WindowRowsOperator,
+    columnar_specs.LocalRankedRowsSpec.kind: LocalWindowRowsOperator,
     columnar_specs.RowJoinSpec.kind: RowJoinOperator,
     columnar_specs.WindowRowJoinSpec.kind: WindowRowJoinOperator,
     columnar_specs.SessionAggregateSpec.kind: SessionAggregateOperator,

@@ -1,9 +1,9 @@
 """Vectorised operators whose state is tables of columns: aggregates, whole rows that are extreme or first, and joins.
 
 Aggregates: begin with `partials.py` (what they are made of), then `local_aggregate.py` and `local_session_aggregate.py`
-before the exchange, `sliced_aggregate.py` and `session_aggregate.py` behind it. `window_rows.py` holds both such halves
-for whole rows, `extreme_rows.py` and `ranked_rows.py` say which of those stay. `local_operator.py` is what all halves
-before the exchange share.
+before the exchange, `sliced_aggregate.py` and `session_aggregate.py` behind it.
+Whole rows: `window_rows.py` holds both such halves; `row_selection.py` says what makes rows stay, and `extreme_rows.py`
+and `ranked_rows.py` are the two there are. `local_operator.py` is what all halves before the exchange share.
 Joins: `matching.py` finds the rows of one key, for `row_join.py` and `window_row_join.py`; `joined_columns.py` says
 which columns a pair has.
 """

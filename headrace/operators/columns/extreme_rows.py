@@ -7,37 +7,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.functions.columnar_specs import ExtremeRows, ExtremeRowsSpec, LocalExtremeRowsSpec
+from headrace.functions.columnar_specs import ExtremeRows
 from headrace.operators.columns.group_codes import Codes, finer_codes
-from headrace.operators.columns.window_rows import LocalWindowRowsOperator, WindowRowsOperator
+from headrace.operators.columns.row_selection import RowSelection
 
 
-class LocalExtremeRowsOperator(LocalWindowRowsOperator):
-    """The half before the exchange."""
-
-    def __init__(self, spec: LocalExtremeRowsSpec) -> None:
-        super().__init__(spec.rows.windows)
-        self._rows = spec.rows
-
-    def staying(
-        self, rows: pa.Table, slice_codes: Codes, slice_count: int
-    ) -> npt.NDArray[np.bool_]:
-        return are_extreme(rows, self._rows, slice_codes, slice_count)
-
-
-class ExtremeRowsOperator(WindowRowsOperator):
-    """The half behind it."""
+class ExtremeRowSelection(RowSelection):
+    """The rows with the extreme value."""
 
     state_name = "extreme-rows"
 
-    def __init__(self, spec: ExtremeRowsSpec) -> None:
-        super().__init__(spec.rows.windows)
-        self._rows = spec.rows
+    def __init__(self, wanted: ExtremeRows) -> None:
+        self._wanted = wanted
 
     def staying(
         self, rows: pa.Table, slice_codes: Codes, slice_count: int
     ) -> npt.NDArray[np.bool_]:
-        return are_extreme(rows, self._rows, slice_codes, slice_count)
+        return are_extreme(rows, self._wanted, slice_codes, slice_count)
 
 
 def are_extreme(

@@ -9,51 +9,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.functions.columnar_specs import (
-    SLICE,
-    LocalRankedRowsSpec,
-    RankedRows,
-    RankedRowsSpec,
-)
+from headrace.functions.columnar_specs import SLICE, RankedRows
 from headrace.operators.columns.group_codes import Codes, finer_codes, group_codes
-from headrace.operators.columns.window_rows import LocalWindowRowsOperator, WindowRowsOperator
+from headrace.operators.columns.row_selection import RowSelection
 
 Places = npt.NDArray[np.int64]
 """For each row a number that is larger the earlier the row comes, shape (num_rows,)."""
 
 
-class LocalRankedRowsOperator(LocalWindowRowsOperator):
-    """The half before the exchange."""
-
-    def __init__(self, spec: LocalRankedRowsSpec) -> None:
-        super().__init__(spec.rows.windows)
-        self._rows = spec.rows
-
-    def staying(
-        self, rows: pa.Table, slice_codes: Codes, slice_count: int
-    ) -> npt.NDArray[np.bool_]:
-        return are_first(rows, self._rows, slice_codes, slice_count)
-
-
-class RankedRowsOperator(WindowRowsOperator):
-    """The half behind it. Within a window the rows of a key come together, in their order."""
+class RankedRowSelection(RowSelection):
+    """The first rows. Within a window the rows of a key come together, in their order."""
 
     state_name = "ranked-rows"
 
-    def __init__(self, spec: RankedRowsSpec) -> None:
-        super().__init__(spec.rows.windows)
-        self._rows = spec.rows
+    def __init__(self, wanted: RankedRows) -> None:
+        self._wanted = wanted
 
     def staying(
         self, rows: pa.Table, slice_codes: Codes, slice_count: int
     ) -> npt.NDArray[np.bool_]:
-        return are_first(rows, self._rows, slice_codes, slice_count)
+        return are_first(rows, self._wanted, slice_codes, slice_count)
 
     def ordered(self, due: pa.Table) -> pa.Table:
-        if self._rows.count == 1 or not due.num_rows:
+        if self._wanted.count == 1 or not due.num_rows:
             return due
-        codes, _ = finer_codes(due, self._rows.key_columns, *group_codes(due, [SLICE]))
-        return due.take(pa.array(_in_order(codes, _places_by_column(due, self._rows))))
+        codes, _ = finer_codes(due, self._wanted.key_columns, *group_codes(due, [SLICE]))
+        return due.take(pa.array(_in_order(codes, _places_by_column(due, self._wanted))))
 
 
 def are_first(

@@ -1,10 +1,9 @@
 """Whole rows that stay of their window: the half before the exchange and the one behind it, whatever makes rows stay.
 
-`extreme_rows.py` and `ranked_rows.py` say that. Source: Flink WindowRankOperator, with a buffer before the exchange.
+`row_selection.py` says what that may be. Source: Flink WindowRankOperator, with a buffer before the exchange.
 """
 
-from abc import abstractmethod
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +11,24 @@ import pyarrow as pa
 
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
-from headrace.functions.columnar_specs import ROWS, SLICE, EventTimeWindows
+from headrace.functions.columnar_specs import (
+    ROWS,
+    SLICE,
+    ExtremeRows,
+    ExtremeRowsSpec,
+    LocalExtremeRowsSpec,
+    LocalRankedRowsSpec,
+    RankedRows,
+    RankedRowsSpec,
+)
 from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
+from headrace.operators.columns.extreme_rows import ExtremeRowSelection
 from headrace.operators.columns.group_codes import Codes, group_codes
 from headrace.operators.columns.local_operator import LocalOperator
+from headrace.operators.columns.ranked_rows import RankedRowSelection
+from headrace.operators.columns.row_selection import RowSelection
 from headrace.operators.columns.slices import slices_of
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
@@ -33,17 +44,15 @@ class LocalWindowRowsOperator(LocalOperator):
     Where none of a window stays, one of them goes out for the others.
     """
 
-    @abstractmethod
-    def staying(
-        self, rows: pa.Table, slice_codes: Codes, slice_count: int
-    ) -> npt.NDArray[np.bool_]:
-        """Return which rows stay among those of equal key and slice, shape (num_rows,)."""
+    def __init__(self, spec: LocalExtremeRowsSpec | LocalRankedRowsSpec) -> None:
+        super().__init__(spec.rows.windows)
+        self._selection = _selection_of(spec.rows)
 
     def reduced(self, rows: pa.Table, times: Timestamps) -> pa.Table:
         slices = window_starts(times, self.windows.offset, self.windows.size)
         rows = rows.append_column(SLICE, pa.array(slices))
         codes, count = group_codes(rows, [SLICE])
-        is_kept = self.staying(rows, codes, count)
+        is_kept = self._selection.staying(rows, codes, count)
         counts = _rows_stood_for(codes, count, is_kept)
         kept = rows.append_column(ROWS, pa.array(counts)).filter(pa.array(counts > 0))
         return kept.cast(data_schema(self.context.types.output.value_type))
@@ -52,27 +61,15 @@ class LocalWindowRowsOperator(LocalOperator):
 class WindowRowsOperator(OneInputOperator):
     """Emits the rows that stay of each window, with its last millisecond as timestamp, when the watermark passes that.
 
-    They have none where there is one window that ends with the input. `windows`: what they are for. `state_name`: of
-    what is kept, in snapshots.
+    They have none where there is one window that ends with the input.
 
     Rows of windows that have fired are counted as late and dropped, with those that the half before the exchange had
     left out for them.
     """
 
-    state_name: ClassVar[str]
-
-    def __init__(self, windows: EventTimeWindows) -> None:
-        self.windows = windows
-
-    @abstractmethod
-    def staying(
-        self, rows: pa.Table, slice_codes: Codes, slice_count: int
-    ) -> npt.NDArray[np.bool_]:
-        """Return which rows stay among those of equal key and slice, shape (num_rows,)."""
-
-    def ordered(self, due: pa.Table) -> pa.Table:
-        """Return rows that go out, in order of windows and then of arrival, in another order within each window."""
-        return due
+    def __init__(self, spec: ExtremeRowsSpec | RankedRowsSpec) -> None:
+        self._windows = spec.rows.windows
+        self._selection = _selection_of(spec.rows)
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
@@ -81,7 +78,7 @@ class WindowRowsOperator(OneInputOperator):
         kept_fields = [input_schema.field(name) for name in self._row_names]
         self._schema = pa.schema([*kept_fields, pa.field(KEY_HASH, pa.int32())])
         self._state: list[pa.Table] = ColumnarRows(
-            self.state_name, self._schema, self._frozen
+            self._selection.state_name, self._schema, self._frozen
         ).restore(context.state)
         self._settled_count = 0
         self._loose_count = sum(table.num_rows for table in self._state)
@@ -90,7 +87,7 @@ class WindowRowsOperator(OneInputOperator):
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         columns = batch.columns()
         slices = slices_of(columns)
-        is_late = slices <= self.windows.last_due(self.current_watermark)
+        is_late = slices <= self._windows.last_due(self.current_watermark)
         if is_late.any():
             counts: npt.NDArray[np.int64] = columns.column(ROWS).to_numpy()
             self._late_count.inc(int(counts[is_late].sum()))
@@ -107,7 +104,7 @@ class WindowRowsOperator(OneInputOperator):
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
         self.current_watermark = timestamp_ms
-        last_due = self.windows.last_due(timestamp_ms)
+        last_due = self._windows.last_due(timestamp_ms)
         is_due = [bool((slices_of(table) <= last_due).any()) for table in self._state]
         if any(is_due):
             self._settle()
@@ -117,7 +114,7 @@ class WindowRowsOperator(OneInputOperator):
     def _settle(self) -> None:
         """Keep only rows that stay among all."""
         rows = pa.concat_tables(self._state)
-        rows = rows.filter(pa.array(self.staying(rows, *group_codes(rows, [SLICE]))))
+        rows = rows.filter(pa.array(self._selection.staying(rows, *group_codes(rows, [SLICE]))))
         self._state = [rows]
         self._settled_count, self._loose_count = rows.num_rows, 0
 
@@ -126,11 +123,13 @@ class WindowRowsOperator(OneInputOperator):
         slices = slices_of(rows)
         order = np.argsort(slices, kind="stable")
         count = int(np.count_nonzero(slices <= last_due))
-        due = self.ordered(rows.take(pa.array(order[:count]))).select(self._output_names())
+        due = self._selection.ordered(rows.take(pa.array(order[:count]))).select(
+            self._output_names()
+        )
         times = (
             None
-            if self.windows.is_until_end_of_input
-            else slices[order[:count]] + (self.windows.size - 1)
+            if self._windows.is_until_end_of_input
+            else slices[order[:count]] + (self._windows.size - 1)
         )
         # In order of arrival, as the next windows' rows came.
         kept = rows.take(pa.array(np.sort(order[count:])))
@@ -143,6 +142,10 @@ class WindowRowsOperator(OneInputOperator):
     def _frozen(self) -> FrozenTables:
         tables = list(self._state)
         return lambda: tables
+
+
+def _selection_of(rows: ExtremeRows | RankedRows) -> RowSelection:
+    return ExtremeRowSelection(rows) if isinstance(rows, ExtremeRows) else RankedRowSelection(rows)
 
 
 def _rows_stood_for(
