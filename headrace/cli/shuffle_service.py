@@ -1,8 +1,12 @@
 """`headrace shuffle-service`: keep the results of blocking exchanges in this process, for any number of clusters."""
 
+import contextlib
+import errno
 import os
 import signal
+import socket
 import threading
+from collections.abc import Collection, Generator
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -11,13 +15,27 @@ import click
 
 from headrace.cli.key_value import KeyValue
 from headrace.cli.known_settings import refuse_unusable
-from headrace.core.cluster_secret import SECRET_FILE, cluster_secret, given_identity
+from headrace.core.cluster_secret import (
+    IDENTITY_FILE,
+    SECRET_FILE,
+    cluster_secret,
+    given_identity,
+)
 from headrace.core.config import Settings
+from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.randomness import secret_token
-from headrace.core.tls import needs_tls
+from headrace.core.tls import ALLOW_PLAINTEXT, SSL_ENABLED, TlsIdentity, needs_tls
 from headrace.network.server import DATA_PORT
 from headrace.shuffle_service.options import ADDRESS, DIRECTORY, RPC_PORT
 from headrace.shuffle_service.process import ShuffleServiceProcess
+
+_OPTIONS: Final = {
+    DIRECTORY.key: "--directory",
+    SECRET_FILE.key: "--secret-file",
+    RPC_PORT.key: "--port",
+    DATA_PORT.key: "--data-port",
+}
+"""What sets them in this command, unless -D does."""
 
 _HELP: Final = """\
 Run a remote shuffle service until it is interrupted.
@@ -72,7 +90,7 @@ def shuffle_service(
             **given,
         }
     )
-    tls = given_identity(configured) if needs_tls(configured, host) else None
+    tls = _identity(configured, host)
     ended = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -80,14 +98,54 @@ def shuffle_service(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    with ShuffleServiceProcess(
-        configured, secret=cluster_secret(configured), bind_host=host, tls=tls
-    ) as process:
+    with (
+        _told_by_option(given),
+        ShuffleServiceProcess(
+            configured, secret=cluster_secret(configured), bind_host=host, tls=tls
+        ) as process,
+    ):
         found = process.service.committed_count
         click.echo(f"shuffle service in {directory}: {found} committed results were found")
         click.echo(f"{ADDRESS.key}: {process.address}")
         ended.wait()
     click.echo("the shuffle service ends; its committed results stay")
+
+
+@contextlib.contextmanager
+def _told_by_option(given: Collection[str]) -> Generator[None, None, None]:
+    """Name the command's own options in errors, where they and not -D (`given`) set what is wrong."""
+    try:
+        yield
+    except ConfigurationError as error:
+        if error.key in given or error.key not in _OPTIONS:
+            raise
+        raise click.BadParameter(error.reason, param_hint=f"'{_OPTIONS[error.key]}'") from error
+    except PortInUseError as error:
+        if error.option_key in given:
+            raise
+        option = _OPTIONS.get(error.option_key, error.option_key)
+        raise PortInUseError(error.host, error.port, option, error.allowed) from error
+    except OSError as error:
+        if not isinstance(error, socket.gaierror) and error.errno != errno.EADDRNOTAVAIL:
+            raise
+        reason = f"this host has no such address: {error.strerror}"
+        raise click.BadParameter(reason, param_hint="'--host'") from error
+
+
+def _identity(settings: Settings, host: str) -> TlsIdentity | None:
+    """Return what it speaks TLS with, None for clear text. ConfigurationError."""
+    if not needs_tls(settings, host):
+        return None
+    identity = given_identity(settings)
+    if identity is None:
+        raise ConfigurationError(
+            IDENTITY_FILE.key,
+            None,
+            f"a shuffle service at {host} speaks TLS, with the identity of its clusters; give it and them a file, or "
+            f"set '{SSL_ENABLED.key}' to false, and beyond this host '{ALLOW_PLAINTEXT.key}' to true, if its network "
+            "is private",
+        )
+    return identity
 
 
 def _make_secret(path: Path) -> None:

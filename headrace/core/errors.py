@@ -72,8 +72,10 @@ class ConfigurationError(HeadraceError):
     domain, recoverable = ErrorDomain.USER, False
 
     def __init__(self, key: str, value: object, reason: str) -> None:
-        super().__init__(f"option '{key}' has the value {value!r}: {reason}")
+        said = "is not set" if value is None else f"has the value {value!r}"
+        super().__init__(f"option '{key}' {said}: {reason}")
         self.key = key
+        self.reason = reason
 
 
 def telling_line(text: str) -> str:
@@ -209,7 +211,10 @@ class PortInUseError(HostError):
                 f"port {port} on {host} is in use: choose another one with '{option_key}', a range such as "
                 f"{port}-{min(65535, port + 100)} where several processes share a host, or 0 for any free port"
             )
+        self.host = host
         self.port = port
+        self.option_key = option_key
+        self.allowed = allowed
 
 
 class VersionMismatchError(HostError):

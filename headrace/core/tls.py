@@ -130,9 +130,11 @@ def needs_tls(settings: Settings, host: str) -> bool:
 def refuse_plaintext(settings: Settings, host: str) -> None:
     """ConfigurationError where a socket bound to `host` may not go without TLS; every listener asks."""
     if not is_loopback(host) and not settings.get_option(ALLOW_PLAINTEXT):
+        is_enabled = settings.get_option(SSL_ENABLED)
+        advice = "unset it" if is_enabled is False else "give this process a TLS identity"
         raise ConfigurationError(
             SSL_ENABLED.key,
-            settings.get_option(SSL_ENABLED),
-            f"without TLS whoever sees the network of {host} reads all records and calls; unset it, or set "
+            is_enabled,
+            f"without TLS whoever sees the network of {host} reads all records and calls; {advice}, or set "
             f"'{ALLOW_PLAINTEXT.key}' to true if that network is private",
         )

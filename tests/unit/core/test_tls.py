@@ -200,5 +200,9 @@ def test_switching_tls_off_beyond_loopback_is_refused() -> None:
 def test_a_listener_without_tls_is_refused_beyond_loopback_whatever_made_it() -> None:
     refuse_plaintext(Settings(), "127.0.0.1")
     refuse_plaintext(Settings({ALLOWED: "true"}), "0.0.0.0")
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(
+        ConfigurationError, match=r"is not set: .* give this process a TLS identity"
+    ):
         refuse_plaintext(Settings(), "0.0.0.0")
+    with pytest.raises(ConfigurationError, match=r"has the value False: .* unset it"):
+        refuse_plaintext(Settings({ENABLED: "false"}), "0.0.0.0")
