@@ -7,7 +7,8 @@ for both directions instead of two.
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +19,8 @@ from headrace.network.errors import NetworkError
 from headrace.network.peer_connections import OnError, OnReady, PeerConnections
 from headrace.network.peer_session import Session
 
-Factory = Callable[[str, str], SocketConnection]
-"""Makes a dialler's connection: address for messages, name of the wanted peer."""
+Factory = Callable[[str, str, Callable[[], None]], SocketConnection]
+"""Makes a dialler's connection: address for messages, name of the wanted peer, whom to call once it is made."""
 
 
 class ConnectionTable:
@@ -71,29 +72,52 @@ class ConnectionTable:
         reason: OSError | None = None
         for _ in range(1 + self._retry_count):
             try:
-                async with asyncio.timeout(self._timeout_s):
-                    await self._open(name, location)
+                async with asyncio.timeout(self._timeout_s) as limit:
+                    await self._open(name, location, lambda: _lift(limit))
                 return
             except OSError as error:
                 reason = error
         text = str(reason) or "no answer in time"
         self._peers.dial_failed(name, f"{location.host}:{location.data_port}: {text}")
 
-    async def _open(self, name: str, location: TaskManagerLocation) -> None:
+    async def _open(
+        self, name: str, location: TaskManagerLocation, on_made: Callable[[], None]
+    ) -> None:
         loop = asyncio.get_running_loop()
         path = location.unix_socket_path
         if path is not None and location.host_id == self._own_host_id and Path(path).is_socket():
             try:
-                await loop.create_unix_connection(lambda: self._factory(path, name), path)
+                with self._attempt(path, name, on_made) as connection:
+                    await loop.create_unix_connection(lambda: connection, path)
                 return
             except OSError:
                 # The same kernel, but a file system of its own: TCP reaches it all the same.
                 pass
         address = f"{location.host}:{location.data_port}"
-        await loop.create_connection(
-            lambda: self._factory(address, name),
-            location.host,
-            location.data_port,
-            ssl=self._tls,
-            ssl_handshake_timeout=None if self._tls is None else self._timeout_s,
-        )
+        with self._attempt(address, name, on_made) as connection:
+            await loop.create_connection(
+                lambda: connection,
+                location.host,
+                location.data_port,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else self._timeout_s,
+            )
+
+    @contextmanager
+    def _attempt(
+        self, address: str, name: str, on_made: Callable[[], None]
+    ) -> Generator[SocketConnection]:
+        """A connection that is to be made within; where that is given up, nothing is left of it."""
+        connection = self._factory(address, name, on_made)
+        try:
+            yield connection
+        except BaseException:
+            # It may be made already: uvloop closes its handle and says nothing of it.
+            connection.abandon()
+            raise
+
+
+def _lift(limit: asyncio.Timeout) -> None:
+    """Let a connection that is made be: what is left to do has a timeout of its own, and it may be in use soon."""
+    if not limit.expired():
+        limit.reschedule(None)

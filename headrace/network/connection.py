@@ -111,9 +111,20 @@ class SocketConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def abandon(self) -> None:
+        """Its dial was given up, whether it was made by then or not; whoever dials tells those who wait for it."""
+        self.expected_name = None
+        self._error = ConnectionLostError(self._peer, "it was not made in time")
+        self.abort()
+        self.connection_lost(None)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BaseProtocol."""
         self._transport = cast(asyncio.Transport, transport)
+        if self._drop is not None:
+            # It was abandoned before.
+            self.abort()
+            return
         self._on_opened(self)
         self._transport.set_write_buffer_limits(high=TOP_UP_BYTES)
         enlarge_buffers(transport.get_extra_info("socket"))
@@ -199,7 +210,8 @@ class SocketConnection(asyncio.BufferedProtocol):
                 if self._endpoint.is_spent:
                     self.close()
                 return
-            transport.writelines(output)
+            if not self._write(transport, output):
+                return
         # Others, and what this peer sends, have a turn before the rest.
         self.wake()
 
@@ -209,7 +221,8 @@ class SocketConnection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing() or self._drop is not None:
             return
         must_linger = bool(words) and self._endpoint.is_established
-        transport.writelines(words)
+        if not self._write(transport, words):
+            return
         self._lose(error)
         if not must_linger:
             transport.close()
@@ -219,6 +232,16 @@ class SocketConnection(asyncio.BufferedProtocol):
         if transport.can_write_eof():
             transport.write_eof()
         self._timer = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+    def _write(self, transport: asyncio.Transport, output: list[Body]) -> bool:
+        """Write, unless there is nothing to write to any more: that is the end of the connection."""
+        try:
+            transport.writelines(output)
+        except RuntimeError as error:
+            # uvloop, of a handle that was closed without a word to its protocol.
+            self.connection_lost(error)
+            return False
+        return True
 
     def _lose(self, error: NetworkError) -> None:
         if self._drop is None:

@@ -137,8 +137,10 @@ class CreditBasedShuffleEnvironment:
     def close(self) -> None:
         """See ShuffleEnvironment."""
         self.partitions.release_all()
-        self.transport.close()
-        self.storage.close()
+        try:
+            self.transport.close()
+        finally:
+            self.storage.close()
 
     def open_session(self, link: Link, peer_name: str, features: int) -> Session:
         """See transport.TransportHost."""

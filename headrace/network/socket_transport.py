@@ -65,11 +65,13 @@ class SocketTransport:
         self._is_closed = False
         self._host: TransportHost | None = None
         self._thread: NetworkThread | None = None
-        self._server = DataServer(lambda: self._new_connection(Role.ACCEPTOR, "a client", None))
+        self._server = DataServer(
+            lambda: self._new_connection(Role.ACCEPTOR, "a client", None, self._accepted)
+        )
         self._host_id = host_id()
         self._table = ConnectionTable(
             self._host_id,
-            lambda address, name: self._new_connection(Role.DIALLER, address, name),
+            self._dialled,
             float(settings.get_option(CONNECT_TIMEOUT)),
             None if tls is None else client_context(tls),
             settings.get_option(CONNECT_RETRIES),
@@ -122,8 +124,10 @@ class SocketTransport:
         if self._thread is None or self._is_closed:
             return
         self._is_closed = True
-        self._thread.run(self._close(), _CLOSE_TIMEOUT_S * 2)
-        self._thread.stop()
+        try:
+            self._thread.run(self._close(), _CLOSE_TIMEOUT_S * 2)
+        finally:
+            self._thread.stop()
 
     async def _close(self) -> None:
         self._table.cancel_dials()
@@ -131,23 +135,44 @@ class SocketTransport:
         if not self._connections:
             return
         self._all_closed = asyncio.Event()
+        failures: list[Exception] = []
         for connection in list(self._connections):
-            connection.close()
+            try:
+                connection.close()
+            except Exception as error:
+                # The others have words to say too.
+                failures.append(error)
+                connection.abort()
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._all_closed.wait()
         except TimeoutError:
             for connection in list(self._connections):
                 connection.abort()
+        if failures:
+            raise failures[0]
 
-    def _new_connection(self, role: Role, peer: str, expected_name: str | None) -> SocketConnection:
+    def _dialled(self, address: str, name: str, on_made: Callable[[], None]) -> SocketConnection:
+        def opened(connection: SocketConnection) -> None:
+            self._connections.add(connection)
+            on_made()
+
+        return self._new_connection(Role.DIALLER, address, name, opened)
+
+    def _new_connection(
+        self,
+        role: Role,
+        peer: str,
+        expected_name: str | None,
+        on_opened: Callable[[SocketConnection], None],
+    ) -> SocketConnection:
         assert self._host is not None
         return SocketConnection(
             self._host,
             role,
             self.post,
             self._handshake_timeout_s,
-            self._connections.add if role is Role.DIALLER else self._accepted,
+            on_opened,
             self._table.claimed,
             self._established,
             self._ended,

@@ -1,6 +1,7 @@
 """Connections by the name of the peer: how often they are tried, and who hears of it."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +22,9 @@ class UnreachableTable(ConnectionTable):
         self.failure_count = failure_count
         self.dial_count = 0
 
-    async def _open(self, name: str, location: TaskManagerLocation) -> None:
+    async def _open(
+        self, name: str, location: TaskManagerLocation, on_made: Callable[[], None]
+    ) -> None:
         self.dial_count += 1
         if self.dial_count <= self.failure_count:
             raise ConnectionRefusedError("refused")
