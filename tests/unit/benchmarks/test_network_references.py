@@ -7,6 +7,7 @@ import pytest
 from benchmarks.network.references import (
     Point,
     barrier_points,
+    cost_points,
     disk_points,
     memory_point,
     neighbour_points,
@@ -32,7 +33,7 @@ def test_cells_below_half_of_raw_sockets_are_named() -> None:
     cells = [cell(1, -1, 1.0, share_percent=80.0), cell(16, -1, 1.0, share_percent=20.0)]
     (point,) = raw_points(cells)
     assert point.is_met is False
-    assert "20 to 80 %; below with 16 channels" in point.found
+    assert "20.0 to 80.0 %; below with 16 channels" in point.found
 
 
 def test_neighbours_are_told_by_load_with_who_costs_them_more() -> None:
@@ -42,14 +43,36 @@ def test_neighbours_are_told_by_load_with_who_costs_them_more() -> None:
     ]
     points = list(neighbour_points({"mischief": rows}))
     assert [point.is_met for point in points] == [True, False]
-    assert points[1].found == "85 % at least; below: garbage"
+    assert points[1].found == "85.0 % at least; below: garbage"
 
 
-def test_a_disk_is_met_by_the_slower_of_both_ways() -> None:
+def test_a_share_that_would_be_rounded_up_to_its_aim_is_told_as_it_is() -> None:
+    row = {"harm": "skipping", "load": "saturated", "share_percent": 89.5}
+    (point,) = neighbour_points({"mischief": [row]})
+    assert point.found == "89.5 % at least; below: skipping" and point.is_met is False
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "is_met"), [(107.0, 59.9, False), (59.9, 107.0, False), (60.0, 60.0, True)]
+)
+def test_a_disk_is_met_by_the_share_of_a_plain_file_that_the_slower_way_has(
+    write: float, read: float, is_met: bool
+) -> None:
+    # As fast as a spinning disk is not enough on a faster one.
     row = {"kind": "sort-merge", "channels": 8, "write_synced_mb_per_s": 300.0}
-    assert [p.is_met for p in disk_points([row | {"read_mb_per_s": 159.0}])] == [False]
-    assert [p.is_met for p in disk_points([row | {"read_mb_per_s": 160.0}])] == [True]
-    assert list(disk_points([row | {"kind": "hybrid", "read_mb_per_s": 1.0}])) == []
+    row |= {"read_mb_per_s": 900.0, "write_synced_share_percent": write, "read_share_percent": read}
+    (point,) = disk_points([row])
+    assert point.is_met is is_met
+    assert point.found == f"{write:.1f} and {read:.1f} %: 300 and 900 MB/s"
+    assert list(disk_points([row | {"kind": "hybrid"}])) == []
+
+
+def test_tcp_and_tls_are_points_of_their_own_that_say_where_they_were_taken() -> None:
+    tls = {"tcp_mb_per_s": 700.0, "tls_mb_per_s": 490.0, "raw_tcp_mb_per_s": 1000.0}
+    points = list(cost_points({"tls": tls}))
+    assert [point.is_met for point in points] == [True, False]
+    assert [point.found for point in points] == ["70.0 %: 700 MB/s", "49.0 %: 490 MB/s"]
+    assert all("loopback" in point.what for point in points)
 
 
 def test_what_other_benchmarks_measure_is_told_or_named() -> None:
