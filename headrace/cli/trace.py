@@ -1,5 +1,6 @@
 """`headrace trace exchange`: watch flow control work, on a real exchange of a few rows in one process."""
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -39,6 +40,18 @@ def _count(
     return click.option(name, type=value_type, default=default, show_default=True, help=meaning)
 
 
+class _Seconds(click.FloatRange):
+    """A range whose bounds hold for what is no number too, which compares with none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value} is not in the range {self.min}<=x<={self.max}.", param, ctx)
+        return seconds
+
+
 @click.group(help="Watch parts of Headrace work, in slow motion.")
 def trace() -> None:
     """The group of all traces."""
@@ -61,7 +74,7 @@ def trace() -> None:
 @click.option("--step", "steps_by_key", is_flag=True, help="Wait for Enter after each step.")
 @click.option(
     "--delay",
-    type=click.FloatRange(0, 60),
+    type=_Seconds(0, 60),
     default=0.0,
     metavar="SECONDS",
     help="Wait so long after each step.",

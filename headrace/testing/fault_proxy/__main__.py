@@ -113,6 +113,9 @@ def main(
     listen: Address, target: Address, rules: tuple[FaultRule, ...], seed: int, verbose: bool
 ) -> None:
     """Run a proxy; the help text is `_HELP`."""
+    if listen.is_same_place(target):
+        reason = f"{target} is where it listens: it would dial itself without end"
+        raise click.BadParameter(reason, param_hint="'--to'")
     try:
         asyncio.run(_run(listen, target, rules, seed, verbose=verbose))
     except KeyboardInterrupt:

@@ -1,6 +1,10 @@
 """Where a proxy listens and leads: `host:port` or `unix:path`."""
 
+import contextlib
+import socket
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from os.path import realpath
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,27 @@ class Address:
             raise ValueError(f"'{text}' is neither host:port nor unix:path")
         return cls(host.strip("[]"), int(port))
 
+    def is_same_place(self, other: "Address") -> bool:
+        """Whether who dials `other` comes to a listener of this address. Looks names up; may block."""
+        if self.path is not None or other.path is not None:
+            paths = [None if each.path is None else realpath(each.path) for each in (self, other)]
+            return paths[0] == paths[1]
+        if self.port != other.port or self.port == 0:
+            return False
+        own, others = _resolved(self.host), _resolved(other.host)
+        listens_everywhere = any(each.is_unspecified for each in own)
+        return bool(own & others) or (
+            listens_everywhere and any(each.is_loopback or each.is_unspecified for each in others)
+        )
+
     def __str__(self) -> str:
         if self.path is not None:
             return f"unix:{self.path}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _resolved(host: str) -> set[IPv4Address | IPv6Address]:
+    """Return the addresses of a host; none where it has none, as dialling or listening will say."""
+    with contextlib.suppress(OSError):
+        return {ip_address(found[4][0]) for found in socket.getaddrinfo(host, None)}
+    return set()

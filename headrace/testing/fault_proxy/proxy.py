@@ -6,6 +6,8 @@ other, because the opening passes untouched.
 
 import asyncio
 import contextlib
+import errno
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -56,6 +58,7 @@ class FaultProxy:
         self._on_fault = on_fault
         self._on_error = on_error
         self._server: asyncio.Server | None = None
+        self._socket_file: tuple[str, int] | None = None  # path and inode
         self._serving: set[asyncio.Task[Any]] = set()
         self.injectors: Final[list[FaultInjector]] = []
 
@@ -65,9 +68,16 @@ class FaultProxy:
         return len(self._serving)
 
     async def listen(self, address: Address) -> Address:
-        """Begin to accept; return where, with the port that was taken for port 0. OSError."""
+        """Begin to accept; return where, with the port that was taken for port 0. OSError.
+
+        A socket file at which somebody answers is not replaced; one that its listener left behind is.
+        """
         if address.path is not None:
+            if await _is_answered(address.path):
+                reason = "somebody answers there; move that socket aside first"
+                raise OSError(errno.EADDRINUSE, reason)
             self._server = await asyncio.start_unix_server(self._accepted, address.path)
+            self._socket_file = (address.path, os.stat(address.path).st_ino)
             return address
         self._server = await asyncio.start_server(self._accepted, address.host, address.port)
         host, port = self._server.sockets[0].getsockname()[:2]
@@ -77,6 +87,13 @@ class FaultProxy:
         """Accept nobody any more and cut what is open."""
         if self._server is not None:
             self._server.close()
+        if self._socket_file is not None:
+            path, inode = self._socket_file
+            # Unless somebody else listens there by now.
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(path).st_ino == inode:
+                    os.unlink(path)
+            self._socket_file = None
         serving = list(self._serving)
         for task in serving:
             task.cancel()
@@ -118,6 +135,16 @@ class FaultProxy:
         if self.target.path is not None:
             return await asyncio.open_unix_connection(self.target.path)
         return await asyncio.open_connection(self.target.host, self.target.port)
+
+
+async def _is_answered(path: str) -> bool:
+    """Whether somebody listens at a Unix socket."""
+    try:
+        _, writer = await asyncio.open_unix_connection(path)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 class _Connection:

@@ -54,7 +54,7 @@ def parse_rule(text: str) -> FaultRule:
         try:
             if equals and name in action_keys:
                 key = action_keys[name]
-                _put(action, key.name, _read(value, key.metadata["unit"]))
+                _put(action, key.name, _read(value, key))
             elif equals and name in _SELECTOR_KEYS:
                 _put(selector, name, _SELECTOR_KEYS[name](value))
             elif equals:
@@ -64,7 +64,7 @@ def parse_rule(text: str) -> FaultRule:
                 _put(selector, "frame_name", word)
             elif action_keys and word[0].isdigit():
                 key = next(iter(action_keys.values()))
-                _put(action, key.name, _read(word, key.metadata["unit"]))
+                _put(action, key.name, _read(word, key))
             else:
                 raise _WrongValue(f"'{word}' is no frame; frames are {', '.join(FRAME_NAMES)}")
         except _WrongValue as error:
@@ -113,10 +113,11 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
     values[name] = value
 
 
-def _read(text: str, unit: Unit) -> int:
+def _read(text: str, key: dataclasses.Field[Any]) -> int:
+    unit: Unit = key.metadata["unit"]
     match unit:
         case Unit.COUNT:
-            return _whole(text)
+            return _whole(text, key.metadata["least"])
         case Unit.DURATION:
             return _with_unit(text, _NS, unit)
         case Unit.SIZE:

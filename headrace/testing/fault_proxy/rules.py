@@ -32,8 +32,9 @@ class Unit(enum.Enum):
     COUNT = "a number"
 
 
-def _key(name: str, unit: Unit, **default: Any) -> Any:
-    return field(metadata={"key": name, "unit": unit}, **default)
+def _key(name: str, unit: Unit, least: int = 0, **default: Any) -> Any:
+    """Describe a key; `least`: of counts, the smallest that does anything."""
+    return field(metadata={"key": name, "unit": unit, "least": least}, **default)
 
 
 _MS: Final = 1_000_000
@@ -48,7 +49,7 @@ class Drop:
 class Duplicate:
     """The frame arrives so many times more, one behind the other."""
 
-    copy_count: int = _key("copies", Unit.COUNT, default=1)
+    copy_count: int = _key("copies", Unit.COUNT, 1, default=1)
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Delay:
 class Reorder:
     """The frame lets so many others pass, or comes when nothing has passed it `within` a time."""
 
-    by_count: int = _key("by", Unit.COUNT, default=1)
+    by_count: int = _key("by", Unit.COUNT, 1, default=1)
     within_ns: int = _key("within", Unit.DURATION, default=100 * _MS)
 
 

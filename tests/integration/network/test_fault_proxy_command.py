@@ -1,9 +1,11 @@
 """`python -m headrace.testing.fault_proxy`: what it teaches, what it refuses, what it prints while it runs."""
 
+import asyncio
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +13,8 @@ from click.testing import CliRunner
 from headrace.network.framing import encode
 from headrace.network.wire import Cancel
 from headrace.testing.fault_proxy.__main__ import main
+from headrace.testing.fault_proxy.address import Address
+from headrace.testing.fault_proxy.proxy import FaultProxy
 from headrace.testing.fault_proxy.rules import ACTIONS
 
 pytestmark = pytest.mark.integration
@@ -35,6 +39,44 @@ def test_wrong_usage_is_named(options: list[str], what: str) -> None:
     wanted = ["--listen", "127.0.0.1:0", "--to", "127.0.0.1:1", *options]
     result = CliRunner().invoke(main, wanted)
     assert result.exit_code == 2 and what in result.output
+
+
+def test_a_proxy_that_would_dial_itself_is_refused() -> None:
+    arguments = ["--listen", "localhost:7001", "--to", "127.0.0.1:7001"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2 and "it would dial itself without end" in result.output
+
+
+def test_a_socket_at_which_somebody_answers_is_not_replaced(tmp_path: Path) -> None:
+    place = tmp_path / "live.sock"
+    with socket.socket(socket.AF_UNIX) as live:
+        live.bind(str(place))
+        live.listen()
+        arguments = ["--listen", f"unix:{place}", "--to", "127.0.0.1:1"]
+        result = CliRunner().invoke(main, arguments)
+        assert result.exit_code == 1 and "somebody answers there" in result.output
+        with socket.socket(socket.AF_UNIX) as dialler:
+            dialler.connect(str(place))
+            live.accept()[0].close()
+
+
+def test_a_proxy_s_own_socket_goes_with_it_and_another_s_stays(tmp_path: Path) -> None:
+    place = tmp_path / "own.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(place))
+
+    async def listen_and_close(replace: bool) -> None:
+        proxy = FaultProxy(Address("127.0.0.1", 1), ())
+        await proxy.listen(Address(path=str(place)))
+        if replace:
+            place.rename(tmp_path / "moved.sock")
+            place.write_text("another's")
+        await proxy.close()
+
+    asyncio.run(listen_and_close(replace=False))
+    assert not place.exists()
+    asyncio.run(listen_and_close(replace=True))
+    assert place.read_text() == "another's"
 
 
 def test_a_port_that_is_taken_is_an_error() -> None:

@@ -75,7 +75,8 @@ def actions() -> st.SearchStrategy[Any]:
     def values(action: type[Any]) -> st.SearchStrategy[Any]:
         fields = {}
         for key in dataclasses.fields(action):
-            least = 0 if key.metadata["unit"] in (Unit.COUNT, Unit.DURATION) else 1
+            unit, counted_from = key.metadata["unit"], key.metadata["least"]
+            least = counted_from if unit in (Unit.COUNT, Unit.DURATION) else 1
             fields[key.name] = st.integers(least, 1 << 44)
             if key.default is None:
                 fields[key.name] = st.none() | fields[key.name]
@@ -120,6 +121,9 @@ def test_every_rule_is_what_its_text_says(rule: FaultRule) -> None:
         ("drop sequence=9..5", "'9..5' is no range"),
         ("drop sequence=x", "'x' is no whole number"),
         ("drop nth=0", "'0' is no whole number of at least 1"),
+        ("reorder Data by=0", "'0' is no whole number of at least 1"),
+        ("reorder 0 Data", "'0' is no whole number of at least 1"),
+        ("duplicate copies=0", "'0' is no whole number of at least 1"),
         ("drop probability=2", "'2' is no probability"),
         ("drop probability=nan", "'nan' is no probability"),
         ("drop direction=up", "'up' is neither forward nor backward"),
@@ -158,3 +162,25 @@ def test_an_address_is_printed_as_it_was_read(text: str) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="neither host:port nor unix:path"):
         Address.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("listener", "target", "is_same"),
+    [
+        ("127.0.0.1:7000", "127.0.0.1:7000", True),
+        ("127.0.0.1:7000", "127.0.0.1:7001", False),
+        ("127.0.0.1:7000", "127.0.0.2:7000", False),
+        ("localhost:7000", "127.0.0.1:7000", True),
+        ("0.0.0.0:7000", "127.0.0.1:7000", True),
+        ("0.0.0.0:7000", "192.0.2.1:7000", False),
+        ("[::1]:7000", "[0:0::1]:7000", True),
+        ("127.0.0.1:0", "127.0.0.1:0", False),
+        ("unix:a/../d.sock", "unix:./d.sock", True),
+        ("unix:d.sock", "unix:moved.sock", False),
+        ("unix:d.sock", "127.0.0.1:7000", False),
+    ],
+)
+def test_a_listener_knows_the_addresses_that_lead_to_it(
+    listener: str, target: str, is_same: bool
+) -> None:
+    assert Address.parse(listener).is_same_place(Address.parse(target)) == is_same
