@@ -15,7 +15,12 @@ from typing import Final, Protocol
 
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SchemaMemory, SealedBatch, decode_event, read_batch
-from headrace.network.errors import ConnectionLostError, NetworkError, ProtocolError
+from headrace.network.errors import (
+    ConnectionLostError,
+    NetworkError,
+    ProtocolError,
+    StorageError,
+)
 from headrace.network.framing import Body, Frame, encode
 from headrace.network.io_pool import IoExecutor, SerialJobs
 from headrace.network.partitioned_file import PartitionedFile
@@ -38,6 +43,7 @@ from headrace.network.wire import (
     KeepAlive,
     Schema,
 )
+from headrace.shuffle_service.options import DIRECTORY
 
 _LOG = logging.getLogger(__name__)
 
@@ -321,6 +327,9 @@ class PushSession:
         """Around each step on the I/O pool: any exception fails the push, as a row may be missing, and is answered."""
         try:
             yield
+        except StorageError as error:
+            # Its own text names a TaskManager's directories.
+            self._fail(f"{error.place}: {error.reason}; see '{DIRECTORY.key}' of the service")
         except NetworkError as error:
             self._fail(str(error))
         except Exception as error:

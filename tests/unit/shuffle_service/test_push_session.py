@@ -229,7 +229,9 @@ def test_an_impossible_number_of_subpartitions_is_refused(count: int) -> None:
 def test_a_disk_that_fails_is_told_and_what_follows_is_not_stored(world: World) -> None:
     world.writer.error = StorageError("result-1", "No space left on device")
     world.take(data(0))
-    assert b"No space left on device" in world.said()
+    said = world.said()
+    assert b"No space left on device; see 'shuffle-service.directory'" in said
+    assert b"io.tmp.dirs" not in said
     world.take(data(1))
     assert world.writer.stored == [] and world.writer.calls == ["release"]
 
