@@ -1,9 +1,14 @@
 """How a table leaves an operator: as batches, each with the timestamps of its own rows."""
 
+from typing import Final
+
 import pyarrow as pa
 
 from headrace.core.record_batch import BatchType, RecordBatch, Timestamps
 from headrace.operators.operator import Output
+
+TABLE_ROWS_MAX: Final = 65_536
+"""Results of windows that are due together go out in tables of about so many rows at most."""
 
 
 def emit_table(

@@ -13,18 +13,18 @@ import pyarrow as pa
 
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
-from headrace.functions.columnar_specs import LAST, ROWS, SLICE, START, SessionAggregateSpec
+from headrace.functions.columnar_specs import LAST, SLICE, START, SessionAggregateSpec
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
-from headrace.operators.columns.emitted_tables import emit_table
+from headrace.operators.columns.emitted_tables import TABLE_ROWS_MAX, emit_table
 from headrace.operators.columns.group_codes import Codes, group_codes
 from headrace.operators.columns.held_rows import HELD_ROWS_MAX
+from headrace.operators.columns.late_rows import without_late
 from headrace.operators.columns.partials import Partials
 from headrace.operators.columns.sessions import group_stretches, late_stretches
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
 
 _NAME: Final = "sessions"
-_EMIT_ROWS_MAX: Final = 65_536
 
 
 class SessionAggregateOperator(OneInputOperator):
@@ -80,11 +80,7 @@ class SessionAggregateOperator(OneInputOperator):
             return
         stretches = pa.concat_tables(self._held)
         self._held, self._held_count = [], 0
-        is_late = self._late(stretches)
-        if is_late.any():
-            row_counts: npt.NDArray[np.int64] = stretches.column(ROWS).to_numpy()
-            self._late_count.inc(int(row_counts[is_late].sum()))
-            stretches = stretches.filter(pa.array(~is_late))
+        stretches = without_late(stretches, self._late(stretches), self._late_count)
         if stretches.num_rows:
             self._join_sessions(stretches)
 
@@ -124,8 +120,8 @@ class SessionAggregateOperator(OneInputOperator):
         due = self._collapsed(self._open_sessions.filter(pa.array(is_due)))
         self._open_sessions = self._open_sessions.filter(pa.array(~is_due))
         due = due.sort_by([(LAST, "ascending"), *((name, "ascending") for name in self._keys)])
-        for begin in range(0, due.num_rows, _EMIT_ROWS_MAX):
-            self._emit(due.slice(begin, _EMIT_ROWS_MAX), output)
+        for begin in range(0, due.num_rows, TABLE_ROWS_MAX):
+            self._emit(due.slice(begin, TABLE_ROWS_MAX), output)
 
     def _collapsed(self, due: pa.Table) -> pa.Table:
         """Return one row per session."""

@@ -13,10 +13,12 @@ import pyarrow as pa
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import data_schema
-from headrace.functions.columnar_specs import ROWS, SLICE, EventTimeWindows, SlicedAggregateSpec
+from headrace.functions.columnar_specs import SLICE, EventTimeWindows, SlicedAggregateSpec
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
-from headrace.operators.columns.emitted_tables import emit_table
+from headrace.operators.columns.emitted_tables import TABLE_ROWS_MAX, emit_table
+from headrace.operators.columns.held_rows import LOOSE_ROWS_MIN
 from headrace.operators.columns.integer_groups import are_in_order
+from headrace.operators.columns.late_rows import without_late
 from headrace.operators.columns.partials import Partials
 from headrace.operators.columns.slices import slices_of
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
@@ -25,8 +27,6 @@ from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
 _NAME: Final = "sliced-aggregates"
 _FIRED: Final = "$fired"
 """Event time up to which the windows of a row have fired on the subtask that had it before a restart."""
-_LOOSE_ROWS_MIN: Final = 65_536
-_EMIT_ROWS_MAX: Final = 65_536
 
 Starts = npt.NDArray[np.int64]
 
@@ -61,20 +61,18 @@ class SlicedAggregateOperator(OneInputOperator):
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         columns = batch.columns()
-        slices = slices_of(columns)
-        is_late = self._last_starts(slices) <= self._windows.last_due(self.current_watermark)
-        if is_late.any():
-            late_rows: npt.NDArray[np.int64] = columns.column(ROWS).to_numpy()[is_late]
-            self._late_count.inc(int(late_rows.sum()))
-            batch = batch.filter(~is_late)
-            columns = batch.columns()
-            if batch.num_rows == 0:
-                return
+        is_late = self._last_starts(slices_of(columns)) <= self._windows.last_due(
+            self.current_watermark
+        )
         never = np.full(batch.num_rows, MIN_TIMESTAMP, dtype=np.int64)
         arrays = [*columns.columns, pa.array(batch.key_hashes), pa.array(never)]
-        self._loose.append(pa.Table.from_arrays(arrays, schema=self._schema))
-        self._loose_rows += batch.num_rows
-        if self._loose_rows >= max(_LOOSE_ROWS_MIN, self._merged.num_rows):
+        rows = pa.Table.from_arrays(arrays, schema=self._schema)
+        rows = without_late(rows, is_late, self._late_count)
+        if rows.num_rows == 0:
+            return
+        self._loose.append(rows)
+        self._loose_rows += rows.num_rows
+        if self._loose_rows >= max(LOOSE_ROWS_MIN, self._merged.num_rows):
             self._merge()
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
@@ -108,7 +106,7 @@ class SlicedAggregateOperator(OneInputOperator):
         for start, begin, end in zip(starts.tolist(), begins, ends, strict=True):
             waiting.append((start, self._merged.slice(begin, end - begin)))
             row_count += end - begin
-            if row_count >= _EMIT_ROWS_MAX:
+            if row_count >= TABLE_ROWS_MAX:
                 self._emit(waiting, output)
                 waiting, row_count = [], 0
         if waiting:

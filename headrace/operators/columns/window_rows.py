@@ -3,8 +3,6 @@
 `row_selection.py` says what that may be. Source: Flink WindowRankOperator, with a buffer before the exchange.
 """
 
-from typing import Final
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -26,14 +24,14 @@ from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.extreme_rows import ExtremeRowSelection
 from headrace.operators.columns.group_codes import Codes, group_codes
+from headrace.operators.columns.held_rows import LOOSE_ROWS_MIN
+from headrace.operators.columns.late_rows import without_late
 from headrace.operators.columns.local_operator import LocalOperator
 from headrace.operators.columns.ranked_rows import RankedRowSelection
 from headrace.operators.columns.row_selection import RowSelection
 from headrace.operators.columns.slices import slices_of
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
-
-_LOOSE_ROWS_MIN: Final = 65_536
 
 
 class LocalWindowRowsOperator(LocalOperator):
@@ -73,10 +71,9 @@ class WindowRowsOperator(OneInputOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        input_schema = data_schema(context.types.inputs[0].value_type)
-        self._row_names = [name for name in input_schema.names if name != ROWS]
-        kept_fields = [input_schema.field(name) for name in self._row_names]
-        self._schema = pa.schema([*kept_fields, pa.field(KEY_HASH, pa.int32())])
+        columns = data_schema(context.types.inputs[0].value_type)
+        self._input_schema = columns.append(pa.field(KEY_HASH, pa.int32()))
+        self._schema = pa.schema([field for field in self._input_schema if field.name != ROWS])
         self._state: list[pa.Table] = ColumnarRows(
             self._selection.state_name, self._schema, self._frozen
         ).restore(context.state)
@@ -86,20 +83,16 @@ class WindowRowsOperator(OneInputOperator):
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         columns = batch.columns()
-        slices = slices_of(columns)
-        is_late = slices <= self._windows.last_due(self.current_watermark)
-        if is_late.any():
-            counts: npt.NDArray[np.int64] = columns.column(ROWS).to_numpy()
-            self._late_count.inc(int(counts[is_late].sum()))
-            batch = batch.filter(~is_late)
-            if not batch.num_rows:
-                # Tables of no rows would pile up: only rows bring the next settling near.
-                return
-        columns = batch.columns().select(self._row_names)
+        is_late = slices_of(columns) <= self._windows.last_due(self.current_watermark)
         arrays = [*columns.columns, pa.array(batch.key_hashes)]
-        self._state.append(pa.Table.from_arrays(arrays, schema=self._schema))
-        self._loose_count += batch.num_rows
-        if self._loose_count >= max(_LOOSE_ROWS_MIN, self._settled_count):
+        rows = pa.Table.from_arrays(arrays, schema=self._input_schema)
+        rows = without_late(rows, is_late, self._late_count)
+        if not rows.num_rows:
+            # Tables of no rows would pile up: only rows bring the next settling near.
+            return
+        self._state.append(rows.select(self._schema.names))
+        self._loose_count += rows.num_rows
+        if self._loose_count >= max(LOOSE_ROWS_MIN, self._settled_count):
             self._settle()
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
@@ -123,21 +116,14 @@ class WindowRowsOperator(OneInputOperator):
         slices = slices_of(rows)
         order = np.argsort(slices, kind="stable")
         count = int(np.count_nonzero(slices <= last_due))
-        due = self._selection.ordered(rows.take(pa.array(order[:count]))).select(
-            self._output_names()
-        )
-        times = (
-            None
-            if self._windows.is_until_end_of_input
-            else slices[order[:count]] + (self._windows.size - 1)
-        )
+        due = self._selection.ordered(rows.take(pa.array(order[:count])))
+        due = due.select(data_schema(self.context.types.output.value_type).names)
+        last_ms = slices[order[:count]] + (self._windows.size - 1)
+        times = None if self._windows.is_until_end_of_input else last_ms
         # In order of arrival, as the next windows' rows came.
         kept = rows.take(pa.array(np.sort(order[count:])))
         self._state, self._settled_count = [kept], kept.num_rows
         emit_table(due.combine_chunks(), times, self.context.types.output, output)
-
-    def _output_names(self) -> list[str]:
-        return data_schema(self.context.types.output.value_type).names
 
     def _frozen(self) -> FrozenTables:
         tables = list(self._state)

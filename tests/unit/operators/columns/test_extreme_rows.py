@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
-from headrace.functions.columnar_specs import ROWS as SPEAKS
+from headrace.functions.columnar_specs import ROWS as STOOD_FOR
 from headrace.functions.columnar_specs import (
     SLICE,
     EventTimeWindows,
@@ -27,7 +27,7 @@ from headrace.testing.operator_ways import run_all_cuts, run_all_ways
 
 ROW = Types.ROW_NAMED(["key", "n", "id"], [Types.STRING(), Types.LONG(), Types.INT()])
 WITH_SLICE = Types.ROW_NAMED(
-    ["key", "n", "id", SLICE, SPEAKS],
+    ["key", "n", "id", SLICE, STOOD_FOR],
     [Types.STRING(), Types.LONG(), Types.INT(), Types.LONG(), Types.LONG()],
 )
 SIZE, OFFSET = 10, 3
@@ -202,7 +202,7 @@ def test_rows_without_event_time_are_refused() -> None:
 def test_state_shrinks_to_the_rows_that_may_still_win() -> None:
     harness = extreme(())
     for number in range(3):
-        rows = [Row(key="a", n=n, id=number, **{SLICE: 3, SPEAKS: 1}) for n in range(65_536)]
+        rows = [Row(key="a", n=n, id=number, **{SLICE: 3, STOOD_FOR: 1}) for n in range(65_536)]
         harness.perform(Rows(rows))
     chunks = harness.snapshot().chunks
     assert sum(chunk.row_count for chunk in chunks) == 3
@@ -220,11 +220,11 @@ def test_batches_that_are_late_as_a_whole_leave_nothing_behind(
     monkeypatch.setattr(window_rows, "ColumnarRows", watched)
     harness = extreme(())
     (tables,) = frozen
-    harness.perform(Rows([Row(key="a", n=1, id=0, **{SLICE: 3, SPEAKS: 1})]))
+    harness.perform(Rows([Row(key="a", n=1, id=0, **{SLICE: 3, STOOD_FOR: 1})]))
     assert len(tables()()) == 1
     harness.perform(WatermarkAt(100))
     fired = len(tables()())
     for number in range(3):
-        harness.perform(Rows([Row(key="a", n=number, id=number, **{SLICE: 3, SPEAKS: 1})]))
+        harness.perform(Rows([Row(key="a", n=number, id=number, **{SLICE: 3, STOOD_FOR: 1})]))
     assert harness.metrics.counter("numLateRecordsDropped").get_count() == 3
     assert len(tables()()) == fired
