@@ -4,7 +4,7 @@ import inspect
 from typing import Any, Final
 
 from headrace.core.operator_spec import OperatorSpec
-from headrace.functions import specs, window_specs
+from headrace.functions import columnar_specs, specs, window_specs
 from headrace.operators import registry
 from headrace.operators.operator import SourceOperator, TwoInputOperator
 from tools.pages.markdown import first_paragraph, table
@@ -12,8 +12,9 @@ from tools.pages.markdown import first_paragraph, table
 _INTRODUCTION: Final = """\
 # Operators
 
-A node of a graph carries a spec of `headrace/functions/specs.py` or `window_specs.py`: its kind, the user's functions
-and what was set on the stream. On the worker, `headrace/operators/registry.py` makes the operator from it.
+A node of a graph carries a spec of `headrace/functions/specs.py`, `window_specs.py` or `columnar_specs.py`: its kind,
+the user's functions and what was set on the stream. On the worker, `headrace/operators/registry.py` makes the operator
+from it.
 """
 
 
@@ -24,11 +25,15 @@ def operators_page() -> str:
 
 
 def _kinds() -> list[type[OperatorSpec]]:
-    return [
+    kinds = [
         value
-        for value in (*vars(specs).values(), *vars(window_specs).values())
+        for module in (specs, window_specs, columnar_specs)
+        for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, OperatorSpec) and "kind" in vars(value)
     ]
+    missing = set(registry._OPERATORS) - {one.kind for one in kinds}
+    assert not missing, f"specs in a module that is not looked at: {', '.join(sorted(missing))}"
+    return kinds
 
 
 def _row(spec: type[OperatorSpec]) -> tuple[str, ...]:
