@@ -100,7 +100,7 @@ class StreamProperties(OperatorProperties):
         """Say what becomes of a record on which the function of map, flat_map, filter or process raises.
 
         FAIL fails the job, SKIP drops the record and counts it in `numRecordsFailed`; an OutputTag sets it aside: the
-        side output gets (record, "error class: text").
+        side output gets (record, "error class: text"). TypeError for anything else.
 
         Example:
             >>> from headrace import FailurePolicy, OutputTag, StreamExecutionEnvironment
@@ -110,6 +110,7 @@ class StreamProperties(OperatorProperties):
             >>> _ = numbers.get_side_output(poison).print()
         """
         operator = self._operator()
+        _check_policy(policy)
         if policy is not FailurePolicy.FAIL:
             is_keyed = any(batch_type_of(one).key_type is not None for one in operator.inputs)
             tag = policy if isinstance(policy, OutputTag) else None
@@ -120,3 +121,10 @@ class StreamProperties(OperatorProperties):
         """Begin a new chain with this operator; later ones may still join it."""
         self._operator().chaining = ChainingStrategy.HEAD
         return self
+
+
+def _check_policy(policy: object) -> None:
+    if not isinstance(policy, FailurePolicy | OutputTag):
+        raise TypeError(
+            f"on_failure takes FailurePolicy.FAIL, FailurePolicy.SKIP or an OutputTag, not {policy!r}"
+        )

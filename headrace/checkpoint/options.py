@@ -162,7 +162,7 @@ NUM_RETAINED: Final = ConfigOption(
 DATA_INLINE_THRESHOLD: Final = ConfigOption(
     _P + "data-inline-threshold", SizeBytes, SizeBytes(20 << 10),
     "State smaller than this lies within the metadata instead of a file of its own; at most 1mb.",
-    deprecated_keys=("state.storage.fs.memory-threshold",),
+    deprecated_keys=("state.storage.fs.memory-threshold",), most=SizeBytes(1 << 20),
 )  # fmt: skip
 WRITE_BUFFER_SIZE: Final = ConfigOption(
     _P + "write-buffer-size", SizeBytes, SizeBytes(4096),
@@ -304,8 +304,6 @@ CHANGELOG: Final = ConfigOption(
     deprecated_keys=("state.backend.changelog.enabled",),
 )  # fmt: skip
 
-INLINE_THRESHOLD_MAX: Final = 1 << 20
-
 
 def member_of(enum_class: type[E], settings: Settings, option: ConfigOption[str]) -> E:
     """Return the member that an option names, in any case; ConfigurationError says which there are."""
@@ -333,11 +331,3 @@ def storage_kind(settings: Settings) -> CheckpointStorageKind:
             STORAGE.key, kind.name, f"it needs a folder: set {CHECKPOINT_DIRECTORY.key}"
         )
     return kind
-
-
-def inline_threshold(settings: Settings) -> int:
-    """Bytes from which on state has a file of its own. ConfigurationError."""
-    size = settings.get_option(DATA_INLINE_THRESHOLD)
-    if not 0 <= size <= INLINE_THRESHOLD_MAX:
-        raise ConfigurationError(DATA_INLINE_THRESHOLD.key, size, "it must be within 0 and 1mb")
-    return size

@@ -22,7 +22,7 @@ from headrace.checkpoint.file_systems import (
     write_new,
 )
 from headrace.checkpoint.handles import StateFile
-from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, inline_threshold
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, DATA_INLINE_THRESHOLD
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.config import Settings
 from headrace.core.randomness import SeededRandom, system_random
@@ -49,7 +49,7 @@ class SubtaskStorage:
     ) -> None:
         self._options = options
         self._prefix = name_prefix
-        self._threshold = inline_threshold(settings)
+        self._threshold = settings.get_option(DATA_INLINE_THRESHOLD)
         self._random = system_random() if random is None else random
         self.written_bytes = 0
         """Bytes of the files written so far; what stayed inside its handle does not count."""

@@ -18,6 +18,8 @@ class ContinuousTrigger(Trigger[T, TimeWindow]):
     """What the two continuous triggers share: the next time to fire, kept as the smallest one asked for."""
 
     def __init__(self, interval: int) -> None:
+        if interval <= 0:
+            raise ValueError(f"a trigger's interval must be at least 1 ms, not {interval} ms")
         self.interval = interval
         self._fire_timestamp = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
 

@@ -131,6 +131,10 @@ class TimeEvictor(OneSidedEvictor[T]):
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
+        if window_size < 0:
+            raise ValueError(
+                f"TimeEvictor's window must not be shorter than 0 ms: {window_size} ms"
+            )
         self.window_size = window_size
 
     @staticmethod

@@ -190,6 +190,8 @@ class StateTtlConfig:
         """Collects settings; each method returns the builder."""
 
         def __init__(self, ttl: Time) -> None:
+            if ttl.to_milliseconds() <= 0:
+                raise ValueError(f"a time to live must be longer than 0 ms, not {ttl}")
             self._ttl = ttl
             self._update_type = UpdateType.OnCreateAndWrite
             self._state_visibility = StateVisibility.NeverReturnExpired

@@ -60,7 +60,9 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> "WatermarkStrategy":
-        """Records are at most so late: watermark = largest timestamp - bound - 1."""
+        """Records are at most so late: watermark = largest timestamp - bound - 1. ValueError for a bound below 0."""
+        if max_out_of_orderness.to_millis() < 0:
+            raise ValueError(f"out-of-orderness must not be below 0, as {max_out_of_orderness} is")
         return WatermarkStrategy(max_out_of_orderness.to_millis())
 
     @staticmethod

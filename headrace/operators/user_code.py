@@ -17,6 +17,7 @@ from headrace.core.errors import (
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.record import Function
 from headrace.functions.runtime_context import RuntimeContext
+from headrace.state.evolution import StateIncompatibleError
 
 _UNKNOWN_LOCATION = "unknown location"
 
@@ -29,11 +30,14 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
 def user_error(error: BaseException, operator_name: str) -> BaseException:
     """Return what to raise for an exception that left user code.
 
-    Cancellation, and errors of the tree that are not the user's, come from outputs and pass unchanged.
+    Cancellation, and errors of the tree that are not the user's, come from outputs and pass unchanged. So does what
+    stored state says of the program: no restart mends that, as one may mend what a function raises.
     """
     if isinstance(error, CancelTaskException):
         return error
     if isinstance(error, HeadraceError) and error.domain is not ErrorDomain.USER:
+        return error
+    if isinstance(error, StateIncompatibleError):
         return error
     return wrap_user_error(error, operator_name)
 

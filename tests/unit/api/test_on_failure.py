@@ -76,6 +76,13 @@ def test_it_is_said_once() -> None:
         stream.on_failure(FailurePolicy.SKIP)
 
 
+@pytest.mark.parametrize("wrong", ["SKIP", None, 5])
+def test_nothing_else_is_taken_for_a_policy(wrong: Any) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(TypeError, match=rf"FailurePolicy\.SKIP or an OutputTag, not {wrong!r}"):
+        env.from_collection(["1"]).map(int).on_failure(wrong)
+
+
 def test_fail_changes_nothing() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_collection(["1"]).map(int).on_failure(FailurePolicy.FAIL).print()

@@ -9,7 +9,6 @@ from headrace.checkpoint.options import (
     STORAGE,
     CheckpointStorageKind,
     ClaimMode,
-    inline_threshold,
     member_of,
     storage_kind,
 )
@@ -51,12 +50,12 @@ def test_a_member_is_found_however_it_is_spelt() -> None:
 
 @pytest.mark.parametrize("text", ["2mb", "-1"])
 def test_an_inline_threshold_beyond_its_bounds_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"within 0 and 1mb|at least 0"):
-        inline_threshold(given(DATA_INLINE_THRESHOLD, text))
+    with pytest.raises(ConfigurationError, match=r"at most 1 mb|at least 0"):
+        given(DATA_INLINE_THRESHOLD, text).get_option(DATA_INLINE_THRESHOLD)
 
 
 def test_the_inline_threshold_is_20_kb() -> None:
-    assert inline_threshold(Settings()) == 20480
+    assert Settings().get_option(DATA_INLINE_THRESHOLD) == 20480
 
 
 def test_one_checkpoint_at_least_is_kept() -> None:

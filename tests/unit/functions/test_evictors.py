@@ -105,3 +105,8 @@ def test_mistakes_are_errors_at_once() -> None:
     no_function: Any = 3
     with pytest.raises(TypeError, match="a DeltaFunction or a callable of two records is needed"):
         DeltaEvictor.of(1, no_function)
+
+
+def test_a_window_of_less_than_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="must not be shorter than 0 ms: -1 ms"):
+        TimeEvictor.of(Time.milliseconds(-1))

@@ -153,3 +153,9 @@ def test_time_to_live_may_be_off() -> None:
     descriptor = ValueStateDescriptor("v", Types.INT())
     descriptor.enable_time_to_live(config)
     assert descriptor.ttl_config == config
+
+
+@pytest.mark.parametrize("milliseconds", [0, -5])
+def test_values_that_are_to_live_no_time_at_all_are_refused(milliseconds: int) -> None:
+    with pytest.raises(ValueError, match="longer than 0 ms"):
+        StateTtlConfig.new_builder(Time.milliseconds(milliseconds))

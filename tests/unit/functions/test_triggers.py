@@ -267,3 +267,10 @@ def test_a_trigger_that_cannot_merge_says_so() -> None:
 
     with pytest.raises(TypeError, match="does not support merging"):
         Own().on_merge(GlobalWindow.get(), WindowTimers())
+
+
+@pytest.mark.parametrize("kind", [ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger])
+@pytest.mark.parametrize("interval_ms", [0, -1])
+def test_an_interval_in_which_time_stands_still_is_refused(kind: Any, interval_ms: int) -> None:
+    with pytest.raises(ValueError, match=f"at least 1 ms, not {interval_ms} ms"):
+        kind.of(Time.milliseconds(interval_ms))

@@ -155,3 +155,8 @@ def test_a_bare_function_is_no_timestamp_assigner() -> None:
     function: Any = lambda record, _: record  # noqa: E731  (what a user of Java's lambdas writes)
     with pytest.raises(TypeError, match="derive a class from it with the method extract_timestamp"):
         WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(function)
+
+
+def test_records_cannot_be_late_by_less_than_nothing() -> None:
+    with pytest.raises(ValueError, match="out-of-orderness must not be below 0"):
+        WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(-1))

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.errors import UserCodeError
-from headrace.core.types.type_info import Types
+from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.process import (
     CoProcessFunction,
     KeyedCoProcessFunction,
@@ -27,6 +27,7 @@ from headrace.functions.specs import (
     ProcessSpec,
 )
 from headrace.functions.state import ValueStateDescriptor
+from headrace.state.evolution import StateIncompatibleError
 from headrace.testing.operator_harness import (
     PICKLED,
     OperatorHarness,
@@ -70,6 +71,31 @@ def test_records_without_time_have_no_timestamp() -> None:
     harness = OperatorHarness(ProcessSpec(_Split()))
     harness.perform(Rows([1]))
     assert harness.output.timed_rows[0] == ((1, None, MIN_TIMESTAMP), None)
+
+
+class _Last(KeyedProcessFunction):
+    """Keeps the last value, under the type that is declared."""
+
+    def __init__(self, declared: TypeInformation) -> None:
+        self._declared = declared
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._last = runtime_context.get_state(ValueStateDescriptor("last", self._declared))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        self._last.update(value[1])
+
+
+def test_state_that_a_program_cannot_take_back_is_no_mistake_that_a_restart_mends() -> None:
+    before, after = (
+        OperatorHarness(KeyedProcessSpec(_Last(declared)), keys=FIRST)
+        for declared in (Types.INT(), Types.SHORT())
+    )
+    before.perform(Rows([("k", 1)]))
+    with pytest.raises(StateIncompatibleError, match="'last'") as refused:
+        after.restart(before.snapshot())
+    assert not refused.value.recoverable
+    before.operator.close()
 
 
 def test_timers_without_keys_are_refused() -> None:
