@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from headrace.core.elements import MAX_WATERMARK
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.record_batch import Timestamps
 from headrace.core.types.object_type_info import ObjectTypeInfo
 from headrace.core.types.type_info import Types
@@ -43,13 +43,16 @@ class MergeCallback(ABC, Generic[W]):
 
 @total_ordering
 class TimeWindow(Window):
-    """The interval [start, end) in epoch milliseconds; ordered by start, then end."""
+    """The interval [start, end) in epoch milliseconds; ordered by start, then end.
+
+    Where time itself begins or ends so does the window: nothing that is stored has room for more than 64 bits.
+    """
 
     __slots__ = ("end", "start")
 
     def __init__(self, start: int, end: int) -> None:
-        self.start = start
-        self.end = end
+        self.start = start if start >= MIN_TIMESTAMP else MIN_TIMESTAMP
+        self.end = end if end <= MAX_WATERMARK else MAX_WATERMARK
 
     def max_timestamp(self) -> int:
         return self.end - 1

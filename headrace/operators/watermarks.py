@@ -6,7 +6,7 @@ Source: Flink WatermarkOutputMultiplexer, CombinedWatermarkStatus, WatermarksWit
 from collections.abc import Collection
 from typing import Any
 
-from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.functions.watermark_generators import (
     IdlenessDetector,
     TimestampGenerator,
@@ -28,6 +28,8 @@ class _Said(WatermarkOutput):
             raise TypeError(
                 f"a watermark is epoch milliseconds as an int, not {type(timestamp_ms).__name__} {timestamp_ms!r:.60}"
             )
+        if not MIN_TIMESTAMP <= timestamp_ms <= MAX_WATERMARK:
+            raise ValueError(f"a watermark has 64 bits, {timestamp_ms} does not fit")
         if self.watermark_ms is None or timestamp_ms > self.watermark_ms:
             self.watermark_ms = timestamp_ms
         self.is_idle = False

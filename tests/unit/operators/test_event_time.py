@@ -111,10 +111,11 @@ def test_the_timeout_makes_inputs_of_such_generators_idle_too() -> None:
     ("event", "text"),
     [
         ("wrong", "TypeError: a watermark is epoch milliseconds as an int, not float 1.5"),
+        (("mark", 2**64), "ValueError: a watermark has 64 bits, 18446744073709551616 does not fit"),
         ("error", "ValueError: cannot read it"),
     ],
 )
-def test_an_error_of_a_generator_is_the_operators(event: str, text: str) -> None:
+def test_an_error_of_a_generator_is_the_operators(event: Any, text: str) -> None:
     harness = _assigning(WatermarkStrategy.for_generator(Punctuated))
     with pytest.raises(UserCodeError, match=text):
         harness.perform(Rows([event]))

@@ -98,6 +98,17 @@ def test_state_that_a_program_cannot_take_back_is_no_mistake_that_a_restart_mend
     before.operator.close()
 
 
+class _FarTimer(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        ctx.timer_service().register_event_time_timer(2**63)
+
+
+def test_a_timer_beyond_the_end_of_time_is_the_functions_mistake() -> None:
+    harness = OperatorHarness(KeyedProcessSpec(_FarTimer()), keys=FIRST)
+    with pytest.raises(UserCodeError, match="ValueError: a timer's time has 64 bits"):
+        harness.perform(Rows([("k", 1)]))
+
+
 def test_timers_without_keys_are_refused() -> None:
     class Timer(ProcessFunction):
         def process_element(self, value: Any, ctx: ProcessFunction.Context) -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateTable
+from headrace.core.elements import MAX_WATERMARK
 from headrace.core.errors import UserCodeError
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.rows import Row, RowKind
@@ -211,6 +212,19 @@ def test_windows_over_the_whole_stream_have_a_key_of_a_declared_type_too(
     stored = _columns(whole.snapshot())
     whole.operator.close()
     assert stored["window-contents"].field("key").type == pa.int64()
+
+
+@pytest.mark.parametrize("spec", [LIST, SESSION], ids=["tumbling", "sessions"])
+@pytest.mark.parametrize("timestamp", [2**63 - 2, -(2**63) + 1], ids=["last", "first"])
+def test_windows_at_either_end_of_time_can_be_stored(
+    spec: OperatorSpec, timestamp: int, backend: dict[str, str]
+) -> None:
+    one = _harness(spec, settings=backend)
+    one.perform(Rows([Row(name="a", amount=1)], [timestamp]))
+    one.restart(one.snapshot())
+    one.perform(WatermarkAt(MAX_WATERMARK))
+    assert [row.name for ((row,), _) in one.output.timed_rows] == ["a"]
+    one.operator.close()
 
 
 DELETED = Row.of_kind(RowKind.DELETE, name="b", amount=2)
