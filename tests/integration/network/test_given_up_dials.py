@@ -95,7 +95,8 @@ def test_the_next_try_after_such_a_dial_is_as_good_as_the_first(
     sink.flush_all()
     element = next_element(source)
     assert values_of([element] if element else []) == [0, 1, 2, 3, 4]
-    assert late.expired_count == 2
+    # With TLS a dial may be over before its limit is: then it is no longer given up, and the first one serves.
+    assert late.expired_count == 2 or (kind == "tls" and late.expired_count == 1)
     assert isinstance(consumer.transport, SocketTransport)
     assert len(consumer.transport._connections) == 1
     source.close()
