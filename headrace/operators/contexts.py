@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
+from headrace.core.elements import MIN_TIMESTAMP
 from headrace.functions.process import (
     CoProcessFunction,
     KeyedCoProcessFunction,
@@ -29,15 +29,10 @@ class KeyedTimerService(TimerService):
         return self._timers.current_watermark_ms
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        self._register(TimeDomain.PROCESSING_TIME, timestamp)
+        self._timers.register(TimeDomain.PROCESSING_TIME, timestamp)
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        self._register(TimeDomain.EVENT_TIME, timestamp)
-
-    def _register(self, domain: TimeDomain, timestamp: int) -> None:
-        if not MIN_TIMESTAMP <= timestamp <= MAX_WATERMARK:
-            raise ValueError(f"a timer's time has 64 bits, {timestamp} does not fit")
-        self._timers.register(domain, timestamp)
+        self._timers.register(TimeDomain.EVENT_TIME, timestamp)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         self._timers.delete(TimeDomain.PROCESSING_TIME, timestamp)

@@ -12,7 +12,7 @@ import numpy as np
 from headrace.checkpoint.handles import StateChunk
 from headrace.checkpoint.snapshot_files import SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
-from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.functions.process import TimeDomain
 from headrace.operators.operator import ProcessingTimeService, ScheduledTimer
 from headrace.operators.timer_chunks import read_timers, write_timers
@@ -26,12 +26,14 @@ VOID_NAMESPACE: Final = None
 """Namespace of timers of process functions; windows are those of window operators."""
 
 
-def _as_int(time: object) -> int:
-    if isinstance(time, int | np.integer):
-        return int(time)
-    raise TypeError(
-        f"a timer needs epoch milliseconds as an int, but was given {type(time).__name__} {time!r:.60}"
-    )
+def _checked(time: object) -> int:
+    if not isinstance(time, int | np.integer):
+        raise TypeError(
+            f"a timer needs epoch milliseconds as an int, but was given {type(time).__name__} {time!r:.60}"
+        )
+    if not MIN_TIMESTAMP <= time <= MAX_WATERMARK:
+        raise ValueError(f"a timer's time has 64 bits, {time} does not fit")
+    return int(time)
 
 
 class InternalTimerService:
@@ -74,10 +76,11 @@ class InternalTimerService:
     def register(self, domain: TimeDomain, time_ms: int, namespace: Any = VOID_NAMESPACE) -> None:
         """Set a timer for the current key. One in the past fires at the next watermark, or at once by the clock.
 
-        TypeError for a time that is no integer, which would be found out only when the timer is compared or fires.
+        TypeError for a time that is no integer and ValueError for one past 64 bits, which would be found out only when
+        the timer is compared, stored or fires.
         """
-        if type(time_ms) is not int:
-            time_ms = _as_int(time_ms)
+        if type(time_ms) is not int or not MIN_TIMESTAMP <= time_ms <= MAX_WATERMARK:
+            time_ms = _checked(time_ms)
         key = self._scope.entry
         if domain is TimeDomain.EVENT_TIME:
             self._event_timers.register(time_ms, key, namespace)
