@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, NoReturn, TypeVar
 
 from headrace.cluster.dispatcher.archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.error_reports import error_info_of
@@ -30,9 +30,12 @@ from headrace.gateways.job_master import CollectedResults, JobDetails, JobMaster
 from headrace.gateways.messages import Acknowledge
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.payloads import blob_keys
+from headrace.rpc.errors import RecipientUnreachableError
 from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.proxies import gateway_address, with_timeout
 from headrace.rpc.service import RpcService
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _SAVEPOINT_TIMEOUT_MS: Final = timedelta(days=7).total_seconds() * 1000
@@ -165,32 +168,27 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
 
     async def cancel_job(self, job_id: JobId, is_forced: bool = False) -> Acknowledge:
         """See DispatcherGateway."""
-        job = self._jobs.get(job_id)
-        if job is not None:
-            return await job.gateway.cancel(is_forced)
-        status = self._archived(job_id).details.status
-        if status is not JobStatus.CANCELED:
-            raise JobAlreadyEndedError(str(job_id), status.name)
-        return Acknowledge()
+        return await self._ask_job(
+            job_id, lambda running: running.cancel(is_forced), _acknowledge_cancelled
+        )
 
     async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
         """See DispatcherGateway."""
-        return await self._waiting_gateway(job_id).trigger_savepoint(target_directory)
+        return await self._ask_job(
+            job_id,
+            lambda running: _waiting(running).trigger_savepoint(target_directory),
+            _refuse_ended,
+        )
 
     async def stop_with_savepoint(
         self, job_id: JobId, target_directory: str, is_drained: bool
     ) -> str:
         """See DispatcherGateway."""
-        gateway = self._waiting_gateway(job_id)
-        return await gateway.stop_with_savepoint(target_directory, is_drained)
-
-    def _waiting_gateway(self, job_id: JobId) -> JobMasterGateway:
-        """The JobMaster of a running job, for calls that may take as long as they like: it bounds them itself."""
-        job = self._jobs.get(job_id)
-        if job is None:
-            status = self._archived(job_id).details.status
-            raise JobAlreadyEndedError(str(job_id), status.name)
-        return with_timeout(job.gateway, _SAVEPOINT_TIMEOUT_MS)
+        return await self._ask_job(
+            job_id,
+            lambda running: _waiting(running).stop_with_savepoint(target_directory, is_drained),
+            _refuse_ended,
+        )
 
     async def request_job_status(self, job_id: JobId) -> JobStatus:
         """See DispatcherGateway."""
@@ -208,10 +206,9 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
 
     async def request_job_details(self, job_id: JobId) -> JobDetails:
         """See DispatcherGateway."""
-        job = self._jobs.get(job_id)
-        if job is None:
-            return self._archived(job_id).details
-        return await job.gateway.request_job_details()
+        return await self._ask_job(
+            job_id, lambda running: running.request_job_details(), lambda ended: ended.details
+        )
 
     async def request_job_result(self, job_id: JobId) -> JobResult:
         """See DispatcherGateway."""
@@ -224,13 +221,37 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self, job_id: JobId, operator_id: OperatorId, offset: int, max_piece_count: int
     ) -> CollectedResults:
         """See DispatcherGateway."""
+
+        def of_ended(ended: ArchivedJob) -> CollectedResults:
+            if operator_id not in ended.collected:
+                raise NothingCollectedError(str(job_id), str(operator_id))
+            return ended.fetch(operator_id, offset, max_piece_count)
+
+        return await self._ask_job(
+            job_id,
+            lambda running: running.fetch_collected_results(operator_id, offset, max_piece_count),
+            of_ended,
+        )
+
+    async def _ask_job(
+        self,
+        job_id: JobId,
+        of_running: Callable[[JobMasterGateway], Awaitable[T]],
+        of_ended: Callable[[ArchivedJob], T],
+    ) -> T:
+        """Answer from the job's JobMaster or, once the job has ended, from what it left behind.
+
+        A JobMaster may end while it is asked. That is no failure of the request: what the job left behind answers it.
+        """
         job = self._jobs.get(job_id)
         if job is not None:
-            return await job.gateway.fetch_collected_results(operator_id, offset, max_piece_count)
-        archived = self._archived(job_id)
-        if operator_id not in archived.collected:
-            raise NothingCollectedError(str(job_id), str(operator_id))
-        return archived.fetch(operator_id, offset, max_piece_count)
+            try:
+                return await of_running(job.gateway)
+            except RecipientUnreachableError as error:
+                if not (error.is_gone and error.target == job.job_master.address):
+                    raise
+                await asyncio.shield(job.ended)
+        return of_ended(self._archived(job_id))
 
     async def shut_down_cluster(self) -> Acknowledge:
         """See DispatcherGateway."""
@@ -293,3 +314,18 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         result = JobResult(job_id, job.graph.name, JobStatus.FAILED, 0, {}, info)
         self._release_blobs(job.graph)
         self._job_ended(ArchivedJob(details, result, {}))
+
+
+def _waiting(gateway: JobMasterGateway) -> JobMasterGateway:
+    """`gateway` for calls that may take as long as they like: the JobMaster bounds them itself."""
+    return with_timeout(gateway, _SAVEPOINT_TIMEOUT_MS)
+
+
+def _refuse_ended(ended: ArchivedJob) -> NoReturn:
+    raise JobAlreadyEndedError(str(ended.details.job_id), ended.details.status.name)
+
+
+def _acknowledge_cancelled(ended: ArchivedJob) -> Acknowledge:
+    if ended.details.status is not JobStatus.CANCELED:
+        _refuse_ended(ended)
+    return Acknowledge()

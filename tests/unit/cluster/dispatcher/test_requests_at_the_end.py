@@ -1,0 +1,183 @@
+"""What the Dispatcher answers about a job whose JobMaster ends while it is asked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headrace.cluster.dispatcher import dispatcher as dispatcher_module
+from headrace.cluster.dispatcher.archive import ArchivedJob
+from headrace.cluster.dispatcher.dispatcher import Dispatcher
+from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
+from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.cluster.leadership import EmbeddedLeaderElection
+from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId, ResourceManagerId
+from headrace.core.lifecycle import JobStatus
+from headrace.core.randomness import SeededRandom
+from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.dispatcher import DispatcherGateway, JobResult
+from headrace.gateways.errors import JobAlreadyEndedError
+from headrace.gateways.job_master import JobDetails, JobMasterGateway
+from headrace.gateways.messages import Acknowledge
+from headrace.graph.job_graph import JobGraph
+from headrace.rpc.errors import RecipientUnreachableError
+from headrace.rpc.loopback import LoopbackNetwork
+from headrace.rpc.service import RpcService
+from headrace.testing.gateways import start_scripted
+from headrace.testing.simulated_job import counting_job
+from headrace.testing.virtual_loop import VirtualLoop
+
+JOB = JobId(b"j" * 16)
+OPERATOR = OperatorId(b"o" * 16)
+Ask = Callable[[DispatcherGateway], Awaitable[Any]]
+
+
+async def _forever(*_: object) -> None:
+    await asyncio.Future[None]()
+
+
+def _collected() -> CollectCoordinator:
+    context = CoordinatorContext(
+        JOB,
+        OPERATOR,
+        "Collect",
+        1,
+        Settings({}),
+        send_event=lambda *_: None,
+        run_async=lambda _: None,
+        fail_job=lambda _: None,
+    )
+    return CollectCoordinator(context, b"")
+
+
+class World:
+    """A Dispatcher whose only job is led by a scripted JobMaster that answers no request."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = ManualClock()
+        self.loop = VirtualLoop(clock)
+        network = LoopbackNetwork(clock, SeededRandom(1), loop=self.loop)
+        master, client = network.create_service("master"), network.create_service("client")
+        blobs = start_scripted(master, "blobs", BlobServerGateway)
+        monkeypatch.setattr(dispatcher_module, "JobMaster", self._lead)
+        dispatcher = Dispatcher(
+            master,
+            DispatcherId(b"d" * 16),
+            resource_manager_address="headrace.loopback://master/rpc/rm",
+            resource_manager_id=ResourceManagerId(b"r" * 16),
+            coordinator_factories={},
+            blob_server=master.gateway(blobs.address, BlobServerGateway),
+            shuffle_master=CreditBasedShuffleMaster(),
+            leader_election=EmbeddedLeaderElection(SeededRandom(1)),
+            on_shut_down=lambda: None,
+        )
+        dispatcher.start()
+        self.gateway = client.gateway(
+            dispatcher.address, DispatcherGateway, dispatcher.fencing_token
+        )
+        graph = counting_job(
+            JOB, "job", count=1, interval_ms=1, parallelism=1, settings={}, fail_at=None
+        )
+        self.loop.run_until(self.gateway.submit_job(graph))
+
+    def _lead(
+        self,
+        rpc_service: RpcService,
+        job_master_id: JobMasterId,
+        graph: JobGraph,
+        *,
+        on_ended: Callable[[ArchivedJob], None],
+        **_: object,
+    ) -> Any:
+        methods = ("cancel", "trigger_savepoint", "stop_with_savepoint", "request_job_details")
+        answers = dict.fromkeys((*methods, "fetch_collected_results"), _forever)
+        self.job_master: Any = start_scripted(
+            rpc_service, "jm", JobMasterGateway, job_master_id, **answers
+        )
+        self.job_master.status = JobStatus.RUNNING
+        self.on_ended = on_ended
+        return self.job_master
+
+    def end(self, status: JobStatus) -> None:
+        details = JobDetails(JOB, "job", status, {}, ())
+        result = JobResult(JOB, "job", status, 1, {})
+        self.on_ended(ArchivedJob(details, result, {OPERATOR: _collected()}))
+
+    def ask(self, ask: Ask, then: Callable[[], object]) -> Any:
+        """What a client is told who asked, and whose question the JobMaster had, when `then` happened."""
+
+        async def asked() -> Any:
+            answer = asyncio.ensure_future(ask(self.gateway))
+            while not self.job_master.script.calls:
+                await asyncio.sleep(0)
+            then()
+            return await answer
+
+        return self.loop.run_until(asked())
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    world = World(monkeypatch)
+    yield world
+    world.loop.close()
+
+
+def test_details_that_were_asked_for_at_the_end_come_from_the_archive(world: World) -> None:
+    details = world.ask(
+        lambda gateway: gateway.request_job_details(JOB), lambda: world.end(JobStatus.FAILED)
+    )
+    assert details.status is JobStatus.FAILED
+
+
+def test_what_a_job_collected_is_fetched_from_the_archive_if_it_ends_meanwhile(
+    world: World,
+) -> None:
+    results = world.ask(
+        lambda gateway: gateway.fetch_collected_results(JOB, OPERATOR, 0, 1),
+        lambda: world.end(JobStatus.FINISHED),
+    )
+    assert results.offset == 0 and results.pieces == ()
+
+
+def test_a_cancel_that_meets_the_end_of_a_cancelled_job_is_acknowledged(world: World) -> None:
+    answer = world.ask(
+        lambda gateway: gateway.cancel_job(JOB), lambda: world.end(JobStatus.CANCELED)
+    )
+    assert answer == Acknowledge()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda gateway: gateway.cancel_job(JOB),
+        lambda gateway: gateway.trigger_savepoint(JOB, "somewhere"),
+        lambda gateway: gateway.stop_with_savepoint(JOB, "somewhere", False),
+    ],
+    ids=["cancel", "savepoint", "stop"],
+)
+def test_what_cannot_be_done_with_a_job_that_ends_meanwhile_says_how_it_ended(
+    world: World, ask: Ask
+) -> None:
+    with pytest.raises(JobAlreadyEndedError, match="FINISHED"):
+        world.ask(ask, lambda: world.end(JobStatus.FINISHED))
+
+
+def test_details_of_a_job_whose_job_master_dies_tell_that_it_failed(world: World) -> None:
+    details = world.ask(
+        lambda gateway: gateway.request_job_details(JOB), lambda: world.job_master.close_async()
+    )
+    assert details.status is JobStatus.FAILED
+    assert "the JobMaster was closed" in details.failure.text
+
+
+def test_whom_the_job_master_itself_does_not_reach_is_not_taken_for_its_end(world: World) -> None:
+    reason = "the endpoint has terminated"
+    other = RecipientUnreachableError("somebody else", "explain", reason)
+    world.job_master.script.answers["request_job_details"] = other
+    with pytest.raises(RecipientUnreachableError, match="somebody else"):
+        world.loop.run_until(world.gateway.request_job_details(JOB))
