@@ -32,7 +32,15 @@ class BarrierAnnouncement(msgspec.Struct, frozen=True, gc=False):
     sequence: int
 
 
-ChannelElement = ReceivedBatch | StreamEvent | BarrierAnnouncement
+class EndOfInputChannelState(msgspec.Struct, frozen=True, gc=False):
+    """All that a checkpoint caught on this channel was read. For the gate, never on the wire.
+
+    Source: Flink EndOfInputChannelStateEvent.
+    """
+
+
+DeliveredElement = ReceivedBatch | StreamEvent | BarrierAnnouncement
+ChannelElement = DeliveredElement | EndOfInputChannelState
 
 
 class InputChannel(Protocol):

@@ -11,11 +11,17 @@ from headrace.core.elements import CancelTaskException, EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import InputChannelDescriptor, ShuffleDescriptor
-from headrace.network.channels import ChannelElement, InputChannel, ReceivedBatch
+from headrace.network.channels import (
+    DeliveredElement,
+    EndOfInputChannelState,
+    InputChannel,
+    ReceivedBatch,
+)
 from headrace.network.gate import BatchElement, EventElement, GateElement
 from headrace.network.input_capture import CapturedBatch
 from headrace.network.producer_check import AnswerVerdict, CheckProducer, ProducerVerdict
 from headrace.network.receiver import GateReceiver
+from headrace.network.recovered_channel import RecoveredInputChannel
 from headrace.network.unknown_channel import UnknownInputChannel
 
 LOCAL_CAPACITY_BYTES: Final = 2 << 20
@@ -39,10 +45,10 @@ class SingleInputGate:
         self._descriptors: tuple[InputChannelDescriptor, ...] = ()
         self._channels: list[InputChannel] = []
         self._no_rows: RecordBatch | None = None
-        # What a checkpoint caught on its way: read before anything comes of any channel.
-        self._restored: deque[tuple[int, ReceivedBatch]] = deque()
+        self._recovered_count = 0
         self._capture_id: int | None = None
-        self._captured_of_restored: list[tuple[int, CapturedBatch]] = []
+        # Of recovered channels that were drained since the capture began.
+        self._captured_of_recovered: list[tuple[int, CapturedBatch]] = []
         # Guards the fields below: channels notify from the transport's and from producers' threads.
         self._lock = threading.Lock()
         # Channels with something to read, each at most once; those with priority events in front.
@@ -71,25 +77,37 @@ class SingleInputGate:
     def restore(self, index: int, batches: Sequence[ReceivedBatch]) -> None:
         """Have `batches`, which a checkpoint caught on their way, read as those of channel `index`.
 
-        Before anything that comes on any channel, since their senders may be others now: they may even stand behind
-        another channel. Before partitions are requested; the task's thread. Source: Flink RecoveredInputChannel.
+        See RecoveredInputChannel. Before partitions are requested; the task's thread.
         """
-        self._restored.extend((index, batch) for batch in batches)
+        if not batches:
+            return
+        with self._lock:
+            channel = self._channels[index]
+            if not isinstance(channel, RecoveredInputChannel):
+                channel = self._channels[index] = RecoveredInputChannel(channel)
+                self._recovered_count += 1
+        channel.restore(batches)
+        self.notify(index)
 
     def update_channel(self, shuffle: ShuffleDescriptor) -> bool:
         """Say where the producer of unknown channels is; return whether there were any. Any thread."""
         updated = False
         for index, descriptor in enumerate(self._descriptors):
+            if descriptor.shuffle.partition_id != shuffle.partition_id:
+                continue
             placed = msgspec.structs.replace(descriptor, shuffle=shuffle)
             with self._lock:
-                unknown = self._channels[index]
-                is_meant = descriptor.shuffle.partition_id == shuffle.partition_id
+                channel = self._channels[index]
+                recovered = channel if isinstance(channel, RecoveredInputChannel) else None
+                unknown = channel if recovered is None else recovered.successor
                 # `close` closes what it finds once it has said so under the lock: what came later would stay open.
-                if not is_meant or self._is_closed or not isinstance(unknown, UnknownInputChannel):
+                if self._is_closed or not isinstance(unknown, UnknownInputChannel):
                     continue
-                successor = self._channels[index] = self._place_channel(self, index, placed)
-                if self._capture_id is not None:
-                    successor.start_capture(self._capture_id)
+                successor = self._place_channel(self, index, placed)
+                if recovered is not None:
+                    recovered.successor = successor
+                else:
+                    self._put_in_place(index, successor)
             unknown.hand_over(successor)
             updated = True
         return updated
@@ -123,12 +141,12 @@ class SingleInputGate:
     @property
     def is_available(self) -> bool:
         """See InputGate."""
-        return bool(self._ready) or bool(self._restored) or self._open_count == 0 or self._is_closed
+        return bool(self._ready) or self._open_count == 0 or self._is_closed
 
     @property
     def has_priority_event(self) -> bool:
-        """See InputGate. What was restored lies before every event of the running job."""
-        return bool(self._priority_channels) and not self._restored
+        """See InputGate."""
+        return bool(self._priority_channels)
 
     @property
     def channels(self) -> Sequence[InputChannel]:
@@ -138,7 +156,7 @@ class SingleInputGate:
     @property
     def queue_length(self) -> int:
         """Elements that wait in all channels."""
-        return len(self._restored) + sum(channel.queued_count for channel in self._channels)
+        return sum(channel.queued_count for channel in self._channels)
 
     @property
     def queued_bytes(self) -> int:
@@ -178,26 +196,30 @@ class SingleInputGate:
         return 0 if self._receiver is None or self._is_closed else self._receiver.used_count
 
     def request_partitions(self) -> None:
-        """Begin to read all channels. Errors come out of `poll`."""
+        """Begin to read all channels, or what was restored, and all when it is drained. Errors come out of `poll`."""
         assert self._batch_type is not None, "read_as() comes first"
+        if not self._recovered_count:
+            self._request_channels()
+        for index, channel in enumerate(self._channels):
+            if isinstance(channel, RecoveredInputChannel):
+                channel.request()
+                self.notify(index)
+
+    def _request_channels(self) -> None:
         for index in range(len(self._channels)):
             # One that is updated meanwhile is asked here or by `update_channel`, under the lock.
             with self._lock:
                 channel = self._channels[index]
-                is_unknown = isinstance(channel, UnknownInputChannel)
-                if is_unknown:
+                if isinstance(channel, UnknownInputChannel):
                     channel.request()
-            if not is_unknown:
-                channel.request()
+                    continue
+            channel.request()
 
     def poll(self) -> GateElement | None:
         """See InputGate."""
         while True:
             if self._is_closed:
                 raise CancelTaskException("the task's input was closed")
-            if self._restored:
-                index, batch = self._restored.popleft()
-                return self._to_element(index, self._channels[index].is_local, batch)
             index = self._next_ready()
             if index is None:
                 if self._receiver is not None:
@@ -206,6 +228,9 @@ class SingleInputGate:
             channel = self._channels[index]
             received = channel.poll()
             if received is None:
+                continue
+            if isinstance(received, EndOfInputChannelState):
+                self._channel_recovered(index)
                 continue
             if channel.queued_count:
                 self.notify(index)
@@ -254,9 +279,7 @@ class SingleInputGate:
 
         When its first barrier is here, before anything else is polled.
         """
-        self._captured_of_restored = [
-            (index, CapturedBatch(batch.arrow, batch.markers)) for index, batch in self._restored
-        ]
+        self._captured_of_recovered = []
         with self._lock:
             self._capture_id = checkpoint_id
             channels = list(self._channels)
@@ -270,7 +293,7 @@ class SingleInputGate:
         """
         if checkpoint_id != self._capture_id:
             return []
-        captured, self._captured_of_restored = self._captured_of_restored, []
+        captured, self._captured_of_recovered = self._captured_of_recovered, []
         with self._lock:
             self._capture_id = None
             channels = list(self._channels)
@@ -329,7 +352,7 @@ class SingleInputGate:
         self._ready.insert(len(self._priority_channels), index)
         self._priority_channels.add(index)
 
-    def _to_element(self, index: int, is_local: bool, received: ChannelElement) -> GateElement:
+    def _to_element(self, index: int, is_local: bool, received: DeliveredElement) -> GateElement:
         if not isinstance(received, ReceivedBatch):
             if isinstance(received, EndOfPartition):
                 self._channel_ended()
@@ -347,10 +370,28 @@ class SingleInputGate:
         batch = RecordBatch.from_arrow(self._batch_type, received.arrow)
         return BatchElement(index, batch, received.markers)
 
+    def _channel_recovered(self, index: int) -> None:
+        """Have the successor of a recovered channel that is drained stand in its place."""
+        with self._lock:
+            recovered = self._channels[index]
+            assert isinstance(recovered, RecoveredInputChannel)
+            if self._capture_id is not None:
+                captured = recovered.stop_capture(self._capture_id)
+                self._captured_of_recovered += [(index, batch) for batch in captured]
+            self._put_in_place(index, recovered.successor)
+            self._recovered_count -= 1
+        if not self._recovered_count:
+            self._request_channels()
+
+    def _put_in_place(self, index: int, successor: InputChannel) -> None:
+        self._channels[index] = successor
+        if self._capture_id is not None:
+            successor.start_capture(self._capture_id)
+
     def _channel_ended(self) -> None:
         with self._lock:
             self._open_count -= 1
-            callbacks = self._take_callbacks() if self._open_count == 0 else []
+            callbacks = [] if self._open_count else self._take_callbacks()
         for callback in callbacks:
             callback()
 

@@ -1,137 +1,19 @@
 """Gates: whose turn it is, who is told, and channels that begin as something else."""
 
-from collections import deque
-from collections.abc import Callable
 from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.elements import EndOfData, EndOfPartition, StopMode, StreamEvent
-from headrace.core.ids import ResourceId
-from headrace.core.record_batch import RecordBatch
+from headrace.core.elements import EndOfPartition
 from headrace.core.shuffle_descriptors import (
-    InputChannelDescriptor,
     ShuffleDescriptor,
-    TaskManagerLocation,
 )
-from headrace.network.channels import InputChannel, ReceivedBatch
-from headrace.network.gate import BatchElement, EventElement, GateElement
-from headrace.network.input_capture import CapturedBatch
-from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.gate import BatchElement, EventElement
 from headrace.network.union_gate import UnionInputGate
 from headrace.network.unknown_channel import UnknownInputChannel
-from tests.unit.network.exchange import NUMBERS, partition_id
-
-BARRIER = EndOfData(StopMode.NO_DRAIN)
-"""Stands for an event with priority."""
-
-
-def rows(number: int) -> ReceivedBatch:
-    return ReceivedBatch(RecordBatch.of_rows(NUMBERS, [number]).to_arrow(), (), 1, 8)
-
-
-class ScriptedChannel:
-    """A channel that has what the test gives it."""
-
-    is_local = True
-
-    def __init__(self, notify: Callable[[], None]) -> None:
-        self._notify = notify
-        self.priority: deque[StreamEvent] = deque()
-        self.queue: deque[ReceivedBatch | StreamEvent] = deque()
-        self.calls: list[str] = []
-
-    @property
-    def queued_count(self) -> int:
-        return len(self.priority) + len(self.queue)
-
-    @property
-    def has_priority_event(self) -> bool:
-        return bool(self.priority)
-
-    def give(self, element: ReceivedBatch | StreamEvent) -> None:
-        self.queue.append(element)
-        self._notify()
-
-    def give_priority(self, event: StreamEvent) -> None:
-        self.priority.append(event)
-        self._notify()
-
-    def request(self) -> None:
-        self.calls.append("request")
-
-    def poll(self) -> ReceivedBatch | StreamEvent | None:
-        if self.priority:
-            return self.priority.popleft()
-        return self.queue.popleft() if self.queue else None
-
-    def resume(self) -> None:
-        self.calls.append("resume")
-
-    def prioritise(self, sequence: int) -> None:
-        self.calls.append(f"prioritise {sequence}")
-
-    def start_capture(self, checkpoint_id: int) -> None:
-        self.calls.append(f"start {checkpoint_id}")
-
-    def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
-        self.calls.append(f"stop {checkpoint_id}")
-        return []
-
-    def acknowledge_all_data(self) -> None:
-        self.calls.append("acknowledge")
-
-    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
-        self.calls.append(f"bytes {in_flight_bytes}")
-
-    def send_task_event(self, event: bytes) -> None:
-        self.calls.append(f"event {event.decode()}")
-
-    def close(self) -> None:
-        self.calls.append("close")
-
-
-HERE = TaskManagerLocation(ResourceId("here"), "127.0.0.1", 1, None, "host")
-
-
-class Gate:
-    """A SingleInputGate over scripted channels, of which `unknown` ones are not placed yet."""
-
-    def __init__(self, channel_count: int, unknown: tuple[int, ...] = ()) -> None:
-        self.scripted: dict[int, ScriptedChannel] = {}
-        self.gate = SingleInputGate(None, self._place)
-        self.gate.serve(
-            [
-                InputChannelDescriptor(
-                    ShuffleDescriptor(partition_id(k), None if k in unknown else HERE), 0
-                )
-                for k in range(channel_count)
-            ]
-        )
-        self.gate.read_as(NUMBERS)
-
-    def _place(
-        self, gate: SingleInputGate, index: int, descriptor: InputChannelDescriptor
-    ) -> InputChannel:
-        if descriptor.shuffle.location is None:
-            return UnknownInputChannel()
-        self.scripted[index] = ScriptedChannel(partial(gate.notify, index))
-        return self.scripted[index]
-
-
-def polled(gate: SingleInputGate | UnionInputGate) -> list[tuple[int, object]]:
-    """Everything that is there: channel and number, or channel and event."""
-    found: list[tuple[int, object]] = []
-    while (element := gate.poll()) is not None:
-        found.append(told(element))
-    return found
-
-
-def told(element: GateElement) -> tuple[int, object]:
-    if isinstance(element, BatchElement):
-        return element.channel_index, element.batch.rows()[0]
-    return element.channel_index, element.event
+from tests.unit.network.exchange import partition_id
+from tests.unit.network.scripted_gate import BARRIER, HERE, Gate, polled, rows
 
 
 def test_channels_are_read_in_turn_one_element_each() -> None:
@@ -247,44 +129,11 @@ def test_no_wake_up_is_lost_and_every_channel_keeps_its_order(
     assert seen == given_to
 
 
-def test_what_was_restored_is_read_before_what_comes_on_any_channel() -> None:
-    made = Gate(2)
-    made.gate.restore(1, [rows(1), rows(2)])
-    made.gate.restore(0, [])
-    assert made.gate.is_available and made.gate.queue_length == 2
-    made.gate.request_partitions()
-    assert made.scripted[1].calls == ["request"]
-    made.scripted[1].give(rows(3))
-    made.scripted[1].give_priority(BARRIER)
-    made.scripted[0].give(rows(9))
-    assert not made.gate.has_priority_event
-    assert polled(made.gate) == [(1, 1), (1, 2), (1, BARRIER), (0, 9), (1, 3)]
-
-
-def test_what_was_restored_and_is_not_read_yet_is_captured_again() -> None:
-    made = Gate(2)
-    made.gate.restore(1, [rows(1), rows(2)])
-    made.gate.poll()
-    made.gate.start_capture(7)
-    assert [(index, batch.row_count) for index, batch in made.gate.stop_capture(7)] == [(1, 1)]
-    assert made.scripted[1].calls == ["start 7", "stop 7"]
-
-
 def test_a_channel_that_is_placed_while_others_capture_captures_too() -> None:
     made = Gate(2, unknown=(1,))
     made.gate.start_capture(7)
     made.gate.update_channel(ShuffleDescriptor(partition_id(1), HERE))
     assert made.scripted[1].calls == ["start 7"]
-
-
-def test_a_capture_ends_for_the_checkpoint_that_it_is_of() -> None:
-    made = Gate(1)
-    made.gate.restore(0, [rows(1)])
-    made.gate.start_capture(7)
-    made.gate.start_capture(8)
-    assert made.gate.stop_capture(7) == []
-    assert len(made.gate.stop_capture(8)) == 1
-    assert made.gate.stop_capture(8) == []
 
 
 def test_a_channel_becomes_known_before_it_is_requested() -> None:
@@ -331,18 +180,6 @@ def test_an_update_while_the_gate_is_closed_leaves_no_open_channel() -> None:
     unknown.__class__ = ClosesInBetween
     made.gate.close()
     assert all("close" in channel.calls for channel in made.scripted.values())
-
-
-def test_an_unknown_channel_behind_restored_rows_is_placed() -> None:
-    made = Gate(1, unknown=(0,))
-    made.gate.restore(0, [rows(1), rows(2)])
-    made.gate.request_partitions()
-    assert made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
-    assert made.scripted[0].calls == ["request"]
-    made.scripted[0].give(rows(3))
-    assert polled(made.gate) == [(0, 1), (0, 2), (0, 3)]
-    assert made.gate.channels[0].is_local
-    assert not made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
 
 
 def test_a_partition_that_no_unknown_channel_waits_for_changes_nothing() -> None:

@@ -15,8 +15,8 @@ from headrace.network.producer_session import ProducerSession
 from headrace.network.wire import Cancel, ChannelMessage, PartitionRequest
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.partition_traces import Consumer, Producer, Step, steps
+from tests.unit.network.scripted_gate import Gate, polled, rows
 from tests.unit.network.simulated import SimulatedCluster
-from tests.unit.network.test_gates import Gate, polled, rows
 
 
 @given(steps, st.integers(0, 1 << 20))

@@ -1,0 +1,141 @@
+"""A SingleInputGate whose channels have what a test gives them."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from headrace.core.elements import EndOfData, StopMode, StreamEvent
+from headrace.core.ids import ResourceId
+from headrace.core.record_batch import RecordBatch
+from headrace.core.shuffle_descriptors import (
+    InputChannelDescriptor,
+    ShuffleDescriptor,
+    TaskManagerLocation,
+)
+from headrace.network.channels import InputChannel, ReceivedBatch
+from headrace.network.gate import BatchElement, GateElement
+from headrace.network.input_capture import CapturedBatch
+from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.union_gate import UnionInputGate
+from headrace.network.unknown_channel import UnknownInputChannel
+from tests.unit.network.exchange import NUMBERS, partition_id
+
+BARRIER = EndOfData(StopMode.NO_DRAIN)
+"""Stands for an event with priority."""
+
+
+def rows(number: int) -> ReceivedBatch:
+    return ReceivedBatch(RecordBatch.of_rows(NUMBERS, [number]).to_arrow(), (), 1, 8)
+
+
+class ScriptedChannel:
+    """A channel that has what the test gives it."""
+
+    is_local = True
+
+    def __init__(self, notify: Callable[[], None]) -> None:
+        self._notify = notify
+        self.priority: deque[StreamEvent] = deque()
+        self.queue: deque[ReceivedBatch | StreamEvent] = deque()
+        self.calls: list[str] = []
+        self.captured: list[CapturedBatch] = []
+
+    @property
+    def queued_count(self) -> int:
+        return len(self.priority) + len(self.queue)
+
+    @property
+    def queued_bytes(self) -> int:
+        return 0
+
+    @property
+    def has_priority_event(self) -> bool:
+        return bool(self.priority)
+
+    def give(self, element: ReceivedBatch | StreamEvent) -> None:
+        self.queue.append(element)
+        self._notify()
+
+    def give_priority(self, event: StreamEvent) -> None:
+        self.priority.append(event)
+        self._notify()
+
+    def request(self) -> None:
+        self.calls.append("request")
+
+    def poll(self) -> ReceivedBatch | StreamEvent | None:
+        if self.priority:
+            return self.priority.popleft()
+        return self.queue.popleft() if self.queue else None
+
+    def resume(self) -> None:
+        self.calls.append("resume")
+
+    def prioritise(self, sequence: int) -> None:
+        self.calls.append(f"prioritise {sequence}")
+
+    def start_capture(self, checkpoint_id: int) -> None:
+        self.calls.append(f"start {checkpoint_id}")
+
+    def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
+        self.calls.append(f"stop {checkpoint_id}")
+        return self.captured
+
+    def acknowledge_all_data(self) -> None:
+        self.calls.append("acknowledge")
+
+    def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
+        self.calls.append(f"bytes {in_flight_bytes}")
+
+    def send_task_event(self, event: bytes) -> None:
+        self.calls.append(f"event {event.decode()}")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+HERE = TaskManagerLocation(ResourceId("here"), "127.0.0.1", 1, None, "host")
+
+
+class Gate:
+    """A SingleInputGate over scripted channels, of which `unknown` ones are not placed yet."""
+
+    def __init__(self, channel_count: int, unknown: tuple[int, ...] = ()) -> None:
+        self.scripted: dict[int, ScriptedChannel] = {}
+        self.gate = SingleInputGate(None, self._place)
+        self.gate.serve(
+            [
+                InputChannelDescriptor(
+                    ShuffleDescriptor(partition_id(k), None if k in unknown else HERE), 0
+                )
+                for k in range(channel_count)
+            ]
+        )
+        self.gate.read_as(NUMBERS)
+
+    def _place(
+        self, gate: SingleInputGate, index: int, descriptor: InputChannelDescriptor
+    ) -> InputChannel:
+        if descriptor.shuffle.location is None:
+            return UnknownInputChannel()
+        self.scripted[index] = ScriptedChannel(partial(gate.notify, index))
+        return self.scripted[index]
+
+
+def polled(gate: SingleInputGate | UnionInputGate) -> list[tuple[int, object]]:
+    """Everything that is there: channel and number, or channel and event."""
+    found: list[tuple[int, object]] = []
+    while (element := gate.poll()) is not None:
+        found.append(told(element))
+    return found
+
+
+def told(element: GateElement) -> tuple[int, object]:
+    if isinstance(element, BatchElement):
+        return element.channel_index, element.batch.rows()[0]
+    return element.channel_index, element.event
+
+
+def rows_in(batch: CapturedBatch) -> list[int]:
+    arrow = batch.read()
+    return [] if arrow is None else arrow.column(0).to_pylist()

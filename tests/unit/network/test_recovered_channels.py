@@ -1,0 +1,106 @@
+"""Recovered channels: what was caught on its way comes first, is caught again, and makes way for what is new."""
+
+import pytest
+
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.network.input_capture import CapturedBatch
+from headrace.network.recovered_channel import RecoveredInputChannel
+from tests.unit.network.exchange import partition_id
+from tests.unit.network.scripted_gate import BARRIER, HERE, Gate, polled, rows, rows_in, told
+
+
+def test_what_was_restored_on_all_channels_is_read_before_any_partition_is_requested() -> None:
+    made = Gate(3)
+    made.gate.restore(1, [rows(1), rows(2)])
+    made.gate.restore(0, [rows(4)])
+    made.gate.restore(1, [rows(3)])
+    made.gate.restore(2, [])
+    assert made.gate.is_available and made.gate.queue_length == 4
+    made.gate.request_partitions()
+    for expected in [(1, 1), (0, 4), (1, 2), (1, 3)]:
+        assert all(channel.calls == [] for channel in made.scripted.values())
+        element = made.gate.poll()
+        assert element is not None and told(element) == expected
+    assert polled(made.gate) == []
+    assert all(channel.calls == ["request"] for channel in made.scripted.values())
+    made.scripted[1].give(rows(5))
+    made.scripted[1].give_priority(BARRIER)
+    assert polled(made.gate) == [(1, BARRIER), (1, 5)]
+
+
+def test_a_recovered_channel_makes_way_for_its_successor_after_its_end_of_state() -> None:
+    made = Gate(2)
+    made.gate.restore(1, [rows(1)])
+    recovered = made.gate.channels[1]
+    assert isinstance(recovered, RecoveredInputChannel) and recovered.is_local
+    assert recovered.successor is made.scripted[1]
+    made.gate.request_partitions()
+    made.gate.poll()
+    assert made.gate.channels[1] is recovered and made.gate.is_available
+    assert made.gate.poll() is None
+    assert list(made.gate.channels) == [made.scripted[0], made.scripted[1]]
+    assert not made.gate.is_available
+
+
+def test_what_was_restored_and_is_not_read_yet_is_captured_again() -> None:
+    made = Gate(2)
+    made.gate.restore(1, [rows(1), rows(2)])
+    made.gate.poll()
+    made.gate.start_capture(7)
+    assert [(index, batch.row_count) for index, batch in made.gate.stop_capture(7)] == [(1, 1)]
+
+
+def test_what_is_read_while_a_capture_goes_on_stands_before_what_is_new_in_it() -> None:
+    made = Gate(1)
+    made.gate.restore(0, [rows(1), rows(2)])
+    made.gate.request_partitions()
+    made.gate.start_capture(7)
+    assert polled(made.gate) == [(0, 1), (0, 2)]
+    assert made.scripted[0].calls == ["start 7", "request"]
+    made.scripted[0].captured.append(CapturedBatch(rows(3).arrow, ()))
+    captured = made.gate.stop_capture(7)
+    assert [(index, rows_in(batch)) for index, batch in captured] == [(0, [1]), (0, [2]), (0, [3])]
+    assert made.gate.stop_capture(7) == []
+
+
+def test_closing_a_gate_that_recovers_closes_what_would_have_been_read_next() -> None:
+    made = Gate(1)
+    made.gate.restore(0, [rows(1)])
+    made.gate.close()
+    assert made.scripted[0].calls == ["close"]
+
+
+def test_a_capture_ends_for_the_checkpoint_that_it_is_of() -> None:
+    made = Gate(1)
+    made.gate.restore(0, [rows(1)])
+    made.gate.start_capture(7)
+    made.gate.start_capture(8)
+    assert made.gate.stop_capture(7) == []
+    assert len(made.gate.stop_capture(8)) == 1
+    assert made.gate.stop_capture(8) == []
+
+
+@pytest.mark.parametrize("rows_before_update", [0, 1, 2])
+def test_an_unknown_channel_behind_restored_rows_is_placed(rows_before_update: int) -> None:
+    made = Gate(1, unknown=(0,))
+    made.gate.restore(0, [rows(1), rows(2)])
+    made.gate.request_partitions()
+    first = [made.gate.poll() for _ in range(rows_before_update)]
+    assert made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
+    assert made.scripted[0].calls == []
+    read = [told(element) for element in first if element is not None] + polled(made.gate)
+    assert read == [(0, 1), (0, 2)]
+    assert made.scripted[0].calls == ["request"]
+    made.scripted[0].give(rows(3))
+    assert polled(made.gate) == [(0, 3)]
+    assert made.gate.channels[0].is_local
+    assert not made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
+
+
+def test_an_unknown_channel_that_was_recovered_is_placed_later() -> None:
+    made = Gate(1, unknown=(0,))
+    made.gate.restore(0, [rows(1)])
+    made.gate.request_partitions()
+    assert polled(made.gate) == [(0, 1)]
+    assert made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
+    assert made.scripted[0].calls == ["request"]
