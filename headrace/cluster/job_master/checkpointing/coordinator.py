@@ -244,7 +244,8 @@ class CheckpointCoordinator:
     def _id_taken(self, trigger: RequestUnderWay, event: IdTaken) -> None:
         assert trigger.plan is not None
         if trigger.lost is not None:
-            self._trigger_failed(_R.TASK_FAILURE, f"task {trigger.lost} has ended")
+            attempt_id, reason = trigger.lost
+            self._trigger_failed(reason, f"task {attempt_id} has ended")
             return
         checkpoint_id = event.checkpoint_id
         assert checkpoint_id > max(self._pending, default=self._latest_completed_id)
@@ -305,11 +306,11 @@ class CheckpointCoordinator:
                 self._publish_if_ready()
 
     def _task_gone(self, attempt_id: ExecutionAttemptId, is_failure: bool) -> None:
-        trigger = self._trigger
-        if trigger is not None and trigger.plan and attempt_id in trigger.plan.to_wait_for:
-            trigger.lost = attempt_id
         # Even one that has finished answers no more: what still waits for it would wait in vain.
         reason = _R.TASK_FAILURE if is_failure else _R.CHECKPOINT_DECLINED_TASK_CLOSING
+        trigger = self._trigger
+        if trigger is not None and trigger.plan and attempt_id in trigger.plan.to_wait_for:
+            trigger.lost = (attempt_id, reason)
         for checkpoint in self.pending:
             if checkpoint.waits_for(attempt_id):
                 self._abort(checkpoint, reason, f"task {attempt_id}: {reason.value}")

@@ -8,9 +8,18 @@ Source: Flink SchedulerBase.notifyEndOfData, FLIP-147.
 from collections.abc import Callable
 from typing import Final
 
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.cluster.job_master.checkpointing.collaborators import CheckpointedTasks
 from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
+from headrace.cluster.job_master.checkpointing.request_queue import CheckpointRequest
 from headrace.core.clock import Cancellable
+
+_SOMEBODY_HAS_LEFT: Final = frozenset(
+    {
+        CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING,
+        CheckpointFailureReason.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM,
+    }
+)
 
 
 class FinalCheckpoint:
@@ -50,6 +59,17 @@ class FinalCheckpoint:
         self._last_published_id = checkpoint.checkpoint_id
         if checkpoint.request.number == self._number:
             self._number = None
+
+    def failed(self, request: CheckpointRequest, reason: CheckpointFailureReason) -> None:
+        """A request came to nothing.
+
+        A checkpoint before it may have been the last one for some tasks, which then left in the midst of this one:
+        those that stay have another taken at once. Each task can be the cause of that only once. What failed for
+        another reason waits for the reminder.
+        """
+        is_last = request.number == self._number and self._tasks.has_all_data_ended
+        if is_last and reason in _SOMEBODY_HAS_LEFT and self._tasks.ending:
+            self._number = self._request()
 
     def _remind_later(self) -> None:
         self._reminder = self._later(self._reminder_ms, self._remind)

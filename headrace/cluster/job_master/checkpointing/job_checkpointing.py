@@ -374,6 +374,7 @@ class JobCheckpointing:
                 self._requests.complete(request, self._content.completed)
             case FailRequest(request, reason, text):
                 self._requests.fail(request, text)
+                self.final.failed(request, reason)
                 if request.is_periodic:
                     _LOG.debug("no checkpoint was taken: %s (%s)", text, reason.name)
             case FailJob(_, text):

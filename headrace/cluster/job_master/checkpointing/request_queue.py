@@ -7,6 +7,7 @@ import bisect
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan
 from headrace.core.checkpoints import SnapshotKind
 from headrace.core.ids import ExecutionAttemptId
@@ -40,12 +41,15 @@ class TooEarly:
 
 @dataclass
 class RequestUnderWay:
-    """The one request that is between its choice and its trigger messages. `lost`: somebody of its plan has ended."""
+    """The one request that is between its choice and its trigger messages.
+
+    `lost`: somebody of its plan has ended, who, and what that means for the checkpoint.
+    """
 
     request: CheckpointRequest
     plan: CheckpointPlan | None = None
     checkpoint_id: int | None = None
-    lost: ExecutionAttemptId | None = None
+    lost: tuple[ExecutionAttemptId, CheckpointFailureReason] | None = None
 
 
 class RequestQueue:

@@ -23,6 +23,7 @@ from headrace.checkpoint.handles import (
 from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
 from headrace.core.checkpoints import AlignmentMode, SnapshotKind
+from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.errors import CheckpointFailedError
 from tests.unit.cluster.cluster_samples import attempt
@@ -298,6 +299,38 @@ def test_a_last_checkpoint_that_came_to_nothing_is_taken_again(
     world.checkpointing.decline(SINK, 1, R.CHECKPOINT_DECLINED, "busy")
     world.loop.run_for(100)
     assert [each[2] for each in world.tasks.told if each[0] == "trigger"] == [1, 2]
+
+
+@pytest.mark.parametrize("has_begun", [False, True], ids=["chosen", "begun"])
+def test_a_last_checkpoint_whose_tasks_leave_meanwhile_is_taken_again_at_once(
+    world: World, has_begun: bool
+) -> None:
+    if not has_begun:
+        world.storage_answers.clear()
+    world.tasks.ending, world.tasks.has_all_data_ended = [SOURCE, SINK], True
+    world.checkpointing.final.data_ended(is_stopping=False)
+    world.loop.run_for(1)
+    world.tasks.ending = [SINK]
+    world.checkpointing.task_gone(SOURCE, is_failure=False)
+    world.storage_answers.set()
+    world.loop.run_for(1)
+    triggered = [each[2] for each in world.tasks.told if each[0] == "trigger"]
+    assert triggered == ([1, 2] if has_begun else [2])
+
+
+@pytest.mark.parametrize(
+    ("is_failure", "ending"), [(True, [SINK]), (False, [])], ids=["failed", "all have left"]
+)
+def test_no_last_checkpoint_is_taken_at_once_where_none_is_waited_for(
+    world: World, is_failure: bool, ending: list[ExecutionAttemptId]
+) -> None:
+    world.tasks.ending, world.tasks.has_all_data_ended = [SOURCE, SINK], True
+    world.checkpointing.final.data_ended(is_stopping=False)
+    world.loop.run_for(1)
+    world.tasks.ending = ending
+    world.checkpointing.task_gone(SOURCE, is_failure=is_failure)
+    world.loop.run_for(1)
+    assert [each[2] for each in world.tasks.told if each[0] == "trigger"] == [1]
 
 
 def test_a_restart_waits_for_the_publication_that_is_under_way(world: World) -> None:
