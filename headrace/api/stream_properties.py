@@ -100,7 +100,8 @@ class StreamProperties(OperatorProperties):
         """Say what becomes of a record on which the function of map, flat_map, filter or process raises.
 
         FAIL fails the job, SKIP drops the record and counts it in `numRecordsFailed`; an OutputTag sets it aside: the
-        side output gets (record, "error class: text"). TypeError for anything else.
+        side output gets (record, "error class: text"). So it is for a record whose result does not fit the declared
+        type. TypeError for anything else.
 
         Example:
             >>> from headrace import FailurePolicy, OutputTag, StreamExecutionEnvironment

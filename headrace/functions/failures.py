@@ -1,7 +1,8 @@
 """What becomes of a record on which a function raises: the job fails, or the record is skipped or set aside.
 
-A record set aside goes to a side output together with its error. Nothing that the function had given for it is kept;
-what it had changed in state before it raised stays changed.
+A result that does not fit the type declared for it counts as raised by the function. A record set aside goes to a side
+output together with its error. Nothing that the function had given for it is kept; what it had changed in state before
+it raised stays changed.
 """
 
 import enum
@@ -24,8 +25,8 @@ class FailurePolicy(enum.Enum):
     """The record is dropped and counted."""
 
 
-class _Guarded:
-    """Calls `method` of the user's function (or the function itself) for each record.
+class Guarded:
+    """Base: calls `method` of the user's function (or the function itself) for each record.
 
     `as_results` makes an iterable of what it returned; `tag` is where records go that are set aside.
     """
@@ -36,6 +37,12 @@ class _Guarded:
         self._tag = tag
         self._call: Callable[..., Any] = function
         self._failed: Any = None
+        self._check: Callable[[Iterable[Any]], None] | None = None
+
+    def check_results(self, check: Callable[[Iterable[Any]], None]) -> None:
+        """Have `check` see the results of each record; where it raises, the function counts as having raised."""
+        if self._method != "filter":  # gives records of its input, which fitted there
+            self._check = check
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Open the user's function."""
@@ -54,7 +61,10 @@ class _Guarded:
     def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
         """One record: all its results, or none and what the policy says."""
         try:
-            return self._results(value, ctx)
+            results = self._results(value, ctx)
+            if self._check is not None:
+                self._check(results)
+            return results
         except Exception as error:
             self._failed.inc()
             if self._tag is None:
@@ -75,11 +85,11 @@ class _Guarded:
         return () if results is None else list(results)
 
 
-class GuardedFunction(_Guarded, ProcessFunction):
+class GuardedFunction(Guarded, ProcessFunction):
     """On streams without keys."""
 
 
-class GuardedKeyedFunction(_Guarded, KeyedProcessFunction):
+class GuardedKeyedFunction(Guarded, KeyedProcessFunction):
     """On keyed streams; an error in a timer still fails the job."""
 
     def on_timer(self, timestamp: int, ctx: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
+from headrace.functions.failures import Guarded
 from headrace.functions.process import TimeDomain
 from headrace.operators.contexts import (
     ClockTimerService,
@@ -26,9 +27,10 @@ from headrace.operators.operator import (
     Output,
     TwoInputOperator,
 )
+from headrace.operators.result_checks import ResultChecks
 from headrace.operators.timed_operator import TimedOperator
 from headrace.operators.user_code import user_error
-from headrace.state.backend import EntryScope
+from headrace.state.backend import EntryScope, KeyedStateBackend
 
 ElementFunction = Callable[[Any, Any], Any]
 """process_element: (value, context) -> iterable or None."""
@@ -39,6 +41,11 @@ class _ProcessingOperator(FunctionOperator):
 
     _scope: EntryScope
     _collector: ResultCollector
+
+    def _open_function(self, backend: KeyedStateBackend | None) -> None:
+        if isinstance(self._function, Guarded):
+            self._function.check_results(ResultChecks(self.context.types))
+        super()._open_function(backend)
 
     def _process_rows(
         self, call: ElementFunction, context: MovingContext, batch: RecordBatch, output: Output
