@@ -5,6 +5,7 @@ from typing import Any, Final, NoReturn
 
 from headrace.api import unexecuted
 from headrace.api.call_site import call_site
+from headrace.api.checkpoint_checks import check_checkpoints
 from headrace.api.collected_records import CloseableIterator
 from headrace.api.data_stream import DataStream
 from headrace.api.dataframe_bridges import dataframe_source
@@ -22,8 +23,6 @@ from headrace.api.transformations import (
     batch_type_of,
     operator_behind,
 )
-from headrace.checkpoint.options import INTERVAL
-from headrace.core.config import Settings
 from headrace.core.entry_points import load_entry_point
 from headrace.core.errors import ProgramError, RecordTypeError
 from headrace.core.ids import JobId
@@ -37,8 +36,6 @@ from headrace.functions.jvm_functions import NO_SOURCE_FUNCTIONS
 from headrace.functions.source import Boundedness, Source
 from headrace.functions.specs import CollectSinkSpec, SinkSpec, SourceSpec
 from headrace.functions.watermarks import WatermarkStrategy
-from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE
-from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import (
     check_program,
     check_stream_graph,
@@ -195,7 +192,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         executor = executor_for(settings)
         graph = self.get_stream_graph(job_name, executor.default_parallelism())
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
-        _check_checkpoints(job_graph, settings)
+        check_checkpoints(job_graph, settings)
         return executor.submit(job_graph)
 
     def execute_and_collect_stream(
@@ -316,13 +313,3 @@ def _check_targets(graph: StreamGraph) -> None:
                 node.spec.sink.check_target()
             except ProgramError as error:
                 raise ProgramError(f"{error} ('{node.display_name}', {node.location})") from None
-
-
-def _check_checkpoints(graph: JobGraph, settings: Settings) -> None:
-    """Raise ProgramError for checkpoints that could never be taken, and for which tasks would wait at their end."""
-    is_stored = any(edge.result_type.traits.is_blocking for edge in graph.edges)
-    if is_stored and settings.duration_ms(INTERVAL) > 0:
-        raise ProgramError(
-            f"{BATCH_SHUFFLE_MODE.key} {settings.get_option(BATCH_SHUFFLE_MODE)} runs one task after the other, and "
-            f"checkpoints need all of them at once: unset {INTERVAL.key}, or let exchanges be pipelined"
-        )
