@@ -16,6 +16,7 @@ from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import spawn
 from headrace.network.connection import SocketConnection
 from headrace.network.errors import NetworkError
+from headrace.network.http_tunnel import HttpTunnel
 from headrace.network.peer_connections import OnError, OnReady, PeerConnections
 from headrace.network.peer_session import Session
 
@@ -33,12 +34,14 @@ class ConnectionTable:
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
         retry_count: int = 0,
+        tunnel: HttpTunnel | None = None,
     ) -> None:
         self._own_host_id: Final = own_host_id
         self._factory = factory
         self._timeout_s = timeout_s
         self._tls = tls
         self._retry_count = retry_count
+        self._tunnel = tunnel
         self._peers: Final = PeerConnections()
         self._dials: set[asyncio.Task[Any]] = set()
 
@@ -84,7 +87,7 @@ class ConnectionTable:
         self, name: str, location: TaskManagerLocation, on_made: Callable[[], None]
     ) -> None:
         loop = asyncio.get_running_loop()
-        path = location.unix_socket_path
+        path = None if self._tunnel is not None else location.unix_socket_path
         if path is not None and location.host_id == self._own_host_id and Path(path).is_socket():
             try:
                 with self._attempt(path, name, on_made) as connection:
@@ -94,13 +97,23 @@ class ConnectionTable:
                 # The same kernel, but a file system of its own: TCP reaches it all the same.
                 pass
         address = f"{location.host}:{location.data_port}"
+        tls_timeout_s = None if self._tls is None else self._timeout_s
         with self._attempt(address, name, on_made) as connection:
+            if self._tunnel is not None:
+                await loop.create_connection(
+                    lambda: connection,
+                    sock=await self._tunnel.open(location.host, location.data_port),
+                    ssl=self._tls,
+                    server_hostname=None if self._tls is None else location.host,
+                    ssl_handshake_timeout=tls_timeout_s,
+                )
+                return
             await loop.create_connection(
                 lambda: connection,
                 location.host,
                 location.data_port,
                 ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else self._timeout_s,
+                ssl_handshake_timeout=tls_timeout_s,
             )
 
     @contextmanager

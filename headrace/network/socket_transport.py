@@ -18,6 +18,7 @@ from headrace.core.tls import TlsIdentity, client_context, refuse_plaintext, ser
 from headrace.network.client import ConnectionTable
 from headrace.network.connection import SocketConnection
 from headrace.network.errors import NetworkError
+from headrace.network.http_tunnel import HttpTunnel
 from headrace.network.network_thread import NetworkThread
 from headrace.network.peer_connections import OnError, OnReady
 from headrace.network.peer_session import Session
@@ -75,6 +76,7 @@ class SocketTransport:
             float(settings.get_option(CONNECT_TIMEOUT)),
             None if tls is None else client_context(tls),
             settings.get_option(CONNECT_RETRIES),
+            HttpTunnel.from_settings(settings),
         )
 
     def start(self, host: TransportHost) -> TaskManagerLocation:

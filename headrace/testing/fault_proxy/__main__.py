@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from headrace.core.clock import SystemClock
+from headrace.network.http_tunnel import PROXY
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.lane import FaultApplied
 from headrace.testing.fault_proxy.proxy import FaultProxy
@@ -33,13 +34,19 @@ def _actions_help() -> str:
 
 
 _HELP: Final = f"""\
-Stand between two TaskManagers and spoil what they say to each other.
+Stand between TaskManagers and spoil what they say to each other.
 
-Whoever connects to LISTEN is connected to TARGET. Frames are recognised; those that a rule selects meet its fault. The
-proof of the secret passes untouched, so the secret is not needed. TLS cannot be read.
+Whoever connects to LISTEN is connected to TARGET, or without one to whom it asks for, as TaskManagers do that are told
+of the proxy. Frames are recognised; those that a rule selects meet its fault. The proof of the secret passes untouched,
+so the secret is not needed. TLS cannot be read.
 
 \b
-Try it:
+Try it on a job:
+  python -m headrace.testing.fault_proxy --listen 127.0.0.1:7001 --rule 'delay AddCredit by=100ms'
+  headrace run -D headrace.network.proxy=127.0.0.1:7001 -D parallelism.default=2 job.py
+
+\b
+Try it on one connection:
   python -m headrace.testing.fault_proxy --listen 127.0.0.1:7001 --to 127.0.0.1:7000 \\
       --rule 'delay AddCredit by=100ms'           slow credit: watch throughput fall
       --rule 'drop Data channel=1 sequence=5'     a lost batch: the reader says so by name
@@ -49,8 +56,8 @@ Try it:
   python -m headrace.testing.fault_proxy --listen unix:d.sock --to unix:moved.sock
 
 \b
-With two processes on one host: start the producer, move its Unix socket aside, and listen where it was. Over TCP,
-hand consumers the proxy's port in the TaskManagerLocation, as the tests do.
+With TARGET and two processes on one host: start the producer, move its Unix socket aside, and listen where it was.
+Over TCP, hand consumers the proxy's port in the TaskManagerLocation, as the tests do.
 
 \b
 A rule is: action [amount] [frame] [key=value …]
@@ -100,7 +107,10 @@ class _Address(click.ParamType[Address]):
 @click.command(help=_HELP, context_settings={"max_content_width": 120})
 @click.option("--listen", type=_Address(), required=True, help="Where to accept; port 0 for any.")
 @click.option(
-    "--to", "target", type=_Address(), required=True, help="The data plane that is meant."
+    "--to",
+    "target",
+    type=_Address(),
+    help="The data plane that is meant; none: whom each asks for.",
 )
 @click.option(
     "--rule", "rules", type=_Rule(), multiple=True, help="A fault; repeat for more. None: look on."
@@ -110,10 +120,10 @@ class _Address(click.ParamType[Address]):
 )
 @click.option("-v", "--verbose", is_flag=True, help="Name every fault, and count every frame.")
 def main(
-    listen: Address, target: Address, rules: tuple[FaultRule, ...], seed: int, verbose: bool
+    listen: Address, target: Address | None, rules: tuple[FaultRule, ...], seed: int, verbose: bool
 ) -> None:
     """Run a proxy; the help text is `_HELP`."""
-    if listen.is_same_place(target):
+    if target is not None and listen.is_same_place(target):
         reason = f"{target} is where it listens: it would dial itself without end"
         raise click.BadParameter(reason, param_hint="'--to'")
     try:
@@ -125,7 +135,12 @@ def main(
 
 
 async def _run(
-    listen: Address, target: Address, rules: tuple[FaultRule, ...], seed: int, *, verbose: bool
+    listen: Address,
+    target: Address | None,
+    rules: tuple[FaultRule, ...],
+    seed: int,
+    *,
+    verbose: bool,
 ) -> None:
     is_terminal = sys.stdout.isatty()
     erase = "\r\x1b[K" if is_terminal else ""
@@ -140,7 +155,8 @@ async def _run(
         target, rules, seed, clock, fault, lambda text: click.echo(erase + text, err=True)
     )
     bound = await proxy.listen(listen)
-    click.echo(f"listening on {bound}, leading to {target}, seed {seed}")
+    leading_to = target or f"whom '{PROXY.key}: {bound}' asks for"
+    click.echo(f"listening on {bound}, leading to {leading_to}, seed {seed}")
     for rule in rules:
         click.echo(f"  {rule}")
     started_ns, shown = clock.monotonic_ns(), ""

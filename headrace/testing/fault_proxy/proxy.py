@@ -1,7 +1,7 @@
 """FaultProxy: the rules between two real sockets; a thin asyncio shell around one FaultInjector per connection.
 
-Point a consumer at the proxy instead of at its producer: both sides then speak through it, each convinced of the
-other, because the opening passes untouched.
+Point a consumer at the proxy instead of at its producer, or let a cluster dial through it (`headrace.network.proxy`):
+both sides then speak through it, each convinced of the other, because the opening passes untouched.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from typing import Any, Final
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.threads import spawn
 from headrace.network.errors import ProtocolError
+from headrace.network.http_tunnel import PROXY
 from headrace.testing.fault_proxy.address import Address
 from headrace.testing.fault_proxy.injector import FaultInjector
 from headrace.testing.fault_proxy.lane import (
@@ -40,11 +41,14 @@ OnError = Callable[[str], None]
 
 
 class FaultProxy:
-    """Listens, dials `target` for everyone who connects, and spoils what passes. On one event loop."""
+    """Listens, dials `target` for everyone who connects, and spoils what passes. On one event loop.
+
+    Without a `target` it dials whom each one asks for, with HTTP's CONNECT.
+    """
 
     def __init__(
         self,
-        target: Address,
+        target: Address | None,
         rules: Sequence[FaultRule],
         seed: int = 0,
         clock: Clock | None = None,
@@ -114,8 +118,13 @@ class FaultProxy:
         writer: asyncio.StreamWriter,
     ) -> None:
         far_writer: asyncio.StreamWriter | None = None
+        target = self.target
         try:
-            far_reader, far_writer = await self._dial()
+            if target is None:
+                target = await _wanted(reader)
+            far_reader, far_writer = await _dial(target)
+            if self.target is None:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             readers = {Direction.FORWARD: reader, Direction.BACKWARD: far_reader}
             writers = {Direction.FORWARD: far_writer, Direction.BACKWARD: writer}
             connection = _Connection(
@@ -123,7 +132,11 @@ class FaultProxy:
             )
             await connection.run()
         except OSError as error:
-            self._on_error(f"connection {number}: {self.target} cannot be reached: {error}")
+            self._on_error(f"connection {number}: {target} cannot be reached: {error}")
+            if self.target is None:
+                await _refuse(writer, error)
+        except _NoConnectError as error:
+            self._on_error(f"connection {number}: {error}")
         except ProtocolError as error:
             self._on_error(f"connection {number}: {error}")
         finally:
@@ -131,10 +144,37 @@ class FaultProxy:
                 if open_writer is not None:
                     open_writer.transport.abort()
 
-    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self.target.path is not None:
-            return await asyncio.open_unix_connection(self.target.path)
-        return await asyncio.open_connection(self.target.host, self.target.port)
+
+class _NoConnectError(Exception):
+    """Who dialled the proxy did not say whom it wants."""
+
+
+async def _wanted(reader: asyncio.StreamReader) -> Address:
+    """Read an HTTP request up to its end. _NoConnectError."""
+    try:
+        request = await reader.readuntil(b"\r\n\r\n")
+        method, authority, _ = request.partition(b"\r\n")[0].decode("latin-1").split(" ", 2)
+        if method == "CONNECT":
+            return Address.parse(authority)
+    except (ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        pass
+    raise _NoConnectError(f"it does not ask with CONNECT; set '{PROXY.key}', or give --to")
+
+
+async def _dial(target: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if target.path is not None:
+        return await asyncio.open_unix_connection(target.path)
+    return await asyncio.open_connection(target.host, target.port)
+
+
+async def _refuse(writer: asyncio.StreamWriter, reason: OSError) -> None:
+    """Tell the dialler; it may be gone."""
+    text = str(reason).encode("latin-1", "replace").replace(b"\r", b" ").replace(b"\n", b" ")
+    with contextlib.suppress(OSError, TimeoutError):
+        writer.write(b"HTTP/1.1 502 " + text + b"\r\n\r\n")
+        async with asyncio.timeout(_FLUSH_TIMEOUT_S):
+            writer.close()
+            await writer.wait_closed()
 
 
 async def _is_answered(path: str) -> bool:

@@ -1,0 +1,72 @@
+"""HttpTunnel: connections with other TaskManagers through a proxy, as the one that spoils frames.
+
+The proxy is asked with CONNECT and from its 200 on passes what both sides say. Source: RFC 9110, section 9.3.6.
+"""
+
+import asyncio
+import socket
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.errors import ConfigurationError
+
+PROXY: Final = ConfigOption(
+    "headrace.network.proxy", str, "",
+    "Host and port of an HTTP proxy through which TaskManagers dial each other, also on the same host; without it they "
+    "dial each other directly. Made for `python -m headrace.testing.fault_proxy`.",
+)  # fmt: skip
+_ANSWER_BYTES_MAX: Final = 4096
+
+
+class HttpTunnel:
+    """Dials through one proxy. On the network thread."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host: Final = host
+        self._port: Final = port
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "HttpTunnel | None":
+        """Return None where TaskManagers dial each other directly. ConfigurationError."""
+        value = settings.get_option(PROXY)
+        if not value:
+            return None
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise ConfigurationError(PROXY.key, value, "it is not of the form host:port")
+        return cls(host.strip("[]"), int(port))
+
+    async def open(self, host: str, port: int) -> socket.socket:
+        """Return a socket whose other end is `host`. OSError."""
+        loop = asyncio.get_running_loop()
+        (family, kind, protocol, _, address), *_ = await loop.getaddrinfo(
+            self._host, self._port, type=socket.SOCK_STREAM
+        )
+        tunnel = socket.socket(family, kind, protocol)
+        try:
+            tunnel.setblocking(False)
+            await loop.sock_connect(tunnel, address)
+            authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            request = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
+            await loop.sock_sendall(tunnel, request.encode("ascii"))
+            await self._expect_ok(tunnel)
+        except BaseException:
+            tunnel.close()
+            raise
+        return tunnel
+
+    async def _expect_ok(self, tunnel: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        answer = b""
+        while not answer.endswith(b"\r\n\r\n"):
+            # One at a time: what comes behind it is the peer's.
+            received = await loop.sock_recv(tunnel, 1)
+            answer += received
+            if not received or len(answer) > _ANSWER_BYTES_MAX:
+                raise OSError(f"{self} is no HTTP proxy")
+        version, _, status = answer.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+        if not version.startswith("HTTP/1.") or not status.startswith("200"):
+            raise OSError(f"{self} answers: {status or version}")
+
+    def __str__(self) -> str:
+        return f"the proxy at {self._host}:{self._port} ({PROXY.key})"
