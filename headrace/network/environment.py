@@ -28,7 +28,7 @@ from headrace.network.io_pool import IoExecutor, ThreadIoPool
 from headrace.network.keepalive import KeepAlivePolicy
 from headrace.network.local_pool import BlockingWait, WaitStrategy
 from headrace.network.metrics import register_pool_metrics
-from headrace.network.network_memory import SEGMENT_SIZE, network_memory_bytes
+from headrace.network.network_memory import network_memory_bytes, segment_bytes
 from headrace.network.partition import ResultPartition
 from headrace.network.partition_factory import ResultPartitionFactory
 from headrace.network.partition_manager import ResultPartitionManager
@@ -78,9 +78,10 @@ class CreditBasedShuffleEnvironment:
         self.task_events: Final = TaskEventDispatcher()
         self.features: Final = offered_features(settings)
         self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
-        page_bytes = settings.get_option(SEGMENT_SIZE)
         memory_bytes = network_memory_bytes(settings, process_memory_bytes(settings))
-        self.buffer_pool: Final = NetworkBufferPool(memory_bytes, page_bytes)
+        self.buffer_pool: Final = NetworkBufferPool(
+            memory_bytes, segment_bytes(settings, memory_bytes)
+        )
         if metrics is not None:
             register_pool_metrics(metrics, self.buffer_pool)
         io = io or ThreadIoPool(f"result files {resource_id}")

@@ -153,7 +153,8 @@ class InsufficientBuffersError(NetworkError):
         super().__init__(
             f"insufficient number of network buffers for {owner}: required {required}, but only {available} of "
             f"{total} (of {page_bytes} bytes each) are left; raise 'taskmanager.memory.network.max', "
-            "'taskmanager.memory.network.min' or 'taskmanager.memory.network.fraction', or lower the parallelism"
+            "'taskmanager.memory.network.min' or 'taskmanager.memory.network.fraction', or lower the parallelism or "
+            "'taskmanager.memory.segment-size'"
         )
         self.owner = owner
         self.required = required

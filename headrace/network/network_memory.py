@@ -3,13 +3,14 @@
 from typing import Final
 
 from headrace.core.config import ConfigOption, Settings, SizeBytes
-from headrace.core.errors import ErrorDomain
+from headrace.core.errors import ConfigurationError, ErrorDomain
 from headrace.network.errors import NetworkError
 
 SEGMENT_SIZE: Final = ConfigOption(
     "taskmanager.memory.segment-size", SizeBytes, SizeBytes(32 * 1024),
     "The smallest network segment. Gates and partitions with few channels use a multiple of it, up to 1 mb.",
     least=SizeBytes(4 << 10),
+    most=SizeBytes(64 << 20),
 )  # fmt: skip
 NETWORK_FRACTION: Final = ConfigOption(
     "taskmanager.memory.network.fraction", float, 0.1,
@@ -44,6 +45,8 @@ PINNED_BUFFERS_PER_GATE: Final = ConfigOption(
     "Received batches that user code may keep in network memory, as long as it likes; further ones are copied out.",
 )  # fmt: skip
 
+SEGMENTS_MIN: Final = 2
+"""What the smallest exchange takes: one of a channel of the same process, and one that its writer fills."""
 GATE_BUDGET_BYTES: Final = 32 << 20
 SEGMENT_BYTES_MAX: Final = 1 << 20
 
@@ -80,3 +83,17 @@ def network_memory_bytes(settings: Settings, machine_memory_bytes: int) -> int:
     wanted = int(machine_memory_bytes * settings.get_option(NETWORK_FRACTION))
     lower, upper = settings.get_option(NETWORK_MIN), settings.get_option(NETWORK_MAX)
     return max(lower, min(wanted, max(lower, upper)))
+
+
+def segment_bytes(settings: Settings, memory_bytes: int) -> int:
+    """Return the size of the smallest segments. ConfigurationError where so much network memory has too few of them."""
+    size = settings.get_option(SEGMENT_SIZE)
+    if size * SEGMENTS_MIN > memory_bytes:
+        raise ConfigurationError(
+            SEGMENT_SIZE.key,
+            f"{size} bytes",
+            f"it must be at most {memory_bytes // SEGMENTS_MIN} bytes, as an exchange takes {SEGMENTS_MIN} segments at "
+            f"least of the network memory of a TaskManager, which is {memory_bytes} bytes ('{NETWORK_FRACTION.key}' of "
+            f"its memory, from '{NETWORK_MIN.key}' to '{NETWORK_MAX.key}')",
+        )
+    return size
