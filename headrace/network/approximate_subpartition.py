@@ -107,9 +107,6 @@ class ApproximateSubpartitionView:
         if self._is_current:
             self._subpartition.resume()
 
-    def notify_required_segment(self, segment_id: int) -> None:
-        """See SubpartitionView."""
-
     def release(self) -> None:
         """See SubpartitionView. Only a consumer that has read to the end takes the subpartition with it."""
         if self._has_ended:

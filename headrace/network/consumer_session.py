@@ -26,7 +26,6 @@ from headrace.network.wire import (
     PartitionRequest,
     ResumeConsumption,
     Schema,
-    SegmentId,
     TaskEvent,
 )
 
@@ -114,10 +113,6 @@ class ConsumerSession:
     def request_in_flight_bytes(self, channel: int, in_flight_bytes: int) -> None:
         """Say how many bytes the channel should hold between the two tasks."""
         self._send_for(NewBufferSize(channel, in_flight_bytes))
-
-    def request_segment(self, channel: int, subpartition_index: int, segment_id: int) -> None:
-        """Have a hybrid partition go on with this segment."""
-        self._send_for(SegmentId(channel, subpartition_index, segment_id))
 
     def send_task_event(self, channel: int, event: bytes) -> None:
         """Send an event against the stream."""

@@ -79,9 +79,8 @@ class CreditBasedShuffleEnvironment:
         self.features: Final = offered_features(settings)
         self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
         memory_bytes = network_memory_bytes(settings, process_memory_bytes(settings))
-        self.buffer_pool: Final = NetworkBufferPool(
-            memory_bytes, segment_bytes(settings, memory_bytes)
-        )
+        page_bytes = segment_bytes(settings, memory_bytes)
+        self.buffer_pool: Final = NetworkBufferPool(memory_bytes, page_bytes)
         if metrics is not None:
             register_pool_metrics(metrics, self.buffer_pool)
         io = io or ThreadIoPool(f"result files {resource_id}")

@@ -30,7 +30,6 @@ from headrace.network.wire import (
     PartitionRequest,
     ResumeConsumption,
     Schema,
-    SegmentId,
     TaskEvent,
 )
 
@@ -107,7 +106,7 @@ class PeerSession:
                 self.consumer.frame_received(frame)
             case AddCredit() | Cancel() | ResumeConsumption() | AckAllUserRecordsProcessed():
                 self.producer.channel_message_received(frame)
-            case NewBufferSize() | SegmentId() | TaskEvent():
+            case NewBufferSize() | TaskEvent():
                 self.producer.channel_message_received(frame)
             case PartitionRequest():
                 self.producer.partition_requested(frame)

@@ -49,9 +49,6 @@ class PipelinedSubpartitionView:
         """See SubpartitionView."""
         return self._subpartition.backlog
 
-    def notify_required_segment(self, segment_id: int) -> None:
-        """See SubpartitionView."""
-
     def release(self) -> None:
         """See SubpartitionView. The subpartition drops what it holds and whatever is added."""
         self._subpartition.release()

@@ -50,7 +50,6 @@ from headrace.network.wire import (
     PartitionRequest,
     ResumeConsumption,
     Schema,
-    SegmentId,
     TaskEvent,
 )
 
@@ -155,11 +154,6 @@ class ProducerSession:
                 self._require(reader, frame.in_flight_bytes > 0, "asks for no bytes in flight")
                 if reader.view is not None:
                     reader.view.notify_in_flight_bytes(frame.in_flight_bytes)
-            case SegmentId():
-                self._require(reader, frame.segment_id > 0, "asks for segment 0")
-                if reader.view is not None:
-                    reader.view.notify_required_segment(frame.segment_id)
-                    self._enqueue(reader)
             case TaskEvent():
                 self._task_event_received(reader, frame)
 

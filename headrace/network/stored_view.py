@@ -153,9 +153,6 @@ class StoredView:
     def notify_in_flight_bytes(self, in_flight_bytes: int) -> None:
         """See SubpartitionView; what is in flight is bounded by the read memory."""
 
-    def notify_required_segment(self, segment_id: int) -> None:
-        """See SubpartitionView; consumers read in order."""
-
     def candidate(self) -> ReadCandidate["StoredView"] | None:
         """What the scheduler should know of this view, or None where it is not to be read for now."""
         with self._lock:

@@ -90,10 +90,6 @@ class SubpartitionView(Protocol):
         """The consumer wants so many bytes between the two tasks; > 0."""
         ...
 
-    def notify_required_segment(self, segment_id: int) -> None:
-        """A hybrid partition is to go on with this segment; of no meaning to others."""
-        ...
-
     def release(self) -> None:
         """Let go. Idempotent."""
         ...

@@ -209,23 +209,8 @@ class TaskEvent(Frame, frozen=True, gc=False):
     body: Body  # opaque here, at most TEXT_BYTES_MAX
 
 
-@frame(id=26, layout="!III")
-class SegmentId(Frame, frozen=True, gc=False):
-    """Consumer → producer: go on with this segment of a hybrid partition. Since version 1. Source: Flink."""
-
-    channel: int  # u32
-    subpartition_index: int  # u32
-    segment_id: int  # u32, > 0
-
-
 ChannelMessage = (
-    AddCredit
-    | Cancel
-    | ResumeConsumption
-    | AckAllUserRecordsProcessed
-    | NewBufferSize
-    | TaskEvent
-    | SegmentId
+    AddCredit | Cancel | ResumeConsumption | AckAllUserRecordsProcessed | NewBufferSize | TaskEvent
 )
 """What a consumer says of a channel after it has requested it."""
 

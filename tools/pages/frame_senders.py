@@ -16,7 +16,6 @@ _NOT_ASKING: Final = {"view", "successor"}
 _ASKED: Final = {"ConsumerSession"}
 """Classes that send a frame only where somebody calls for it."""
 _WANTED_BY: Final = {
-    "SegmentId": "for hybrid partitions that are read by segment",
     "TaskEvent": "for iterations",
 }
 

@@ -44,7 +44,6 @@ from headrace.network.wire import (
     PartitionRequest,
     ResumeConsumption,
     Schema,
-    SegmentId,
     TaskEvent,
 )
 from tests.integration.network.conftest import Starter, wait_until
@@ -187,7 +186,6 @@ def test_a_channel_error_says_what_the_producer_said(producer: RawProducer) -> N
         [REQUEST, ResumeConsumption(0)],
         [REQUEST, AckAllUserRecordsProcessed(0)],
         [REQUEST, NewBufferSize(0, 0)],
-        [REQUEST, SegmentId(0, 0, 0)],
         [Data(0, 0, 1, 0, 0, 0, (), b"x")],
         [Event(0, 0, 0, 2, 0, 0)],
         [Data(0, 0, 1, 0, 0, 0, (), b"x" * 100_000_000)],

@@ -26,7 +26,6 @@ from headrace.network.wire import (
     Proof,
     ResumeConsumption,
     Schema,
-    SegmentId,
     TaskEvent,
 )
 from tests.unit.network.exchange import partition_id
@@ -99,10 +98,6 @@ GOLDEN: dict[str, tuple[Frame, str]] = {
     "task event": (
         TaskEvent(7, b"EVENT"),
         "48445257 01 19 0000 00000004 00000005 00000007 4556454e54",
-    ),
-    "segment id": (
-        SegmentId(7, 3, 12),
-        "48445257 01 1a 0000 0000000c 00000000 00000007 00000003 0000000c",
     ),
     "ingest open": (
         IngestOpen(0, JobId(b"j" * 16), OperatorId(b"o" * 16), 1, 2, 3),
