@@ -9,6 +9,7 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from headrace.cluster.entrypoint import Cluster, ClusterHandle
@@ -53,13 +54,15 @@ class MiniCluster:
         settings: Mapping[str, str] | None = None,
         coordinator_factories: CoordinatorFactories | None = None,
         is_fixed: bool = False,
+        scratch: Path | None = None,
     ) -> None:
+        """`scratch`: a folder in which each TaskManager has one of its own; without it they keep no local state."""
         own = {NUMBER_OF_TASK_SLOTS.key: str(slots_per_task_manager)}
         if is_fixed:
             own[FIXED_POOL_SIZE.key] = str(task_manager_count)
         self.slot_count: Final = task_manager_count * slots_per_task_manager
         self._settings: Final = Settings({**own, **(settings or {})})
-        self._driver: Final = _InProcessDriver(self._settings, task_manager_count)
+        self._driver: Final = _InProcessDriver(self._settings, task_manager_count, scratch)
         self._coordinator_factories: Final = coordinator_factories or {}
         self._handle: ClusterHandle | None = None
 
@@ -128,8 +131,9 @@ class MiniCluster:
 class _InProcessDriver:
     """Starts TaskManagers as endpoints of the cluster's own RpcService. Implements ResourceManagerDriver."""
 
-    def __init__(self, settings: Settings, max_worker_count: int) -> None:
+    def __init__(self, settings: Settings, max_worker_count: int, scratch: Path | None) -> None:
         self._settings = settings
+        self._scratch = scratch
         self._max_worker_count = max_worker_count
         self.secret: Final = cluster_secret(settings)
         self._listener: WorkerListener | None = None
@@ -228,7 +232,15 @@ class _InProcessDriver:
             resource_manager_id=self._cluster.resource_manager.fencing_token,
             secret=self.secret,
             settings=self._settings.to_dict(),
+            scratch_directory=self._scratch_of(worker_id),
         )
+
+    def _scratch_of(self, worker_id: ResourceId) -> Path | None:
+        if self._scratch is None:
+            return None
+        directory = self._scratch / str(worker_id)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
 
 
 def _cannot_exit(worker_id: ResourceId, reason: str) -> None:
