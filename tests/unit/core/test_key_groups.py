@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.core.key_groups import (
     default_max_parallelism,
+    key_group_of,
     key_group_range,
     key_groups_of,
     mix_hashes,
@@ -62,3 +63,24 @@ def test_mixed_hashes_are_never_negative_and_leave_their_input_alone(values: lis
     hashes = np.array(values, dtype=np.int32)
     assert (mix_hashes(hashes) >= 0).all()
     assert hashes.tolist() == values
+
+
+@given(
+    st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20),
+    st.sampled_from([1, 7, 100, 128, 32768]),
+    st.data(),
+)
+def test_many_hashes_at_once_have_the_groups_and_owners_of_each_alone(
+    values: list[int], max_parallelism: int, data: st.DataObject
+) -> None:
+    parallelism = data.draw(st.integers(1, max_parallelism))
+    hashes = np.array(values, dtype=np.int32)
+    groups = [key_group_of(value & 0xFFFFFFFF, max_parallelism) for value in values]
+    assert key_groups_of(hashes, max_parallelism).tolist() == groups
+    owners = subtasks_of(hashes, parallelism, max_parallelism)
+    assert owners.tolist() == [group * parallelism // max_parallelism for group in groups]
+
+
+def test_the_mixed_hash_that_has_no_opposite_counts_as_0() -> None:
+    assert mix_hashes(np.array([-2089875627], dtype=np.int32)).tolist() == [0]
+    assert key_group_of(2205091669, 128) == 0
