@@ -59,6 +59,10 @@ class ResultPartition(Protocol):
         """What the consumer of a subpartition wants on its way at most; None without a wish."""
         ...
 
+    def prepare(self, index: int, sealed: SealedBatch) -> None:
+        """A batch is going to be emitted to one subpartition: serialise it now, where its consumer wants bytes."""
+        ...
+
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Give a batch to one subpartition; the partition releases the lease."""
         ...

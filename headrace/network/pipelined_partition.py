@@ -94,13 +94,15 @@ class PipelinedResultPartition:
         """See ResultPartition."""
         return self.subpartitions[index].in_flight_bytes
 
+    def prepare(self, index: int, sealed: SealedBatch) -> None:
+        """See ResultPartition. On the task's thread, so that the network thread only moves bytes."""
+        if self.subpartitions[index].wants_bytes:
+            sealed.write(self._batch_writer)
+
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """Give a batch to one subpartition."""
-        subpartition = self.subpartitions[index]
-        if subpartition.wants_bytes:
-            # Here, on the task's thread, so that the network thread only moves bytes.
-            sealed.write(self._batch_writer)
-        subpartition.add_data(sealed, lease)
+        self.prepare(index, sealed)
+        self.subpartitions[index].add_data(sealed, lease)
 
     def emit_event(
         self, event: StreamEvent, *, is_priority: bool = False, blocks_upstream: bool = False

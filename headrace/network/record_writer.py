@@ -38,6 +38,9 @@ SEAL_BYTES_MIN: Final = 4096
 """Below this the envelope of a batch, some 300 bytes, would weigh too much."""
 FLUSH_ALWAYS: Final = 0
 FULL_BATCHES_ONLY: Final = -1
+HANDED_OVER_TOGETHER_MAX: Final = 32
+"""Batches that are sealed before any of them is handed over. To hand over wakes the network thread, which shares the
+interpreter, and often the core, with the task: done one by one, each batch costs two changes of threads."""
 
 Lend = Callable[[int, int], SegmentLease | None]
 """Takes segments for a batch of so many bytes and references."""
@@ -76,6 +79,8 @@ class RecordWriter:
         rows_per_channel = min(ROWS_PER_CHANNEL, self._seal_rows)
         is_split = selector.deals_rows and pending_count > 1
         self._unsplit = UnsplitRows(pending_count, rows_per_channel) if is_split else None
+        # Sealed within the present call, and handed over before it returns.
+        self._sealed: list[tuple[int, SealedBatch, SegmentLease]] = []
         self.governor: Final = (
             None
             if buffer_timeout_ms == FULL_BATCHES_ONLY
@@ -109,10 +114,13 @@ class RecordWriter:
                 self._split(self._unsplit)
             return
         selection = [(0, batch)] if self._selector.is_broadcast else self._selector.select(batch)
-        for channel, rows in selection:
-            wire_rows = WireRows.of(rows.to_arrow())
-            self._make_acceptable(channel, wire_rows.schema)
-            self._append(channel, wire_rows)
+        try:
+            for channel, rows in selection:
+                wire_rows = WireRows.of(rows.to_arrow())
+                self._make_acceptable(channel, wire_rows.schema)
+                self._append(channel, wire_rows)
+        finally:
+            self._hand_over()
 
     def emit_marker(self, marker: StreamMarker) -> None:
         """Send a watermark or a change of idleness to every channel, behind the rows emitted so far."""
@@ -123,10 +131,9 @@ class RecordWriter:
             elif self._unsplit.is_enough:
                 self._split(self._unsplit)
             return
-        for channel, pending in enumerate(self._pending):
+        for pending in self._pending:
             pending.append_marker(marker)
-            if self._flushes_always or pending.is_crowded:
-                self._seal(channel)
+        self._seal_all(lambda pending: self._flushes_always or pending.is_crowded)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         """Send an event to every channel, behind everything emitted so far; see subpartition.QueuedEvent."""
@@ -143,9 +150,7 @@ class RecordWriter:
             self._split(self._unsplit, self._pool.borrow)
         if barrier.options.is_unaligned:
             return self.partition.emit_barrier(barrier, self._unsealed())
-        for channel, pending in enumerate(self._pending):
-            if not pending.is_empty:
-                self._seal(channel, self._pool.borrow)
+        self._seal_all(_has_some, self._pool.borrow)
         return self.partition.emit_barrier(barrier, {})
 
     def time_out_barrier(self, checkpoint_id: int) -> None:
@@ -164,9 +169,7 @@ class RecordWriter:
             self._govern(self.governor)
         if self._unsplit is not None and not self._unsplit.is_empty:
             self._split(self._unsplit)
-        for channel, pending in enumerate(self._pending):
-            if not pending.is_empty:
-                self._seal(channel)
+        self._seal_all(_has_some)
 
     def finish(self) -> None:
         """Hand over what waits and end the partition."""
@@ -198,15 +201,18 @@ class RecordWriter:
             self._unsplit.limit_rows(min(ROWS_PER_CHANNEL, self._seal_rows))
 
     def _split(self, unsplit: UnsplitRows, lend: Lend | None = None) -> None:
-        for share in unsplit.split():
-            pending = self._pending[share.channel]
-            if share.rows is not None:
-                self._make_acceptable(share.channel, share.rows.schema, lend)
-            pending.append_markers(share.markers)
-            if share.rows is not None:
-                self._append(share.channel, share.rows, lend)
-            elif pending.is_crowded:
-                self._seal(share.channel, lend)
+        try:
+            for share in unsplit.split():
+                pending = self._pending[share.channel]
+                if share.rows is not None:
+                    self._make_acceptable(share.channel, share.rows.schema, lend)
+                pending.append_markers(share.markers)
+                if share.rows is not None:
+                    self._append(share.channel, share.rows, lend)
+                elif pending.is_crowded:
+                    self._seal(share.channel, lend)
+        finally:
+            self._hand_over()
 
     def _make_acceptable(self, channel: int, schema: pa.Schema, lend: Lend | None = None) -> None:
         if not self._pending[channel].accepts(schema):
@@ -241,11 +247,23 @@ class RecordWriter:
         pending = self._pending * count if self._selector.is_broadcast else self._pending
         return {channel: one.peek() for channel, one in enumerate(pending) if not one.is_empty}
 
+    def _seal_all(self, is_due: Callable[[PendingRows], bool], lend: Lend | None = None) -> None:
+        """Seal what waits for each channel where it is due, and hand it over."""
+        try:
+            for channel, pending in enumerate(self._pending):
+                if is_due(pending):
+                    self._seal(channel, lend)
+        finally:
+            self._hand_over()
+
     def _seal(self, channel: int, lend: Lend | None = None) -> None:
         assert not self.partition.is_finished, f"{self.partition.partition_id} has ended"
         is_broadcast = self._selector.is_broadcast
         references = self.partition.subpartition_count if is_broadcast else 1
         for piece in self._pending[channel].seal().cut(self._pool.segment_size):
+            if not is_broadcast:
+                # Before any of them is handed over: whoever is woken then takes turns with this thread.
+                self.partition.prepare(channel, piece)
             lease = (lend or self._pool.try_lease)(piece.size_bytes, references)
             if lease is None:
                 lease = self._wait_for_lease(piece.size_bytes, references)
@@ -253,13 +271,33 @@ class RecordWriter:
             self.buffers_out += 1
             if is_broadcast:
                 self.partition.broadcast(piece, lease)
-            else:
+                continue
+            self._sealed.append((channel, piece, lease))
+            if len(self._sealed) >= HANDED_OVER_TOGETHER_MAX:
+                self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Give what was sealed to the partition, also after an error: its segments must not be lost."""
+        sealed, self._sealed = self._sealed, []
+        given = 0
+        try:
+            for channel, piece, lease in sealed:
+                given += 1
                 self.partition.emit(channel, piece, lease)
+        finally:
+            for _, _, lease in sealed[given:]:
+                lease.release()
 
     def _wait_for_lease(self, size_bytes: int, references: int) -> SegmentLease:
         started_ns = self._clock.monotonic_ns()
+        # Consumers give back only what they have.
+        self._hand_over()
         self.partition.make_room()
         try:
             return self._pool.lease(size_bytes, references)
         finally:
             self.hard_back_pressured_ns += self._clock.monotonic_ns() - started_ns
+
+
+def _has_some(pending: PendingRows) -> bool:
+    return not pending.is_empty

@@ -102,6 +102,9 @@ class StoredPartition(ABC):
         """See ResultPartition; what is stored is not on its way."""
         return None
 
+    def prepare(self, index: int, sealed: SealedBatch) -> None:  # noqa: B027  (what all kinds do: nothing)
+        """See ResultPartition; what is stored is serialised as it is written."""
+
     @abstractmethod
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """See ResultPartition."""

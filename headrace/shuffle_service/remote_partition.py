@@ -62,6 +62,9 @@ class RemoteResultPartition:
         """See ResultPartition; what is stored is not on its way."""
         return None
 
+    def prepare(self, index: int, sealed: SealedBatch) -> None:
+        """See ResultPartition; batches are serialised as they are pushed."""
+
     def emit(self, index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
         """See ResultPartition. NetworkError."""
         try:

@@ -21,9 +21,10 @@ from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
+from headrace.network.batches import SealedBatch
 from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.errors import ProducerFailedError
-from headrace.network.local_pool import NeverWait
+from headrace.network.errors import ProducerFailedError, StorageError
+from headrace.network.local_pool import NeverWait, SegmentLease
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import create_selector
 from headrace.network.pipelined_partition import PipelinedResultPartition
@@ -49,6 +50,7 @@ class Edge:
     released: list[ResultPartition]
     failures: list[str]
     notified: list[int] = field(default_factory=list)
+    segments_when_notified: list[int] = field(default_factory=list)
     clock: ManualClock = field(default_factory=ManualClock)
 
     def read(self, channel: int = 0) -> list[object]:
@@ -104,6 +106,7 @@ def edge(
 
         def notify(index: int = index) -> None:
             made.notified.append(index)
+            made.segments_when_notified.append(pool.used)
 
         made.views.append(subpartition.create_view(notify, segment_size))
     return made
@@ -363,3 +366,41 @@ def test_rows_whose_schema_changes_are_sealed_apart_and_in_order() -> None:
     made.writer.emit(numbers(3, 1))
     made.writer.flush_all()
     assert made.read() == [[0, 1], [2], [3]]
+
+
+def test_batches_that_one_call_seals_are_handed_over_when_all_of_them_are_sealed() -> None:
+    made = edge(channel_count=4, kind=PartitionerKind.HASH, timeout_ms=0)
+    made.writer.emit(keyed(0, 100))
+    assert made.segments_when_notified == [4, 4, 4, 4]
+
+
+def test_what_is_sealed_is_handed_over_before_its_writer_waits_for_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = edge(channel_count=4, kind=PartitionerKind.HASH, timeout_ms=0, overdraft=0)
+    partition = made.writer.partition
+    handed_over: list[list[int]] = []
+    monkeypatch.setattr(partition, "make_room", lambda: handed_over.append([*made.notified]))
+    others = [partition.pool.lease(1) for _ in range(partition.pool.maximum - 2)]
+    with pytest.raises(AssertionError, match="would block on network memory"):
+        made.writer.emit(keyed(0, 100))
+    assert handed_over == [[0, 1]]
+    assert partition.pool.used == len(others) + 2
+
+
+def test_segments_of_what_cannot_be_handed_over_are_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = edge(channel_count=4, kind=PartitionerKind.HASH, timeout_ms=0)
+    partition = made.writer.partition
+    emit = partition.emit
+
+    def fail_behind_channel_0(index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
+        emit(index, sealed, lease)
+        if index:
+            raise StorageError("(a disk)", "it is full")
+
+    monkeypatch.setattr(partition, "emit", fail_behind_channel_0)
+    with pytest.raises(StorageError):
+        made.writer.emit(keyed(0, 100))
+    assert partition.pool.used == 2
