@@ -26,12 +26,14 @@ from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.randomness import secret_token
 from headrace.core.tls import ALLOW_PLAINTEXT, SSL_ENABLED, TlsIdentity, needs_tls
 from headrace.network.server import DATA_PORT
-from headrace.shuffle_service.options import ADDRESS, DIRECTORY, RPC_PORT
+from headrace.shuffle_service.advertised_host import advertised_host as host_of
+from headrace.shuffle_service.options import ADDRESS, DIRECTORY, HOST, RPC_PORT
 from headrace.shuffle_service.process import ShuffleServiceProcess
 
 _OPTIONS: Final = {
     DIRECTORY.key: "--directory",
     SECRET_FILE.key: "--secret-file",
+    HOST.key: "--advertised-host",
     RPC_PORT.key: "--port",
     DATA_PORT.key: "--data-port",
 }
@@ -51,7 +53,10 @@ Try it:
                -D headrace.security.secret-file=$HOME/.headrace/secret \\
                -D execution.batch-shuffle-mode=ALL_EXCHANGES_BLOCKING job.py
 
-Beyond this host it speaks TLS, with the identity of `headrace.security.identity-file`.
+\b
+Beyond this host it speaks TLS, with the identity of `headrace.security.identity-file`:
+  headrace shuffle-service --host 0.0.0.0 --advertised-host shuffle-1.example.org \\
+               -D headrace.security.identity-file=/secrets/identity.pem …
 """
 
 
@@ -64,6 +69,11 @@ Beyond this host it speaks TLS, with the identity of `headrace.security.identity
     help="The secret that its clusters share with it; made if it is not there.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--advertised-host",
+    default="",
+    help="Name or address under which clusters reach it; the one above, or of 0.0.0.0 the machine's name.",
+)
 @click.option("--port", default="7601", show_default=True, help="For calls; 0 for any.")
 @click.option("--data-port", default="7602", show_default=True, help="For results; 0 for any.")
 @click.option("-D", "definitions", type=KeyValue(), multiple=True, help="A setting.")
@@ -71,6 +81,7 @@ def shuffle_service(
     directory: Path,
     secret_file: Path,
     host: str,
+    advertised_host: str,
     port: str,
     data_port: str,
     definitions: tuple[tuple[str, str], ...],
@@ -83,6 +94,7 @@ def shuffle_service(
         _make_secret(secret_file)
     configured = Settings(
         {
+            HOST.key: advertised_host,
             RPC_PORT.key: port,
             DATA_PORT.key: data_port,
             SECRET_FILE.key: str(secret_file),
@@ -90,7 +102,9 @@ def shuffle_service(
             **given,
         }
     )
-    tls = _identity(configured, host)
+    with _told_by_option(given):
+        known_as = host_of(configured, host)
+    tls = _identity(configured, host, known_as)
     ended = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -101,7 +115,11 @@ def shuffle_service(
     with (
         _told_by_option(given),
         ShuffleServiceProcess(
-            configured, secret=cluster_secret(configured), bind_host=host, tls=tls
+            configured,
+            secret=cluster_secret(configured),
+            bind_host=host,
+            advertised_host=known_as,
+            tls=tls,
         ) as process,
     ):
         found = process.service.committed_count
@@ -132,9 +150,13 @@ def _told_by_option(given: Collection[str]) -> Generator[None, None, None]:
         raise click.BadParameter(reason, param_hint="'--host'") from error
 
 
-def _identity(settings: Settings, host: str) -> TlsIdentity | None:
-    """Return what it speaks TLS with, None for clear text. ConfigurationError."""
-    if not needs_tls(settings, host):
+def _identity(settings: Settings, host: str, known_as: str) -> TlsIdentity | None:
+    """Return what it speaks TLS with, None for clear text. ConfigurationError.
+
+    A listener of this host alone that others reach all the same, by a tunnel or as a container, is treated like theirs.
+    """
+    # Both are asked, so that both may refuse.
+    if not any([needs_tls(settings, each) for each in (host, known_as)]):
         return None
     identity = given_identity(settings)
     if identity is None:

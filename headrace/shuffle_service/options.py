@@ -19,6 +19,11 @@ HEARTBEAT_TIMEOUT: Final = ConfigOption(
     "A remote shuffle service that has not answered for so long is lost, and with it the results it keeps.",
     least=timedelta(milliseconds=1),
 )  # fmt: skip
+HOST: Final = ConfigOption(
+    "shuffle-service.host", str, "",
+    "Name or address under which clusters reach a shuffle service. Unset: the address at which it listens, or the name "
+    "of its machine where it listens at all addresses.",
+)  # fmt: skip
 RPC_PORT: Final = ConfigOption(
     "shuffle-service.rpc.port", str, "0",
     "Port for the calls of JobManagers to a shuffle service: a port, a range or a list, 0 for any.",

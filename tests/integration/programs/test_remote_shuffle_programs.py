@@ -25,17 +25,25 @@ from tests.integration.programs.conftest import MiniClusterExecutor
 READING, GO = threading.Event(), threading.Event()
 """Set by, and waited for by, the consumer of a test, which runs in this process."""
 ROWS = 100_000
+EVERYWHERE = (
+    *("--host", "0.0.0.0", "--advertised-host", "localhost"),
+    *("-D", "security.ssl.internal.enabled=false"),
+    *("-D", "headrace.security.allow-plaintext=true"),
+)
+"""Reachable from elsewhere, as far as the machine of the tests lets it be; its cluster speaks no TLS."""
 
 
 class ServiceProcess:
     """`headrace shuffle-service` as people start it."""
 
-    def __init__(self, directory: Path, port: str = "0", data_port: str = "0") -> None:
+    def __init__(
+        self, directory: Path, port: str = "0", data_port: str = "0", more: tuple[str, ...] = ()
+    ) -> None:
         program = "from headrace.cli.main import main; main()"
         arguments = ["--directory", str(directory / "results"), "--port", port]
         arguments += ["--secret-file", str(directory / "secret"), "--data-port", data_port]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, "shuffle-service", *arguments],
+            [sys.executable, "-c", program, "shuffle-service", *arguments, *more],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -60,8 +68,8 @@ class ServiceProcess:
 def services(tmp_path: Path) -> Iterator[Callable[..., ServiceProcess]]:
     started: list[ServiceProcess] = []
 
-    def start(port: str = "0") -> ServiceProcess:
-        started.append(ServiceProcess(tmp_path, port))
+    def start(port: str = "0", more: tuple[str, ...] = ()) -> ServiceProcess:
+        started.append(ServiceProcess(tmp_path, port, more=more))
         return started[-1]
 
     yield start
@@ -71,8 +79,10 @@ def services(tmp_path: Path) -> Iterator[Callable[..., ServiceProcess]]:
 
 
 @pytest.fixture
-def service(services: Callable[..., ServiceProcess]) -> ServiceProcess:
-    return services()
+def service(
+    services: Callable[..., ServiceProcess], request: pytest.FixtureRequest
+) -> ServiceProcess:
+    return services(more=getattr(request, "param", ()))
 
 
 @pytest.fixture
@@ -159,6 +169,18 @@ def test_a_result_survives_the_task_manager_that_produced_it(
     wait_until(lambda: stored_files(tmp_path) == [])
 
 
+@pytest.mark.parametrize("service", [EVERYWHERE], indirect=True)
+def test_a_service_at_all_addresses_is_called_pushed_to_and_read_by_the_name_it_gives(
+    cluster: MiniCluster, service: ServiceProcess, tmp_path: Path
+) -> None:
+    assert service.address.startswith("localhost:")
+    with program(wait_at_the_first).execute_and_collect() as collected:
+        assert READING.wait(30)
+        assert stored_files(tmp_path)
+        GO.set()
+        assert sorted(collected) == list(range(ROWS))
+
+
 def test_pipelined_edges_do_without_the_service(
     cluster: MiniCluster, service: ServiceProcess, tmp_path: Path
 ) -> None:
@@ -187,7 +209,7 @@ def test_a_killed_service_fails_its_jobs_with_its_name_and_finds_its_results_aga
 def test_a_job_that_may_restart_goes_on_when_its_service_is_back(
     cluster: MiniCluster, service: ServiceProcess, services: Callable[..., ServiceProcess]
 ) -> None:
-    restarts = {
+    restarts: dict[str, Any] = {
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": "20",
         "restart-strategy.fixed-delay.delay": "500 ms",

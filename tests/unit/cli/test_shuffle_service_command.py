@@ -43,8 +43,27 @@ def test_beyond_this_host_it_wants_an_identity(tmp_path: Path) -> None:
     told = r"'headrace\.security\.identity-file' is not set: .* at 0\.0\.0\.0 .*security\.ssl\.internal"
     with pytest.raises(ConfigurationError, match=told):
         CliRunner().invoke(
-            shuffle_service, [*arguments, "--host", "0.0.0.0"], catch_exceptions=False
+            shuffle_service,
+            [*arguments, "--host", "0.0.0.0", "--advertised-host", "shuffle-1"],
+            catch_exceptions=False,
         )
+
+
+def test_who_is_known_beyond_this_host_wants_an_identity_wherever_it_listens(
+    tmp_path: Path,
+) -> None:
+    arguments = ["--directory", str(tmp_path), "--secret-file", str(tmp_path / "secret")]
+    with pytest.raises(ConfigurationError, match="identity-file' is not set"):
+        CliRunner().invoke(
+            shuffle_service, [*arguments, "--advertised-host", "10.0.0.7"], catch_exceptions=False
+        )
+
+
+def test_a_name_by_which_nobody_comes_is_told_by_the_command_s_option(tmp_path: Path) -> None:
+    arguments = ["--directory", str(tmp_path), "--secret-file", str(tmp_path / "secret")]
+    result = CliRunner().invoke(shuffle_service, [*arguments, "--advertised-host", "0.0.0.0"])
+    told = "Invalid value for '--advertised-host': nobody can reach this host by it"
+    assert result.exit_code == 2 and told in result.output
 
 
 def test_where_tls_is_asked_for_it_does_not_begin_without(tmp_path: Path) -> None:
