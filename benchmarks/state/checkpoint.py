@@ -27,14 +27,17 @@ LARGEST_FULL_MB = 100
 def bursts(
     filled: FilledState, key_count: int, until: "Future[OperatorSubtaskState] | None"
 ) -> list[float]:
-    """Write bursts of values until the checkpoint is written, or 100 of them; return the seconds of each."""
+    """Write bursts of values until the checkpoint is written, or 100 of them; return the seconds of each.
+
+    Bursts go round the first `key_count` keys.
+    """
     seconds: list[float] = []
     begin = 0
     while not until.done() if until is not None else len(seconds) < 100:
         started = time.perf_counter()
         filled.put(begin, BURST)
         seconds.append(time.perf_counter() - started)
-        begin = (begin + BURST) % max(1, key_count - BURST)
+        begin = (begin + BURST) % max(1, key_count - BURST + 1)
     return seconds or [0.0]
 
 
@@ -61,15 +64,21 @@ def checkpoint(
     }
 
 
-def measure(backend: str, megabytes: int) -> dict[str, float]:
+def changed_count(key_count: int, changed_share: float) -> int:
+    """How many keys are written from the first checkpoint on: a burst at least."""
+    return min(key_count, max(BURST, round(key_count * changed_share)))
+
+
+def measure(backend: str, megabytes: int, changed_share: float) -> dict[str, float]:
     """Return the figures of one backend and size."""
     key_count, value_bytes = keys_and_value_bytes(megabytes)
     with FilledState(backend, value_bytes=value_bytes) as filled:
         filled.fill(key_count)
-        quiet_s = statistics.median(bursts(filled, key_count, None))
-        first = checkpoint(filled, 1, key_count, quiet_s)
-        filled.put(0, key_count // 10)
-        second = checkpoint(filled, 2, key_count, quiet_s)
+        changed = changed_count(key_count, changed_share)
+        quiet_s = statistics.median(bursts(filled, changed, None))
+        first = checkpoint(filled, 1, changed, quiet_s)
+        filled.put(0, changed)
+        second = checkpoint(filled, 2, changed, quiet_s)
     figures = {"quiet_us_per_write": quiet_s / BURST * 1e6}
     figures |= {f"first_{name}": value for name, value in first.items()}
     return figures | {f"second_{name}": value for name, value in second.items()}
@@ -79,14 +88,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--megabytes", type=int, nargs="+", default=[10, 100, 1000])
     parser.add_argument("--backends", nargs="+", choices=list(BACKENDS), default=list(BACKENDS))
+    parser.add_argument("--changed", type=float, default=0.01)
     arguments = parser.parse_args()
     share_interpreter()  # as TaskManagers do
-    figures: dict[str, float] = {}
+    figures: dict[str, float] = {"changed_share": arguments.changed}
     for backend in arguments.backends:
         for megabytes in arguments.megabytes:
             if backend == "rocksdb_full" and megabytes > LARGEST_FULL_MB:
                 continue
-            found = measure(backend, megabytes)
+            found = measure(backend, megabytes, arguments.changed)
             print(
                 backend,
                 f"{megabytes} MB:",

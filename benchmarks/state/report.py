@@ -41,7 +41,7 @@ CHECKPOINT = """\
 {picture}
 
 The state of one subtask, without a job around it, while its task goes on writing as fast as it can. The pause is what
-the task stands still for. The second checkpoint comes after a tenth of the keys was written again.
+the task stands still for. {changed}
 
 {table}
 """
@@ -171,8 +171,16 @@ def checkpoint_text(figures: Figures, drawn: Sequence[str]) -> str:
         for row in by_backend_and_size(figures)
     ]
     heads = ["", "pause, ms", "write, s", "written, MB", "second: pause, ms", "write, s"]
+    changed = "The second checkpoint comes after a tenth of the keys was written again."
+    if "changed_share" in figures:
+        changed = (
+            f"From the first checkpoint on only {shown(figures['changed_share'] * 100)} % of the keys is written, over "
+            "and over."
+        )
     return CHECKPOINT.format(
-        picture=picture("state_checkpoint", drawn), table=table([*heads, "written, MB"], rows)
+        changed=changed,
+        picture=picture("state_checkpoint", drawn),
+        table=table([*heads, "written, MB"], rows),
     )
 
 

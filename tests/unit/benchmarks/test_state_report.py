@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from benchmarks.page import shown
-from benchmarks.state.report import by_backend_and_size, newest, throughput_text, write_page
+from benchmarks.state.report import (
+    by_backend_and_size,
+    checkpoint_text,
+    newest,
+    throughput_text,
+    write_page,
+)
 
 SIZED = {f"heap_10mb_{name}": 1.5 for name in ("restore_s", "half_s")} | {
     f"heap_10mb_savepoint_{name}": 2.5 for name in ("restore_s", "half_s")
@@ -141,3 +147,16 @@ def test_three_digits_are_enough() -> None:
         "7",
         "x",
     ]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "sentence"),
+    [
+        ({"changed_share": 0.01}, "only 1 % of the keys is written, over and over."),
+        ({}, "comes after a tenth of the keys was written again."),
+    ],
+)
+def test_the_page_says_how_many_keys_changed_between_two_checkpoints(
+    recorded: dict[str, float], sentence: str
+) -> None:
+    assert sentence in checkpoint_text(CHECKPOINT | recorded, [])
