@@ -3,7 +3,8 @@
 A composite key is the key group (one byte where there are at most 128, else two, big-endian), then the key and, in
 states of windows, the namespace, each with its length before it, so that no entry is the beginning of another; then
 the map key, or the position in a list. Undeclared keys that Python calls equal have one form, as they have one place in
-a dict: True, 1 and 1.0 come back as 1.
+a dict: True, 1 and 1.0 come back as 1, named tuples as tuples, decimals without zeros at their end, and what has a time
+zone in UTC.
 
 Source: Flink CompositeKeySerializationUtils.
 """
@@ -12,8 +13,10 @@ import io
 import pickle
 import struct
 from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from numbers import Number
+from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +37,8 @@ _WINDOW: Final = struct.Struct(">qq")
 _FLOAT: Final = struct.Struct(">d")
 _PREFIXES_MAX: Final = 65_536
 _MASK: Final = 0xFFFFFFFF
+_MINUTE: Final = timedelta(minutes=1)
+_LAST_MINUTE: Final = 24 * 60 - 1
 
 FormOf = Callable[[Any], bytes]
 
@@ -49,7 +54,13 @@ def equal_form(value: Any) -> bytes:
     writer = _EQUAL_WRITERS.get(type(value))
     if writer is not None:
         return writer(value)
-    return _of_number(value) if isinstance(value, Number | np.bool_) else to_bytes(value)
+    if isinstance(value, Number | np.bool_):
+        return _of_number(value)
+    if not isinstance(type(value).__eq__, FunctionType):  # else it compares as its class says
+        for base, writer_of_base in _BASE_WRITERS:
+            if isinstance(value, base):
+                return writer_of_base(value)
+    return to_bytes(value)
 
 
 def form_of_keys(key_type: TypeInformation) -> FormOf:
@@ -61,7 +72,9 @@ def tells_all(value: Any) -> bool:
     """Whether `from_bytes` gives back a key of the very class: of 2.0 and True it gives ints."""
     if type(value) is tuple:
         return all(map(tells_all, value))
-    return type(value) in _TELLING or equal_form(value)[:1] == b"p"
+    if type(value) in _TELLING:
+        return True
+    return type(value) not in _REWRITTEN and equal_form(value)[:1] == b"p"
 
 
 def from_bytes(form: bytes) -> Any:
@@ -103,7 +116,38 @@ def _of_float(value: float) -> bytes:
 def _of_decimal(value: Decimal) -> bytes:
     if value.is_finite() and value == int(value):
         return _of_int(int(value))
-    return _of_float(float(value)) if Decimal(float(value)) == value else _pickled(value)
+    if Decimal(float(value)) == value:
+        return _of_float(float(value))
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int), "what is not finite equals a float"
+    significant = "".join(map(str, digits)).rstrip("0")
+    exponent += len(digits) - len(significant)
+    return _pickled(Decimal((sign, tuple(map(int, significant)), exponent)))
+
+
+def _of_datetime(value: datetime) -> bytes:
+    """Aware ones are equal where they are one instant; `fold` does not count in a comparison within a zone."""
+    value = value.replace(fold=0)
+    if value.utcoffset() is None:
+        return _pickled(value)
+    try:
+        return _pickled(value.astimezone(UTC))
+    except OverflowError:  # the first or the last day there is
+        return _pickled(value)
+
+
+def _of_time(value: time) -> bytes:
+    """Aware ones are equal where their distances from midnight in UTC are, which may lie outside of the day."""
+    value = value.replace(fold=0)
+    offset = value.utcoffset()
+    if offset is None:
+        return _pickled(value)
+    distance = datetime.combine(date.min, value.replace(tzinfo=None)) - datetime.min - offset
+    minutes, rest = divmod(distance, _MINUTE)
+    wall_minutes = min(max(minutes, 0), _LAST_MINUTE)
+    wall = wall_minutes * _MINUTE + rest
+    zone = UTC if wall == distance else timezone(wall - distance)
+    return _pickled((datetime.min + wall).time().replace(tzinfo=zone))
 
 
 def _of_number(value: Any) -> bytes:
@@ -167,7 +211,17 @@ _EQUAL_WRITERS: Final[dict[type, FormOf]] = {
     tuple: lambda value: b"t" + _joined(map(equal_form, value)),
     Row: lambda value: b"r" + _joined(map(equal_form, row_parts(value))),
     frozenset: lambda value: b"S" + _joined(sorted(map(equal_form, value))),
+    datetime: _of_datetime,
+    time: _of_time,
 }
+# For classes of their own that compare as these do: named tuples, texts that are members of an Enum.
+_BASE_WRITERS: Final[tuple[tuple[type, FormOf], ...]] = (
+    (str, _WRITERS[str]),
+    (bytes, _WRITERS[bytes]),
+    (tuple, _EQUAL_WRITERS[tuple]),
+    (frozenset, _EQUAL_WRITERS[frozenset]),
+)
+_REWRITTEN: Final = frozenset({Decimal, datetime, time})
 _EXACT_NUMBERS: Final[tuple[tuple[Any, FormOf], ...]] = ((int, _of_int), (float, _of_float))
 _TELLING: Final = frozenset({type(None), int, str, bytes, TimeWindow})
 

@@ -1,9 +1,11 @@
 """All backends against one model: accesses in any order, snapshots, failures, changes of parallelism and backend."""
 
+import enum
 import tempfile
+from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
 import numpy as np
@@ -235,12 +237,36 @@ TestHeap.settings = TestRocksDB.settings = TestRocksDBWithHeapTimers.settings = 
 )
 
 
+class Named(NamedTuple):
+    name: str
+    number: int
+
+
+class Side(enum.StrEnum):
+    NORTH = "north"
+
+
+PLUS_2, MINUS_3 = timezone(timedelta(hours=2)), timezone(timedelta(hours=-3))
+
 EQUAL: list[list[Any]] = [
     [1, True, 1.0, np.int64(1), np.bool_(True)],
     [Decimal(0), False, 0],
     [("a", 1), ("a", True), ("a", 1.0)],
     [Row(0, "a"), Row(False, "a")],
     [frozenset({1, 9, 17}), frozenset({17, 9.0, True})],
+    [Decimal("1.10"), Decimal("1.1"), Decimal("1.1000")],
+    [Decimal("1.23456789012345678901234567890"), Decimal("1.2345678901234567890123456789")],
+    [Decimal("-1E-30"), Decimal("-10E-31")],
+    [(Decimal("0.3"), 1), (Decimal("0.30"), 1.0)],
+    [Named("b", 1), ("b", 1), ("b", True)],
+    [(("c", 2), 3), (Named("c", 2), 3)],
+    ["north", Side.NORTH],
+    [datetime(2024, 7, 1, 12, tzinfo=UTC), datetime(2024, 7, 1, 14, tzinfo=PLUS_2)],
+    [datetime(2024, 7, 1, 12), datetime(2024, 7, 1, 12, fold=1)],
+    [time(12, tzinfo=UTC), time(14, tzinfo=PLUS_2)],
+    [time(0, 30, tzinfo=PLUS_2), time(0, 0, tzinfo=timezone(timedelta(hours=1, minutes=30)))],
+    [time(23, tzinfo=MINUS_3), time(22, 30, tzinfo=timezone(timedelta(hours=-3, minutes=-30)))],
+    [time(12), time(12, fold=1)],
 ]
 
 
