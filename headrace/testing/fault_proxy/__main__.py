@@ -126,6 +126,12 @@ def main(
     if target is not None and listen.is_same_place(target):
         reason = f"{target} is where it listens: it would dial itself without end"
         raise click.BadParameter(reason, param_hint="'--to'")
+    if target is None and not listen.is_of_this_machine:
+        reason = (
+            f"{listen} is open to other machines, and without --to it would lead them wherever they ask: listen on "
+            "127.0.0.1, or name one target"
+        )
+        raise click.BadParameter(reason, param_hint="'--listen'")
     try:
         asyncio.run(_run(listen, target, rules, seed, verbose=verbose))
     except KeyboardInterrupt:

@@ -38,6 +38,11 @@ class Address:
             listens_everywhere and any(each.is_loopback or each.is_unspecified for each in others)
         )
 
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Whether only processes of this machine reach a listener there. Looks names up; may block."""
+        return self.path is not None or all(each.is_loopback for each in _resolved(self.host))
+
     def __str__(self) -> str:
         if self.path is not None:
             return f"unix:{self.path}"

@@ -47,6 +47,12 @@ def test_a_proxy_that_would_dial_itself_is_refused() -> None:
     assert result.exit_code == 2 and "it would dial itself without end" in result.output
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.0.2.1"])
+def test_a_proxy_that_would_lead_other_machines_anywhere_is_refused(host: str) -> None:
+    result = CliRunner().invoke(main, ["--listen", f"{host}:7001"])
+    assert result.exit_code == 2 and "would lead them wherever they ask" in result.output
+
+
 def test_a_socket_at_which_somebody_answers_is_not_replaced(tmp_path: Path) -> None:
     place = tmp_path / "live.sock"
     with socket.socket(socket.AF_UNIX) as live:
