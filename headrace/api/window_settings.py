@@ -1,15 +1,20 @@
 """What windows over one stream and over two have in common: assigner, trigger, evictor, lateness."""
 
-from typing import TYPE_CHECKING, Any, Self
+import logging
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from headrace.core.types.time_values import to_millis
 from headrace.functions.assigners import MergingWindowAssigner, WindowAssigner
+from headrace.functions.deltas import DeltaTrigger
 from headrace.functions.evictors import Evictor
-from headrace.functions.time_assigners import Amount
-from headrace.functions.triggers import Trigger
+from headrace.functions.session_assigners import SessionWindows
+from headrace.functions.time_assigners import Amount, TimeWindowAssigner
+from headrace.functions.triggers import CountTrigger, NeverTrigger, PurgingTrigger, Trigger
 
 if TYPE_CHECKING:
     from headrace.api.environment import StreamExecutionEnvironment
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class WindowSettings:
@@ -37,7 +42,19 @@ class WindowSettings:
                 f"{self._assigner!r} with {type(trigger).__name__}"
             )
         self._trigger = trigger
+        self._warn_of_records_without_result(trigger)
         return self
+
+    def _warn_of_records_without_result(self, trigger: Trigger[Any, Any]) -> None:
+        """Triggers of the program's own classes are taken to know what they do."""
+        has_end = isinstance(self._assigner, TimeWindowAssigner | SessionWindows)
+        if has_end and _is_silent_at_the_end(trigger):
+            _LOG.warning(
+                "%r does not fire when a window of %r ends: what came since it fired last is dropped then without a "
+                "result. A ProcessingTimeoutTrigger around it, or a continuous trigger, lets out the rest",
+                trigger,
+                self._assigner,
+            )
 
     def evictor(self, evictor: Evictor[Any, Any]) -> Self:
         """Have records removed from a window before its function sees them, or afterwards.
@@ -64,3 +81,11 @@ class WindowSettings:
         if self._evictor is not None:
             shown.append(repr(self._evictor))
         return ", ".join((*shown, *functions))
+
+
+def _is_silent_at_the_end(trigger: Trigger[Any, Any]) -> bool:
+    if isinstance(trigger, PurgingTrigger):
+        return _is_silent_at_the_end(trigger.nested_trigger)
+    if isinstance(trigger, CountTrigger):
+        return trigger.window_size > 1  # of 1 it leaves nothing for the end
+    return isinstance(trigger, NeverTrigger | DeltaTrigger)
