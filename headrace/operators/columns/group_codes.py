@@ -31,6 +31,14 @@ def finer_codes(rows: pa.Table, by: Sequence[str], codes: Codes, count: int) -> 
     return codes, count
 
 
+def first_rows(codes: Codes, count: int) -> npt.NDArray[np.int64]:
+    """Return the first row of each group, shape (count,); -1 where it has none."""
+    first: npt.NDArray[np.int64] = np.full(count, -1, dtype=np.int64)
+    # Of several values for one group numpy takes the last, so from behind.
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return first
+
+
 def _codes_of(column: pa.ChunkedArray) -> tuple[Codes, int]:
     values = column.combine_chunks()
     if pa.types.is_dictionary(values.type):

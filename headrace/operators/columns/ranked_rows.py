@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.functions.columnar_specs import SLICE, RankedRows
-from headrace.operators.columns.group_codes import Codes, finer_codes, group_codes
+from headrace.operators.columns.group_codes import Codes, finer_codes, first_rows, group_codes
 from headrace.operators.columns.row_selection import RowSelection
 
 Places = npt.NDArray[np.int64]
@@ -70,11 +70,8 @@ def _are_the_first(
         largest = np.full(count, np.iinfo(np.int64).min)
         np.maximum.at(largest, codes[left], places)
         left = left[places == largest[codes[left]]]
-    first = np.empty(count, dtype=np.int64)
-    # Of several values for one group numpy takes the last, so from behind: the one that came first.
-    first[codes[left[::-1]]] = left[::-1]
     is_first = np.zeros(len(codes), dtype=np.bool_)
-    is_first[first] = True
+    is_first[left[first_rows(codes[left], count)]] = True
     return is_first
 
 

@@ -23,7 +23,7 @@ from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.extreme_rows import ExtremeRowSelection
-from headrace.operators.columns.group_codes import Codes, group_codes
+from headrace.operators.columns.group_codes import Codes, first_rows, group_codes
 from headrace.operators.columns.held_rows import LOOSE_ROWS_MIN
 from headrace.operators.columns.late_rows import without_late
 from headrace.operators.columns.local_operator import LocalOperator
@@ -139,11 +139,10 @@ def _rows_stood_for(
 ) -> npt.NDArray[np.int64]:
     """Return of each row for how many of its group it stands, 0 where another one does; shape (num_rows,)."""
     kept = np.flatnonzero(is_kept)
-    representatives = np.full(count, -1)
-    # Of several values for one group numpy takes the last, so from behind: the first that is kept.
-    representatives[codes[kept[::-1]]] = kept[::-1]
-    for group in np.flatnonzero(representatives < 0):
-        representatives[group] = np.argmax(codes == group)
+    first_kept = first_rows(codes[kept], count)
+    representatives = first_rows(codes, count)
+    has_kept = first_kept >= 0
+    representatives[has_kept] = kept[first_kept[has_kept]]
     counts = is_kept.astype(np.int64)
     left_out = np.bincount(codes, minlength=count) - np.bincount(codes[kept], minlength=count)
     counts[representatives] += left_out

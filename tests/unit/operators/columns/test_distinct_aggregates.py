@@ -1,7 +1,6 @@
 """Different values, counted in slices that windows share, in sessions and up to the end, against plain Python."""
 
 from collections import defaultdict
-from itertools import groupby
 from typing import Any
 
 import pytest
@@ -22,8 +21,9 @@ from headrace.functions.columnar_specs import (
     SlicedAggregation,
 )
 from headrace.functions.window_specs import ColumnAggregate
-from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
+from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
+from tests.unit.operators.columns.two_halves import second_steps, steps_of
 
 ROW = Types.ROW_NAMED(["key", "n", "text"], [Types.STRING(), Types.LONG(), Types.STRING()])
 UTC = TimestampTypeInfo("UTC")
@@ -67,28 +67,8 @@ def halves(kind: str, keys: tuple[str, ...]) -> tuple[OperatorHarness, Any]:
     return local, sliced
 
 
-def steps_of(batches: list[list[Drawn] | int]) -> list[HarnessStep]:
-    steps: list[HarnessStep] = []
-    for batch in batches:
-        if isinstance(batch, int):
-            steps.append(WatermarkAt(batch))
-        else:
-            rows = [Row(key=key, n=n, text=text) for key, n, text, _ in batch]
-            steps.append(Rows(rows, [time for *_, time in batch]))
-    return steps
-
-
-def second_steps(local: OperatorHarness, steps: list[HarnessStep]) -> list[HarnessStep]:
-    for step in steps:
-        local.perform(step)
-    local.finish()
-    made: list[HarnessStep] = []
-    for kind, several in groupby(local.output.main, key=lambda element: element[0]):
-        if kind == "row":
-            made.append(Rows([element[1] for element in several]))
-        else:
-            made += [WatermarkAt(element[1]) for element in several]
-    return made
+def row_of(number: int, drawn: Drawn) -> Row:
+    return Row(key=drawn[0], n=drawn[1], text=drawn[2])
 
 
 def counted(groups: dict[tuple[str, int | None], list[Drawn]]) -> Found:
@@ -154,7 +134,7 @@ WAYS = [(kind, keys) for kind in KINDS for keys in (("key",), ()) if keys or kin
 )
 def test_each_value_counts_once_however_it_came(kind: str, keys: tuple[str, ...]) -> None:
     local, sliced = halves(kind, keys)
-    harness = run_all_ways(sliced, second_steps(local, steps_of(BATCHES)))
+    harness = run_all_ways(sliced, second_steps(local, steps_of(BATCHES, row_of)))
     assert found(harness, keys) == expected(kind, keys, BATCHES)
 
 
@@ -175,7 +155,7 @@ batches_drawn = st.lists(st.one_of(rows_drawn, st.integers(-10, 30)), max_size=6
 @example(("sliding", ("key",)), BATCHES)
 def test_random_rows_give_what_plain_python_gives(way: Any, batches: list[Any]) -> None:
     local, sliced = halves(*way)
-    harness = run_all_cuts(sliced, second_steps(local, steps_of(batches)))
+    harness = run_all_cuts(sliced, second_steps(local, steps_of(batches, row_of)))
     kind, keys = way
     assert found(harness, keys) == expected(kind, keys, batches)
 
@@ -211,7 +191,7 @@ def test_sessions_count_each_value_once(batches: list[list[Drawn]]) -> None:
                 start = row[-1]
             groups.setdefault((key, start), []).append(row)
             reach = row[-1] + gap
-    steps = second_steps(local, steps_of(list(batches)))
+    steps = second_steps(local, steps_of(list(batches), row_of))
     harness = run_all_cuts(sessions, steps)
     assert found(harness, ("key",)) == counted(groups)
 
@@ -219,7 +199,7 @@ def test_sessions_count_each_value_once(batches: list[list[Drawn]]) -> None:
 def test_what_is_kept_of_a_value_is_one_row_however_often_it_comes() -> None:
     local, sliced = halves("tumbling", ("key",))
     rows: list[Drawn] = [("a", 1, None, 4), ("a", 2, None, 5)]
-    step, earlier = steps_of([rows * 10, [("a", 1, "x", 0)]])
+    step, earlier = steps_of([rows * 10, [("a", 1, "x", 0)]], row_of)
     local.perform(step)
     local.finish()
     kinds = [(row["$0"], row["$2"], row["$4"], row["$rows"]) for row in local.output.rows]

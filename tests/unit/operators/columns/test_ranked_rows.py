@@ -1,7 +1,6 @@
 """The first rows of their window in the order of some columns: both halves together, against plain Python."""
 
 from collections import defaultdict
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,9 @@ from headrace.functions.columnar_specs import (
     RankedRowsSpec,
 )
 from headrace.operators.columns.ranked_rows import are_first
-from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
+from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
+from tests.unit.operators.columns.two_halves import second_steps, steps_of
 
 COLUMNS = ["key", "n", "text", "id"]
 TYPES = [Types.STRING(), Types.LONG(), Types.STRING(), Types.INT()]
@@ -49,32 +49,8 @@ def halves(wanted: RankedRows) -> tuple[OperatorHarness, Any]:
     return local, ranked
 
 
-def steps_of(batches: list[list[Drawn] | int]) -> list[HarnessStep]:
-    steps: list[HarnessStep] = []
-    number = 0
-    for batch in batches:
-        if isinstance(batch, int):
-            steps.append(WatermarkAt(batch))
-            continue
-        rows: list[Row] = []
-        for key, n, text, _ in batch:
-            rows.append(Row(key=key, n=n, text=text, id=number))
-            number += 1
-        steps.append(Rows(rows, [time for *_, time in batch]))
-    return steps
-
-
-def second_steps(local: OperatorHarness, steps: list[HarnessStep]) -> list[HarnessStep]:
-    for step in steps:
-        local.perform(step)
-    local.finish()
-    made: list[HarnessStep] = []
-    for kind, several in groupby(local.output.main, key=lambda element: element[0]):
-        if kind == "row":
-            made.append(Rows([element[1] for element in several]))
-        else:
-            made += [WatermarkAt(element[1]) for element in several]
-    return made
+def row_of(number: int, drawn: Drawn) -> Row:
+    return Row(key=drawn[0], n=drawn[1], text=drawn[2], id=number)
 
 
 def sort_key(row: tuple[Any, ...], *, is_largest: bool) -> list[Any]:
@@ -145,7 +121,7 @@ def test_ties_go_to_the_first_and_nulls_come_last(
 ) -> None:
     wanted = RankedRows(windows, keys, ("n", "text"), is_largest, count)
     local, ranked = halves(wanted)
-    harness = run_all_ways(ranked, second_steps(local, steps_of(BATCHES)))
+    harness = run_all_ways(ranked, second_steps(local, steps_of(BATCHES, row_of)))
     assert found(harness, wanted) == expected(BATCHES, wanted)
 
 
@@ -167,7 +143,7 @@ def test_random_rows_give_what_plain_python_gives(batches: list[Any], kind: Any)
     windows, keys, is_largest, count = kind
     wanted = RankedRows(windows, keys, ("n", "text"), is_largest, count)
     local, ranked = halves(wanted)
-    harness = run_all_cuts(ranked, second_steps(local, steps_of(batches)))
+    harness = run_all_cuts(ranked, second_steps(local, steps_of(batches, row_of)))
     assert found(harness, wanted) == expected(batches, wanted)
 
 
