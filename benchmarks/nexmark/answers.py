@@ -1,14 +1,8 @@
-"""Compares the results of a query with what DuckDB makes of the same files, or says how long DuckDB takes for it.
+"""What DuckDB makes of the same files, by query, and how the columns of our results are written beside it.
 
-Run by an interpreter that has DuckDB: `python answers.py q1 EVENTS_DIRECTORY [RESULTS_DIRECTORY]`. Prints a line of
-JSON: how many rows both have, and how many only one of them has; row for row, in any order. Times are epoch
-milliseconds. Without results: milliseconds and processor seconds to make the answer's table from the files, on two
-threads.
+`open_events` needs an interpreter that has DuckDB. Times are epoch milliseconds.
 """
 
-import json
-import sys
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -177,44 +171,3 @@ def open_events(events: Path) -> Any:
             f"CREATE VIEW {kind} AS SELECT * FROM read_parquet('{events}/{kind}/*.parquet')"
         )
     return connection
-
-
-def time_answer(query: str, events: Path) -> dict[str, float]:
-    """Return how long the answer takes, without the start of the process."""
-    connection = open_events(events)
-    started, cpu_started = time.perf_counter(), time.process_time()
-    connection.execute(f"CREATE TABLE expected AS {ANSWERS[query][0]}")
-    return {
-        "net_runtime_ms": (time.perf_counter() - started) * 1000,
-        "cpu_seconds": time.process_time() - cpu_started,
-    }
-
-
-def compare(query: str, events: Path, results: Path) -> dict[str, int]:
-    """Return the counts of rows expected, found, missing and unexpected."""
-    connection = open_events(events)
-    expected, ours = ANSWERS[query]
-    connection.execute(f"CREATE TABLE expected AS {expected}")
-    found = f"SELECT {ours} FROM read_parquet('{results}/*/part-*', hive_partitioning = false)"
-    connection.execute(f"CREATE TABLE found AS {found}")
-    counts: dict[str, int] = {}
-    for name, statement in {
-        "expected": "SELECT * FROM expected",
-        "found": "SELECT * FROM found",
-        "missing": "SELECT * FROM expected EXCEPT ALL SELECT * FROM found",
-        "unexpected": "SELECT * FROM found EXCEPT ALL SELECT * FROM expected",
-    }.items():
-        row = connection.execute(f"SELECT count(*) FROM ({statement})").fetchone()
-        assert row is not None
-        counts[name] = row[0]
-    return counts
-
-
-if __name__ == "__main__":
-    asked, files = sys.argv[1], Path(sys.argv[2])
-    answer = (
-        time_answer(asked, files)
-        if len(sys.argv) == 3
-        else compare(asked, files, Path(sys.argv[3]))
-    )
-    print(json.dumps(answer))

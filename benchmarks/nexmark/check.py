@@ -2,36 +2,23 @@
 
     python -m benchmarks.nexmark.check [q1 q2 ...] [--events 1000000] [--local] [--root DIRECTORY]
 
-DuckDB comes in an environment of its own, which is made once. Exits with 1 where a result differs.
+DuckDB comes in an environment of its own, which is made once (`peers/setup.py`). Exits with 1 where a result differs.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
 from benchmarks.nexmark.files import events_directory
+from benchmarks.nexmark.peers.registry import HEADRACE, PEERS
+from benchmarks.nexmark.peers.setup import ROOT
+from benchmarks.nexmark.peers.turns import Figures, compared, is_same
 from benchmarks.nexmark.queries import QUERIES
 
-ROOT = Path(__file__).parents[2]
-ENVIRONMENT = ROOT / ".venv-nexmark"
-PACKAGE = "duckdb"
 
-
-def peers_python() -> str:
-    """Return an interpreter that has DuckDB, which is no part of our own environment."""
-    python = ENVIRONMENT / "bin" / "python"
-    if not python.exists():
-        print(f"installing {PACKAGE} into {ENVIRONMENT.name}, once ...")
-        venv.create(ENVIRONMENT, with_pip=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", PACKAGE], check=True)
-    return str(python)
-
-
-def check(query: str, events: Path, *, is_local: bool) -> dict[str, int]:
+def check(query: str, events: Path, *, is_local: bool) -> Figures:
     """Run a query into files and compare them."""
     with tempfile.TemporaryDirectory() as out:
         program = [
@@ -49,15 +36,7 @@ def check(query: str, events: Path, *, is_local: bool) -> dict[str, int]:
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
         )
-        answers = [
-            peers_python(),
-            str(Path(__file__).with_name("answers.py")),
-            query,
-            str(events),
-            out,
-        ]
-        done = subprocess.run(answers, check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)
+        return compared(PEERS[HEADRACE], query, events, Path(out))
 
 
 def main() -> None:
@@ -72,7 +51,7 @@ def main() -> None:
     wrong = 0
     for query in arguments.queries:
         counts = check(query, events, is_local=arguments.local)
-        is_right = counts["expected"] > 0 and not counts["missing"] and not counts["unexpected"]
+        is_right = is_same(counts)
         wrong += not is_right
         print(f"{query}: {'same' if is_right else 'DIFFERENT'} {counts}", flush=True)
     sys.exit(1 if wrong else 0)
