@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.core.elements import PlacedMarker, StreamMarker
 from headrace.network.batches import SealedBatch
 from headrace.network.markers import add_marker
-from headrace.network.partitioner import Channels, order_by_channel
+from headrace.network.partitioner import Channels, in_order, order_by_channel
 
 RUN_BYTES: Final = 2 << 20
 """Rows are sorted when there are so many ..."""
@@ -100,7 +100,7 @@ def sort_run(
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     is_sorted = int(plan.starts[-1]) in np.diff(plan.starts)
     if not is_sorted:
-        rows = rows.take(pa.array(plan.order))
+        rows = in_order(rows, plan.order)
     if not markers:
         # Only they ask for it, and it may be as large as the rows.
         plan = RegionPlan(plan.order[:0], plan.starts)

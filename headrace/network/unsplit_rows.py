@@ -11,19 +11,16 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.core.elements import PlacedMarker, StreamMarker
 from headrace.core.record_batch import RecordBatch, concat_batches
 from headrace.network.markers import add_marker
-from headrace.network.partitioner import Channels, order_by_channel
+from headrace.network.partitioner import Channels, in_order, order_by_channel
 from headrace.network.pending_rows import WireRows
 
 ROWS_PER_CHANNEL: Final = 256
 BYTES_PER_CHANNEL: Final = 16 * 1024
 MARKERS_MAX: Final = 256
-# The order of a sort names each row once. To look whether it does takes longer than copying short rows.
-_UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ class UnsplitRows:
         is_single = counts[channels[0]] == len(channels)
         arrow = rows.to_arrow()
         if not is_single:
-            arrow = pc.call_function("take", [arrow, pa.array(order)], _UNCHECKED)
+            arrow = in_order(arrow, order)
         row_bytes = pa.ipc.get_record_batch_size(arrow) / len(order)
         schema = arrow.schema
         if self._schema is not None and self._schema.equals(schema):
