@@ -15,7 +15,7 @@ READ_AHEAD_BYTES: Final = 2 << 20
 """What one consumer may have waiting in memory before it is read for again."""
 READ_BYTES: Final = 1 << 20
 """What is read in one go, where it lies together."""
-SHORT_READ_BYTES: Final = 272 << 10
+SHORT_READ_BYTES: Final = 528 << 10
 """The same where memory is short: a little more than what is stored as one batch."""
 
 R = TypeVar("R")

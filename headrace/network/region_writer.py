@@ -16,9 +16,10 @@ from headrace.network.partitioned_file import PartitionedFile, PartitionedFileWr
 from headrace.network.sort_merge_index import Extent
 from headrace.network.stored_batches import PreparedElement, prepare_batch
 
-MESSAGE_BYTES: Final = 256 << 10
-"""The most that is stored as one batch; consumers with smaller segments cut it again."""
-JOINED_BYTES: Final = 192 << 10
+MESSAGE_BYTES: Final = 512 << 10
+"""The most that is stored as one batch; consumers with smaller segments cut it again. Half as much costs a fifth more
+of a processor to read."""
+JOINED_BYTES: Final = 448 << 10
 """Smaller parts are copied together up to this."""
 WRITE_BYTES: Final = 4 << 20
 """What is handed to the operating system in one go."""

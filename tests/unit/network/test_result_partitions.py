@@ -195,8 +195,8 @@ def test_a_consumer_that_starts_again_in_the_middle_is_given_the_same_bytes_from
     producer, location = cluster.start("a", io_tmp_dirs=str(tmp_path))
     other, _ = cluster.start("b")
     sink = writer(producer, channel_count, result_type=kind)
-    for start in range(0, 600_000, 1000):
-        sink.emit(numbers(start, 1000))
+    for start in range(0, 2_000_000, 10_000):
+        sink.emit(numbers(start, 10_000))
     Producer(sink).end()
     side = producer if is_local else other
     expected = all_bytes(begin(gate(side, [location], 1)), cluster)

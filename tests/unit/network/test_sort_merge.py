@@ -23,6 +23,7 @@ from headrace.network.read_scheduler import (
     next_to_read,
     read_size,
 )
+from headrace.network.region_writer import MESSAGE_BYTES
 from headrace.network.sort_merge_index import Extent
 from headrace.network.sort_merge_regions import (
     RUN_BYTES,
@@ -264,3 +265,8 @@ def test_half_a_partition_is_refused(tmp_path: Path, spoil: str) -> None:
 def test_where_memory_is_short_little_is_read_in_one_go() -> None:
     assert read_size(0, 64 << 20) == READ_BYTES
     assert read_size(64 << 20, 64 << 20) == SHORT_READ_BYTES
+
+
+def test_a_short_read_holds_a_whole_batch_as_it_is_stored() -> None:
+    # With its header, and the markers that a batch may have: else it would be read twice.
+    assert MESSAGE_BYTES + 8192 <= SHORT_READ_BYTES < READ_BYTES
