@@ -6,8 +6,11 @@ Throughput: rows taken within a window, the pipe being full; how old they were t
 of 16 rows, 200 a second, from before `emit` to after `poll`. With a timeout of -1 rows wait for a full batch, however
 long that takes, so that at a low rate there is nothing to measure.
 Beside it, of the same rows: what raw blocking sockets move, unsplit, as one stream, on the cores that the exchange has
-and on all there are, of which the better is the rival (`raw_mb_per_s`); and how many the splitting alone can do
-(`split_mrows_per_s`), on one core and without a transport.
+and on all there are, of which the better is the rival (`raw_mb_per_s`); and what the splitting takes of a processor, by
+itself (`split_cpu_s_per_mrow`): what the record writer does of it, which finds the channel of each row, gathers batches
+until they are enough for each channel, and copies the rows of a channel together.
+Of the processor time of both processes (`cpu_s_per_mrow`), what the two tasks' own threads take is kept too
+(`producing_task_…`, `consuming_task_…`); the rest is the network threads'.
 """
 
 import time
@@ -17,13 +20,14 @@ from typing import Any
 
 from benchmarks.network.endpoints import RowMaker, key_group_selector
 from benchmarks.network.peer import Peers
+from headrace.network.unsplit_rows import UnsplitRows
 
 CHANNELS = (1, 16, 128, 512)
 ROW_BYTES = (16, 200, 10_000)
 TIMEOUTS_MS = (0, 1, 10, 100, -1)
 LATENCY_ROWS, LATENCY_PER_SECOND = 16, 200
 RAW_PIECE_BYTES = 128 << 10
-SPLIT_SECONDS = 0.2
+SPLIT_SECONDS, SPLIT_BATCHES = 0.3, 8
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,16 @@ def measure_throughput(
         "throughput", rows, row_bytes, channels, timeout_ms, warm_up_s=warm_up_s, seconds=seconds
     )
     per_second = answer["rows"] / seconds
+    rows_taken = max(1, answer["rows"])
     found = {
         "mrows_per_s": round(per_second / 1e6, 4),
         "mb_per_s": round(per_second * rows.dense_row_bytes / 1e6, 1),
         "rows_per_batch": round(answer["rows"] / max(1, answer["batches"]), 1),
         "cpu_s_per_mrow": round(
-            answer["cpu"] / max(1, answer["rows"]) * 1e6 + answer["producer_cpu_s_per_mrow"], 4
+            answer["cpu"] / rows_taken * 1e6 + answer["producer_cpu_s_per_mrow"], 4
         ),
+        "producing_task_cpu_s_per_mrow": round(answer["producing_task_cpu_s_per_mrow"], 4),
+        "consuming_task_cpu_s_per_mrow": round(answer["task_cpu"] / rows_taken * 1e6, 4),
     }
     return found | {key: value for key, value in answer.items() if key.startswith("loaded")}
 
@@ -131,11 +138,17 @@ def measure_latency(peers: Peers, cell: dict[str, Any], seconds: float) -> dict[
 
 
 def measure_split(rows: RowMaker, row_bytes: int, channels: int) -> dict[str, Any]:
-    """What the selector alone can do."""
-    selector = key_group_selector(channels)
-    count, began = 0, time.perf_counter()
-    while (seconds := time.perf_counter() - began) < SPLIT_SECONDS:
-        selector.select(rows.batch())
-        count += rows.row_count
-    mrows_per_s = round(count / seconds / 1e6, 3)
-    return {"row_bytes": row_bytes, "channels": channels, "split_mrows_per_s": mrows_per_s}
+    """What the splitting takes of a processor, as the record writer does it. Nothing is split for one channel."""
+    selector, unsplit = key_group_selector(channels), UnsplitRows(channels)
+    count, spent_s = 0, 0.0
+    end = time.perf_counter() + SPLIT_SECONDS
+    while channels > 1 and (time.perf_counter() < end or not count):
+        batches = [rows.batch() for _ in range(SPLIT_BATCHES)]
+        began = time.thread_time()
+        for batch in batches:
+            unsplit.append(batch, selector.channels_of(batch))
+            if unsplit.is_enough:
+                count += sum(share.rows.arrow.num_rows for share in unsplit.split() if share.rows)
+        spent_s += time.thread_time() - began
+    spent_s_per_mrow = round(spent_s / max(1, count) * 1e6, 4)
+    return {"row_bytes": row_bytes, "channels": channels, "split_cpu_s_per_mrow": spent_s_per_mrow}

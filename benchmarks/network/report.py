@@ -43,6 +43,11 @@ producer emits batches of up to 8,192 rows, which are split by key group; consum
 100 percent is what two blocking sockets move of the same rows, as one stream that nobody splits, serialises or looks
 at.{below}
 """
+WHY_BELOW_HALF = """\
+Two fifths of it is the interpreter, which each batch passes on four threads, and three tenths the kernel, which raw
+sockets pay for as well. With many channels the producer's core is full, half with splitting and sealing. What was
+found, mended and tried stands in `benchmarks/README.md`.
+"""
 LATENCY = """\
 ## Latency
 
@@ -133,8 +138,10 @@ def peak_text(cells: Sequence[Mapping[str, Any]]) -> str:
 def below_half_text(sections: Sections) -> str:
     """Name the cells with full batches that stay below half of raw sockets, and what each spends its time with."""
     splits = {
-        (row["channels"], row["row_bytes"]): row["split_mrows_per_s"]
+        (row["channels"], row["row_bytes"]): row["split_cpu_s_per_mrow"]
         for row in sections.get("splits", [])
+        # Older figures are of a splitting that the record writer does not do.
+        if "split_cpu_s_per_mrow" in row
     }
     timed = [c for c in sections["cells"] if c["timeout_ms"] >= 0 and "share_percent" in c]
     slow = [cell for cell in timed if cell["share_percent"] < HALF_PERCENT]
@@ -157,28 +164,33 @@ def below_half_text(sections: Sections) -> str:
         text += (
             " With full batches these are below half, and why:\n\n"
             "| channels | row, B | of raw | Mrow/s | what it spends its time with |\n"
-            "| ---: | ---: | ---: | ---: | --- |\n" + "\n".join(rows) + "\n"
+            "| ---: | ---: | ---: | ---: | --- |\n" + "\n".join(rows) + "\n\n" + WHY_BELOW_HALF
         )
     return text
 
 
-def reason_of(cell: Mapping[str, Any], split_mrows_per_s: float | None) -> str:
+def reason_of(cell: Mapping[str, Any], split_cpu_s_per_mrow: float | None) -> str:
     """What a cell spends its time with, as far as its figures tell."""
     rows_per_batch = cell.get("rows_per_batch", 0.0)
     batch_bytes = rows_per_batch * cell["mb_per_s"] / max(1e-9, cell["mrows_per_s"])
-    spent = (
-        f"{cell.get('cpu_s_per_mrow', 0.0) * rows_per_batch:,.0f} µs of both sides for each batch"
-    )
-    if cell["channels"] > 1 and split_mrows_per_s and cell["mrows_per_s"] > split_mrows_per_s / 2:
-        return (
-            "splitting: each row is found by its key's hash and copied to the others of its channel; one core does"
-            f" {split_mrows_per_s:.2f} Mrow/s of that, with nothing behind it"
+    cpu_s = cell.get("cpu_s_per_mrow", 0.0)
+    spent = f"{cpu_s * rows_per_batch:,.0f} µs of both sides for each batch"
+    shares = ""
+    if cpu_s and "producing_task_cpu_s_per_mrow" in cell:
+        split = ""
+        if cell["channels"] > 1 and split_cpu_s_per_mrow:
+            split = f" ({100 * split_cpu_s_per_mrow / cpu_s:.0f} % splitting)"
+        producing, consuming = (
+            100 * cell[f"{which}_task_cpu_s_per_mrow"] / cpu_s
+            for which in ("producing", "consuming")
+        )
+        shares = (
+            f": {producing:.0f} % the producing task{split}, {consuming:.0f} % the consuming one,"
+            " the rest their network threads"
         )
     if batch_bytes < SMALL_BATCH_BYTES:
-        return f"small batches, {rows_per_batch:,.0f} rows each: {spent}, most of it Python"
-    return (
-        f"{spent} of {rows_per_batch:,.0f} rows: copies into the socket and out of it, and Python"
-    )
+        return f"small batches, {rows_per_batch:,.0f} rows each: {spent}{shares or ', most of it Python'}"
+    return f"{spent} of {rows_per_batch:,.0f} rows{shares or ': copies into the socket and out of it, and Python'}"
 
 
 def credit_text(sections: Sections) -> str:

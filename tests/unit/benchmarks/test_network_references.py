@@ -1,9 +1,12 @@
 """What the report of the network says of each point of reference: met or not, and why not."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from benchmarks.network import matrix
+from benchmarks.network.endpoints import RowMaker
 from benchmarks.network.references import (
     Point,
     barrier_points,
@@ -16,6 +19,7 @@ from benchmarks.network.references import (
     reference_table,
 )
 from benchmarks.network.report import reason_of
+from headrace.network.unsplit_rows import ChannelShare, UnsplitRows
 
 
 def cell(channels: int, timeout_ms: int, mrows_per_s: float, **more: Any) -> dict[str, Any]:
@@ -93,12 +97,16 @@ def test_without_any_figures_there_is_still_a_table() -> None:
     assert str(Point("a", "b", "c", False)) == "| a | b | c | **no** |"
 
 
+OF_TASKS = {"producing_task_cpu_s_per_mrow": 0.3, "consuming_task_cpu_s_per_mrow": 0.15}
+
+
 @pytest.mark.parametrize(
     ("changes", "split", "reason"),
     [
-        ({"channels": 16}, 1.9, "splitting"),
-        ({"channels": 16, "rows_per_batch": 20.0}, 10.0, "small batches, 20 rows each"),
-        ({"channels": 1, "rows_per_batch": 8000.0}, None, "copies into the socket"),
+        ({"channels": 16}, None, "500 µs of both sides for each batch of 1,000 rows: copies"),
+        ({"channels": 16, "rows_per_batch": 20.0}, 0.1, "small batches, 20 rows each"),
+        ({"channels": 16, **OF_TASKS}, 0.1, "60 % the producing task (20 % splitting), 30 %"),
+        ({"channels": 1, **OF_TASKS}, 0.0, "60 % the producing task, 30 % the consuming one"),
     ],
 )
 def test_a_cell_below_half_says_what_it_spends_its_time_with(
@@ -106,3 +114,22 @@ def test_a_cell_below_half_says_what_it_spends_its_time_with(
 ) -> None:
     found = cell(1, -1, 1.0, rows_per_batch=1000.0, cpu_s_per_mrow=0.5) | changes
     assert reason in reason_of(found, split)
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_what_is_measured_as_splitting_is_the_splitting_of_the_record_writer(
+    channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix, "SPLIT_SECONDS", 0.0)
+    asked: list[int] = []
+    split = UnsplitRows.split
+
+    def count(unsplit: UnsplitRows) -> Iterator[ChannelShare]:
+        shares = list(split(unsplit))
+        asked.append(len(shares))
+        return iter(shares)
+
+    monkeypatch.setattr(UnsplitRows, "split", count)
+    found = matrix.measure_split(RowMaker(16, 2048), 16, channels)
+    assert asked == ([] if channels == 1 else [4] * 8)
+    assert (found["split_cpu_s_per_mrow"] > 0) is (channels > 1)
