@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.errors import UserCodeError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.operators.row_times import require_times
+from headrace.operators.row_times import TIME_LIMIT, require_times
 
 BATCH_TYPE = BatchType(Types.ROW_NAMED(["n"], [Types.LONG()]))
 
@@ -32,5 +32,15 @@ def test_where_a_row_has_no_timestamp_the_user_is_told_what_gives_it_one(
 
 
 def test_rows_that_all_have_timestamps_pass() -> None:
-    times = [MIN_TIMESTAMP + 1, 5]
+    times = [1 - TIME_LIMIT, TIME_LIMIT - 1]
     assert require_times(_batch(times), "Join").tolist() == times
+
+
+@pytest.mark.parametrize("far", [MIN_TIMESTAMP + 1, -TIME_LIMIT, TIME_LIMIT, MAX_WATERMARK])
+def test_a_time_whose_windows_would_end_outside_of_64_bits_is_refused(far: int) -> None:
+    with pytest.raises(UserCodeError) as raised:
+        require_times(_batch([5, far]), "Sum")
+    assert raised.value.cause_text == (
+        f"event time {far} cannot be put into windows in columns: it is counted in milliseconds from 1970 on, and this "
+        "is too far from there"
+    )
