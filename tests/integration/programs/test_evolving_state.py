@@ -14,7 +14,7 @@ from headrace.checkpoint.inspection import SnapshotCondition, damaged_files, ins
 from headrace.checkpoint.metadata_key import metadata_key
 from headrace.cli.checkpoint import key_settings
 from headrace.common import Configuration, Encoder
-from headrace.core.errors import JobExecutionError
+from headrace.core.errors import JobCancelledError, JobExecutionError
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
@@ -129,11 +129,24 @@ class Program:
 
     def save(self, backend: str) -> str:
         """Run as first written up to a savepoint; all its output is committed then."""
+        client = self._run_up_to_saved(backend)
+        return client.stop_with_savepoint(False, str(self.folder / "savepoints")).result(WAIT_S)
+
+    def save_and_cancel(self, backend: str) -> str:
+        """Run as first written up to a savepoint and no further; none of its output is committed then."""
+        client = self._run_up_to_saved(backend)
+        path = client.trigger_savepoint(str(self.folder / "savepoints")).result(WAIT_S)
+        client.cancel().result(WAIT_S)
+        with pytest.raises(JobCancelledError):
+            client.get_job_execution_result().result(WAIT_S)
+        return path
+
+    def _run_up_to_saved(self, backend: str) -> JobClient:
         client = self.start(as_stored, None, backend=backend)
         self.gate.open_to(SAVED)
         await_details(client, every_task_runs)
         await_details(client, has_read_all)
-        return client.stop_with_savepoint(False, str(self.folder / "savepoints")).result(WAIT_S)
+        return client
 
     def written(self) -> Counter[str]:
         return Counter(line for lines in self.files().values() for line in lines)
@@ -205,5 +218,22 @@ def test_a_program_whose_state_cannot_follow_ends_and_touches_neither_savepoint_
     assert inspected.condition is SnapshotCondition.COMPLETE and inspected.metadata is not None
     assert [*damaged_files(inspected.metadata)] == []
     unchanged = program.start(as_stored, COUNT, backend=backend, path=path)
+    unchanged.get_job_execution_result().result(WAIT_S)
+    assert program.written() == expected(COUNT)
+
+
+def test_a_refused_program_commits_what_a_savepoint_had_prepared_and_nothing_of_its_own(
+    program: Program,
+) -> None:
+    path = program.save_and_cancel("hashmap")
+    stored = digests(path)
+    assert program.files() == {}
+    program.gate.open_to(COUNT)
+    refused = program.start(incompatible, COUNT, backend="hashmap", path=path)
+    with pytest.raises(JobExecutionError, match="state 'tally' cannot follow its new type"):
+        refused.get_job_execution_result().result(WAIT_S)
+    assert program.written() == expected(SAVED)
+    assert digests(path) == stored
+    unchanged = program.start(as_stored, COUNT, backend="hashmap", path=path)
     unchanged.get_job_execution_result().result(WAIT_S)
     assert program.written() == expected(COUNT)
