@@ -90,6 +90,33 @@ def test_every_row_is_processed_once_at_its_subtask_and_in_order(seed: int) -> N
         assert not same_sender or counts == sorted(counts)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_a_checkpoint_of_a_restored_job_stores_again_what_is_still_on_its_way(
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    kind = chance.choice([HASH, HASH, REBALANCE])
+    parallelism = [(chance.randint(1, 3), chance.randint(1, 3)) for _ in range(3)]
+    if chance.random() < 0.5:
+        parallelism = [parallelism[0]] * 3
+    checkpoint = Checkpoint(rows_of_senders(parallelism[0][0]), [], [], [])
+    sent = [value for rows in checkpoint.left for value in rows]
+    read: list[int] = []
+    for senders, receivers in parallelism[:2]:
+        chunks = (checkpoint.sender_chunks, checkpoint.receiver_chunks)
+        job = Job(senders, receivers, kind, checkpoint.left, chunks)
+        checkpoint = played(job, chance, UNALIGNED)
+        read += [value for rows in checkpoint.processed for value in rows]
+    chunks = (checkpoint.sender_chunks, checkpoint.receiver_chunks)
+    last = Job(*parallelism[2], kind, checkpoint.left, chunks)
+    last.run_out()
+    read += [value for receiver in last.receivers for value in receiver.processed]
+    assert Counter(read) == Counter(sent)
+    if kind is HASH and len(set(parallelism)) == 1:
+        assert all(counts == sorted(counts) for counts in order_of(read).values())
+
+
 @pytest.mark.parametrize("is_slow", [True, False])
 def test_markers_stand_where_they_stood_where_nothing_is_dealt_anew(is_slow: bool) -> None:
     job = Job(1, 1, HASH, rows_of_senders(1))
