@@ -10,8 +10,6 @@ from functools import total_ordering
 from io import BytesIO
 from typing import Any, Final, Generic, TypeVar
 
-import numpy as np
-
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.record_batch import Timestamps
 from headrace.core.types.object_type_info import ObjectTypeInfo
@@ -117,7 +115,11 @@ def _report_run(
 
 def window_starts(timestamps: Timestamps, offset: int, window_size: int) -> Timestamps:
     """Return `TimeWindow.get_window_start_with_offset` of each timestamp; shape kept."""
-    starts: Timestamps = timestamps - np.mod(timestamps - offset, window_size)
+    # By a whole division and in place: the rest of a division takes six times as long.
+    starts: Timestamps = timestamps - offset
+    starts //= window_size
+    starts *= window_size
+    starts += offset
     return starts
 
 

@@ -5,6 +5,7 @@ merged here came in runs that are in order, which a sort notices.
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,8 @@ Longs = npt.NDArray[np.int64]
 
 _FOLDS: Final[dict[str, np.ufunc]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 _PACKED_MAX: Final = 2**62
+_COUNTERS_PER_ROW: Final = 4
+_COUNTERS_MIN: Final = 1024
 
 
 def merge_integers(
@@ -48,17 +51,58 @@ def merge_integers(
     )
 
 
+def count_integers(
+    table: pa.Table, by: Sequence[str], step: int
+) -> tuple[list[Longs], Longs] | None:
+    """Return the values of the columns `by`, in ascending order, and how many rows have them; each of shape (groups,).
+
+    `step`: what the values of the first column are multiples of, counted from any of them. Counted in a table of all
+    values that there could be, for a fraction of what a hash table takes. None where that would be much larger than the
+    rows are, and where `merge_integers` gives none.
+    """
+    columns = [integers_of(table.column(name)) for name in by]
+    known: list[Longs] = [column for column in columns if column is not None]
+    if not by or not table.num_rows or len(known) < len(columns):
+        return None
+    first, begin = known[0], int(known[0].min())
+    if int(first.max()) - begin >= _PACKED_MAX:
+        return None
+    known[0] = first - begin
+    known[0] //= step
+    spans = _spans_of(known)
+    if prod(span for _, span in spans) > max(_COUNTERS_MIN, _COUNTERS_PER_ROW * table.num_rows):
+        return None
+    counts = np.bincount(_packed(known, spans))
+    rest = np.flatnonzero(counts)
+    counts = counts[rest]
+    values: list[Longs] = []
+    for smallest, span in reversed(spans):
+        values.insert(0, rest % span + smallest)
+        rest = rest // span
+    values[0] = values[0] * step + begin
+    return values, counts
+
+
 def packed_integers(columns: Sequence[Longs]) -> Longs | None:
     """Return numbers that are equal, and ordered, as the rows of the columns are; None where 64 bits hold none such."""
-    packed = np.zeros(len(columns[0]), dtype=np.int64)
-    capacity = 1
-    for column in columns:
-        smallest, largest = int(column.min()), int(column.max())
-        span = largest - smallest + 1
-        capacity *= span
-        if capacity > _PACKED_MAX:
-            return None
-        packed = packed * span + (column - smallest)
+    spans = _spans_of(columns)
+    return None if prod(span for _, span in spans) > _PACKED_MAX else _packed(columns, spans)
+
+
+def _spans_of(columns: Sequence[Longs]) -> list[tuple[int, int]]:
+    """Return the smallest value of each column, and how many there could be from it to the largest one."""
+    extremes = [(int(column.min()), int(column.max())) for column in columns]
+    return [(smallest, largest - smallest + 1) for smallest, largest in extremes]
+
+
+def _packed(columns: Sequence[Longs], spans: Sequence[tuple[int, int]]) -> Longs:
+    """Return the numbers, where the product of all spans is far below 2**63."""
+    packed = columns[0] - spans[0][0]
+    # In place: memory that is new to the process costs more than these steps.
+    for column, (smallest, span) in zip(columns[1:], spans[1:], strict=True):
+        packed *= span
+        packed += column
+        packed -= smallest
     return packed
 
 

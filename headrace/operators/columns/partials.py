@@ -1,7 +1,7 @@
 """Partials: rows become partial results, partial results become fewer ones, and these the aggregates. Pure.
 
-All steps are one grouping by Arrow's hash table each; counts, and sums, extremes and means of integers come out the
-same in whatever order their parts are merged.
+All steps are one grouping each, by Arrow's hash table unless there are only integers. Counts, and sums, extremes and
+means of integers come out the same in whatever order their parts are merged.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.functions.columnar_specs import ROWS, SLICE, SlicedAggregation
-from headrace.operators.columns.integer_groups import merge_integers
+from headrace.operators.columns.integer_groups import Longs, count_integers, merge_integers
 
 _Grouping = tuple[str | tuple[()], str]
 """A column, or none to count rows, and the name of Arrow's function without `hash_`."""
@@ -31,9 +31,13 @@ class Partials:
             [field for field in schema if field.name not in self._distinct_names]
         )
         self._merges: Final = _merges_of(aggregation)
+        self._slice_ms: Final = aggregation.windows.slice_ms
 
     def of_rows(self, rows: pa.Table, slices: pa.Array) -> pa.Table:
-        """Return one partial result per key and slice; `slices`: where that of each row begins."""
+        """Return one partial result per key and slice; `slices`: where that of each row begins.
+
+        Those of aggregations that only count rows have to lie whole slices apart.
+        """
         wanted: list[_Grouping] = [((), "count_all")]
         for one in self._aggregation.aggregates:
             if one.column is None or one.function == "count_distinct":
@@ -47,6 +51,10 @@ class Partials:
         # An aggregate that is asked for twice is computed once. By place, since names may clash with those of columns.
         distinct = list(dict.fromkeys(wanted))
         with_slices = needed.append_column(SLICE, slices)
+        if len(distinct) == 1 and not self._distinct_names:
+            counted = count_integers(with_slices, [SLICE, *self._keys], self._slice_ms)
+            if counted is not None:
+                return self._of_counts(*counted)
         grouped = _group(with_slices, by, distinct)
         places = [*range(len(by)), *(len(by) + distinct.index(each) for each in wanted)]
         arrays = [
@@ -58,6 +66,15 @@ class Partials:
             return plain
         parts = [plain, *self._values_of(with_slices, by)]
         return pa.concat_tables(parts, promote_options="default").select(self.schema.names)
+
+    def _of_counts(self, values: list[Longs], counts: Longs) -> pa.Table:
+        """Return partial results that only count rows, of slices and keys in this order."""
+        columns = [*values[1:], values[0], counts]
+        arrays = [
+            pa.array(column, field.type)
+            for column, field in zip(columns, self._plain_schema, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self._plain_schema)
 
     def _values_of(self, rows: pa.Table, by: list[str]) -> list[pa.Table]:
         """Return the values that are counted once each, a table per aggregate with those columns that are not null."""

@@ -1,5 +1,6 @@
 """Groups of integers by sorting: what Arrow's hash table makes of the same rows, or nothing at all."""
 
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.operators.columns.group_codes import group_codes
-from headrace.operators.columns.integer_groups import are_in_order, merge_integers
+from headrace.operators.columns.integer_groups import are_in_order, count_integers, merge_integers
 
 MERGES = [("n", "sum"), ("m", "min"), ("o", "max")]
 LONGS = st.one_of(st.integers(-3, 3), st.sampled_from([-(2**40), 2**40]))
@@ -88,3 +89,36 @@ def test_what_64_bits_cannot_hold_together_and_no_rows_are_left_to_arrow() -> No
     assert merge_integers(far.slice(0, 0), ["b"], [("n", "sum")]) is None
     assert merge_integers(far, [], [("n", "sum")]) is None
     assert merge_integers(far, ["b"], [("n", "count")]) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(-5, 5), LONGS, st.integers(-2, 2)), min_size=1),
+    st.integers(1, 9),
+    st.sampled_from([-(2**63), -7, 2**62]),
+    st.integers(0, 8),
+)
+@example([(0, 1, 1), (0, 1, 1), (-5, 1, 0)], 9, -7, 1)
+def test_rows_are_counted_as_by_a_hash_table_unless_their_values_lie_far_apart(
+    rows: list[tuple[int, int, int]], step: int, begin: int, cut: int
+) -> None:
+    groups = sorted((begin + (5 + place) * step, a, b) for place, a, b in rows)
+    columns = [pa.array(column, pa.int64()) for column in zip(*groups, strict=True)]
+    whole = pa.table(columns, names=["time", "a", "b"])
+    table = pa.concat_tables([whole.slice(cut), whole.slice(0, cut)])
+    counted = count_integers(table, ["time", "a", "b"], step)
+    if counted is None:
+        assert max(abs(a) for _, a, _ in rows) == 2**40
+        return
+    values, counts = counted
+    found = list(zip(*(column.tolist() for column in values), counts.tolist(), strict=True))
+    assert found == [(*group, len(list(same))) for group, same in groupby(groups)]
+
+
+@pytest.mark.parametrize("column", [pa.array([1, None], pa.int64()), pa.array(["x", "y"])])
+def test_rows_with_other_values_are_not_counted_in_a_table(column: Any) -> None:
+    table = pa.table({"a": column, "n": [1, 2]})
+    assert count_integers(table, ["n", "a"], 1) is None
+    assert count_integers(table.slice(0, 0), ["n"], 1) is None
+    assert count_integers(table, [], 1) is None
+    far = pa.table({"a": [-(2**62), 2**62]})
+    assert count_integers(far, ["a"], 1) is None
