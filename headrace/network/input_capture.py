@@ -59,7 +59,10 @@ class CapturedBatch:
 
 
 class ChannelCapture:
-    """What one remote channel captures. The caller holds `lock` around each call and what it does to the queue."""
+    """What one channel captures of its queue.
+
+    Where another thread queues what arrives, the caller holds `lock` around each call and what it does to the queue.
+    """
 
     def __init__(self) -> None:
         # The network's thread queues what arrives, the task's thread looks at all that is queued and begins.

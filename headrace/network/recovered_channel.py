@@ -15,7 +15,7 @@ from headrace.network.channels import (
     InputChannel,
     ReceivedBatch,
 )
-from headrace.network.input_capture import CapturedBatch
+from headrace.network.input_capture import CapturedBatch, ChannelCapture
 
 
 class RecoveredInputChannel:
@@ -29,8 +29,7 @@ class RecoveredInputChannel:
     def __init__(self, successor: InputChannel) -> None:
         self.successor = successor
         self._queue: deque[ReceivedBatch | EndOfInputChannelState] = deque()
-        self._capture_id = 0
-        self._captured: list[CapturedBatch] = []
+        self._capture = ChannelCapture()
 
     @property
     def is_local(self) -> bool:
@@ -69,20 +68,14 @@ class RecoveredInputChannel:
 
     def start_capture(self, checkpoint_id: int) -> None:
         """See InputChannel. What was restored stands before every barrier of the running job."""
-        self._capture_id = checkpoint_id
-        self._captured = [
-            CapturedBatch(each.arrow, each.markers)
-            for each in self._queue
-            if isinstance(each, ReceivedBatch)
-        ]
+        self._capture.start(checkpoint_id)
+        for each in self._queue:
+            if isinstance(each, ReceivedBatch):
+                self._capture.add(CapturedBatch(each.arrow, each.markers))
 
     def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
         """See InputChannel."""
-        if checkpoint_id != self._capture_id:
-            return []
-        self._capture_id = 0
-        captured, self._captured = self._captured, []
-        return captured
+        return self._capture.stop(checkpoint_id)
 
     def acknowledge_all_data(self) -> None:
         """See InputChannel."""

@@ -64,12 +64,12 @@ def count_integers(
     known: list[Longs] = [column for column in columns if column is not None]
     if not by or not table.num_rows or len(known) < len(columns):
         return None
-    first, begin = known[0], int(known[0].min())
-    if int(first.max()) - begin >= _PACKED_MAX:
+    begin, extent = _span_of(known[0])
+    if extent > _PACKED_MAX:
         return None
-    known[0] = first - begin
+    known[0] = known[0] - begin
     known[0] //= step
-    spans = _spans_of(known)
+    spans = [(0, (extent - 1) // step + 1), *map(_span_of, known[1:])]
     if prod(span for _, span in spans) > max(_COUNTERS_MIN, _COUNTERS_PER_ROW * table.num_rows):
         return None
     counts = np.bincount(_packed(known, spans))
@@ -85,14 +85,14 @@ def count_integers(
 
 def packed_integers(columns: Sequence[Longs]) -> Longs | None:
     """Return numbers that are equal, and ordered, as the rows of the columns are; None where 64 bits hold none such."""
-    spans = _spans_of(columns)
+    spans = [_span_of(column) for column in columns]
     return None if prod(span for _, span in spans) > _PACKED_MAX else _packed(columns, spans)
 
 
-def _spans_of(columns: Sequence[Longs]) -> list[tuple[int, int]]:
-    """Return the smallest value of each column, and how many there could be from it to the largest one."""
-    extremes = [(int(column.min()), int(column.max())) for column in columns]
-    return [(smallest, largest - smallest + 1) for smallest, largest in extremes]
+def _span_of(column: Longs) -> tuple[int, int]:
+    """Return the smallest value, and how many there could be from it to the largest one."""
+    smallest = int(column.min())
+    return smallest, int(column.max()) - smallest + 1
 
 
 def _packed(columns: Sequence[Longs], spans: Sequence[tuple[int, int]]) -> Longs:

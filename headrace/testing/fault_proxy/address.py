@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from os.path import realpath
 
+from headrace.core.tls import is_loopback
+
 
 @dataclass(frozen=True)
 class Address:
@@ -40,8 +42,8 @@ class Address:
 
     @property
     def is_of_this_machine(self) -> bool:
-        """Whether only processes of this machine reach a listener there. Looks names up; may block."""
-        return self.path is not None or all(each.is_loopback for each in _resolved(self.host))
+        """Whether only processes of this machine reach a listener there; see `tls.is_loopback`."""
+        return self.path is not None or is_loopback(self.host)
 
     def __str__(self) -> str:
         if self.path is not None:

@@ -260,7 +260,6 @@ def test_other_threads_may_tell_and_post_actions(run: Run) -> None:
                 ledger.call_async(ledger.count).result(10)
                 asyncio.run_coroutine_threadsafe(gateway.count(), caller.loop).result(10)
                 ledger.schedule_run_async(0, done.set)
-                ledger.schedule_run_async(0, lambda: main_threads.append(-1)).cancel()
 
             start_thread("actor", act)
             while not done.is_set():
@@ -269,6 +268,33 @@ def test_other_threads_may_tell_and_post_actions(run: Run) -> None:
                 of_kind = [note for note in ledger.notes if note.startswith(kind)]
                 assert of_kind == [f"{kind} {number}" for number in range(100)]
             assert set(main_threads) == {threading.get_ident()}
+
+    run(scenario())
+
+
+def test_another_thread_cancels_what_is_due_while_the_main_thread_is_busy(run: Run) -> None:
+    async def scenario() -> None:
+        async with started(callee := make_service(), caller := make_service()):
+            ledger, _ = await ledger_and_gateway(callee, caller)
+            ran: list[str] = []
+            busy, go, done = threading.Event(), threading.Event(), threading.Event()
+
+            def occupy() -> None:
+                busy.set()
+                go.wait(10)
+
+            def act() -> None:
+                ledger.run_async(occupy)
+                busy.wait(10)
+                ledger.schedule_run_async(0, lambda: ran.append("cancelled")).cancel()
+                ledger.schedule_run_async(0, lambda: ran.append("kept"))
+                ledger.schedule_run_async(1, done.set)
+                go.set()
+
+            start_thread("actor", act)
+            while not done.is_set():
+                await asyncio.sleep(0)
+            assert ran == ["kept"]
 
     run(scenario())
 
