@@ -75,6 +75,13 @@ class JobClient:
             )
         )
 
+    def trigger_checkpoint(self) -> CompletableFuture[int]:
+        """Take a checkpoint now, besides the periodic ones: its id, once it is complete.
+
+        Source: Flink ClusterClient.triggerCheckpoint.
+        """
+        return self._ask(self._dispatcher.trigger_checkpoint(self._job_id))
+
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Take a savepoint while the job goes on: its path, once it is complete.
 

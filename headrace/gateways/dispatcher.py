@@ -52,6 +52,10 @@ class DispatcherGateway(Protocol):
         """Cancel a job; one that was cancelled before is acknowledged. `is_forced`: see JobMasterGateway.cancel."""
         ...
 
+    async def trigger_checkpoint(self, job_id: JobId) -> int:
+        """See JobMasterGateway. Callers pass a long timeout."""
+        ...
+
     async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
         """See JobMasterGateway. Callers pass a long timeout."""
         ...

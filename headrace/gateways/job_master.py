@@ -198,6 +198,13 @@ class JobMasterGateway(Protocol):
         """Return the job's state with fresh task metrics."""
         ...
 
+    async def trigger_checkpoint(self) -> int:
+        """Take a checkpoint now, besides the periodic ones; answer with its id once it is complete.
+
+        CheckpointFailedError says why it came to nothing.
+        """
+        ...
+
     async def trigger_savepoint(self, target_directory: str) -> str:
         """Take a savepoint below a folder (empty: the configured one); answer with its URI once it is complete.
 

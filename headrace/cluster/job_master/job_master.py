@@ -287,6 +287,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             explanation = await self._resource_manager.explain()
         return describe_job(self._scheduler, self._checkpointing.overview, explanation)
 
+    async def trigger_checkpoint(self) -> int:
+        """See JobMasterGateway."""
+        return await self._savepoints.trigger_checkpoint()
+
     async def trigger_savepoint(self, target_directory: str) -> str:
         """See JobMasterGateway."""
         return await self._savepoints.trigger(target_directory)

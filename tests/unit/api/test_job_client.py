@@ -51,6 +51,9 @@ class ScriptedDispatcher:
         self.cancel_count = 0
         self.thread_names: set[str] = set()
 
+    async def trigger_checkpoint(self, job_id: JobId) -> int:
+        return 7
+
     async def trigger_savepoint(self, job_id: JobId, target_directory: str) -> str:
         return f"{target_directory}/savepoint"
 
@@ -182,6 +185,10 @@ def test_answers_can_be_awaited(client: JobClient, dispatcher: ScriptedDispatche
         return await client.get_job_execution_result()
 
     assert asyncio.run(ask()).get_net_runtime() == 42
+
+
+def test_a_checkpoint_answers_with_its_id(client: JobClient) -> None:
+    assert client.trigger_checkpoint().result() == 7
 
 
 def test_savepoints_answer_with_their_paths(

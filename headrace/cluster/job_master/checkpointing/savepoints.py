@@ -1,4 +1,4 @@
-"""Savepoints: taken while a job goes on, or as the last thing that it does.
+"""Snapshots that somebody asks for: while a job goes on, or as the last thing that it does.
 
 A job stops with a savepoint when its sources stop behind the savepoint's barrier and everybody waits for exactly that
 one. Once it is complete its output is committed and the job may only end: going on from an older checkpoint would bring
@@ -34,6 +34,11 @@ class Savepoints:
         """Whether the job is being stopped with a savepoint, for which its tasks wait."""
         return self._is_stopping
 
+    async def trigger_checkpoint(self) -> int:
+        """Take a checkpoint besides the periodic ones; return its id. CheckpointFailedError."""
+        self._refuse_unless_running("checkpoints")
+        return (await self._checkpointing.trigger(SnapshotKind.CHECKPOINT)).checkpoint_id
+
     async def trigger(self, target: str) -> str:
         """Take one below `target`, or where the settings say; return its URI. CheckpointFailedError."""
         self._refuse_unless_running()
@@ -66,8 +71,8 @@ class Savepoints:
             )
         return snapshot.uri
 
-    def _refuse_unless_running(self) -> None:
+    def _refuse_unless_running(self, what: str = "savepoints") -> None:
         if self._scheduler.status is not JobStatus.RUNNING:
             raise CheckpointFailedError(
-                f"the job is {self._scheduler.status.name}: savepoints are taken of running jobs"
+                f"the job is {self._scheduler.status.name}: {what} are taken of running jobs"
             )

@@ -93,8 +93,9 @@ class World:
         on_ended: Callable[[ArchivedJob], None],
         **_: object,
     ) -> Any:
-        methods = ("cancel", "trigger_savepoint", "stop_with_savepoint", "request_job_details")
-        answers = dict.fromkeys((*methods, "fetch_collected_results"), _forever)
+        methods = ("cancel", "trigger_checkpoint", "trigger_savepoint", "stop_with_savepoint")
+        reads = ("request_job_details", "fetch_collected_results")
+        answers = dict.fromkeys((*methods, *reads), _forever)
         self.job_master: Any = start_scripted(
             rpc_service, "jm", JobMasterGateway, job_master_id, **answers
         )
@@ -155,10 +156,11 @@ def test_a_cancel_that_meets_the_end_of_a_cancelled_job_is_acknowledged(world: W
     "ask",
     [
         lambda gateway: gateway.cancel_job(JOB),
+        lambda gateway: gateway.trigger_checkpoint(JOB),
         lambda gateway: gateway.trigger_savepoint(JOB, "somewhere"),
         lambda gateway: gateway.stop_with_savepoint(JOB, "somewhere", False),
     ],
-    ids=["cancel", "savepoint", "stop"],
+    ids=["cancel", "checkpoint", "savepoint", "stop"],
 )
 def test_what_cannot_be_done_with_a_job_that_ends_meanwhile_says_how_it_ended(
     world: World, ask: Ask
