@@ -1,17 +1,11 @@
 """What the Dispatcher remembers of jobs that have ended, and what it forgets."""
 
-from headrace.cluster.dispatcher.archive import ArchivedJob, ArchiveLimits, JobArchive
-from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
-from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
+from headrace.cluster.dispatcher.archive import ArchiveLimits, JobArchive
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
-from headrace.core.ids import JobId, OperatorId
-from headrace.core.lifecycle import JobStatus
-from headrace.gateways.dispatcher import JobResult
-from headrace.gateways.job_master import JobDetails
-from tests.unit.cluster.cluster_samples import attempt
+from headrace.core.ids import JobId
+from tests.unit.cluster.dispatcher.ended_jobs import collected, ended
 
-OPERATOR = OperatorId(b"o" * 16)
 IDS = [JobId(bytes([number]) * 16) for number in range(4)]
 HOUR_MS = 3_600_000
 
@@ -20,28 +14,6 @@ def archive(
     clock: ManualClock | None = None, *, capacity: int = 1000, size_bytes: int = 1 << 20
 ) -> JobArchive:
     return JobArchive(ArchiveLimits(capacity, size_bytes, HOUR_MS), clock or ManualClock())
-
-
-def ended(job_id: JobId, collected: CollectCoordinator | None = None) -> ArchivedJob:
-    details = JobDetails(job_id, "job", JobStatus.FINISHED, {}, ())
-    result = JobResult(job_id, "job", JobStatus.FINISHED, 1, {})
-    return ArchivedJob(details, result, {} if collected is None else {OPERATOR: collected})
-
-
-def collected(size_bytes: int) -> CollectCoordinator:
-    context = CoordinatorContext(
-        IDS[0],
-        OPERATOR,
-        "Collect",
-        1,
-        Settings({}),
-        send_event=lambda *_: None,
-        run_async=lambda _: None,
-        fail_job=lambda _: None,
-    )
-    coordinator = CollectCoordinator(context, b"")
-    coordinator.handle_event(attempt(0), bytes(size_bytes))
-    return coordinator
 
 
 def known(jobs: JobArchive) -> list[JobId]:
@@ -59,24 +31,24 @@ def test_the_oldest_job_beyond_the_capacity_is_forgotten() -> None:
 def test_the_oldest_jobs_beyond_the_size_are_forgotten() -> None:
     jobs = archive(size_bytes=10_000)
     jobs.add(ended(IDS[0]))
-    jobs.add(ended(IDS[1], collected(6_000)))
+    jobs.add(ended(IDS[1], collected(IDS[0], 6_000)))
     assert known(jobs) == IDS[:2]
-    jobs.add(ended(IDS[2], collected(6_000)))
+    jobs.add(ended(IDS[2], collected(IDS[0], 6_000)))
     assert known(jobs) == [IDS[2]]
 
 
 def test_the_last_job_is_remembered_however_large_it_is() -> None:
     jobs = archive(size_bytes=10)
-    jobs.add(ended(IDS[0], collected(6_000)))
+    jobs.add(ended(IDS[0], collected(IDS[0], 6_000)))
     assert known(jobs) == IDS[:1]
 
 
 def test_what_the_client_has_fetched_takes_no_room_any_more() -> None:
     jobs = archive(size_bytes=10_000)
-    results = collected(6_000)
+    results = collected(IDS[0], 6_000)
     jobs.add(ended(IDS[0], results))
     results.fetch(1, 10)
-    jobs.add(ended(IDS[1], collected(6_000)))
+    jobs.add(ended(IDS[1], collected(IDS[0], 6_000)))
     assert known(jobs) == IDS[:2]
 
 

@@ -9,19 +9,16 @@ import pytest
 from headrace.cluster.dispatcher import dispatcher as dispatcher_module
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
-from headrace.cluster.job_master.collect_coordinator import CollectCoordinator
-from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.leadership import EmbeddedLeaderElection
 from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock
-from headrace.core.config import Settings
-from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId, ResourceManagerId
+from headrace.core.ids import DispatcherId, JobId, JobMasterId, ResourceManagerId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.blob_server import BlobServerGateway
-from headrace.gateways.dispatcher import DispatcherGateway, JobResult
+from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import JobAlreadyEndedError
-from headrace.gateways.job_master import JobDetails, JobMasterGateway
+from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import Acknowledge
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.errors import RecipientUnreachableError
@@ -30,28 +27,14 @@ from headrace.rpc.service import RpcService
 from headrace.testing.gateways import start_scripted
 from headrace.testing.simulated_job import counting_job
 from headrace.testing.virtual_loop import VirtualLoop
+from tests.unit.cluster.dispatcher.ended_jobs import OPERATOR, collected, ended
 
 JOB = JobId(b"j" * 16)
-OPERATOR = OperatorId(b"o" * 16)
 Ask = Callable[[DispatcherGateway], Awaitable[Any]]
 
 
 async def _forever(*_: object) -> None:
     await asyncio.Future[None]()
-
-
-def _collected() -> CollectCoordinator:
-    context = CoordinatorContext(
-        JOB,
-        OPERATOR,
-        "Collect",
-        1,
-        Settings({}),
-        send_event=lambda *_: None,
-        run_async=lambda _: None,
-        fail_job=lambda _: None,
-    )
-    return CollectCoordinator(context, b"")
 
 
 class World:
@@ -104,9 +87,7 @@ class World:
         return self.job_master
 
     def end(self, status: JobStatus) -> None:
-        details = JobDetails(JOB, "job", status, {}, ())
-        result = JobResult(JOB, "job", status, 1, {})
-        self.on_ended(ArchivedJob(details, result, {OPERATOR: _collected()}))
+        self.on_ended(ended(JOB, collected(JOB), status))
 
     def ask(self, ask: Ask, then: Callable[[], object]) -> Any:
         """What a client is told who asked, and whose question the JobMaster had, when `then` happened."""
