@@ -65,7 +65,7 @@ def throughput(figures: Figures) -> Figure:
             },
         )
         share = share_of(cell)
-        panel.set_title("not decided" if share is None else f"{share:.0f} % in pairs")
+        panel.set_title("not decided" if share is None else f"{share:.0f} % in turns")
     panels[0].set_ylabel("thousand records per second")
     panels[0].legend(fontsize=8)
     return figure
