@@ -112,6 +112,13 @@ class CheckpointBarrier(msgspec.Struct, frozen=True, array_like=True, tag="b"):
     options: CheckpointOptions = CheckpointOptions()
     elapsed_ms: int = 0
 
+    def timed_out(self) -> "CheckpointBarrier":
+        """Return the barrier from the moment at which its time is over."""
+        elapsed_ms = max(self.elapsed_ms, self.options.aligned_timeout_ms)
+        return msgspec.structs.replace(
+            self, options=self.options.with_unaligned(), elapsed_ms=elapsed_ms
+        )
+
 
 class CancelCheckpointMarker(msgspec.Struct, frozen=True, array_like=True, tag="c"):
     """No barrier `checkpoint_id` will come on this channel any more."""

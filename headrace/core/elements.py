@@ -54,9 +54,22 @@ class EndOfPartition(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     """The partition is complete: the channel can be released."""
 
 
+class EndOfOutputChannelState(msgspec.Struct, frozen=True, array_like=True, tag="o"):
+    """All that a checkpoint caught on its way out of the producer was sent again: what follows is new.
+
+    Blocks upstream, until every channel of its gate has delivered it. Source: Flink EndOfOutputChannelStateEvent.
+    """
+
+
 class CancelTaskException(Exception):
     """Raised in a task thread whose buffers or gates were closed under it: cancellation, not failure."""
 
 
-StreamEvent = EndOfData | EndOfPartition | CheckpointBarrier | CancelCheckpointMarker
+StreamEvent = (
+    EndOfData
+    | EndOfPartition
+    | EndOfOutputChannelState
+    | CheckpointBarrier
+    | CancelCheckpointMarker
+)
 """Elements that are frames of their own; they cost no credit."""

@@ -12,13 +12,20 @@ import msgspec
 import pyarrow as pa
 
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
-from headrace.core.elements import EndOfData, EndOfPartition, PlacedMarker, StopMode, StreamEvent
+from headrace.core.elements import (
+    EndOfData,
+    EndOfOutputChannelState,
+    EndOfPartition,
+    PlacedMarker,
+    StopMode,
+    StreamEvent,
+)
 from headrace.network.batch_checks import RowChecks
 from headrace.network.batch_writer import BatchWriter
 from headrace.network.errors import CorruptBatchError, ProtocolError
 from headrace.network.framing import Body
 
-_END_OF_DATA, _END_OF_PARTITION, _BARRIER, _CANCEL_MARKER = 1, 2, 3, 4
+_END_OF_DATA, _END_OF_PARTITION, _BARRIER, _CANCEL_MARKER, _END_OF_OUTPUT_STATE = 1, 2, 3, 4, 5
 _BARRIERS: Final = msgspec.msgpack.Decoder(CheckpointBarrier)
 _CHECKS: Final = RowChecks()
 NO_FINGERPRINT: Final = 0
@@ -200,6 +207,8 @@ def encode_event(event: StreamEvent) -> tuple[int, int, bytes]:
             return _BARRIER, checkpoint_id, msgspec.msgpack.encode(event)
         case CancelCheckpointMarker(checkpoint_id):
             return _CANCEL_MARKER, checkpoint_id, b""
+        case EndOfOutputChannelState():
+            return _END_OF_OUTPUT_STATE, 0, b""
 
 
 def decode_event(kind: int, value: int, body: Body, peer: str) -> StreamEvent:
@@ -214,6 +223,8 @@ def decode_event(kind: int, value: int, body: Body, peer: str) -> StreamEvent:
         return EndOfPartition()
     if kind == _CANCEL_MARKER:
         return CancelCheckpointMarker(value)
+    if kind == _END_OF_OUTPUT_STATE:
+        return EndOfOutputChannelState()
     raise ProtocolError(peer, f"an event of the unknown kind {kind} (value {value})")
 
 

@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
-import msgspec
-
 from headrace.core.checkpoints import CheckpointBarrier
-from headrace.core.elements import StreamEvent
+from headrace.core.elements import EndOfOutputChannelState, StreamEvent
 from headrace.network.batches import SealedBatch
 from headrace.network.errors import NetworkError, PartitionError, ProducerFailedError
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
@@ -55,6 +53,10 @@ class PipelinedSubpartition:
         self._backlog = 0
         self._priority_count = 0  # of the elements at the head of the queue
         self._is_blocked = False
+        # Restored rows and their end were added, and the consumer has not resumed after them: no barrier overtakes
+        # those. Else rows of another sender that follow them could be stored, and restored, beside them.
+        self._is_recovering = False
+        self._held: list[QueuedEvent] = []  # with priority, until then
         # The barrier in the queue that may still overtake, and who is to hear what becomes of it: at most one.
         self._timeoutable: tuple[CheckpointBarrier, OutputCapture] | None = None
         self._in_flight_bytes: int | None = None
@@ -127,6 +129,7 @@ class PipelinedSubpartition:
             else:
                 calls = self._listener_if_empty()
                 self._queue.append(element)
+                self._is_recovering |= isinstance(event, EndOfOutputChannelState)
         for call in calls:
             call()
 
@@ -174,7 +177,7 @@ class PipelinedSubpartition:
             )
             overtaken = self._data_before(position)
             del self._queue[position]
-            calls = self._insert_with_priority(QueuedEvent(_unaligned(barrier), is_priority=True))
+            calls = self._insert_with_priority(QueuedEvent(barrier.timed_out(), is_priority=True))
         capture.answer(self.index, overtaken)
         for call in calls:
             call()
@@ -183,7 +186,10 @@ class PipelinedSubpartition:
         """See subpartition.SubpartitionView."""
         with self._lock:
             assert self._is_blocked, f"{self._partition_text} is resumed without being blocked"
-            self._is_blocked = False
+            self._is_blocked = self._is_recovering = False
+            held, self._held = self._held, []
+            for barrier in held:
+                self._insert_with_priority(barrier)
             calls = [self._view.listener] if self._view and self._queue else []
         for call in calls:
             call()
@@ -307,6 +313,9 @@ class PipelinedSubpartition:
 
     def _insert_with_priority(self, element: QueuedEvent) -> list[Callable[[], None]]:
         """Queue an event behind those with priority, before all else; whom to call. Lock held."""
+        if self._is_recovering:
+            self._held.append(element)
+            return []
         # Also where data waits: its reader may be blocked, or without credit.
         calls = [self._view.listener] if self._view and not self._priority_count else []
         self._queue.insert(self._priority_count, element)
@@ -314,9 +323,21 @@ class PipelinedSubpartition:
         return calls
 
     def _data_before(self, position: int) -> list[SealedBatch]:
-        """Batches among the first `position` elements. Lock held."""
-        ahead = islice(self._queue, position)
+        """Batches among the first `position` elements, without those that were restored. Lock held."""
+        ahead = islice(self._queue, self._restored_count(), position)
         return [element.sealed for element in ahead if isinstance(element, DataElement)]
+
+    def _restored_count(self) -> int:
+        """Elements at the head that were restored, and the event behind them. Lock held."""
+        if not self._is_recovering:
+            return 0
+        ends = (
+            place
+            for place, element in enumerate(self._queue, 1)
+            if isinstance(element, QueuedEvent)
+            and isinstance(element.event, EndOfOutputChannelState)
+        )
+        return next(ends, 0)
 
     def _listener_if_empty(self) -> list[Callable[[], None]]:
         return [self._view.listener] if self._view is not None and not self._queue else []
@@ -354,9 +375,9 @@ class PipelinedSubpartition:
     def _cut_again(self) -> None:
         """Bring what was sealed before the consumer was known to its segment size."""
         waiting = list(self._queue)
-        priority_count = self._priority_count
+        priority_count, held = self._priority_count, self._held
         self._drop_queue()
-        self._priority_count = priority_count
+        self._priority_count, self._held = priority_count, held
         for element in waiting:
             if isinstance(element, DataElement):
                 self._append_data(element.sealed, element.lease)
@@ -370,12 +391,6 @@ class PipelinedSubpartition:
             if isinstance(item, DataElement) and item.lease is not None
         ]
         self._queue.clear()
+        self._held = []
         self._data_count = self._data_bytes = self._backlog = self._priority_count = 0
         return leases
-
-
-def _unaligned(barrier: CheckpointBarrier) -> CheckpointBarrier:
-    """The barrier from the moment at which its time is over."""
-    options = barrier.options
-    elapsed_ms = max(barrier.elapsed_ms, options.aligned_timeout_ms)
-    return msgspec.structs.replace(barrier, options=options.with_unaligned(), elapsed_ms=elapsed_ms)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
-from headrace.core.elements import StreamEvent, StreamMarker
+from headrace.core.elements import EndOfOutputChannelState, StreamEvent, StreamMarker
 from headrace.core.record_batch import RecordBatch
 from headrace.network.batches import SealedBatch
 from headrace.network.latency_governor import FlushObserved, LatencyGovernor
@@ -162,6 +162,10 @@ class RecordWriter:
         for sealed in batches:
             for piece in sealed.cut(self._pool.segment_size):
                 self.partition.emit(channel, piece, self._pool.borrow(piece.size_bytes))
+
+    def finish_restore(self) -> None:
+        """All was restored: consumers are told, and read nothing new before they have what others restored too."""
+        self.partition.emit_event(EndOfOutputChannelState(), blocks_upstream=True)
 
     def flush_all(self) -> None:
         """Hand over everything that waits."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from headrace.core.elements import CancelTaskException, EndOfPartition
+from headrace.core.elements import CancelTaskException, EndOfOutputChannelState, EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import InputChannelDescriptor, ShuffleDescriptor
@@ -23,6 +23,7 @@ from headrace.network.producer_check import AnswerVerdict, CheckProducer, Produc
 from headrace.network.receiver import GateReceiver
 from headrace.network.recovered_channel import RecoveredInputChannel
 from headrace.network.unknown_channel import UnknownInputChannel
+from headrace.network.upstream_recovery import UpstreamRecovery
 
 LOCAL_CAPACITY_BYTES: Final = 2 << 20
 """What a channel of this process may have in flight at most, for want of a credit that bounds it."""
@@ -46,6 +47,7 @@ class SingleInputGate:
         self._channels: list[InputChannel] = []
         self._no_rows: RecordBatch | None = None
         self._recovered_count = 0
+        self._upstream_recovery = UpstreamRecovery(0)
         self._capture_id: int | None = None
         # Of recovered channels that were drained since the capture began.
         self._captured_of_recovered: list[tuple[int, CapturedBatch]] = []
@@ -70,6 +72,7 @@ class SingleInputGate:
         self._descriptors = tuple(channels)
         self._is_queued = [False] * len(channels)
         self._open_count = len(channels)
+        self._upstream_recovery = UpstreamRecovery(len(channels))
         self._channels = [
             self._place_channel(self, index, channel) for index, channel in enumerate(channels)
         ]
@@ -234,6 +237,10 @@ class SingleInputGate:
                 continue
             if channel.queued_count:
                 self.notify(index)
+            if isinstance(received, EndOfOutputChannelState):
+                for recovered in self._upstream_recovery.recovered(index):
+                    self.resume(recovered)
+                continue
             return self._to_element(index, channel.is_local, received)
 
     def on_available(self, callback: Callable[[], None]) -> None:

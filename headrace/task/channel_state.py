@@ -3,7 +3,8 @@
 For the task, all on its mailbox thread, in this order:
 
     restore()               before the operators are opened and before partitions are requested: what was overtaken goes
-                            out first, before the watermarks that operators had sent; what was queued is read first
+                            out first, before the watermarks that operators had sent, and is closed by
+                            EndOfOutputChannelState; what was queued is read first
     start_capture(n)        for StartChannelCapture, right before the checkpoint is taken
     snapshot(n, captures)   when the barrier was emitted: `captures` are what `RecordWriter.emit_barrier` returned. The
                             asynchronous part begins when `InFlightData.on_ready` says so
@@ -194,6 +195,10 @@ class ChannelStates:
                 self._restore_input(part, frames)
             else:
                 self._restore_output(part, frames)
+        for output, writer in zip(self._environment.outputs, self._writers, strict=True):
+            # On every such edge, also without rows of one's own: its gates wait for all their senders.
+            if output.edge.result_type.traits.joins_regions:
+                writer.finish_restore()
 
     def start_capture(self, checkpoint_id: int) -> None:
         """Keep what stands before the barriers of this checkpoint on any channel."""

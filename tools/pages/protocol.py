@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Final
 
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
-from headrace.core.elements import EndOfData, EndOfPartition, StopMode
+from headrace.core.elements import EndOfData, EndOfOutputChannelState, EndOfPartition, StopMode
 from headrace.network import framing, push_wire, wire
 from headrace.network.batches import encode_event
 from headrace.network.ingest import INGEST_CREDIT
@@ -150,6 +150,8 @@ def _marker_and_event_lines() -> list[str]:
     what = "the barrier as a msgpack array"
     rows.append((str(encode_event(barrier)[0]), "checkpoint id", what, "CheckpointBarrier"))
     rows.append((str(encode_event(cancellation)[0]), "checkpoint id", "", "CancelCheckpointMarker"))
+    kind, value, _ = encode_event(EndOfOutputChannelState())
+    rows.append((str(kind), str(value), "", "EndOfOutputChannelState; blocks upstream"))
     layout = first_line(encode_markers).removeprefix("Return ")
     codes = [
         (str(code), f"`{name}`") for name, code in vars(wire.ErrorCode).items() if name.isupper()

@@ -71,6 +71,10 @@ GOLDEN: dict[str, tuple[Frame, str]] = {
         Event(7, 9, 0, 1, EventTrait.PRIORITY | EventTrait.BLOCKS_UPSTREAM, -2),
         "48445257 01 0d 0000 0000001a 00000000 00000007 0000000000000009 00000000 01 03 fffffffffffffffe",
     ),
+    "event with the end of an output's channel state": (
+        Event(7, 9, 0, 5, EventTrait.BLOCKS_UPSTREAM, 0),
+        "48445257 01 0d 0000 0000001a 00000000 00000007 0000000000000009 00000000 05 02 0000000000000000",
+    ),
     "event with a barrier": (
         Event(7, 9, 0, 3, EventTrait.BLOCKS_UPSTREAM, 7, b"BODY"),
         "48445257 01 0d 0000 0000001a 00000004 00000007 0000000000000009 00000000 03 02 0000000000000007"

@@ -18,6 +18,7 @@ from headrace.core.checkpoints import (
 )
 from headrace.core.elements import (
     EndOfData,
+    EndOfOutputChannelState,
     EndOfPartition,
     PlacedMarker,
     StopMode,
@@ -192,12 +193,18 @@ EVENTS = [
     EndOfPartition(),
     BARRIER,
     CancelCheckpointMarker(7),
+    EndOfOutputChannelState(),
 ]
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_events_survive_the_wire(event: StreamEvent) -> None:
     assert decode_event(*encode_event(event), "peer") == event
+
+
+def test_events_keep_their_numbers() -> None:
+    numbers = [encode_event(event)[:2] for event in EVENTS]
+    assert numbers == [(1, 0), (1, 1), (2, 0), (3, 7), (4, 7), (5, 0)]
 
 
 @pytest.mark.parametrize(("kind", "value"), [(0, 0), (1, 7), (99, 0)])

@@ -92,10 +92,13 @@ def _vertex(operator_id: OperatorId, kind: VertexKind, parallelism: int) -> JobV
     )
 
 
-def _environment(vertex: JobVertex, index: int, chunks: Sequence[StateChunk], **edges: Any) -> Any:
+def _environment(
+    vertex: JobVertex, index: int, chunks: Sequence[StateChunk] | None, **edges: Any
+) -> Any:
     operator_id = vertex.operators[0].operator_id
-    restore = SubtaskRestore(1, {operator_id: OperatorSubtaskState(tuple(chunks))})
+    state = OperatorSubtaskState(tuple(chunks or ()))
     cluster_side: Any = None
+    gates: dict[str, Any] = {"inputs": (), "outputs": (), **edges}
     return TaskEnvironment(
         attempt("v", index),
         "job",
@@ -105,9 +108,9 @@ def _environment(vertex: JobVertex, index: int, chunks: Sequence[StateChunk], **
         random=SeededRandom(1),
         metrics=cluster_side,
         listener=cluster_side,
-        restore=restore if chunks else None,
+        restore=None if chunks is None else SubtaskRestore(1, {operator_id: state}),
         snapshots=_Storage(),
-        **{"inputs": (), "outputs": (), **edges},
+        **gates,
     )
 
 
@@ -156,26 +159,28 @@ class Job:
         receiver_count: int,
         kind: PartitionerKind,
         left: Sequence[Sequence[int]],
-        chunks: tuple[Sequence[StateChunk], Sequence[StateChunk]] = ((), ()),
+        chunks: tuple[Sequence[StateChunk], Sequence[StateChunk]] | None = None,
     ) -> None:
         self.kind = kind
         self.cluster = SimulatedCluster()
         producer, location = self.cluster.start("a")
         elsewhere, _ = self.cluster.start("b")
         self.senders = [
-            self._sender(producer, index, sender_count, receiver_count, chunks[0])
+            self._sender(producer, index, sender_count, receiver_count, chunks and chunks[0])
             for index in range(sender_count)
         ]
         for index, rows in enumerate(left):
-            # As splits are dealt anew: what an old sender had not sent is sent by one of today's.
-            self.senders[index % sender_count].left.extend(rows)
+            # As splits are dealt anew: what an old sender had not sent is sent by one of today's, and where they are
+            # not as many as they were, by another one than what it had sent.
+            shift = len(left) != sender_count
+            self.senders[(index + shift) % sender_count].left.extend(rows)
         self.receivers = [
             self._receiver(
                 producer if index % 2 else elsewhere,
                 [location] * sender_count,
                 index,
                 receiver_count,
-                chunks[1],
+                chunks and chunks[1],
             )
             for index in range(receiver_count)
         ]
@@ -186,7 +191,7 @@ class Job:
         index: int,
         sender_count: int,
         receiver_count: int,
-        chunks: Sequence[StateChunk],
+        chunks: Sequence[StateChunk] | None,
     ) -> Sender:
         made = writer(env, receiver_count, self.kind, number=index)
         edge = JobEdge(
@@ -212,7 +217,7 @@ class Job:
         locations: Sequence[TaskManagerLocation],
         index: int,
         receiver_count: int,
-        chunks: Sequence[StateChunk],
+        chunks: Sequence[StateChunk] | None,
     ) -> Receiver:
         channels = tuple(
             InputChannelDescriptor(ShuffleDescriptor(partition_id(number), location), index)
