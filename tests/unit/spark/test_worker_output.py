@@ -98,12 +98,14 @@ def test_bytes_that_are_no_text_come_as_what_stands_for_them(
 
 
 READER_GONE = """
-import os, sys, threading
+import os, signal, sys, threading
 from pathlib import Path
 from headrace.spark.worker_output import OutputPipe, redirect_standard_output
 pipe = OutputPipe(Path(sys.argv[1]))
 descriptor = os.open(sys.argv[1], os.O_WRONLY)
 written = threading.Event()
+# Whoever started the tests in the background may have it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def fill():
     for _ in range(50):
