@@ -29,6 +29,9 @@ class TtlTimeCharacteristic(enum.Enum):
 
     ProcessingTime = 0
 
+    EventTime = 1
+    """By records' timestamps and the watermark. Flink has the enum, and only the first of its members."""
+
 
 class Strategies(enum.Enum):
     """Ways of sweeping up."""
@@ -183,7 +186,8 @@ class StateTtlConfig:
     def __repr__(self) -> str:
         return (
             f"StateTtlConfig(update_type={self._update_type.name}, "
-            f"state_visibility={self._state_visibility.name}, ttl={self._ttl})"
+            f"state_visibility={self._state_visibility.name}, "
+            f"ttl_time_characteristic={self._ttl_time_characteristic.name}, ttl={self._ttl})"
         )
 
     class Builder:
@@ -229,6 +233,10 @@ class StateTtlConfig:
 
         def use_processing_time(self) -> "StateTtlConfig.Builder":
             return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
+
+        def use_event_time(self) -> "StateTtlConfig.Builder":
+            """Let values age in event time: last access is the record's timestamp, and watermarks let them expire."""
+            return self.set_ttl_time_characteristic(TtlTimeCharacteristic.EventTime)
 
         def cleanup_full_snapshot(self) -> "StateTtlConfig.Builder":
             self._strategies[Strategies.FULL_STATE_SCAN_SNAPSHOT] = EmptyCleanupStrategy()

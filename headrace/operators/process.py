@@ -5,6 +5,7 @@ function yields. Source: Flink ProcessOperator, KeyedProcessOperator, KeyedCoPro
 """
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Protocol
 
 from headrace.core.elements import MIN_TIMESTAMP
@@ -31,6 +32,7 @@ from headrace.operators.result_checks import ResultChecks
 from headrace.operators.timed_operator import TimedOperator
 from headrace.operators.user_code import user_error
 from headrace.state.backend import EntryScope, KeyedStateBackend
+from headrace.state.ttl import EventClock
 
 ElementFunction = Callable[[Any, Any], Any]
 """process_element: (value, context) -> iterable or None."""
@@ -67,6 +69,17 @@ class PlainProcessingOperator(_ProcessingOperator):
         self._open_function(None)
 
 
+def timed_call(call: ElementFunction, clock: EventClock) -> ElementFunction:
+    """Return `call`, which tells the clock first where its record stands in event time."""
+
+    @wraps(call)
+    def timed(value: Any, context: MovingContext) -> Any:
+        clock.at_record(context.current_timestamp)
+        return call(value, context)
+
+    return timed
+
+
 class FiringTimerContext(MovingContext, Protocol):
     """A context that is moved from timer to timer."""
 
@@ -89,7 +102,10 @@ class KeyedProcessingOperator(_ProcessingOperator, TimedOperator):
         self, call: ElementFunction, context: MovingContext, batch: RecordBatch, output: Output
     ) -> None:
         self._backend.begin_batch(batch.num_rows)
-        super()._process_rows(call, context, batch, output)
+        clock = self._backend.event_clock
+        super()._process_rows(
+            timed_call(call, clock) if clock.is_read else call, context, batch, output
+        )
         self._backend.end_batch()
 
     def _on_event_time(self, time_ms: int, key: Any, namespace: Any) -> None:

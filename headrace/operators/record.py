@@ -30,6 +30,11 @@ class RecordFunctionOperator(FunctionOperator):
         self._emitter = RowEmitter(context)
         self._open_function(self._backend)
 
+    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        if self._backend is not None:
+            self._backend.event_clock.advance(timestamp_ms)
+        super().process_watermark(timestamp_ms, output)
+
     def _rows(self, batch: RecordBatch) -> Iterable[Any]:
         """Rows one by one; each is yielded after its key became current."""
         return batch.rows() if self._backend is None else _keyed_rows(batch, self._backend)
@@ -109,7 +114,8 @@ class RecordFunctionOperator(FunctionOperator):
 def _keyed_rows(batch: RecordBatch, backend: KeyedStateBackend) -> Iterable[Any]:
     scope = backend.key_scope
     backend.begin_batch(batch.num_rows)
-    for key, value in zip(batch.keys(), batch.rows(), strict=True):
+    keys = backend.event_clock.along(batch.keys(), batch.timestamps)
+    for key, value in zip(keys, batch.rows(), strict=True):
         scope.entry = key
         yield value
     backend.end_batch()

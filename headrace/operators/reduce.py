@@ -51,7 +51,8 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
         rows: list[Any] = []
         self._backend.begin_batch(batch.num_rows)
         try:
-            for key, value in zip(batch.keys(), batch.rows(), strict=True):
+            keys = self._backend.event_clock.along(batch.keys(), batch.timestamps)
+            for key, value in zip(keys, batch.rows(), strict=True):
                 scope.entry = key
                 add(value)
                 result = get()
@@ -66,6 +67,10 @@ class ReduceOperator(FunctionOperator, OneInputOperator):
             raise user_error(error, self.context.operator_name) from error
         self._backend.end_batch()
         self._emitter.emit(rows, batch.timestamps, output)
+
+    def process_watermark(self, timestamp_ms: int, output: Output) -> None:
+        self._backend.event_clock.advance(timestamp_ms)
+        super().process_watermark(timestamp_ms, output)
 
     def _refused(self, error: StateAccessError, *, is_input: bool) -> Exception:
         """Return what is told of a value that the state did not take."""

@@ -57,8 +57,9 @@ class InternalTimerService:
         """`on_wake_up`: called with each run of processing-time timers; it calls the run, and may catch and emit."""
         self._scope = backend.key_scope
         self._set_current_key = backend.set_current_key
+        self._event_clock = backend.event_clock
         self._clock = clock
-        self._fire_event = self._with_key(on_event_time)
+        self._fire_event = self._with_time(self._with_key(on_event_time))
         self._fire_processing = self._with_key(on_processing_time)
         self._on_wake_up = on_wake_up
         self._create_queue = backend.create_timer_queue
@@ -96,7 +97,10 @@ class InternalTimerService:
     def advance_watermark(self, watermark_ms: int, is_enough: IsEnough | None = None) -> bool:
         """Fire the event-time timers that are due, until `is_enough` says so; False where some are still due."""
         self.current_watermark_ms = watermark_ms
-        return self._event_timers.fire_until(watermark_ms, self._fire_event, is_enough)
+        is_done = self._event_timers.fire_until(watermark_ms, self._fire_event, is_enough)
+        if is_done:
+            self._event_clock.advance(watermark_ms)
+        return is_done
 
     def next_event_time_ms(self) -> int | None:
         """Time of the first event-time timer; None where there is none."""
@@ -133,6 +137,15 @@ class InternalTimerService:
     def _with_key(self, callback: TimerCallback) -> TimerCallback:
         def fire(time_ms: int, key: Any, namespace: Any) -> None:
             self._set_current_key(key)
+            callback(time_ms, key, namespace)
+
+        return fire
+
+    def _with_time(self, callback: TimerCallback) -> TimerCallback:
+        advance = self._event_clock.advance
+
+        def fire(time_ms: int, key: Any, namespace: Any) -> None:
+            advance(time_ms)
             callback(time_ms, key, namespace)
 
         return fire

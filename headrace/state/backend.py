@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 from headrace.core.errors import ErrorDomain, HeadraceError, RecordTypeError
 from headrace.functions.state import State, StateDescriptor
 from headrace.state.timer_queue import TimerQueue
+from headrace.state.ttl import EventClock
 
 S = TypeVar("S", bound=State)
 
@@ -88,6 +89,8 @@ class KeyedStateBackend(Protocol):
 
     key_scope: EntryScope
     window_scope: EntryScope
+    event_clock: EventClock
+    """What states with a time to live in event time go by; the operator moves it."""
 
     def set_current_key(self, key: Any) -> None:
         """Make `key` (hashable) current in the key scope."""

@@ -42,7 +42,7 @@ from headrace.state.heap_ttl import TTL_HANDLES, TtlHeapState
 from headrace.state.keyed_chunks import Flatten, KeyedStateForm, write_keyed_state
 from headrace.state.layered_entries import FrozenEntries
 from headrace.state.restored import FrozenUnclaimed, KeySpace, RestoredKeyedState
-from headrace.state.ttl import BatchClock, TtlRules
+from headrace.state.ttl import BatchClock, EventClock, TtlClocks, TtlRules
 
 _ALL_KEYS: Final = KeySpace(PickledBytesTypeInfo(), range(128), 128)
 
@@ -64,7 +64,8 @@ class HeapKeyedStateBackend:
         restored: RestoredKeyedState | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._clock = BatchClock(clock or SystemClock())
+        self.event_clock = EventClock()
+        self._clocks = TtlClocks(BatchClock(clock or SystemClock()), self.event_clock)
         self._key_space = key_space
         self._restored = restored
         self.key_scope = EntryScope()
@@ -97,14 +98,15 @@ class HeapKeyedStateBackend:
 
     def begin_batch(self, row_count: int) -> None:
         if self._ttl_handles:
-            self._clock.begin_batch()
+            self._clocks.processing.begin_batch()
             for handle in self._ttl_handles:
                 if handle.rules.cleans_every_record:
                     handle.sweep(handle.rules.cleanup_size * row_count)
 
     def end_batch(self) -> None:
         self.key_scope.entry = NO_KEY
-        self._clock.end_batch()
+        self._clocks.processing.end_batch()
+        self.event_clock.end_batch()
 
     def _new_handle(
         self, handle_class: type[HeapState], descriptor: StateDescriptor, scope: EntryScope
@@ -114,7 +116,8 @@ class HeapKeyedStateBackend:
             if handle_class is HeapValueState and integer_bounds(descriptor.type_info) is not None:
                 return HeapIntegerState(descriptor, scope)
             return handle_class(descriptor, scope)
-        handle: TtlHeapState = TTL_HANDLES[handle_class](descriptor, scope, rules, self._clock)
+        clock = self._clocks.of(rules)
+        handle: TtlHeapState = TTL_HANDLES[handle_class](descriptor, scope, rules, clock)
         self._ttl_handles.append(handle)
         return handle
 

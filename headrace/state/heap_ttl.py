@@ -21,7 +21,7 @@ from headrace.state.heap_handles import (
 )
 from headrace.state.keyed_chunks import Flatten, KeyedRows
 from headrace.state.layered_entries import LayeredEntries
-from headrace.state.ttl import BatchClock, TtlRules
+from headrace.state.ttl import NO_STAMP, TtlClock, TtlRules
 
 Stamped = tuple[Any, int]
 """(value, last access in epoch ms)"""
@@ -33,11 +33,13 @@ class TtlHeapState(HeapState):
     """Base: the rules, the clock and the sweep over entries that nobody asks for."""
 
     def __init__(
-        self, descriptor: StateDescriptor, scope: EntryScope, rules: TtlRules, clock: BatchClock
+        self, descriptor: StateDescriptor, scope: EntryScope, rules: TtlRules, clock: TtlClock
     ) -> None:
         super().__init__(descriptor, scope)
         self.rules = rules
-        self._now_ms = clock.now_ms
+        self._clock = clock
+        self._now_ms, self._access_ms = clock.now_ms, clock.access_ms
+        self._keeps_latest = rules.is_event_time
         self._unswept: Iterator[Any] = iter(())
 
     def sweep(self, count: int | None = None) -> None:
@@ -63,6 +65,17 @@ class TtlHeapState(HeapState):
         else:
             del self.entries[entry]
 
+    def is_expired(self, stamp_ms: int, now_ms: int) -> bool:
+        """Whether the time of what was accessed last at `stamp_ms` is over."""
+        if stamp_ms == NO_STAMP:
+            stamp_ms = self._clock.untimed_ms()
+        return self.rules.is_expired(stamp_ms, now_ms)
+
+    def _stamp(self, held: Stamped | None) -> int:
+        """When a value was accessed last that is accessed now; records may come out of order."""
+        access_ms = self._access_ms()
+        return max(access_ms, held[1]) if held is not None and self._keeps_latest else access_ms
+
     @abstractmethod
     def unexpired(self, held: Any, now_ms: int) -> Any:
         """Return what is left of an entry: `held` itself where nothing has expired, something empty for nothing."""
@@ -73,31 +86,40 @@ class TtlHeapState(HeapState):
         """See Flatten."""
 
     def flatten_at(self) -> Flatten:
-        flatten = self.flatten_stamped
+        # Of this moment: the clocks go on while the rows are written.
+        flatten, untimed_ms = self.flatten_stamped, self._clock.untimed_ms()
+
+        def flatten_timed(held: list[Any], rows: KeyedRows) -> list[int] | None:
+            counts = flatten(held, rows)
+            assert rows.last_accesses is not None
+            since = None if untimed_ms == NO_STAMP else untimed_ms
+            rows.last_accesses = [since if one == NO_STAMP else one for one in rows.last_accesses]
+            return counts
+
         if not self.rules.filters_snapshots:
-            return flatten
+            return flatten_timed
         now_ms, unexpired = self._now_ms(), self.unexpired
 
         def flatten_unexpired(held: list[Any], rows: KeyedRows) -> list[int]:
             kept = [unexpired(one, now_ms) for one in held]
-            counts = flatten([one for one in kept if one], rows)
+            counts = flatten_timed([one for one in kept if one], rows)
             per_kept = iter(repeat(1) if counts is None else counts)
             return [next(per_kept) if one else 0 for one in kept]
 
         return flatten_unexpired
 
     def _stamps(self, rows: KeyedRows) -> Iterable[int]:
-        """Times of rows of a snapshot; rows without one, stored before there was a time to live, live from now."""
-        now_ms = self._now_ms()
+        """Times of rows of a snapshot; rows without one were stored before there was a time to live."""
+        untimed_ms = self._clock.untimed_ms()
         accesses = rows.last_accesses or [None] * len(rows.values)
-        return [now_ms if access is None else access for access in accesses]
+        return [untimed_ms if access is None else access for access in accesses]
 
 
 class _SingleTtlState(TtlHeapState):
     """Entries of one stamped value."""
 
     def unexpired(self, held: Stamped, now_ms: int) -> Stamped | None:
-        return None if self.rules.is_expired(held[1], now_ms) else held
+        return None if self.is_expired(held[1], now_ms) else held
 
     @staticmethod
     def flatten_stamped(held: list[Stamped], rows: KeyedRows) -> list[int] | None:
@@ -119,23 +141,24 @@ class _SingleTtlState(TtlHeapState):
             return None
         value, stamp = held
         now_ms = self._now_ms()
-        if self.rules.is_expired(stamp, now_ms):
+        if self.is_expired(stamp, now_ms):
             del self.entries[entry]
             value = value if self.rules.returns_expired else None
         elif self.rules.renews_on_read:
-            self.entries[entry] = (value, now_ms)
+            self.entries[entry] = (value, self._stamp(held))
         self.sweep()
         return value
 
     def _current(self, entry: Any) -> Any:
         """The value to go on from, or _ABSENT."""
         held = self.entries.get(entry)
-        if held is None or self.rules.is_expired(held[1], self._now_ms()):
+        if held is None or self.is_expired(held[1], self._now_ms()):
             return _ABSENT
         return held[0]
 
     def _write(self, entry: Any, value: Any) -> None:
-        self.entries[entry] = (value, self._now_ms())
+        held = self.entries.get(entry) if self._keeps_latest else None
+        self.entries[entry] = (value, self._stamp(held))
         self.sweep()
 
 
@@ -201,8 +224,7 @@ class HeapTtlListState(TtlHeapState, HeapListState):
         held: list[Stamped] = self.entries.get(entry, [])
         kept = self.unexpired(held, self._now_ms())
         if self.rules.renews_on_read and kept:
-            now_ms = self._now_ms()
-            kept = [(value, now_ms) for value, _ in kept]
+            kept = [(pair[0], self._stamp(pair)) for pair in kept]
         if held:
             self._keep(entry, held, kept)
         self.sweep()
@@ -212,15 +234,15 @@ class HeapTtlListState(TtlHeapState, HeapListState):
         self.add_all((value,))
 
     def add_all(self, values: Iterable[Any]) -> None:
-        now_ms = self._now_ms()
-        added = [(value, now_ms) for value in self._checked(values)]
+        access_ms = self._access_ms()
+        added = [(value, access_ms) for value in self._checked(values)]
         if added:
             self.entries.setdefault(self.scope.entry, []).extend(added)
         self.sweep()
 
     def update(self, values: Iterable[Any]) -> None:
-        now_ms = self._now_ms()
-        held = [(value, now_ms) for value in self._checked(values)]
+        access_ms = self._access_ms()
+        held = [(value, access_ms) for value in self._checked(values)]
         if held:
             self.entries[self.scope.entry] = held
         else:
@@ -228,7 +250,7 @@ class HeapTtlListState(TtlHeapState, HeapListState):
         self.sweep()
 
     def unexpired(self, held: list[Stamped], now_ms: int) -> list[Stamped]:
-        is_expired = self.rules.is_expired
+        is_expired = self.is_expired
         kept = [pair for pair in held if not is_expired(pair[1], now_ms)]
         return held if len(kept) == len(held) else kept
 
@@ -250,7 +272,7 @@ class HeapTtlMapState(TtlHeapState, HeapMapState):
     """A map whose entries expire one by one."""
 
     def __init__(
-        self, descriptor: MapStateDescriptor, scope: EntryScope, rules: TtlRules, clock: BatchClock
+        self, descriptor: MapStateDescriptor, scope: EntryScope, rules: TtlRules, clock: TtlClock
     ) -> None:
         super().__init__(descriptor, scope, rules, clock)
 
@@ -264,17 +286,18 @@ class HeapTtlMapState(TtlHeapState, HeapMapState):
 
     def put(self, key: Any, value: Any) -> None:
         key, value = self._key_forms.kept(key), self._kept(value)
-        self.entries.setdefault(self.scope.entry, {})[key] = (value, self._now_ms())
+        held = self.entries.setdefault(self.scope.entry, {})
+        held[key] = (value, self._stamp(held.get(key)))
         self.sweep()
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        now_ms = self._now_ms()
         for key, value in self._kept_entries(dict_value).items():
-            self.entries.setdefault(self.scope.entry, {})[key] = (value, now_ms)
+            held = self.entries.setdefault(self.scope.entry, {})
+            held[key] = (value, self._stamp(held.get(key)))
         self.sweep()
 
     def unexpired(self, held: dict[Any, Stamped], now_ms: int) -> dict[Any, Stamped]:
-        is_expired = self.rules.is_expired
+        is_expired = self.is_expired
         kept = {key: pair for key, pair in held.items() if not is_expired(pair[1], now_ms)}
         return held if len(kept) == len(held) else kept
 
@@ -299,11 +322,11 @@ class HeapTtlMapState(TtlHeapState, HeapMapState):
         if pair is None:
             return None
         now_ms = self._now_ms()
-        if self.rules.is_expired(pair[1], now_ms):
+        if self.is_expired(pair[1], now_ms):
             self.remove(key)
             return pair if self.rules.returns_expired else None
         if self.rules.renews_on_read:
-            held[key] = (pair[0], now_ms)
+            held[key] = (pair[0], self._stamp(pair))
         return pair
 
     def _held(self) -> Mapping[Any, Any]:
@@ -312,7 +335,7 @@ class HeapTtlMapState(TtlHeapState, HeapMapState):
         now_ms = self._now_ms()
         kept = self.unexpired(held, now_ms)
         if self.rules.renews_on_read:
-            kept = {key: (pair[0], now_ms) for key, pair in kept.items()}
+            kept = {key: (pair[0], self._stamp(pair)) for key, pair in kept.items()}
         if held:
             self._keep(entry, held, kept)
         seen = held if self.rules.returns_expired else kept

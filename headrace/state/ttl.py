@@ -1,29 +1,66 @@
 """Time to live: when an entry has expired, and what reading and writing do about it; the same for every backend.
 
-A value lives from its last access; at last access + time to live it has expired. The clock is read once for a batch, so
-that all its rows see the same entries. Source: Flink StateTtlConfig, TtlUtils, AbstractTtlDecorator.
+A value lives from its last access; at last access + time to live it has expired. There are two clocks, and neither
+moves while a batch is handled, so that all its rows see the same entries. Source: Flink StateTtlConfig, TtlUtils,
+AbstractTtlDecorator; in event time FLINK-12005, which Flink has not built.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
 
 from headrace.core.clock import Clock
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.core.record_batch import Timestamps
 from headrace.functions.state import StateDescriptor
-from headrace.functions.state_ttl import StateTtlConfig, StateVisibility, UpdateType
+from headrace.functions.state_ttl import (
+    StateTtlConfig,
+    StateVisibility,
+    TtlTimeCharacteristic,
+    UpdateType,
+)
+
+NO_STAMP: Final = MIN_TIMESTAMP
+"""Last access of what was written without a time to live, or before there was any event time."""
 
 _MAX_TIME_MS: Final = 2**63 - 1
 
 
+class TtlClock(Protocol):
+    """What a time to live is counted by. Mailbox thread only."""
+
+    def now_ms(self) -> int:
+        """The time by which values have expired or not."""
+        ...
+
+    def access_ms(self) -> int:
+        """The time that an access leaves on a value; not before `now_ms`."""
+        ...
+
+    def untimed_ms(self) -> int:
+        """From when values live whose last access is NO_STAMP."""
+        ...
+
+
 class BatchClock:
-    """Processing time that stands still while a batch is handled. Mailbox thread only."""
+    """Processing time that stands still while a batch is handled."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._opened_ms = clock.now_ms()
         self._batch_ms: int | None = None
 
     def now_ms(self) -> int:
         """Epoch ms: of the batch's beginning, or outside of one as it is."""
         return self._clock.now_ms() if self._batch_ms is None else self._batch_ms
+
+    def access_ms(self) -> int:
+        """See TtlClock."""
+        return self.now_ms()
+
+    def untimed_ms(self) -> int:
+        """See TtlClock: from the restore on."""
+        return self._opened_ms
 
     def begin_batch(self) -> None:
         """Stop the clock."""
@@ -34,11 +71,66 @@ class BatchClock:
         self._batch_ms = None
 
 
+class EventClock:
+    """Event time: an access happens at the record's timestamp, and values expire by the watermark.
+
+    Were accesses at the watermark too, a watermark that lags and then leaps, as while a backlog is read, would take
+    values that records of their own time still ask for. While timers fire it is the time of the timer, however far the
+    watermark leapt: what they find does not depend on how often watermarks come.
+    """
+
+    def __init__(self) -> None:
+        self._now_ms = MIN_TIMESTAMP
+        self._first_ms = MIN_TIMESTAMP
+        self._record_ms = MIN_TIMESTAMP
+        self.is_read = False
+        """Whether some state goes by it; else nobody need say where a record stands."""
+
+    def now_ms(self) -> int:
+        """The watermark, or the time of the timer that fires; MIN_TIMESTAMP before there is any."""
+        return self._now_ms
+
+    def access_ms(self) -> int:
+        """See TtlClock: of a record that is late it is the watermark, or it would leave what has expired already."""
+        return max(self._record_ms, self._now_ms)
+
+    def untimed_ms(self) -> int:
+        """See TtlClock: from the first watermark on."""
+        return self._first_ms
+
+    def advance(self, time_ms: int) -> None:
+        """A watermark has come, or a timer of `time_ms` fires; the clock does not go back."""
+        if time_ms > self._now_ms:
+            self._now_ms = time_ms
+            if self._first_ms == MIN_TIMESTAMP:
+                self._first_ms = time_ms
+
+    def at_record(self, timestamp_ms: int) -> None:
+        """A record of `timestamp_ms` is going to be handled; MIN_TIMESTAMP for one without."""
+        self._record_ms = timestamp_ms
+
+    def end_batch(self) -> None:
+        """No record is being handled."""
+        self._record_ms = MIN_TIMESTAMP
+
+    def along(self, keys: Iterable[Any], timestamps: Timestamps | None) -> Iterable[Any]:
+        """Return `keys`, each of which stands for the next of `timestamps` once it is taken."""
+        if not self.is_read or timestamps is None:
+            return keys
+        return self._along(keys, timestamps)
+
+    def _along(self, keys: Iterable[Any], timestamps: Timestamps) -> Iterable[Any]:
+        for key, timestamp_ms in zip(keys, timestamps.tolist(), strict=True):
+            self._record_ms = timestamp_ms
+            yield key
+
+
 @dataclass(frozen=True)
 class TtlRules:
     """What a state's StateTtlConfig says. `cleanup_size`: entries that are looked at per access (0: none)."""
 
     ttl_ms: int
+    is_event_time: bool
     renews_on_read: bool
     returns_expired: bool
     cleanup_size: int
@@ -57,6 +149,7 @@ class TtlRules:
         incremental = strategies.get_incremental_cleanup_strategy()
         return cls(
             ttl_ms=config.get_ttl().to_milliseconds(),
+            is_event_time=config.get_ttl_time_characteristic() is TtlTimeCharacteristic.EventTime,
             renews_on_read=config.get_update_type() is UpdateType.OnReadAndWrite,
             returns_expired=config.get_state_visibility()
             is StateVisibility.ReturnExpiredIfNotCleanedUp,
@@ -70,3 +163,18 @@ class TtlRules:
     def is_expired(self, last_access_ms: int, now_ms: int) -> bool:
         """Whether its time is over."""
         return min(last_access_ms + self.ttl_ms, _MAX_TIME_MS) <= now_ms
+
+
+@dataclass(frozen=True)
+class TtlClocks:
+    """The two clocks of a backend."""
+
+    processing: BatchClock
+    event: EventClock
+
+    def of(self, rules: TtlRules) -> TtlClock:
+        """Return the one that a state goes by."""
+        if not rules.is_event_time:
+            return self.processing
+        self.event.is_read = True
+        return self.event

@@ -138,10 +138,9 @@ class IntervalJoinOperator(FunctionOperator, TimedOperator, TwoInputOperator):
         # A batch is of one side, so what the other side keeps does not change meanwhile: sorted once for each key.
         partner_times: dict[Any, Sequence[int]] = {}
         self._backend.begin_batch(batch.num_rows)
+        keys = self._backend.event_clock.along(batch.keys(), batch.timestamps)
         try:
-            for key, value, timestamp in zip(
-                batch.keys(), batch.rows(), timestamps_of(batch), strict=True
-            ):
+            for key, value, timestamp in zip(keys, batch.rows(), timestamps_of(batch), strict=True):
                 scope.entry = key
                 _require_timestamp(timestamp)
                 if timestamp < watermark_ms:

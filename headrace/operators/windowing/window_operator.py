@@ -114,6 +114,7 @@ class WindowingOperator(TimedOperator):
         process = self._process_record if self._merging is None else self._process_merging
         scope = self._scope
         self._backend.begin_batch(batch.num_rows)
+        keys = self._backend.event_clock.along(keys, batch.timestamps)
         try:
             for key, value, timestamp in zip(keys, values, timestamps_of(batch), strict=True):
                 scope.entry = key

@@ -54,11 +54,11 @@ from headrace.state.rocksdb.snapshots import (
     forms_text,
     pieces_of_rows,
 )
-from headrace.state.rocksdb.stored import NO_STAMP, stored_form
+from headrace.state.rocksdb.stored import stored_form
 from headrace.state.rocksdb.timers import RocksTimerQueue, TimerRows
 from headrace.state.snapshots import FrozenState
 from headrace.state.timer_queue import TimerQueue
-from headrace.state.ttl import BatchClock
+from headrace.state.ttl import NO_STAMP, BatchClock, EventClock, TtlClocks
 
 
 class RocksDBKeyedStateBackend:
@@ -79,7 +79,8 @@ class RocksDBKeyedStateBackend:
         self._key_space = key_space
         self._restored = restored
         self._keys = CompositeKeys(key_space)
-        self._clock = BatchClock(clock)
+        self.event_clock = EventClock()
+        self._clocks = TtlClocks(BatchClock(clock), self.event_clock)
         self._is_incremental = settings.get_option(INCREMENTAL)
         self._timers_in = member_of(TimerServiceFactory, settings, ROCKSDB_TIMERS)
         self._timers_cached = settings.get_option(ROCKSDB_TIMERS_CACHED)
@@ -102,9 +103,7 @@ class RocksDBKeyedStateBackend:
         self._base: Uploaded = found.base or {}
         self._uploads: dict[int, Uploaded] = {}
         """By checkpoint that has not completed: what it refers to; while it is being written, what it surely shares."""
-        self._home = StateHome(
-            self._keys, self._clock, clock.now_ms(), Positions(found.following_position)
-        )
+        self._home = StateHome(self._keys, self._clocks, Positions(found.following_position))
 
     def set_current_key(self, key: Any) -> None:
         self.key_scope.entry = key
@@ -113,11 +112,12 @@ class RocksDBKeyedStateBackend:
         self.window_scope.entry = (self.key_scope.entry, namespace)
 
     def begin_batch(self, row_count: int) -> None:
-        self._clock.begin_batch()
+        self._clocks.processing.begin_batch()
 
     def end_batch(self) -> None:
         self.key_scope.entry = NO_KEY
-        self._clock.end_batch()
+        self._clocks.processing.end_batch()
+        self.event_clock.end_batch()
 
     def get_state(self, descriptor: StateDescriptor, scope: EntryScope) -> State:
         name = descriptor.get_name()
@@ -201,12 +201,12 @@ class RocksDBKeyedStateBackend:
         """Return a state's rows as they are now, but those that have expired where full snapshots leave them out."""
         stored: Iterator[tuple[bytes, bytes]] = self._database.table(name).items()
         handle = self._handles.get(name)
-        if handle is None or handle.rules is None or not handle.rules.filters_snapshots:
+        lifetime = None if handle is None else handle.lifetime
+        if lifetime is None or not lifetime.rules.filters_snapshots:
             return stored
         # Of this moment: the clock goes on while the rows are read.
-        is_expired_at, last_access_ms = handle.rules.is_expired, self._home.last_access_ms
-        now_ms = self._clock.now_ms()
-        return (row for row in stored if not is_expired_at(last_access_ms(row[1]), now_ms))
+        now_ms = lifetime.clock.now_ms()
+        return (row for row in stored if not lifetime.is_over(row[1], now_ms))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """See Snapshotable: what it uploaded is what later checkpoints refer to. Savepoints upload nothing here.
@@ -273,7 +273,7 @@ class RocksDBKeyedStateBackend:
             key_type=self._key_space.key_type,
             value_type=handle.single_value_type(),
             map_key_type=descriptor.key_type if is_map else None,
-            has_ttl=handle.rules is not None,
+            has_ttl=handle.lifetime is not None,
         )
 
     def _follow(self, known: KeyedStateForm, form: KeyedStateForm, handle: RocksState) -> None:

@@ -29,8 +29,8 @@ from headrace.functions.state import (
 from headrace.state.backend import EntryScope, StateAccessError
 from headrace.state.kept_keys import KeyForms, misfit
 from headrace.state.rocksdb.keys import CompositeKeys, form_of_keys, from_bytes, position_bytes
-from headrace.state.rocksdb.stored import NO_STAMP, stored_form, stored_stamp, stored_value
-from headrace.state.ttl import BatchClock, TtlRules
+from headrace.state.rocksdb.stored import Lifetime, stored_form, stored_value
+from headrace.state.ttl import NO_STAMP, TtlClocks, TtlRules
 
 _ABSENT: Final = object()
 _ACCESSES_PER_SWEEP: Final = 128
@@ -51,17 +51,11 @@ class Positions:
 
 @dataclass(frozen=True)
 class StateHome:
-    """What the handles of a backend share. `opened_ms`: from when values without a time live."""
+    """What the handles of a backend share."""
 
     keys: CompositeKeys
-    clock: BatchClock
-    opened_ms: int
+    clocks: TtlClocks
     positions: Positions = field(default_factory=Positions)
-
-    def last_access_ms(self, form: bytes) -> int:
-        """Return when what is stored was accessed last, for a time to live."""
-        stamp_ms = stored_stamp(form)
-        return self.opened_ms if stamp_ms == NO_STAMP else stamp_ms
 
 
 class RocksState(State):
@@ -81,7 +75,8 @@ class RocksState(State):
         self.scope = scope
         self.is_window = is_window
         self.table = table
-        self.rules = TtlRules.of(descriptor)
+        rules = TtlRules.of(descriptor)
+        self.lifetime = None if rules is None else Lifetime(rules, home.clocks.of(rules))
         self._home = home
         check = ValueCheck.of(self.single_value_type())
         self._fitting = check.fitting
@@ -127,10 +122,10 @@ class RocksState(State):
             yield composite, form
 
     def _put(self, composite: bytes, value: Any) -> None:
-        stamp_ms = NO_STAMP
-        if self.rules is not None:
-            stamp_ms = self._home.clock.now_ms()
-            self._note_access(self.rules)
+        stamp_ms, lifetime = NO_STAMP, self.lifetime
+        if lifetime is not None:
+            stamp_ms = lifetime.stamp_over(self.table, composite)
+            self._note_access(lifetime.rules)
         self.table.put(composite, stored_form(value, stamp_ms))
 
     def _note_access(self, rules: TtlRules) -> None:
@@ -141,15 +136,13 @@ class RocksState(State):
 
     def is_expired(self, form: bytes) -> bool:
         """Whether the time of what is stored is over."""
-        if self.rules is None:
-            return False
-        home = self._home
-        return self.rules.is_expired(home.last_access_ms(form), home.clock.now_ms())
+        lifetime = self.lifetime
+        return lifetime is not None and lifetime.is_over(form, lifetime.clock.now_ms())
 
     def _seen(self, composite: bytes, form: bytes) -> Any:
         """The value that a reader sees, or _ABSENT; what has expired goes, what is read is renewed where asked."""
-        rules = self.rules
-        if rules is not None:
+        if self.lifetime is not None:
+            rules = self.lifetime.rules
             self._note_access(rules)
             if self.is_expired(form):
                 self.table.delete(composite)
@@ -369,7 +362,7 @@ class RocksMapState(RocksState, MapState[Any, Any]):
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        if self.rules is not None:
+        if self.lifetime is not None:
             return not self.items()
         return next(self._rows(self._prefix()), None) is None
 

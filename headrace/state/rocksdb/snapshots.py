@@ -22,7 +22,8 @@ from headrace.core.types.pickles import pickle_value
 from headrace.state.keyed_chunks import ChunkFiles, KeyedRows, KeyedStateForm, rows_to_table
 from headrace.state.rocksdb.database import files_of, is_table_file
 from headrace.state.rocksdb.keys import CompositeKeys, from_bytes
-from headrace.state.rocksdb.stored import NO_STAMP, stored_stamp, stored_value
+from headrace.state.rocksdb.stored import stored_stamp, stored_value
+from headrace.state.ttl import NO_STAMP
 
 NATIVE_NAME: Final = "rocksdb"
 DATABASE: Final = "database"

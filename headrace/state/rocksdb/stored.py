@@ -2,13 +2,13 @@
 
 import pickle
 import struct
+from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.core.types.pickles import pickle_value
+from headrace.state.ttl import NO_STAMP, TtlClock, TtlRules
 
 _STAMP: Final = struct.Struct(">q")
-NO_STAMP: Final = -1
-"""Last access of what was written without a time to live."""
 
 
 def stored_form(value: Any, stamp_ms: int) -> bytes:
@@ -24,3 +24,24 @@ def stored_value(form: bytes) -> Any:
 def stored_stamp(form: bytes) -> int:
     """Return the last access of what is stored, or NO_STAMP."""
     return _STAMP.unpack_from(form)[0]
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """A time to live, and the clock that it goes by."""
+
+    rules: TtlRules
+    clock: TtlClock
+
+    def is_over(self, form: bytes, now_ms: int) -> bool:
+        """Whether the time of what is stored is over."""
+        stamp_ms = stored_stamp(form)
+        if stamp_ms == NO_STAMP:
+            stamp_ms = self.clock.untimed_ms()
+        return self.rules.is_expired(stamp_ms, now_ms)
+
+    def stamp_over(self, table: Any, composite: bytes) -> int:
+        """Return the last access of what is accessed now; in event time records may come out of order."""
+        access_ms = self.clock.access_ms()
+        held = table.get(composite) if self.rules.is_event_time else None
+        return access_ms if held is None else max(access_ms, stored_stamp(held))

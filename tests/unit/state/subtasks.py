@@ -11,6 +11,7 @@ from headrace.core.key_groups import key_group_range, key_groups_of
 from headrace.core.key_hash import hash_keys
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType
+from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
 from headrace.functions.process import TimeDomain
 from headrace.functions.record import AggregateFunction
@@ -22,6 +23,7 @@ from headrace.functions.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from headrace.functions.state_ttl import StateTtlConfig
 from headrace.operators.timers import InternalTimerService
 from headrace.state.operator_states import StatesOfOperator
 from headrace.testing.memory_snapshots import MemorySnapshots
@@ -72,8 +74,16 @@ def descriptors() -> dict[str, StateDescriptor]:
     }
 
 
+def fading() -> StateDescriptor:
+    """A state whose entries live 3 ms in event time."""
+    descriptor = MapStateDescriptor("fading", PICKLED, Types.STRING())
+    config = StateTtlConfig.new_builder(Time.milliseconds(3)).use_event_time()
+    descriptor.enable_time_to_live(config.build())
+    return descriptor
+
+
 class Subtask:
-    """One of `parallelism` subtasks of an operator with six states and timers; `fired` since somebody looked."""
+    """One of `parallelism` subtasks of an operator with seven states and timers; `fired` since somebody looked."""
 
     def __init__(
         self,
@@ -103,6 +113,7 @@ class Subtask:
             )
             for name, one in descriptors().items()
         }
+        self.fading: Any = backend.get_state(fading(), backend.key_scope)
         self.fired: list[tuple[int, Any, Any]] = []
         self.timers = InternalTimerService(
             backend, ManualTimers(ManualClock()), self._note_fired, self._note_fired

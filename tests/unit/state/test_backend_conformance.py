@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.rows import Row
 from headrace.functions.process import TimeDomain
 from headrace.functions.windows import TimeWindow
@@ -49,6 +50,9 @@ class BackendMachine(RuleBasedStateMachine):
         }
         self.subtasks = [Subtask(self.kind, self.scratch)]
         self.checkpoint_id = 0
+        self.fading: dict[Any, dict[Any, tuple[str, int]]] = {}
+        """What a state with a time to live holds, with the event times of the last accesses."""
+        self.watermark_ms = MIN_TIMESTAMP
 
     def _owner(self, key: Any) -> Subtask:
         (owner,) = [one for one in self.subtasks if one.owns(key)]
@@ -103,6 +107,15 @@ class BackendMachine(RuleBasedStateMachine):
         self._at(key, window)["window"].add([value])
         self.model["window"].setdefault((key, window), []).append([value])
 
+    @rule(key=KEYS, map_key=KEYS, text=st.text(max_size=3), timestamp=TIMES)
+    def put_at(self, key: Any, map_key: Any, text: str, timestamp: int) -> None:
+        owner = self._owner(key)
+        owner.backend.event_clock.at_record(timestamp)
+        owner.fading.put(map_key, text)
+        held = self.fading.setdefault(key, {})
+        live_since = self._live(key).get(map_key, ("", timestamp))[1]
+        held[map_key] = (text, max(live_since, timestamp, self.watermark_ms))
+
     @rule(key=KEYS)
     def merge_windows(self, key: Any) -> None:
         target, source = TimeWindow(0, 10), TimeWindow(10, 20)
@@ -128,12 +141,14 @@ class BackendMachine(RuleBasedStateMachine):
 
     @rule(watermark_ms=TIMES)
     def advance_watermark(self, watermark_ms: int) -> None:
+        self.watermark_ms = max(self.watermark_ms, watermark_ms)
         timers = self.timers[TimeDomain.EVENT_TIME]
         due = {timer for timer in timers if timer[0] <= watermark_ms}
         timers -= due
         fired = list[tuple[int, Any, Any]]()
         for one in self.subtasks:
             one.timers.advance_watermark(watermark_ms)
+            one.backend.event_clock.end_batch()
             assert [timer[0] for timer in one.fired] == sorted(timer[0] for timer in one.fired)
             fired += one.fired
             one.fired.clear()
@@ -159,6 +174,8 @@ class BackendMachine(RuleBasedStateMachine):
             Subtask(self.kind, self.scratch, merged, parallelism, index)
             for index in range(parallelism)
         ]
+        for one in self.subtasks:
+            one.backend.event_clock.advance(self.watermark_ms)
 
     def _other_kind(self, snapshot_kind: SnapshotKind) -> str:
         """A savepoint fits every backend, RocksDB's files only that, wherever its timers are kept."""
@@ -200,6 +217,16 @@ class BackendMachine(RuleBasedStateMachine):
                 assert self._at(key)[name].get() == wanted
         for (key, window), wanted in self.model["window"].items():
             assert list(self._at(key, window)["window"].get()) == wanted
+
+    @invariant()
+    def only_what_lives_is_read(self) -> None:
+        for key in self.fading:
+            wanted = {map_key: text for map_key, (text, _) in self._live(key).items()}
+            assert dict(self._owner(key).fading.items()) == wanted
+
+    def _live(self, key: Any) -> dict[Any, tuple[str, int]]:
+        held = self.fading.get(key, {})
+        return {one: pair for one, pair in held.items() if pair[1] + 3 > self.watermark_ms}
 
     @invariant()
     def timers_are_those_of_the_model(self) -> None:

@@ -2,218 +2,110 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
-from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.core.clock import ManualClock
-from headrace.core.config import Settings
-from headrace.core.operator_types import OperatorTypes
-from headrace.core.record_batch import BatchType
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
 from headrace.functions.process import KeyedProcessFunction
-from headrace.functions.record import AggregateFunction
 from headrace.functions.specs import KeyedProcessSpec
-from headrace.functions.state import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    StateDescriptor,
-    ValueStateDescriptor,
-)
+from headrace.functions.state import ValueStateDescriptor
 from headrace.functions.state_ttl import StateTtlConfig
-from headrace.state.operator_states import StatesOfOperator
-from headrace.testing.memory_snapshots import MemorySnapshots, snapshot
+from headrace.testing.memory_snapshots import snapshot
 from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
-
-PICKLED = Types.PICKLED_BYTE_ARRAY()
-TEN_MS = Time.milliseconds(10)
-
-
-class _Sum(AggregateFunction):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: int, accumulator: int) -> int:
-        return accumulator + value
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
-
-
-def value() -> StateDescriptor:
-    return ValueStateDescriptor("value", Types.LONG())
-
-
-def elements() -> StateDescriptor:
-    return ListStateDescriptor("list", Types.LONG())
-
-
-def entries() -> StateDescriptor:
-    return MapStateDescriptor("map", Types.STRING(), Types.LONG())
-
-
-def reducing() -> StateDescriptor:
-    return ReducingStateDescriptor("reducing", lambda a, b: a + b, Types.LONG())
-
-
-def aggregating() -> StateDescriptor:
-    return AggregatingStateDescriptor("aggregating", _Sum(), PICKLED)
-
-
-class _Chosen:
-    """The backend and the folder of the test that runs."""
-
-    backend = "hashmap"
-    scratch = ""
-    opened: ClassVar[list[StatesOfOperator]] = []
+from tests.unit.state.ttl_states import (
+    ALL_KINDS,
+    Home,
+    elements,
+    entries,
+    on_backend,
+    read,
+    ttl,
+    value,
+    write,
+)
 
 
 @pytest.fixture(params=["hashmap", "rocksdb"], autouse=True)
 def chosen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    _Chosen.backend, _Chosen.scratch = request.param, str(tmp_path)
-    yield request.param
-    while _Chosen.opened:
-        _Chosen.opened.pop().close()
-
-
-class _Home:
-    """States on a clock that the test moves; the key is always "k"."""
-
-    def __init__(self, restored: OperatorSubtaskState | None = None, start_ms: int = 0) -> None:
-        self.clock = ManualClock(start_ms)
-        self.states = StatesOfOperator(
-            key_groups=range(128),
-            max_parallelism=128,
-            types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),
-            settings=Settings({"state.backend.type": _Chosen.backend}),
-            clock=self.clock,
-            restored=restored,
-            reader=MemorySnapshots(),
-            scratch=_Chosen.scratch,
-        )
-        _Chosen.opened.append(self.states)
-        self.backend = self.states.create_keyed_backend()
-
-    def state(
-        self, descriptor: StateDescriptor, builder: StateTtlConfig.Builder | None = None
-    ) -> Any:
-        if builder is not None:
-            descriptor.enable_time_to_live(builder.build())
-        state = self.backend.get_state(descriptor, self.backend.key_scope)
-        self.backend.set_current_key("k")
-        return state
-
-
-def ttl() -> StateTtlConfig.Builder:
-    return StateTtlConfig.new_builder(TEN_MS)
-
-
-def _write(state: Any, descriptor: StateDescriptor) -> None:
-    match descriptor:
-        case ValueStateDescriptor():
-            state.update(1)
-        case MapStateDescriptor():
-            state.put("a", 1)
-        case _:
-            state.add(1)
-
-
-def _read(state: Any, descriptor: StateDescriptor) -> Any:
-    match descriptor:
-        case ValueStateDescriptor():
-            return state.value()
-        case MapStateDescriptor():
-            return state.get("a")
-        case ListStateDescriptor():
-            return (list(state.get()) or [None])[0]
-        case _:
-            return state.get()
-
-
-ALL_KINDS = pytest.mark.parametrize(
-    "describe", [value, elements, entries, reducing, aggregating], ids=lambda one: one.__name__
-)
+    with on_backend(request.param, tmp_path) as backend:
+        yield backend
 
 
 @ALL_KINDS
 def test_at_last_access_plus_time_to_live_it_has_expired(describe: Any) -> None:
-    home, descriptor = _Home(start_ms=100), describe()
+    home, descriptor = Home(start_ms=100), describe()
     state = home.state(descriptor, ttl())
-    _write(state, descriptor)
+    write(state, descriptor)
     home.clock.advance_ms(9)
-    assert _read(state, descriptor) == 1
+    assert read(state, descriptor) == 1
     home.clock.advance_ms(1)
-    assert _read(state, descriptor) is None
+    assert read(state, descriptor) is None
     assert home.backend.total_entry_count() == 0
 
 
 @ALL_KINDS
 def test_reading_renews_only_where_asked(describe: Any) -> None:
     for builder, wanted in ((ttl(), None), (ttl().update_ttl_on_read_and_write(), 1)):
-        home, descriptor = _Home(), describe()
+        home, descriptor = Home(), describe()
         state = home.state(descriptor, builder)
-        _write(state, descriptor)
+        write(state, descriptor)
         home.clock.advance_ms(6)
-        assert _read(state, descriptor) == 1
+        assert read(state, descriptor) == 1
         home.clock.advance_ms(6)
-        assert _read(state, descriptor) == wanted
+        assert read(state, descriptor) == wanted
 
 
 @ALL_KINDS
 def test_an_expired_value_may_be_seen_once_more_where_asked(describe: Any) -> None:
-    home, descriptor = _Home(), describe()
+    home, descriptor = Home(), describe()
     builder = ttl().return_expired_if_not_cleaned_up().disable_cleanup_in_background()
     state = home.state(descriptor, builder)
-    _write(state, descriptor)
+    write(state, descriptor)
     home.clock.advance_ms(10)
-    assert _read(state, descriptor) == 1
-    assert _read(state, descriptor) is None
+    assert read(state, descriptor) == 1
+    assert read(state, descriptor) is None
 
 
 @ALL_KINDS
 def test_a_snapshot_keeps_the_times(describe: Any) -> None:
-    home, descriptor = _Home(), describe()
+    home, descriptor = Home(), describe()
     state = home.state(descriptor, ttl())
-    _write(state, descriptor)
-    again = _Home(snapshot(home.states), start_ms=9)
+    write(state, descriptor)
+    again = Home(snapshot(home.states), start_ms=9)
     descriptor = describe()
     state = again.state(descriptor, ttl())
-    assert _read(state, descriptor) == 1
+    assert read(state, descriptor) == 1
     again.clock.advance_ms(1)
-    assert _read(state, descriptor) is None
+    assert read(state, descriptor) is None
 
 
 @ALL_KINDS
 def test_a_time_to_live_may_be_added_and_taken_away(describe: Any) -> None:
-    home, descriptor = _Home(), describe()
-    _write(home.state(descriptor), descriptor)
-    with_ttl, descriptor = _Home(snapshot(home.states), start_ms=50), describe()
+    home, descriptor = Home(), describe()
+    write(home.state(descriptor), descriptor)
+    with_ttl, descriptor = Home(snapshot(home.states), start_ms=50), describe()
     state = with_ttl.state(descriptor, ttl())
     with_ttl.clock.advance_ms(9)
-    assert _read(state, descriptor) == 1
-    without, descriptor = _Home(snapshot(with_ttl.states), start_ms=500), describe()
-    assert _read(without.state(descriptor), descriptor) == 1
+    assert read(state, descriptor) == 1
+    without, descriptor = Home(snapshot(with_ttl.states), start_ms=500), describe()
+    assert read(without.state(descriptor), descriptor) == 1
 
 
 @ALL_KINDS
 def test_a_write_after_expiry_begins_anew(describe: Any) -> None:
-    home, descriptor = _Home(), describe()
+    home, descriptor = Home(), describe()
     state = home.state(descriptor, ttl().disable_cleanup_in_background())
-    _write(state, descriptor)
+    write(state, descriptor)
     home.clock.advance_ms(10)
-    _write(state, descriptor)
-    assert _read(state, descriptor) == 1
+    write(state, descriptor)
+    assert read(state, descriptor) == 1
 
 
 def test_elements_and_entries_expire_one_by_one() -> None:
-    home = _Home()
+    home = Home()
     numbers, by_name = home.state(elements(), ttl()), home.state(entries(), ttl())
     numbers.add(1)
     by_name.put("a", 1)
@@ -227,7 +119,7 @@ def test_elements_and_entries_expire_one_by_one() -> None:
 
 
 def test_reading_a_list_that_reading_renews_takes_out_what_has_expired() -> None:
-    home = _Home()
+    home = Home()
     builder = ttl().update_ttl_on_read_and_write().disable_cleanup_in_background()
     state = home.state(elements(), builder)
     state.add(1)
@@ -243,11 +135,11 @@ def test_reading_a_list_that_reading_renews_takes_out_what_has_expired() -> None
 
 @ALL_KINDS
 def test_what_lives_longer_than_time_lasts_never_expires(describe: Any) -> None:
-    home, descriptor = _Home(start_ms=2**62), describe()
+    home, descriptor = Home(start_ms=2**62), describe()
     state = home.state(descriptor, StateTtlConfig.new_builder(Time.milliseconds(2**63 - 1)))
-    _write(state, descriptor)
+    write(state, descriptor)
     home.clock.advance_ms(2**61)
-    assert _read(state, descriptor) == 1
+    assert read(state, descriptor) == 1
 
 
 def test_a_timer_does_not_hear_of_state_that_has_expired() -> None:
@@ -261,7 +153,7 @@ def test_a_timer_does_not_hear_of_state_that_has_expired() -> None:
 
 
 def test_accesses_sweep_away_what_nobody_asks_for(chosen: str) -> None:
-    home = _Home()
+    home = Home()
     state = home.state(value(), ttl().cleanup_incrementally(5, False))
     for number in range(20):
         home.backend.set_current_key(number)
@@ -275,7 +167,7 @@ def test_accesses_sweep_away_what_nobody_asks_for(chosen: str) -> None:
 
 
 def test_each_record_sweeps_where_asked_and_rocksdb_has_one_way_of_its_own(chosen: str) -> None:
-    home = _Home()
+    home = Home()
     state = home.state(value(), ttl().cleanup_incrementally(2, True))
     for number in range(6):
         home.backend.set_current_key(number)
@@ -288,7 +180,7 @@ def test_each_record_sweeps_where_asked_and_rocksdb_has_one_way_of_its_own(chose
 
 def test_expired_entries_stay_out_of_a_snapshot_where_asked() -> None:
     for builder, wanted in ((ttl(), 2), (ttl().cleanup_full_snapshot(), 1)):
-        home = _Home()
+        home = Home()
         state = home.state(elements(), builder.disable_cleanup_in_background())
         state.add(1)
         home.clock.advance_ms(10)
