@@ -6,14 +6,14 @@ from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.operators.user_code import user_error
 
-TIME_LIMIT: Final = 1 << 62
-"""Milliseconds from 1970: sums of such times and of the sizes of windows do not wrap around."""
+TIME_LIMIT_MS: Final = (2**63 - 1) // 1000
+"""Milliseconds from 1970: columns of times count microseconds, in 64 bits."""
 
 
-def require_times(batch: RecordBatch, operator_name: str) -> Timestamps:
-    """Return the timestamps of a batch, of shape (num_rows,).
+def require_times(batch: RecordBatch, operator_name: str, size_ms: int) -> Timestamps:
+    """Return the timestamps of a batch, of shape (num_rows,), which is to be put into windows of `size_ms`.
 
-    UserCodeError where a row has none, or one so far out that the ends of its windows have no place in 64 bits.
+    UserCodeError where a row has none, or one so far out that a column of times has no place for an end of its windows.
     """
     times = batch.timestamps
     if times is None or (times == MIN_TIMESTAMP).any():
@@ -22,11 +22,12 @@ def require_times(batch: RecordBatch, operator_name: str) -> Timestamps:
             "call assign_timestamps_and_watermarks before"
         )
         raise user_error(error, operator_name) from error
-    is_far = (times >= TIME_LIMIT) | (times <= -TIME_LIMIT)
+    limit_ms = TIME_LIMIT_MS - size_ms
+    is_far = (times > limit_ms) | (times < -limit_ms)
     if is_far.any():
         error = ValueError(
-            f"event time {times[is_far][0]} cannot be put into windows in columns: it is counted in milliseconds from "
-            "1970 on, and this is too far from there"
+            f"event time {times[is_far][0]} cannot be put into windows in columns of {size_ms} ms: it is counted in "
+            "milliseconds from 1970 on, and this is too far from there"
         )
         raise user_error(error, operator_name) from error
     return times

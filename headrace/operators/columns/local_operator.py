@@ -36,7 +36,7 @@ class LocalOperator(OneInputOperator):
         if self.windows.is_until_end_of_input:
             times = np.zeros(batch.num_rows, dtype=np.int64)
         else:
-            times = require_times(batch, self.context.operator_name)
+            times = require_times(batch, self.context.operator_name, self.windows.size)
         self._held.add(batch.columns(), times)
         if self._held.are_enough:
             self.emit_held(output)

@@ -89,7 +89,7 @@ class WindowRowJoinOperator(TwoInputOperator):
         output.emit_watermark(timestamp_ms)
 
     def _keep(self, side: _Side, batch: RecordBatch) -> None:
-        times = require_times(batch, self.context.operator_name)
+        times = require_times(batch, self.context.operator_name, self._windows.size)
         slices = window_starts(times, self._windows.offset, self._windows.size)
         is_late = slices <= self._windows.last_due(self.current_watermark)
         arrays = [*batch.columns().columns, pa.array(batch.key_hashes), pa.array(slices)]

@@ -78,7 +78,7 @@ class WindowAggregateOperator(OneInputOperator):
         self._emitter = RowEmitter(context)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        times = require_times(batch, self.context.operator_name)
+        times = require_times(batch, self.context.operator_name, self._size)
         pairs = self._assign(times)
         live = pairs.where(pairs.starts > self._last_start(self._lateness_ms))
         if len(live.rows) < len(pairs.rows) or self._size < self._slide:

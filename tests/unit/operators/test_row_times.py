@@ -8,8 +8,10 @@ from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.errors import UserCodeError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.operators.row_times import TIME_LIMIT, require_times
+from headrace.operators.row_times import TIME_LIMIT_MS, require_times
 
+SIZE_MS = 1000
+FARTHEST_MS = TIME_LIMIT_MS - SIZE_MS
 BATCH_TYPE = BatchType(Types.ROW_NAMED(["n"], [Types.LONG()]))
 
 
@@ -23,7 +25,7 @@ def test_where_a_row_has_no_timestamp_the_user_is_told_what_gives_it_one(
     times: list[int] | None,
 ) -> None:
     with pytest.raises(UserCodeError) as raised:
-        require_times(_batch(times), "Join")
+        require_times(_batch(times), "Join", SIZE_MS)
     assert raised.value.cause_text == (
         "a record without a timestamp cannot be put into event-time windows: "
         "call assign_timestamps_and_watermarks before"
@@ -32,15 +34,17 @@ def test_where_a_row_has_no_timestamp_the_user_is_told_what_gives_it_one(
 
 
 def test_rows_that_all_have_timestamps_pass() -> None:
-    times = [1 - TIME_LIMIT, TIME_LIMIT - 1]
-    assert require_times(_batch(times), "Join").tolist() == times
+    times = [-FARTHEST_MS, FARTHEST_MS]
+    assert require_times(_batch(times), "Join", SIZE_MS).tolist() == times
 
 
-@pytest.mark.parametrize("far", [MIN_TIMESTAMP + 1, -TIME_LIMIT, TIME_LIMIT, MAX_WATERMARK])
-def test_a_time_whose_windows_would_end_outside_of_64_bits_is_refused(far: int) -> None:
+@pytest.mark.parametrize(
+    "far", [MIN_TIMESTAMP + 1, -FARTHEST_MS - 1, FARTHEST_MS + 1, 2**62, MAX_WATERMARK]
+)
+def test_a_time_whose_windows_would_end_outside_of_a_column_of_times_is_refused(far: int) -> None:
     with pytest.raises(UserCodeError) as raised:
-        require_times(_batch([5, far]), "Sum")
+        require_times(_batch([5, far]), "Sum", SIZE_MS)
     assert raised.value.cause_text == (
-        f"event time {far} cannot be put into windows in columns: it is counted in milliseconds from 1970 on, and this "
-        "is too far from there"
+        f"event time {far} cannot be put into windows in columns of 1000 ms: it is counted in milliseconds from 1970 "
+        "on, and this is too far from there"
     )

@@ -3,11 +3,13 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.errors import UserCodeError
+from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import data_schema, type_info_from_schema
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, Types
@@ -20,6 +22,7 @@ from headrace.functions.columnar_specs import (
 )
 from headrace.functions.window_specs import ColumnAggregate
 from headrace.operators.columns.sessions import group_stretches
+from headrace.operators.row_times import TIME_LIMIT_MS
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
 
@@ -214,3 +217,23 @@ def test_rows_that_lie_within_the_gap_go_out_as_one_unless_one_of_them_may_be_la
     harness.perform(Rows(rows, [22, 10, 23]))
     harness.perform(WatermarkAt(20))
     assert [row[START] for row in harness.output.rows[1:]] == [22, 10, 23]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sessions_fire_as_far_from_1970_as_a_column_of_times_reaches(sign: int) -> None:
+    far = sign * (TIME_LIMIT_MS - GAP - 1)
+    harness, emitted = sessions(), list[RecordBatch]()
+    harness.output.emit = emitted.append  # Python's own times, of rows, end with the year 9999
+    for step in second_steps([[("a", 1, far)]]):
+        harness.perform(step)
+    harness.finish()
+    (columns,) = [batch.columns() for batch in emitted]
+    extent = [
+        columns.column(name).cast(pa.int64())[0].as_py() for name in ("window_start", "window_end")
+    ]
+    assert extent == [1000 * time for time in [far, far + GAP]]
+    with pytest.raises(
+        UserCodeError, match=f"event time {far + 10 * sign} cannot be put into windows"
+    ):
+        far += 10 * sign
+        second_steps([[("a", 1, far)]])

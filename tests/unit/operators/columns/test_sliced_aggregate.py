@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.errors import UserCodeError
+from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import data_schema, type_info_from_schema
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import TimestampTypeInfo, Types
@@ -19,6 +21,7 @@ from headrace.functions.columnar_specs import (
 )
 from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.functions.window_specs import ColumnAggregate, WindowAggregateSpec
+from headrace.operators.row_times import TIME_LIMIT_MS
 from headrace.state.evolution import StateIncompatibleError
 from headrace.testing.operator_harness import HarnessStep, OperatorHarness, Rows, WatermarkAt
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
@@ -265,3 +268,23 @@ def test_sums_of_floating_numbers_are_not_halved_as_their_order_shows() -> None:
     assert not can_be_sliced((ColumnAggregate("sum", "x", "sum"),), ("key",), columns)
     assert not can_be_sliced((ColumnAggregate("count", None, "n"),), ("x",), columns)
     assert can_be_sliced((ColumnAggregate("count", "x", "n"),), ("key",), columns)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_windows_fire_as_far_from_1970_as_a_column_of_times_reaches(sign: int) -> None:
+    far = sign * (TIME_LIMIT_MS - 10)
+    harness, emitted = sliced("tumbling"), list[RecordBatch]()
+    harness.output.emit = emitted.append  # Python's own times, of rows, end with the year 9999
+    for step in partials_of("tumbling", [records(("a", 1, far))]):
+        harness.perform(step)
+    harness.finish()
+    (columns,) = [batch.columns() for batch in emitted]
+    extent = [
+        columns.column(name).cast(pa.int64())[0].as_py() for name in ("window_start", "window_end")
+    ]
+    assert extent == [1000 * time for time in [far - far % 10, far - far % 10 + 10]]
+    with pytest.raises(
+        UserCodeError, match=f"event time {far + 10 * sign} cannot be put into windows"
+    ):
+        far += 10 * sign
+        partials_of("tumbling", [records(("a", 1, far))])
