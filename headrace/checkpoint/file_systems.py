@@ -149,6 +149,14 @@ def read_all(uri: str) -> memoryview:
         return memoryview(file.read_buffer()).cast("B")
 
 
+@contextlib.contextmanager
+def open_input(uri: str) -> Generator[Any, None, None]:
+    """Open a file for reading at random, for a reader that wants a part of it: a pyarrow `NativeFile`."""
+    system, path = _place_of("read", uri)
+    with _errors("read", uri), system.open_input_file(path) as file:
+        yield file
+
+
 def read_parts(uri: str) -> Iterator[bytes]:
     """Yield a file's content in pieces."""
     system, path = _place_of("read", uri)

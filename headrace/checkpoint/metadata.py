@@ -62,11 +62,36 @@ class PendingCommit(msgspec.Struct, frozen=True):
     committables: tuple[Committable, ...]
 
 
+class StateChange(msgspec.Struct, frozen=True):
+    """What an edit did to one state: rows before and after, and of these how many were added, changed and removed."""
+
+    operator: str
+    state: str
+    action: str
+    row_count_before: int
+    row_count: int
+    added_count: int = 0
+    changed_count: int = 0
+    removed_count: int = 0
+
+
+class SnapshotEdit(msgspec.Struct, frozen=True):
+    """How a savepoint was made of another snapshot, without a job. `timestamp_ms`: wall clock of the edit."""
+
+    parent_uri: str
+    parent_checkpoint_id: int
+    timestamp_ms: int
+    author: str
+    reason: str
+    changes: tuple[StateChange, ...]
+
+
 class CheckpointMetadata(msgspec.Struct, frozen=True):
     """A consistent cut through a job. `timestamp_ms`: wall clock of its trigger.
 
     `lineage`: hex digits that stay the same over restarts for as long as state is carried forward; ids never repeat
-    within it. `epoch`: which start of a driver within the lineage took it.
+    within it. `epoch`: which start of a driver within the lineage took it. `edit`: how it differs from what a job
+    took, whose id and lineage it has; None where it does not.
     """
 
     checkpoint_id: int
@@ -78,6 +103,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     epoch: int
     operators: tuple[OperatorSnapshot, ...] = ()
     pending_commits: tuple[PendingCommit, ...] = ()
+    edit: SnapshotEdit | None = None
 
     @property
     def is_drained(self) -> bool:

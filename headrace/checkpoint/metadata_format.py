@@ -24,7 +24,12 @@ from headrace.checkpoint.handles import (
     StateFile,
     StateTable,
 )
-from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot, PendingCommit
+from headrace.checkpoint.metadata import (
+    CheckpointMetadata,
+    OperatorSnapshot,
+    PendingCommit,
+    SnapshotEdit,
+)
 from headrace.checkpoint.metadata_key import MetadataKey
 from headrace.checkpoint.options import KEY_FILE
 from headrace.core.checkpoints import SnapshotKind
@@ -93,6 +98,8 @@ class _Document(msgspec.Struct):
     epoch: int
     operators: list[_Operator]
     pending_commits: list[_PendingCommit]
+    # Stands there only where there was an edit: what jobs write is as it always was.
+    edit: SnapshotEdit | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Authentication(msgspec.Struct):
@@ -212,6 +219,7 @@ def _document_of(metadata: CheckpointMetadata, path_of: Callable[[str], str]) ->
             )
             for one in metadata.pending_commits
         ],
+        edit=msgspec.UNSET if metadata.edit is None else metadata.edit,
     )
 
 
@@ -278,6 +286,7 @@ def _metadata_of(document: _Document, folder_uri: str) -> CheckpointMetadata:
             )
             for one in document.pending_commits
         ),
+        edit=None if document.edit is msgspec.UNSET else document.edit,
     )
 
 

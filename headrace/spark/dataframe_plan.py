@@ -60,6 +60,11 @@ def plan_push(
     return PushPlan(partition_count, java_frame)
 
 
+def map_in_arrow(df: DataFrame, body: ArrowBody, result_schema: str) -> DataFrame:
+    """Return `df.mapInArrow(body, result_schema)`, whether pandas is there or not."""
+    return DataFrame(_map_in_arrow(df, body, result_schema), df.sparkSession)
+
+
 def with_plain_names(df: DataFrame) -> DataFrame:
     """Return `df` with columns that Spark finds by their names, in the same order; `df` itself where it does already.
 

@@ -37,6 +37,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "network": GROUND,
     "state": GROUND,
     "operators": GROUND | {"state"},
+    "state_processor": GROUND | {"state"},
     "task": GROUND | {"network", "operators", "state"},
     # control plane
     "rpc": GROUND,
@@ -49,7 +50,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "rest": GROUND | {"gateways"},
     "shuffle_service": GROUND | {"network", "gateways", "rpc", "cluster", "cluster.task_executor"},
     # hosts
-    "spark": GROUND | _BELOW_HOSTS | {"network"},
+    "spark": GROUND | _BELOW_HOSTS | {"network", "state_processor"},
     "cli": GROUND | {"spark", "api", "rest", "gateways", "network", "shuffle_service"},
     # faces
     "datastream": frozenset({"api", "functions", "core", "connectors"}),

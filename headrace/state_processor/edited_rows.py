@@ -1,0 +1,285 @@
+"""EditedRows: rows on their way into a state, checked as a job's own rows would be, and written as its chunks.
+
+What is checked: columns and their types; no key, namespace or position is missing; the key group is that of the key;
+no two rows are of one entry; positions of lists are 0, 1, 2 …; timers are of their service. The error names the row.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.core.key_groups import key_group_range
+from headrace.core.key_hash import InvalidKeyError
+from headrace.state.columns import (
+    KEY,
+    KEY_GROUP,
+    LIST_POS,
+    MAP_KEY,
+    NAMESPACE,
+    VALUE_ROW_KIND,
+    KeyGroups,
+)
+from headrace.state.keyed_chunks import ChunkFiles
+from headrace.state_processor.errors import EditRefusedError, StateSchemaError
+from headrace.state_processor.key_hashing import (
+    KeyHashing,
+    checked_key_groups,
+    hashable_column,
+    hashable_rows,
+    row_at,
+)
+from headrace.state_processor.stored_state import OPTIONAL_COLUMNS, StoredState, chunk_rows
+from headrace.state_processor.stored_types import converted, type_differences
+
+_PIECE_ROWS: Final = 65_536
+_DOMAINS: Final = frozenset({"event", "processing"})
+_TIMER_COLUMNS: Final = ("service", "domain", "ts")
+_WINDOW_START: Final = "window_start"
+
+
+@dataclass(frozen=True)
+class EditTarget:
+    """The state whose rows are replaced, and what may be done to find its key groups."""
+
+    state: StoredState
+    hashing: KeyHashing
+    allow_pickles: bool = False
+
+    @property
+    def entry_columns(self) -> list[str]:
+        """Columns that say which entry a row belongs to."""
+        names = [KEY, NAMESPACE]
+        if self.state.table is StateTable.TIMERS:
+            names = [*_TIMER_COLUMNS, KEY, NAMESPACE]
+        elif self.state.table is StateTable.COLUMNAR:
+            names = [KEY, _WINDOW_START]
+        return [name for name in names if name in self.state.schema.names]
+
+    @property
+    def identity_columns(self) -> list[str]:
+        """Columns that no two rows have alike; none where only the operator knows."""
+        if self.state.table is StateTable.COLUMNAR and _WINDOW_START not in self.state.schema.names:
+            return []
+        within = [name for name in (LIST_POS, MAP_KEY) if name in self.state.schema.names]
+        return [*self.entry_columns, *within]
+
+
+class SubtaskChunk(msgspec.Struct, frozen=True):
+    """A chunk that was written for a subtask of the parent's parallelism."""
+
+    subtask_index: int
+    chunk: StateChunk
+
+
+class WrittenRows(msgspec.Struct, frozen=True):
+    """What became of some rows. `matched_count`: those whose entry the parent has, `changed_count` of them differ."""
+
+    chunks: tuple[SubtaskChunk, ...] = ()
+    row_count: int = 0
+    matched_count: int = 0
+    changed_count: int = 0
+
+    def __add__(self, other: "WrittenRows") -> "WrittenRows":
+        return WrittenRows(
+            self.chunks + other.chunks,
+            self.row_count + other.row_count,
+            self.matched_count + other.matched_count,
+            self.changed_count + other.changed_count,
+        )
+
+
+def write_rows(
+    target: EditTarget, rows: pa.Table, reader: SnapshotReader, writer: SnapshotWriter
+) -> WrittenRows:
+    """Check and write rows; every row of a key group that is among them must be. StateProcessorError."""
+    if not rows.num_rows:
+        return WrittenRows()
+    rows = as_stored(target.state, rows)
+    groups = key_groups_of_rows(target, rows)
+    rows, groups = _in_order(target, rows, groups)
+    _check_unique(target, rows)
+    _check_positions(target, rows)
+    _check_timers(target, rows)
+    matched, changed = _compared(target, rows, np.unique(groups).tolist(), reader)
+    chunks = write_chunks(target.state, rows, writer)
+    return WrittenRows(tuple(chunks), rows.num_rows, matched, changed)
+
+
+def as_stored(state: StoredState, rows: pa.Table) -> pa.Table:
+    """Return rows in the columns and types that the state is stored with, `key_group` only where it came along.
+
+    StateSchemaError, EditRefusedError.
+    """
+    check_schema(state, rows.schema)
+    columns: dict[str, pa.Array] = {}
+    for field in state.schema:
+        if field.name in rows.column_names:
+            array = _one_array(rows.column(field.name))
+            columns[field.name] = converted(array, field.type)
+        elif field.name != KEY_GROUP:
+            columns[field.name] = pa.nulls(rows.num_rows, field.type)
+    stored = pa.table(columns)
+    required = [KEY_GROUP, KEY, LIST_POS, *_TIMER_COLUMNS, _WINDOW_START]
+    if state.table is StateTable.KEYED:
+        required.append(NAMESPACE)
+    for name in required:
+        if name in columns and columns[name].null_count:
+            place = pc.index(columns[name].is_null(), True).as_py()
+            raise EditRefusedError(state.title, row_at(stored, place), f"has no {name}")
+    return stored
+
+
+def check_schema(state: StoredState, given: pa.Schema) -> None:
+    """StateSchemaError where columns of these types cannot be a state's rows."""
+    differences = [
+        f"'{name}' is no column of it" for name in given.names if name not in state.schema.names
+    ]
+    if len(set(given.names)) != len(given.names):
+        differences.append("two columns have one name")
+    for field in state.schema:
+        index = given.get_field_index(field.name)
+        if index >= 0:
+            differences += type_differences(given.field(index).type, field.type, field.name)
+        elif field.name != KEY_GROUP and field.name not in OPTIONAL_COLUMNS:
+            differences.append(f"'{field.name}' is missing")
+    if differences:
+        raise StateSchemaError(state.title, differences)
+
+
+def key_groups_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
+    """Return each row's key group, as `checked_key_groups` does. EditRefusedError for what cannot be a key."""
+    state = target.state
+    try:
+        return checked_key_groups(
+            rows,
+            target.hashing,
+            state.max_parallelism,
+            state.title,
+            allow_pickles=target.allow_pickles,
+        )
+    except InvalidKeyError as error:
+        raise EditRefusedError(state.title, "among the new ones", str(error)) from error
+
+
+def _in_order(target: EditTarget, rows: pa.Table, groups: KeyGroups) -> tuple[pa.Table, KeyGroups]:
+    """Rows by key group, those of a list one after another and by position; with their key groups as a column."""
+    if LIST_POS in rows.column_names:
+        numbers: dict[Hashable, int] = {}
+        entries = [
+            numbers.setdefault(entry, len(numbers))
+            for entry in hashable_rows(rows, target.entry_columns)
+        ]
+        positions = rows.column(LIST_POS).to_numpy()
+        order = np.lexsort((positions, np.array(entries), groups))
+    else:
+        order = np.argsort(groups, kind="stable")
+    columns = {
+        name: pa.array(groups) if name == KEY_GROUP else rows.column(name)
+        for name in target.state.schema.names
+    }
+    ordered = pa.table(columns).take(pa.array(order))
+    return ordered.combine_chunks(), groups[order]
+
+
+def _check_unique(target: EditTarget, rows: pa.Table) -> None:
+    identity = hashable_rows(rows, target.identity_columns)
+    if not target.identity_columns or len(set(identity)) == len(identity):
+        return
+    seen: set[Hashable] = set()
+    for place, one in enumerate(identity):
+        if one in seen:
+            reason = f"is there twice: {', '.join(target.identity_columns)} must differ"
+            raise EditRefusedError(target.state.title, row_at(rows, place), reason)
+        seen.add(one)
+
+
+def _check_positions(target: EditTarget, rows: pa.Table) -> None:
+    if LIST_POS not in rows.column_names:
+        return
+    expected, last = 0, None
+    positions = rows.column(LIST_POS).to_pylist()
+    for place, entry in enumerate(hashable_rows(rows, target.entry_columns)):
+        expected, last = (expected + 1 if entry == last else 0), entry
+        if positions[place] != expected:
+            reason = f"has list_pos {positions[place]} where {expected} is next"
+            raise EditRefusedError(target.state.title, row_at(rows, place), reason)
+
+
+def _check_timers(target: EditTarget, rows: pa.Table) -> None:
+    if target.state.table is not StateTable.TIMERS:
+        return
+    allowed = {"service": frozenset({target.state.name}), "domain": _DOMAINS}
+    for name, values in allowed.items():
+        for place, value in enumerate(rows.column(name).to_pylist()):
+            if value not in values:
+                reason = f"has a {name} that is none of {', '.join(sorted(values))}"
+                raise EditRefusedError(target.state.title, row_at(rows, place), reason)
+
+
+def _compared(
+    target: EditTarget, rows: pa.Table, groups: Sequence[int], reader: SnapshotReader
+) -> tuple[int, int]:
+    """How many rows are of entries that the parent has in these key groups, and how many of those differ."""
+    state, identity = target.state, target.identity_columns
+    others = [one for one in state.schema.names if one not in identity and one != KEY_GROUP]
+    if not identity:
+        identity, others = [one for one in state.schema.names if one != KEY_GROUP], []
+    old: dict[Hashable, Hashable] = {}
+    for chunk in state.chunks:
+        for table in chunk_rows(state, chunk, reader, groups):
+            keys = hashable_rows(table, identity)
+            old.update(zip(keys, hashable_rows(table, others), strict=True))
+    new = zip(hashable_rows(rows, identity), hashable_rows(rows, others), strict=True)
+    matches = [value != old[key] for key, value in new if key in old]
+    return len(matches), sum(matches)
+
+
+def write_chunks(state: StoredState, rows: pa.Table, writer: SnapshotWriter) -> list[SubtaskChunk]:
+    """Write rows, which are in order of their key groups, as the parent's subtasks would have."""
+    chunks: list[SubtaskChunk] = []
+    groups = rows.column(KEY_GROUP).to_numpy()
+    for index in range(state.parallelism):
+        own = key_group_range(index, state.parallelism, state.max_parallelism)
+        begin, end = np.searchsorted(groups, [own.start, own.stop]).tolist()
+        files = ChunkFiles(state.table, state.name, state.attributes, writer)
+        for offset in range(begin, end, _PIECE_ROWS):
+            piece = rows.slice(offset, min(_PIECE_ROWS, end - offset))
+            for table in _as_jobs_write(state, piece):
+                files.add(table.combine_chunks())
+        chunks += [SubtaskChunk(index, chunk) for chunk in files.finish()]
+    return chunks
+
+
+def _as_jobs_write(state: StoredState, rows: pa.Table) -> list[pa.Table]:
+    """Rows without columns that are there for some rows only, as in files of a job."""
+    for name in OPTIONAL_COLUMNS:
+        if name in rows.column_names and rows.column(name).null_count == rows.num_rows:
+            rows = rows.drop_columns([name])
+    if VALUE_ROW_KIND in rows.column_names:
+        index = rows.column_names.index(VALUE_ROW_KIND)
+        kinds = pc.fill_null(rows.column(VALUE_ROW_KIND), pa.scalar(0, pa.int8()))
+        rows = rows.set_column(index, VALUE_ROW_KIND, kinds)
+    if state.table is not StateTable.TIMERS or NAMESPACE not in rows.column_names:
+        return [rows]
+    namespaces = rows.column(NAMESPACE)
+    is_without = namespaces.is_null()
+    parts = [rows.filter(is_without).drop_columns([NAMESPACE]), rows.filter(namespaces.is_valid())]
+    return [part for part in parts if part.num_rows]
+
+
+def without_keys(target: EditTarget, keys: Sequence[object], table: pa.Table) -> pa.Table:
+    """Return the rows of other keys, which are given as the key's column shows them."""
+    wanted = set(hashable_column(pa.array(keys, target.state.schema.field(KEY).type)))
+    keep = [key not in wanted for key in hashable_column(table.column(KEY))]
+    return table.filter(pa.array(keep, pa.bool_()))
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks()

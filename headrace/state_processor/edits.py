@@ -1,0 +1,299 @@
+"""Edits of a snapshot, each from metadata to metadata: states replaced, removed, renamed, and keys deleted.
+
+What an edit writes goes through the `EditContext`; nothing of the parent is ever changed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
+from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot, StateChange
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.core.key_groups import key_groups_of
+from headrace.core.key_hash import hash_array
+from headrace.graph.operator_ids import uid_hash_of
+from headrace.state.columns import KEY
+from headrace.state_processor.edited_rows import (
+    EditTarget,
+    SubtaskChunk,
+    WrittenRows,
+    without_keys,
+    write_chunks,
+    write_rows,
+)
+from headrace.state_processor.errors import PickledKeysError, StateProcessorError, UnknownStateError
+from headrace.state_processor.key_hashing import KeyHashing, hashing_of
+from headrace.state_processor.selection import operator_in
+from headrace.state_processor.stored_state import (
+    BY_KEY_GROUP,
+    StoredState,
+    chunk_rows,
+    chunks_of,
+    stored_state,
+)
+
+
+@dataclass(frozen=True)
+class EditContext:
+    """Where edits read and write. `folder`: that of the new savepoint, for whoever writes from elsewhere."""
+
+    folder: str
+    reader: SnapshotReader
+    writer: SnapshotWriter
+    allow_pickles: bool = False
+
+
+Edited = tuple[CheckpointMetadata, list[StateChange]]
+Edit = Callable[[CheckpointMetadata, EditContext], Edited]
+RowsSource = Callable[[EditTarget, EditContext], WrittenRows]
+"""Checks and writes the rows that replace those of a state; see `write_rows`."""
+
+
+def rows_of_table(rows: pa.Table) -> RowsSource:
+    """Return a source of rows that are in memory."""
+
+    def write(target: EditTarget, context: EditContext) -> WrittenRows:
+        return write_rows(target, rows, context.reader, context.writer)
+
+    return write
+
+
+def replacing(operator: str, name: str | None, table: StateTable, source: RowsSource) -> Edit:
+    """Put other rows in the place of all rows of a state."""
+
+    def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
+        _check_editable(table)
+        state = stored_state(metadata, table, operator, name)
+        written = source(_target_of(state, context), context)
+        change = StateChange(
+            state.operator,
+            state.name,
+            f"{table.value} replaced",
+            state.row_count,
+            written.row_count,
+            added_count=written.row_count - written.matched_count,
+            changed_count=written.changed_count,
+            removed_count=state.row_count - written.matched_count,
+        )
+        owner = operator_in(metadata, operator)
+        kept = _without(owner, lambda one: one.table is table and one.name == state.name)
+        return _with_operator(metadata, owner, _with_chunks(kept, written.chunks)), [change]
+
+    return edit
+
+
+def removing(operator: str, name: str | None, table: StateTable | None) -> Edit:
+    """Leave a state away; without a name all state of the operator that may be edited, whatever `table`."""
+
+    def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
+        owner = operator_in(metadata, operator)
+        tables = sorted(_EDITABLE if table is None else {table}, key=lambda one: one.value)
+        if table is not None:
+            _check_editable(table)
+        removed = {(one, chunk.chunk.name): 0 for one in tables for chunk in chunks_of(owner, one)}
+        if name is not None:
+            removed = {key: 0 for key in removed if key[1] == name}
+        if not removed:
+            known = sorted({one.chunk.name for table in tables for one in chunks_of(owner, table)})
+            raise UnknownStateError(f"operator {owner.title} has no state '{name}'", known)
+        for one in tables:
+            for chunk in chunks_of(owner, one):
+                if (one, chunk.chunk.name) in removed:
+                    removed[one, chunk.chunk.name] += chunk.chunk.row_count
+        kept = _without(owner, lambda one: (one.table, one.name) in removed)
+        changes = [
+            StateChange(owner.title, state, f"{one.value} removed", count, 0, removed_count=count)
+            for (one, state), count in removed.items()
+        ]
+        return _with_operator(metadata, owner, kept), changes
+
+    return edit
+
+
+def renaming(operator: str, name: str, new_name: str) -> Edit:
+    """Give a keyed state another name. Its files stay as they are."""
+
+    def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
+        owner = operator_in(metadata, operator)
+        names = sorted({one.chunk.name for one in chunks_of(owner, StateTable.KEYED)})
+        if name not in names:
+            raise UnknownStateError(f"operator {owner.title} has no keyed state '{name}'", names)
+        if new_name in names:
+            raise StateProcessorError(
+                f"operator {owner.title} has a keyed state '{new_name}' already: remove it first, or take another name"
+            )
+
+        def renamed(chunk: StateChunk) -> StateChunk:
+            is_meant = chunk.table is StateTable.KEYED and chunk.name == name
+            return msgspec.structs.replace(chunk, name=new_name) if is_meant else chunk
+
+        count = sum(
+            one.chunk.row_count
+            for one in chunks_of(owner, StateTable.KEYED)
+            if one.chunk.name == name
+        )
+        change = StateChange(owner.title, new_name, f"renamed from '{name}'", count, count)
+        return _with_operator(metadata, owner, _mapped(owner, renamed)), [change]
+
+    return edit
+
+
+def moving_operator(operator: str, uid: str) -> Edit:
+    """Give an operator's state to the operator with another uid."""
+
+    def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
+        owner = operator_in(metadata, operator)
+        new_id = uid_hash_of(uid)
+        if any(one.operator_id == new_id for one in metadata.operators):
+            raise StateProcessorError(
+                f"the uid '{uid}' is that of an operator of the snapshot already: take another one"
+            )
+        has_output = any(state.committables for state in owner.subtasks.values()) or any(
+            one.operator_id == owner.operator_id for one in metadata.pending_commits
+        )
+        if has_output:
+            raise StateProcessorError(
+                f"operator {owner.title} has prepared output that is known by its id: let the job commit it first, "
+                "by a stop with a savepoint"
+            )
+        moved = msgspec.structs.replace(owner, operator_id=new_id, uid=uid)
+        count = sum(chunk.row_count for state in owner.subtasks.values() for chunk in state.chunks)
+        change = StateChange(moved.title, "", f"uid was {owner.uid!r}", count, count)
+        return _with_operator(metadata, owner, moved), [change]
+
+    return edit
+
+
+def deleting_keys(operator: str, keys: Sequence[Any]) -> Edit:
+    """Delete all rows of some keys: keyed state, timers and columnar window state of an operator."""
+
+    def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
+        owner = operator_in(metadata, operator)
+        changes: list[StateChange] = []
+        for table in (StateTable.KEYED, StateTable.TIMERS, StateTable.COLUMNAR):
+            for name in sorted({one.chunk.name for one in chunks_of(owner, table)}):
+                state = stored_state(metadata, table, owner.operator_id.hex(), name)
+                owner, removed_count = _without_keys(owner, state, keys, context)
+                changes.append(
+                    StateChange(
+                        state.operator,
+                        name,
+                        f"{table.value} without {len(keys)} keys",
+                        state.row_count,
+                        state.row_count - removed_count,
+                        removed_count=removed_count,
+                    )
+                )
+        if not changes:
+            raise UnknownStateError(f"operator {owner.title} has no keyed state", [])
+        return _with_operator(metadata, owner, owner), changes
+
+    return edit
+
+
+_EDITABLE = BY_KEY_GROUP
+
+
+def _check_editable(table: StateTable) -> None:
+    if table not in _EDITABLE:
+        allowed = ", ".join(sorted(one.value for one in _EDITABLE))
+        raise StateProcessorError(
+            f"rows of {table.value} are positions and output that a job counts on, and an edit may break exactly-once: "
+            f"what may be edited is {allowed}"
+        )
+
+
+def _target_of(state: StoredState, context: EditContext) -> EditTarget:
+    first = next(iter(chunk_rows(state, state.chunks[0], context.reader)))
+    hashing = hashing_of(
+        first, is_opaque=KEY in state.opaque, max_parallelism=state.max_parallelism
+    )
+    if hashing is None:
+        raise StateProcessorError(
+            f"{state.title} cannot be replaced, as its key groups do not follow from its columns: remove it, or "
+            "delete keys"
+        )
+    return EditTarget(state, hashing, context.allow_pickles)
+
+
+def _without_keys(
+    owner: OperatorSnapshot, state: StoredState, keys: Sequence[Any], context: EditContext
+) -> tuple[OperatorSnapshot, int]:
+    """The operator with those chunks written anew that had rows of the keys, and how many rows they were."""
+    if KEY not in state.schema.names:
+        raise StateProcessorError(f"{state.title} has no column of keys to delete by: remove it")
+    if KEY in state.opaque:
+        raise PickledKeysError(state.title)
+    target = EditTarget(state, KeyHashing.COLUMN)
+    groups = None
+    if state.table is not StateTable.COLUMNAR:
+        hashes = hash_array(pa.array(keys, state.schema.field(KEY).type))
+        groups = set(np.unique(key_groups_of(hashes, state.max_parallelism)).tolist())
+    written: list[SubtaskChunk] = []
+    replaced: list[StateChunk] = []
+    removed_count = 0
+    for one in state.chunks:
+        if groups is not None and not _may_hold(one.chunk, groups):
+            continue
+        tables = list(chunk_rows(state, one, context.reader))
+        kept = [without_keys(target, keys, table) for table in tables]
+        count = sum(table.num_rows for table in tables) - sum(table.num_rows for table in kept)
+        if count:
+            removed_count += count
+            replaced.append(one.chunk)
+            written += write_chunks(state, pa.concat_tables(kept), context.writer)
+    owner = _without(owner, lambda chunk: any(chunk is one for one in replaced))
+    return _with_chunks(owner, written), removed_count
+
+
+def _may_hold(chunk: StateChunk, groups: set[int]) -> bool:
+    if chunk.key_groups is None:
+        return True
+    first, last = chunk.key_groups
+    return any(first <= group <= last for group in groups)
+
+
+def _without(
+    owner: OperatorSnapshot, is_left_away: Callable[[StateChunk], bool]
+) -> OperatorSnapshot:
+    subtasks = {
+        index: OperatorSubtaskState(
+            tuple(one for one in state.chunks if not is_left_away(one)), state.committables
+        )
+        for index, state in owner.subtasks.items()
+    }
+    return msgspec.structs.replace(owner, subtasks=subtasks)
+
+
+def _mapped(
+    owner: OperatorSnapshot, change: Callable[[StateChunk], StateChunk]
+) -> OperatorSnapshot:
+    subtasks = {
+        index: OperatorSubtaskState(tuple(map(change, state.chunks)), state.committables)
+        for index, state in owner.subtasks.items()
+    }
+    return msgspec.structs.replace(owner, subtasks=subtasks)
+
+
+def _with_chunks(owner: OperatorSnapshot, chunks: Sequence[SubtaskChunk]) -> OperatorSnapshot:
+    subtasks = dict(owner.subtasks)
+    for one in chunks:
+        state = subtasks.get(one.subtask_index, OperatorSubtaskState())
+        subtasks[one.subtask_index] = msgspec.structs.replace(
+            state, chunks=(*state.chunks, one.chunk)
+        )
+    return msgspec.structs.replace(owner, subtasks=subtasks)
+
+
+def _with_operator(
+    metadata: CheckpointMetadata, before: OperatorSnapshot, after: OperatorSnapshot
+) -> CheckpointMetadata:
+    operators = tuple(
+        after if one.operator_id == before.operator_id else one for one in metadata.operators
+    )
+    return msgspec.structs.replace(metadata, operators=operators)

@@ -1,0 +1,75 @@
+"""What cannot be done with the tables of a snapshot: nobody has them, only RocksDB reads them, or an edit is wrong."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.core.errors import ErrorDomain, HeadraceError, short_repr
+
+
+class StateProcessorError(HeadraceError):
+    """Base of what is wrong with a question to a snapshot, or with an edit of it."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+
+class UnknownStateError(StateProcessorError):
+    """A snapshot does not have what was asked for by name, or has several of it. `known`: what may be asked for."""
+
+    def __init__(self, problem: str, known: Sequence[str]) -> None:
+        choices = ", ".join(known) or "none"
+        super().__init__(
+            f"{problem}: there are {choices}" if known else f"{problem}: there is none"
+        )
+        self.known = tuple(known)
+
+
+class NativeStateError(StateProcessorError):
+    """State lies in files of RocksDB, which have no rows for others."""
+
+    def __init__(self, operator: str) -> None:
+        super().__init__(
+            f"take a savepoint and use that: operator {operator} keeps its state in RocksDB's own files here, as "
+            "checkpoints with execution.checkpointing.incremental do, and only RocksDB reads them"
+        )
+        self.operator = operator
+
+
+class InFlightRecordsError(StateProcessorError):
+    """A snapshot holds records that were on their way between tasks: an edit would not reach them."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(
+            f"take a savepoint and edit that: {uri} is unaligned and holds records that were on their way, which an "
+            "edit of state would not reach"
+        )
+        self.uri = uri
+
+
+class StateSchemaError(StateProcessorError):
+    """Rows are not of the types that a state is stored with. `differences`: one sentence per column or field."""
+
+    def __init__(self, state: str, differences: Sequence[str]) -> None:
+        super().__init__(f"{state} cannot take these rows, as {'; '.join(differences)}")
+        self.state = state
+        self.differences = tuple(differences)
+
+
+class EditRefusedError(StateProcessorError):
+    """An edit would make a snapshot that no job could have written. `row`: the first row that is wrong, by column."""
+
+    def __init__(self, state: str, row: dict[str, Any] | str, reason: str) -> None:
+        self.row_text = row if isinstance(row, str) else short_repr(row)
+        super().__init__(f"{state}: row {self.row_text} {reason}")
+        self.state = state
+        self.reason = reason
+
+
+class PickledKeysError(StateProcessorError):
+    """An edit needs keys that are stored as pickles, and nobody has said that they may be loaded."""
+
+    def __init__(self, state: str) -> None:
+        super().__init__(
+            f"{state} has keys of no declared type, stored as pickles: whoever edits it has to load them, which runs "
+            "code of whoever wrote them; say allow_pickles=True if that is you"
+        )
+        self.state = state

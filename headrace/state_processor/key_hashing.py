@@ -1,0 +1,117 @@
+"""How the key group of a stored key is found again: by the hash that the exchange used, from the column alone."""
+
+import enum
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.core.key_groups import key_groups_of
+from headrace.core.key_hash import hash_array, hash_keys
+from headrace.core.types.pickles import unpickle_values
+from headrace.state.columns import KEY, KEY_GROUP, KeyGroups
+from headrace.state_processor.errors import EditRefusedError, PickledKeysError
+
+_KEY_HASH = "$key_hash"
+
+
+class KeyHashing(enum.Enum):
+    """What of a row is hashed."""
+
+    COLUMN = "the column of keys, whose type was declared"
+    PICKLES = "the values that the column of keys holds as pickles"
+    VALUES = "the column of keys, whose type was not declared"
+    HASHES = "a column of hashes that is stored with the rows"
+
+
+def hashing_of(stored: pa.Table, *, is_opaque: bool, max_parallelism: int) -> KeyHashing | None:
+    """Return what gives the stored rows their key groups; None where nothing does that their columns show.
+
+    `is_opaque`: keys are pickles, which are not loaded here.
+    """
+    if is_opaque:
+        return KeyHashing.PICKLES
+    candidates = (KeyHashing.COLUMN, KeyHashing.VALUES)
+    if KEY not in stored.column_names:
+        candidates = ()
+    if _KEY_HASH in stored.column_names:
+        candidates = (KeyHashing.HASHES,)
+    groups = stored.column(KEY_GROUP).to_numpy()
+    for hashing in candidates:
+        if np.array_equal(key_groups_in(stored, hashing, max_parallelism), groups):
+            return hashing
+    return None
+
+
+def key_groups_in(rows: pa.Table, hashing: KeyHashing, max_parallelism: int) -> KeyGroups:
+    """Return the key group of each row, shape (num_rows,). InvalidKeyError."""
+    if hashing is KeyHashing.HASHES:
+        hashes = rows.column(_KEY_HASH).to_numpy().astype(np.int32)
+        return key_groups_of(hashes, max_parallelism)
+    keys = _whole(rows.column(KEY))
+    match hashing:
+        case KeyHashing.COLUMN:
+            hashes = hash_array(keys)
+        case KeyHashing.PICKLES:
+            hashes = hash_keys(unpickle_values(keys.to_pylist()))
+        case _:
+            fields = keys.flatten() if pa.types.is_struct(keys.type) else [keys]
+            columns = [field.to_pylist() for field in fields]
+            values = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+            hashes = hash_keys(values)
+    return key_groups_of(hashes, max_parallelism)
+
+
+def checked_key_groups(
+    rows: pa.Table, hashing: KeyHashing, max_parallelism: int, state: str, *, allow_pickles: bool
+) -> KeyGroups:
+    """Return the key group of each row; a column `key_group` that came along must say the same.
+
+    EditRefusedError names the first row where it does not; PickledKeysError.
+    """
+    if hashing is KeyHashing.PICKLES and not allow_pickles:
+        raise PickledKeysError(state)
+    groups = key_groups_in(rows, hashing, max_parallelism)
+    if KEY_GROUP in rows.column_names:
+        wrong = np.flatnonzero(rows.column(KEY_GROUP).to_numpy() != groups)
+        if wrong.size:
+            place = int(wrong[0])
+            reason = f"is in key group {groups[place]} by its key: leave the column key_group out"
+            raise EditRefusedError(state, row_at(rows, place), reason)
+    return groups
+
+
+def row_at(rows: pa.Table, index: int) -> dict[str, Any]:
+    """Return one row by column name."""
+    (row,) = rows.slice(index, 1).to_pylist()
+    return row
+
+
+def hashable_column(column: pa.ChunkedArray | pa.Array) -> list[Hashable]:
+    """Return a column's values as what sets and dicts take: equal where the stored values are."""
+    values = column.to_pylist()
+    if pa.types.is_nested(column.type):
+        return [_hashable(value) for value in values]
+    return values
+
+
+def hashable_rows(rows: pa.Table, names: Sequence[str]) -> list[tuple[Hashable, ...]]:
+    """Return the rows of some columns as tuples that sets and dicts take."""
+    if not names:
+        return [()] * rows.num_rows
+    return list(zip(*(hashable_column(rows.column(name)) for name in names), strict=True))
+
+
+def _hashable(value: Any) -> Hashable:
+    if isinstance(value, dict):
+        return tuple((name, _hashable(one)) for name, one in value.items())
+    if isinstance(value, list):
+        return tuple(_hashable(one) for one in value)
+    if isinstance(value, tuple):
+        return tuple(_hashable(one) for one in value)
+    return value
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,214 @@
+"""SavepointEditor: makes a new savepoint of a snapshot and some edits. The snapshot itself stays as it is.
+
+The new one lies in a folder of its own and stands alone: what was not edited is copied. It has the id and lineage of
+its parent, because prepared output in it is known by them, and says who made it of what, and why.
+Source: Flink SavepointWriter.fromExistingSavepoint.
+"""
+
+import contextlib
+import getpass
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from headrace.checkpoint.checkpoint_storage import publish_metadata
+from headrace.checkpoint.errors import CheckpointStorageError
+from headrace.checkpoint.file_systems import (
+    absolute_uri,
+    files_below,
+    make_folder,
+    remove_file,
+    remove_folder,
+)
+from headrace.checkpoint.handles import NO_FILE, OperatorSubtaskState, StateChunk, StateTable
+from headrace.checkpoint.metadata import (
+    CheckpointMetadata,
+    CompletedCheckpoint,
+    OperatorSnapshot,
+    SnapshotEdit,
+    StateChange,
+)
+from headrace.checkpoint.metadata_key import metadata_key
+from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.checkpoint.storage import StateReader, SubtaskStorage
+from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.config import Settings
+from headrace.state_processor.edits import (
+    Edit,
+    EditContext,
+    RowsSource,
+    deleting_keys,
+    moving_operator,
+    removing,
+    renaming,
+    replacing,
+    rows_of_table,
+)
+from headrace.state_processor.errors import (
+    InFlightRecordsError,
+    NativeStateError,
+    StateProcessorError,
+)
+from headrace.state_processor.selection import open_snapshot
+from headrace.state_processor.stored_state import chunks_of, has_native_state
+
+_FILE_PREFIX = "edited"
+
+
+class SavepointEditor:
+    """Collects edits, which happen in their order when `write` is called. StateProcessorError, MetadataError.
+
+    `allow_pickles`: keys of undeclared types may be loaded, which runs code of whoever wrote the snapshot.
+    """
+
+    def __init__(
+        self,
+        parent: CompletedCheckpoint,
+        settings: Settings,
+        *,
+        allow_pickles: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._parent = parent
+        self._settings = settings
+        self._allow_pickles = allow_pickles
+        self._clock = SystemClock() if clock is None else clock
+        self._edits: list[Edit] = []
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        settings: Settings,
+        checkpoint: str = "latest",
+        *,
+        allow_pickles: bool = False,
+    ) -> "SavepointEditor":
+        """Begin with the snapshot at a path, or with a checkpoint of the job there."""
+        parent = open_snapshot(path, settings, checkpoint)
+        return cls(parent, settings, allow_pickles=allow_pickles)
+
+    def replace(
+        self,
+        operator: str,
+        state: str | None,
+        rows: pa.Table,
+        table: StateTable = StateTable.KEYED,
+    ) -> "SavepointEditor":
+        """Put `rows` in the place of all rows of a state. Columns: as read; `key_group` may be left out."""
+        return self.replace_from(operator, state, rows_of_table(rows), table)
+
+    def replace_from(
+        self, operator: str, state: str | None, source: RowsSource, table: StateTable
+    ) -> "SavepointEditor":
+        """The same with rows that come from elsewhere."""
+        return self._also(replacing(operator, state, table, source))
+
+    def remove(
+        self, operator: str, state: str | None = None, table: StateTable | None = None
+    ) -> "SavepointEditor":
+        """Leave a state of an operator away; without a name all its keyed state and timers."""
+        return self._also(removing(operator, state, table))
+
+    def remove_keys(self, operator: str, keys: Sequence[Any]) -> "SavepointEditor":
+        """Delete everything that an operator keeps for some keys: state, open windows and timers."""
+        return self._also(deleting_keys(operator, keys))
+
+    def rename(self, operator: str, state: str, new_name: str) -> "SavepointEditor":
+        """Give a keyed state another name."""
+        return self._also(renaming(operator, state, new_name))
+
+    def rename_operator(self, operator: str, uid: str) -> "SavepointEditor":
+        """Give what an operator keeps to the operator with another uid."""
+        return self._also(moving_operator(operator, uid))
+
+    def write(self, folder: str, *, reason: str, author: str = "") -> CompletedCheckpoint:
+        """Write the new savepoint and return it. `author`: by default the user of this process.
+
+        StateProcessorError: nothing was published, and the folder is gone. CheckpointStorageError.
+        """
+        _check_parent(self._parent)
+        uri = absolute_uri(folder)
+        if files_below(uri):
+            raise StateProcessorError(
+                f"{uri} is not empty: an edit makes a new savepoint, name a new folder"
+            )
+        make_folder(uri)
+        try:
+            metadata, changes = self._edited(uri)
+            edit = SnapshotEdit(
+                parent_uri=self._parent.uri,
+                parent_checkpoint_id=self._parent.checkpoint_id,
+                timestamp_ms=self._clock.now_ms(),
+                author=author or getpass.getuser(),
+                reason=reason,
+                changes=tuple(changes),
+            )
+            metadata = msgspec.structs.replace(metadata, edit=edit)
+            _sweep(uri, metadata)
+            return publish_metadata(metadata, uri, metadata_key(self._settings))
+        except Exception:
+            with contextlib.suppress(CheckpointStorageError):
+                remove_folder(uri)
+            raise
+
+    def _also(self, edit: Edit) -> "SavepointEditor":
+        self._edits.append(edit)
+        return self
+
+    def _edited(self, folder: str) -> tuple[CheckpointMetadata, list[StateChange]]:
+        writer = edit_storage(folder, self._settings)
+        context = EditContext(folder, StateReader(), writer, self._allow_pickles)
+        metadata, changes = self._parent.metadata, list[StateChange]()
+        for edit in self._edits:
+            metadata, made = edit(metadata, context)
+            changes += made
+        operators = tuple(
+            _standing_alone(one, folder, context.reader, writer) for one in metadata.operators
+        )
+        kind = metadata.kind if metadata.kind.is_savepoint else SnapshotKind.SAVEPOINT
+        return msgspec.structs.replace(metadata, operators=operators, kind=kind), changes
+
+
+def edit_storage(folder: str, settings: Settings, part: int = 0) -> SubtaskStorage:
+    """Return the writer of an edited savepoint's files; `part` tells those of several writers apart for people."""
+    options = CheckpointOptions(kind=SnapshotKind.SAVEPOINT, exclusive_uri=folder)
+    return SubtaskStorage(options, f"{_FILE_PREFIX}-{part}", settings)
+
+
+def _sweep(folder: str, metadata: CheckpointMetadata) -> None:
+    """Delete what one edit wrote and a later one left away, or a repeated task wrote a second time."""
+    kept = {file.uri for file in metadata.files()}
+    for entry in files_below(folder):
+        if entry.uri not in kept:
+            remove_file(entry.uri)
+
+
+def _check_parent(parent: CompletedCheckpoint) -> None:
+    for operator in parent.metadata.operators:
+        if has_native_state(operator):
+            raise NativeStateError(operator.title)
+        if chunks_of(operator, StateTable.CHANNELS):
+            raise InFlightRecordsError(parent.uri)
+
+
+def _standing_alone(
+    operator: OperatorSnapshot, folder: str, reader: SnapshotReader, writer: SnapshotWriter
+) -> OperatorSnapshot:
+    """The operator with all its files in the new folder."""
+
+    def moved(chunk: StateChunk) -> StateChunk:
+        file = chunk.file
+        if file == NO_FILE or not file.uri or file.uri.startswith(f"{folder}/"):
+            return chunk
+        copy = writer.write(f"{chunk.table.value}-{chunk.name}", reader.read(file))
+        return msgspec.structs.replace(chunk, file=copy)
+
+    subtasks = {
+        index: OperatorSubtaskState(tuple(map(moved, state.chunks)), state.committables)
+        for index, state in operator.subtasks.items()
+    }
+    return msgspec.structs.replace(operator, subtasks=subtasks)

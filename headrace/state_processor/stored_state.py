@@ -1,0 +1,265 @@
+"""StoredState: all rows of one state of one operator, under one schema, chunk by chunk.
+
+Columns are those of the files (`headrace.state.keyed_chunks`, docs/state.md). Operator state and items have `subtask`
+and `pos` before them.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.checkpoint.file_systems import open_input
+from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
+from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
+from headrace.checkpoint.snapshot_files import SnapshotReader
+from headrace.state.columns import (
+    KEY,
+    KEY_GROUP,
+    LAST_ACCESS,
+    LIST_POS,
+    MAP_KEY,
+    NAMESPACE,
+    VALUE,
+    VALUE_ROW_KIND,
+)
+from headrace.state.keyed_chunks import OPAQUE, read_tables
+from headrace.state_processor.errors import NativeStateError, StateSchemaError, UnknownStateError
+from headrace.state_processor.selection import operator_in
+
+SUBTASK: Final = "subtask"
+POSITION: Final = "pos"
+BY_KEY_GROUP: Final = frozenset({StateTable.KEYED, StateTable.TIMERS, StateTable.COLUMNAR})
+OPTIONAL_COLUMNS: Final = frozenset({VALUE_ROW_KIND, LAST_ACCESS})
+"""Columns that some files of a state have and others need not."""
+_KEYED_ORDER: Final = (
+    KEY_GROUP,
+    KEY,
+    NAMESPACE,
+    LIST_POS,
+    MAP_KEY,
+    VALUE,
+    VALUE_ROW_KIND,
+    LAST_ACCESS,
+)
+_WORDS: Final = {
+    StateTable.KEYED: "keyed state",
+    StateTable.TIMERS: "timers",
+    StateTable.COLUMNAR: "columnar window state",
+    StateTable.OPERATOR: "operator state",
+    StateTable.SPLITS: "source splits",
+    StateTable.ITEMS: "items of a connector",
+}
+
+
+@dataclass(frozen=True)
+class StoredChunk:
+    """A chunk, and the subtask that wrote it."""
+
+    subtask_index: int
+    chunk: StateChunk
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """One state. `schema`: stored types, as the union of all files' columns; `opaque`: columns of pickles."""
+
+    operator: str
+    table: StateTable
+    name: str
+    parallelism: int
+    max_parallelism: int
+    chunks: tuple[StoredChunk, ...]
+    schema: pa.Schema
+    opaque: frozenset[str] = frozenset()
+
+    @property
+    def title(self) -> str:
+        """What people know it by."""
+        return f"{_WORDS[self.table]} '{self.name}' of operator {self.operator}"
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all chunks."""
+        return sum(one.chunk.row_count for one in self.chunks)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """What its chunks say of their rows; it is the same in all of them."""
+        return self.chunks[0].chunk.attributes
+
+
+def stored_state(
+    metadata: CheckpointMetadata,
+    table: StateTable,
+    operator: str | None = None,
+    state: str | None = None,
+) -> StoredState:
+    """Return a state by the names of its operator and of itself; each may be left out where there is one only.
+
+    UnknownStateError, NativeStateError; StateSchemaError where its files disagree.
+    """
+    owner = operator_in(metadata, operator) if operator else _only_owner(metadata, table)
+    found = chunks_of(owner, table)
+    if table in BY_KEY_GROUP and has_native_state(owner):
+        raise NativeStateError(owner.title)
+    names = sorted({one.chunk.name for one in found})
+    if state is None and len(names) == 1:
+        (state,) = names
+    if state not in names:
+        said = "several states: name one" if state is None else f"no state '{state}'"
+        problem = (
+            f"operator {owner.title} has {said if names else 'none'} among its {_WORDS[table]}"
+        )
+        raise UnknownStateError(problem, names)
+    return _state_of(owner, table, state, [one for one in found if one.chunk.name == state])
+
+
+def chunks_of(operator: OperatorSnapshot, table: StateTable) -> list[StoredChunk]:
+    """Return the chunks of one table, by subtask."""
+    return [
+        StoredChunk(index, chunk)
+        for index, state in sorted(operator.subtasks.items())
+        for chunk in state.chunks
+        if chunk.table is table
+    ]
+
+
+def has_native_state(operator: OperatorSnapshot) -> bool:
+    """Whether files of RocksDB hold its keyed state, and maybe its timers."""
+    return bool(chunks_of(operator, StateTable.NATIVE))
+
+
+def chunk_rows(
+    state: StoredState,
+    chunk: StoredChunk,
+    reader: SnapshotReader,
+    key_groups: Collection[int] | None = None,
+) -> Iterator[pa.Table]:
+    """Yield the rows of one of its chunks under its schema; those of `key_groups` alone, where they are given.
+
+    CheckpointCorruptedError where the file is not what was written.
+    """
+    if state.table not in BY_KEY_GROUP:
+        yield _items(state, chunk, reader)
+        return
+    for table in _tables_of_groups(state, chunk.chunk, reader, key_groups):
+        yield _under(state.schema, table)
+
+
+def _tables_of_groups(
+    state: StoredState,
+    chunk: StateChunk,
+    reader: SnapshotReader,
+    key_groups: Collection[int] | None,
+) -> Iterator[pa.Table]:
+    if key_groups is None:
+        yield from read_tables([chunk], reader, range(state.max_parallelism))
+        return
+    first, last = chunk.key_groups or (0, state.max_parallelism - 1)
+    wanted = [group for group in key_groups if first <= group <= last]
+    if not wanted:
+        return
+    for table in read_tables([chunk], reader, range(min(wanted), max(wanted) + 1)):
+        yield table.filter(pa.array(np.isin(table.column(KEY_GROUP).to_numpy(), wanted)))
+
+
+def _items(state: StoredState, chunk: StoredChunk, reader: SnapshotReader) -> pa.Table:
+    table = pq.read_table(pa.BufferReader(reader.read(chunk.chunk.file)))
+    count = table.num_rows
+    table = table.append_column(SUBTASK, pa.array([chunk.subtask_index] * count, pa.int32()))
+    table = table.append_column(POSITION, pa.array(range(count), pa.int32()))
+    return _under(state.schema, table)
+
+
+def _under(schema: pa.Schema, table: pa.Table) -> pa.Table:
+    columns = [
+        table.column(field.name)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _only_owner(metadata: CheckpointMetadata, table: StateTable) -> OperatorSnapshot:
+    owners = [
+        one
+        for one in metadata.operators
+        if chunks_of(one, table) or (table in BY_KEY_GROUP and has_native_state(one))
+    ]
+    if len(owners) == 1:
+        return owners[0]
+    said = "several operators have" if owners else "no operator has"
+    raise UnknownStateError(
+        f"{said} {_WORDS[table]} in snapshot {metadata.checkpoint_id}: name one operator",
+        [one.title for one in owners],
+    )
+
+
+def _state_of(
+    owner: OperatorSnapshot, table: StateTable, name: str, chunks: Sequence[StoredChunk]
+) -> StoredState:
+    state = StoredState(
+        owner.title,
+        table,
+        name,
+        owner.parallelism,
+        owner.max_parallelism,
+        tuple(chunks),
+        pa.schema([]),
+    )
+    schema = _common_schema(state.title, [_schema_of(one.chunk.file) for one in chunks])
+    if table is StateTable.KEYED:
+        schema = pa.schema([schema.field(one) for one in _KEYED_ORDER if one in schema.names])
+    elif table not in BY_KEY_GROUP:
+        places = [pa.field(SUBTASK, pa.int32()), pa.field(POSITION, pa.int32())]
+        schema = pa.schema([*places, *schema])
+    return StoredState(
+        owner.title,
+        table,
+        name,
+        owner.parallelism,
+        owner.max_parallelism,
+        tuple(chunks),
+        schema,
+        _opaque_columns(owner, table, chunks),
+    )
+
+
+def _opaque_columns(
+    owner: OperatorSnapshot, table: StateTable, chunks: Sequence[StoredChunk]
+) -> frozenset[str]:
+    # Timers have the keys of their operator, but do not say themselves whether these are pickles.
+    said = chunks if table is StateTable.KEYED else chunks_of(owner, StateTable.KEYED)
+    columns = {
+        column
+        for one in said
+        for column in one.chunk.attributes.get(OPAQUE, "").split(",")
+        if column
+    }
+    if table is StateTable.KEYED:
+        return frozenset(columns)
+    return frozenset(columns & {KEY}) if table is StateTable.TIMERS else frozenset()
+
+
+def _common_schema(title: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
+    fields: dict[str, pa.Field] = {}
+    for schema in schemas:
+        for field in schema:
+            known = fields.setdefault(field.name, pa.field(field.name, field.type))
+            if known.type != field.type:
+                what = f"'{field.name}' is {known.type} in one of its files and {field.type} in another"
+                raise StateSchemaError(title, [what])
+    return pa.schema(list(fields.values()))
+
+
+def _schema_of(file: StateFile) -> pa.Schema:
+    # The footer alone: that the whole file is as it was written is seen where its rows are read.
+    if not file.uri:
+        return pq.read_schema(pa.BufferReader(file.content))
+    with open_input(file.uri) as opened:
+        return pq.read_schema(opened)

@@ -1,0 +1,194 @@
+"""TableQuery: what somebody wants to read of a snapshot, and the parts that it is read in, at once if need be.
+
+A part is a file, so that as many readers as there are files share the work. Conditions on keys and key groups leave out
+files and parts of files before they decide over rows.
+"""
+
+import dataclasses
+import json
+import pickle
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.checkpoint.handles import StateTable
+from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.snapshot_files import SnapshotReader
+from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, key_groups_of
+from headrace.core.key_hash import InvalidKeyError, hash_array
+from headrace.state.columns import KEY
+from headrace.state_processor.errors import StateProcessorError, UnknownStateError
+from headrace.state_processor.key_hashing import hashable_column
+from headrace.state_processor.stored_state import (
+    BY_KEY_GROUP,
+    StoredChunk,
+    StoredState,
+    chunk_rows,
+    stored_state,
+)
+from headrace.state_processor.stored_types import converted, nullable_schema
+from headrace.state_processor.summary_tables import SUMMARY_TABLES, summary_table
+
+STATE_TABLES: Final[Mapping[str, StateTable]] = {
+    "keyed": StateTable.KEYED,
+    "timers": StateTable.TIMERS,
+    "windows": StateTable.COLUMNAR,
+    "operator_state": StateTable.OPERATOR,
+    "source_splits": StateTable.SPLITS,
+    "items": StateTable.ITEMS,
+}
+"""Tables of rows, by the name that a user asks with."""
+
+
+@dataclass(frozen=True)
+class TablePart:
+    """Rows that one reader reads: a file of a state, or rows that are here already."""
+
+    state: StoredState | None
+    chunk: StoredChunk | None
+    rows: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class TableQuery:
+    """One table of one snapshot. `loads_pickles`: values of undeclared types are shown as Python prints them.
+
+    `key_groups`, `keys`: the only ones whose rows are wanted; they say nothing of tables without key groups.
+    """
+
+    table: str = "keyed"
+    operator: str | None = None
+    state: str | None = None
+    loads_pickles: bool = False
+    key_groups: frozenset[int] | None = None
+    keys: tuple[Any, ...] | None = None
+
+    def open(self, snapshot: CompletedCheckpoint) -> "OpenTable":
+        """Return the table in a snapshot. StateProcessorError."""
+        if self.table in SUMMARY_TABLES:
+            rows = summary_table(self.table, snapshot)
+            return OpenTable(nullable_schema(rows.schema), (TablePart(None, None, rows),))
+        table = STATE_TABLES.get(self.table)
+        if table is None:
+            known = sorted([*STATE_TABLES, *SUMMARY_TABLES])
+            raise UnknownStateError(f"snapshots have no table '{self.table}'", known)
+        state = stored_state(snapshot.metadata, table, self.operator, self.state)
+        shown = state.opaque if self.loads_pickles else frozenset[str]()
+        schema = pa.schema(
+            [
+                pa.field(one.name, pa.string()) if one.name in shown else one
+                for one in nullable_schema(state.schema)
+            ]
+        )
+        groups, wanted = self.key_groups, None
+        if self.keys is not None and table in BY_KEY_GROUP:
+            wanted = _stored_keys(state, self.keys)
+            of_keys = key_groups_of_keys(state, self.keys)
+            if of_keys is not None:
+                groups = of_keys if groups is None else groups & of_keys
+        # Parts travel one by one, and none needs to know of the others.
+        alone = dataclasses.replace(state, chunks=())
+        parts = tuple(TablePart(alone, one) for one in state.chunks if _concerns(one, groups))
+        return OpenTable(schema, parts, groups, wanted, shown)
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table that can be read. `schema`: columns and fields that may all be null; the same for every part."""
+
+    schema: pa.Schema
+    parts: tuple[TablePart, ...]
+    key_groups: frozenset[int] | None = None
+    keys: frozenset[Hashable] | None = None
+    shown: frozenset[str] = frozenset()
+
+    def without_parts(self) -> "OpenTable":
+        """The same as whoever reads a single part needs it."""
+        return dataclasses.replace(self, parts=())
+
+    def read(self, part: TablePart, reader: SnapshotReader) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part. CheckpointCorruptedError, CheckpointStorageError."""
+        if part.rows is not None:
+            tables = iter([part.rows])
+        else:
+            assert part.state is not None
+            assert part.chunk is not None
+            tables = chunk_rows(part.state, part.chunk, reader, self.key_groups)
+        for table in tables:
+            if self.keys is not None:
+                is_wanted = [key in self.keys for key in hashable_column(table.column(KEY))]
+                table = table.filter(pa.array(is_wanted, pa.bool_()))
+            columns = [
+                self._column(table.column(one.name).combine_chunks(), one) for one in self.schema
+            ]
+            if table.num_rows:
+                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def read_all(self, reader: SnapshotReader) -> pa.Table:
+        """Return all rows."""
+        batches = [batch for part in self.parts for batch in self.read(part, reader)]
+        return pa.Table.from_batches(batches, schema=self.schema)
+
+    def _column(self, column: pa.Array, wanted: pa.Field) -> pa.Array:
+        if wanted.name not in self.shown:
+            return converted(column, wanted.type)
+        texts = [None if one is None else repr(pickle.loads(one)) for one in column.to_pylist()]
+        return pa.array(texts, pa.string())
+
+
+def key_groups_of_keys(state: StoredState, keys: Sequence[Any]) -> frozenset[int] | None:
+    """Return the key groups of keys, as the key's column shows them; None where they cannot be told from it."""
+    if state.table not in (StateTable.KEYED, StateTable.TIMERS) or KEY in state.opaque:
+        return None
+    key_type = state.schema.field(KEY).type
+    if pa.types.is_binary(key_type) and state.table is StateTable.TIMERS:
+        return None  # they may be pickles of which nobody has said so
+    try:
+        hashes = hash_array(pa.array(keys, key_type))
+    except (pa.ArrowException, InvalidKeyError, OverflowError):
+        return None
+    groups = key_groups_of(hashes, state.max_parallelism)
+    return frozenset(np.unique(groups).tolist())
+
+
+def keys_in_text(text: str) -> tuple[Any, ...]:
+    """Return the keys of a JSON list like `[3, 7]`. StateProcessorError."""
+    try:
+        keys = json.loads(text)
+    except ValueError:
+        keys = None
+    if not isinstance(keys, list):
+        raise StateProcessorError(f"{text!r} is no JSON list of keys, such as [3, 7]")
+    return tuple(keys)
+
+
+def _stored_keys(state: StoredState, keys: Sequence[Any]) -> frozenset[Hashable]:
+    """Keys as the rows of a state have them. StateProcessorError."""
+    if KEY not in state.schema.names or KEY in state.opaque:
+        raise StateProcessorError(f"{state.title} has no keys of a declared type to read by")
+    key_type = state.schema.field(KEY).type
+    try:
+        return frozenset(hashable_column(pa.array(keys, key_type)))
+    except (pa.ArrowException, OverflowError) as error:
+        raise StateProcessorError(f"{state.title} has keys of {key_type}: {error}") from error
+
+
+def key_groups_in_text(text: str) -> frozenset[int]:
+    """Return the key groups of a list like `3,7-9`. StateProcessorError."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise StateProcessorError(f"'{text}' is no list of key groups, such as 3 or 0-15,64")
+        found |= set(range(int(first), min(int(last or first), MAX_PARALLELISM_LIMIT) + 1))
+    return frozenset(found)
+
+
+def _concerns(chunk: StoredChunk, key_groups: frozenset[int] | None) -> bool:
+    held = chunk.chunk.key_groups
+    if key_groups is None or chunk.chunk.table not in BY_KEY_GROUP or held is None:
+        return True
+    return any(held[0] <= group <= held[1] for group in key_groups)

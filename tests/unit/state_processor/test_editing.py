@@ -1,0 +1,325 @@
+"""Edited savepoints: what a job that goes on from them finds, what is said of them, and which edits are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.checkpoint.checkpoint_storage import load_snapshot
+from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
+from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.storage import StateReader
+from headrace.core.checkpoints import SnapshotKind
+from headrace.core.config import Settings
+from headrace.core.types.type_info import Types
+from headrace.functions.process import TimeDomain
+from headrace.state_processor.errors import (
+    EditRefusedError,
+    InFlightRecordsError,
+    NativeStateError,
+    PickledKeysError,
+    StateProcessorError,
+    StateSchemaError,
+    UnknownStateError,
+)
+from headrace.state_processor.savepoint_editor import SavepointEditor
+from headrace.state_processor.table_query import TableQuery
+from tests.unit.checkpoint.snapshots import inside
+from tests.unit.state_processor.saved import (
+    FILES,
+    UID,
+    Subtask,
+    restored,
+    saved,
+    savepoint,
+    settings_in,
+    storage_of,
+)
+
+Made = tuple[CompletedCheckpoint, Settings]
+TABLES = (("keyed", "count"), ("keyed", "events"), ("keyed", "words"), ("timers", "timers"))
+
+
+def table_of(snapshot: CompletedCheckpoint, state: str | None, table: str = "keyed") -> pa.Table:
+    return TableQuery(table, UID, state).open(snapshot).read_all(StateReader())
+
+
+def counts_of(snapshot: CompletedCheckpoint) -> dict[int, int]:
+    return {one["key"]: one["value"] for one in table_of(snapshot, "count").to_pylist()}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("saved")
+    own = settings_in(folder)
+    return savepoint(folder / "savepoint", own), own
+
+
+def editor_of(made: Made, **options: Any) -> SavepointEditor:
+    return SavepointEditor(made[0], made[1], **options)
+
+
+def write(editor: SavepointEditor, folder: Path, name: str = "edited") -> CompletedCheckpoint:
+    return editor.write(str(folder / name), reason="a test", author="tester")
+
+
+@pytest.mark.parametrize(("table", "state"), TABLES)
+def test_what_is_read_and_written_again_is_the_same(
+    made: Made, tmp_path: Path, table: str, state: str
+) -> None:
+    tables = {"keyed": StateTable.KEYED, "timers": StateTable.TIMERS}
+    before = table_of(made[0], state, table)
+    edited = write(editor_of(made).replace(UID, state, before, tables[table]), tmp_path)
+    assert table_of(edited, state, table) == before
+    assert edited.metadata.edit is not None
+    (change,) = edited.metadata.edit.changes
+    assert (change.added_count, change.changed_count, change.removed_count) == (0, 0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_job_goes_on_from_an_unchanged_rewrite_as_from_its_parent(
+    tmp_path: Path, backend: str
+) -> None:
+    own = settings_in(tmp_path, **{"state.backend.type": backend})
+    parent = savepoint(tmp_path / "savepoint", own)
+    editor = SavepointEditor(parent, own)
+    for table, state in TABLES:
+        kind = StateTable.TIMERS if table == "timers" else StateTable.KEYED
+        editor.replace(UID, state, table_of(parent, state, table), kind)
+    edited = write(editor, tmp_path)
+    again: list[CompletedCheckpoint] = []
+    for number, snapshot in enumerate((parent, edited)):
+        task = restored(snapshot, own)
+        folder = tmp_path / f"again-{number}"
+        again.append(saved(folder, own, [task.snapshot(storage_of(folder, own))]))
+        task.backend.close()
+    for table, state in TABLES:
+        names = [one for one in table_of(parent, state, table).column_names if one != "value"]
+        first, second = (
+            table_of(one, state, table).sort_by([(name, "ascending") for name in names])
+            for one in again
+        )
+        assert first == second
+        assert first.num_rows
+
+
+def test_a_job_sees_what_was_replaced_and_the_rest_as_it_was(made: Made, tmp_path: Path) -> None:
+    rows = pa.table({"key": [0, 77], "value": [-1, 7]})
+    edited = write(editor_of(made).replace(UID, "count", rows), tmp_path)
+    task = restored(load_snapshot(edited.uri, made[1]), made[1])
+    found: dict[int, Any] = {}
+    for key in (0, 1, 77):
+        task.backend.set_current_key(key)
+        found[key] = (task.handles["count"].value(), len(list(task.handles["events"].get() or ())))
+    assert found == {0: (-1, 2), 1: (None, 2), 77: (7, 0)}
+
+
+def test_elements_of_lists_come_in_the_order_of_their_positions(made: Made, tmp_path: Path) -> None:
+    rows = pa.table({"key": [1, 2, 1], "list_pos": [1, 0, 0], "value": ["second", "x", "first"]})
+    rows = rows.set_column(1, "list_pos", rows.column("list_pos").cast(pa.int32()))
+    task = restored(write(editor_of(made).replace(UID, "events", rows), tmp_path), made[1])
+    task.backend.set_current_key(1)
+    assert list(task.handles["events"].get()) == ["first", "second"]
+
+
+def test_deleting_a_key_leaves_nothing_of_it(made: Made, tmp_path: Path) -> None:
+    edited = write(editor_of(made).remove_keys(UID, [3]), tmp_path)
+    for table, state in TABLES:
+        keys = table_of(edited, state, table).column("key").to_pylist()
+        assert 3 not in keys
+        assert {0, 1, 2, 4, 5} == set(keys)
+    task = restored(edited, made[1])
+    assert task.timers.timer_count(TimeDomain.EVENT_TIME) == 5
+
+
+def test_what_a_later_edit_takes_away_is_in_no_file(made: Made, tmp_path: Path) -> None:
+    rows = table_of(made[0], "count")
+    editor = SavepointEditor(made[0], settings_in(Path(made[0].uri).parent, **FILES))
+    editor.replace(UID, "count", rows).remove_keys(UID, [3])
+    edited = write(editor, tmp_path)
+    files = {Path(one.uri).name for one in edited.metadata.files()}
+    assert {one.name for one in (tmp_path / "edited").iterdir()} == {"_metadata"} | files
+
+
+def test_states_are_removed_and_renamed(made: Made, tmp_path: Path) -> None:
+    edited = write(editor_of(made).remove(UID, "events").rename(UID, "words", "terms"), tmp_path)
+    with pytest.raises(UnknownStateError, match="there are count, terms"):
+        table_of(edited, "events")
+    assert table_of(edited, "terms") == table_of(made[0], "words")
+
+
+def test_the_state_of_an_operator_goes_to_another_uid(made: Made, tmp_path: Path) -> None:
+    edited = write(editor_of(made).rename_operator(UID, "tally"), tmp_path)
+    assert TableQuery("keyed", "tally", "count").open(edited).read_all(StateReader()) == table_of(
+        made[0], "count"
+    )
+
+
+def test_an_edit_says_who_made_it_of_what_and_why(made: Made, tmp_path: Path) -> None:
+    rows = table_of(made[0], "count").to_pylist()
+    rows = [one for one in rows if one["key"] != 4] + [{"key": 9, "value": 1}]
+    rows = [one | {"value": one["value"] + (one["key"] == 0)} for one in rows]
+    new = pa.table({"key": [one["key"] for one in rows], "value": [one["value"] for one in rows]})
+    written = write(editor_of(made).replace(UID, "count", new), tmp_path)
+    edit = load_snapshot(written.uri, made[1]).metadata.edit
+    assert edit is not None
+    assert (edit.parent_uri, edit.parent_checkpoint_id) == (made[0].uri, 7)
+    assert (edit.author, edit.reason) == ("tester", "a test")
+    (change,) = edit.changes
+    assert (change.row_count_before, change.row_count) == (6, 6)
+    assert (change.added_count, change.changed_count, change.removed_count) == (1, 1, 1)
+
+
+def test_an_edited_savepoint_stands_alone(tmp_path: Path) -> None:
+    own = settings_in(tmp_path, **FILES)
+    parent = savepoint(tmp_path / "parent", own)
+    counts = counts_of(parent)
+    edited = write(SavepointEditor(parent, own).remove(UID, "words"), tmp_path)
+    for file in (tmp_path / "parent").iterdir():
+        file.unlink()
+    (tmp_path / "edited").rename(tmp_path / "moved")
+    assert counts_of(load_snapshot(str(tmp_path / "moved"), own)) == counts
+    assert edited.metadata.kind is SnapshotKind.SAVEPOINT
+
+
+VALID = pa.table({"key": [1, 2], "value": [1, 2]})
+WRONG = {
+    "twice": (
+        "count",
+        pa.table({"key": [1, 2, 1], "value": [1, 2, 3]}),
+        "row {'key_group': 6, 'key': 1, 'value': 3} is there twice: key must differ",
+    ),
+    "no key": (
+        "count",
+        pa.table({"key": [1, None], "value": [1, 2]}),
+        "row {'key': None, 'value': 2} has no key",
+    ),
+    "key group": (
+        "count",
+        pa.table({"key_group": pa.array([6, 7], pa.int32()), "key": [1, 2], "value": [1, 2]}),
+        "is in key group",
+    ),
+    "gap": (
+        "events",
+        pa.table({"key": [1], "list_pos": pa.array([1], pa.int32()), "value": ["x"]}),
+        "row {'key_group': 6, 'key': 1, 'list_pos': 1, 'value': 'x'} has list_pos 1 where 0 is next",
+    ),
+    "map key twice": (
+        "words",
+        pa.table({"key": [1, 1], "map_key": ["x", "x"], "value": pa.array([1, 2], pa.int32())}),
+        "is there twice: key, map_key must differ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_row_is_refused_and_shown(made: Made, tmp_path: Path, case: str) -> None:
+    state, rows, said = WRONG[case]
+    with pytest.raises(EditRefusedError) as refused:
+        write(editor_of(made).replace(UID, state, rows), tmp_path)
+    assert said in str(refused.value)
+    assert not (tmp_path / "edited").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (pa.table({"key": [1]}), "'value' is missing"),
+        (pa.table({"key": [1], "value": [1], "note": ["x"]}), "'note' is no column of it"),
+        (pa.table({"key": [1], "value": [1.5]}), "'value' is double and was stored as int64"),
+        (pa.table({"key": ["1"], "value": [1]}), "'key' is string and was stored as int64"),
+    ],
+)
+def test_rows_of_other_columns_are_refused(
+    made: Made, tmp_path: Path, rows: pa.Table, said: str
+) -> None:
+    with pytest.raises(StateSchemaError) as refused:
+        write(editor_of(made).replace(UID, "count", rows), tmp_path)
+    assert said in str(refused.value)
+
+
+def test_two_timers_of_one_key_and_time_are_refused(made: Made, tmp_path: Path) -> None:
+    timers = table_of(made[0], None, "timers")
+    doubled = pa.concat_tables([timers, timers.slice(0, 1)])
+    with pytest.raises(EditRefusedError, match="service, domain, ts, key must differ"):
+        write(editor_of(made).replace(UID, None, doubled, StateTable.TIMERS), tmp_path)
+
+
+def test_positions_of_sources_are_not_edited(made: Made, tmp_path: Path) -> None:
+    with pytest.raises(StateProcessorError, match="an edit may break exactly-once"):
+        write(editor_of(made).replace(UID, None, VALID, StateTable.SPLITS), tmp_path)
+
+
+def test_an_edit_never_goes_into_a_folder_with_files(made: Made) -> None:
+    before = sorted(Path(made[0].uri).iterdir())
+    assert before
+    with pytest.raises(StateProcessorError, match="is not empty"):
+        editor_of(made).remove(UID, "words").write(made[0].uri, reason="in place")
+    assert sorted(Path(made[0].uri).iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("table", "error"),
+    [(StateTable.NATIVE, NativeStateError), (StateTable.CHANNELS, InFlightRecordsError)],
+)
+def test_snapshots_with_state_that_has_no_rows_are_not_edited(
+    made: Made, tmp_path: Path, table: StateTable, error: type[StateProcessorError]
+) -> None:
+    chunk = StateChunk(table, "x", 0, inside(b"no rows"), (0, 15))
+    parent = saved(
+        tmp_path / "parent", made[1], [OperatorSubtaskState((chunk,))], SnapshotKind.CHECKPOINT
+    )
+    with pytest.raises(error, match=r"^take a savepoint"):
+        write(SavepointEditor(parent, made[1]).remove(UID), tmp_path)
+
+
+def test_keys_that_are_pickles_are_edited_by_those_only_who_say_so(tmp_path: Path) -> None:
+    own = settings_in(tmp_path)
+    pickled = Types.PICKLED_BYTE_ARRAY()
+    parent = savepoint(tmp_path / "parent", own, [("a", 1), ("b", 2)], pickled)
+    rows = table_of(parent, "count")
+    with pytest.raises(PickledKeysError, match="allow_pickles=True"):
+        write(SavepointEditor(parent, own).replace(UID, "count", rows), tmp_path)
+    editor = SavepointEditor(parent, own, allow_pickles=True).replace(UID, "count", rows)
+    assert table_of(write(editor, tmp_path), "count") == rows
+
+
+_EDITS = st.one_of(
+    st.tuples(st.just("set"), st.integers(0, 9), st.integers(-5, 5)),
+    st.tuples(st.just("delete"), st.integers(0, 9), st.just(0)),
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=12)
+@given(edits=st.lists(_EDITS, min_size=1, max_size=3))
+def test_random_edits_leave_what_a_dict_with_the_same_edits_holds(
+    made: Made, tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[str, int, int]]
+) -> None:
+    model = counts_of(made[0])
+    editor = editor_of(made)
+    for what, key, value in edits:
+        if what == "set":
+            model[key] = value
+            rows = pa.table(
+                {
+                    "key": pa.array(model.keys(), pa.int64()),
+                    "value": pa.array(model.values(), pa.int64()),
+                }
+            )
+            editor.replace(UID, "count", rows)
+        else:
+            model.pop(key, None)
+            editor.remove_keys(UID, [key])
+    task: Subtask = restored(write(editor, tmp_path_factory.mktemp("edited")), made[1])
+    found: dict[int, int] = {}
+    for key in range(10):
+        task.backend.set_current_key(key)
+        value = task.handles["count"].value()
+        if value is not None:
+            found[key] = value
+    assert found == model
