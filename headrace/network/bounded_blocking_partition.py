@@ -18,14 +18,15 @@ from headrace.network.chunk_writer import ChunkWriter
 from headrace.network.compression import BatchCompressor
 from headrace.network.element_index import ElementIndex
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
+from headrace.network.read_stretch import Stretch
 from headrace.network.spill_files import SpillFile
 from headrace.network.stored_batches import (
     PreparedElement,
     SchemaTable,
-    StoredElement,
-    decode_elements,
+    UndecodedElement,
     prepare_batch,
     prepare_event,
+    split_elements,
 )
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage, StoredPartition
 
@@ -129,13 +130,15 @@ class _Cursor:
             return None
         return self._index.offset_of(self._position)
 
-    def read(self, limit_bytes: int) -> Sequence[StoredElement]:
+    def next_length(self, limit_bytes: int) -> int:
+        """See SubpartitionCursor: consumers' elements are mixed, and each has its own read."""
+        return 0
+
+    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[UndecodedElement]:
         """See SubpartitionCursor."""
         count, size = self._index.run_from(self._position, limit_bytes)
         data = self._file.read(self._index.offset_of(self._position), size)
-        elements = [
-            element for element, _ in decode_elements(data, self._schemas, str(self._file.path))
-        ]
+        elements = list(split_elements(data, self._schemas, str(self._file.path)))
         self._position += count
         return elements
 

@@ -19,6 +19,7 @@ from headrace.network.hybrid_subpartition import HybridSubpartition
 from headrace.network.hybrid_tiers import TierPolicy, TierState, choose_tiers
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
 from headrace.network.partition import cannot_read_on
+from headrace.network.read_stretch import Stretch
 from headrace.network.spill_files import SpillFile
 from headrace.network.stored_batches import (
     SchemaTable,
@@ -193,7 +194,11 @@ class _Cursor:
             return None
         return self._subpartition.offset_of(self._position)
 
-    def read(self, limit_bytes: int) -> Sequence[StoredElement]:
+    def next_length(self, limit_bytes: int) -> int:
+        """See SubpartitionCursor: memory and file are mixed, and each consumer has its own read."""
+        return 0
+
+    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[StoredElement]:
         """See SubpartitionCursor."""
         count, elements = self._subpartition.take(
             self._position, limit_bytes, self._file, self._schemas

@@ -11,10 +11,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-READ_AHEAD_BYTES: Final = 2 << 20
+READ_AHEAD_BYTES: Final = 4 << 20
 """What one consumer may have waiting in memory before it is read for again."""
 READ_BYTES: Final = 1 << 20
 """What is read in one go, where it lies together."""
+STRETCH_BYTES: Final = 2 << 20
+"""What is read in one go for consumers whose parts lie side by side."""
 SHORT_READ_BYTES: Final = 528 << 10
 """The same where memory is short: a little more than what is stored as one batch."""
 
@@ -24,12 +26,15 @@ R = TypeVar("R")
 class ReadCandidate(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A consumer that can be read for: bytes that wait for it, and where in the file it goes on.
 
+    `length`: bytes that it would read there, or 0 where nobody can read them with it.
+
     Made for every consumer in every sweep, which is why it is no dataclass: those of 512 took a tenth of the reading.
     """
 
     reader: R
     queued_bytes: int
     offset: int
+    length: int
 
 
 def next_to_read(candidates: Iterable[ReadCandidate[R]], count_max: int) -> list[ReadCandidate[R]]:
@@ -39,6 +44,26 @@ def next_to_read(candidates: Iterable[ReadCandidate[R]], count_max: int) -> list
         candidates,
         key=lambda candidate: (candidate.queued_bytes > 0, candidate.offset),
     )
+
+
+def side_by_side(
+    candidates: Iterable[ReadCandidate[R]], limit_bytes: int
+) -> list[list[ReadCandidate[R]]]:
+    """Return the candidates in the same order, those together who follow each other in the file.
+
+    Together they read `limit_bytes` at most, unless one alone reads more.
+    """
+    groups: list[list[ReadCandidate[R]]] = []
+    end = size = 0
+    for candidate in candidates:
+        size += candidate.length
+        if groups and candidate.length and candidate.offset == end and size <= limit_bytes:
+            groups[-1].append(candidate)
+        else:
+            groups.append([candidate])
+            size = candidate.length
+        end = candidate.offset + candidate.length if candidate.length else -1
+    return groups
 
 
 def read_size(used_bytes: int, limit_bytes: int) -> int:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from headrace.network.partitioned_file import PartitionedFile
+from headrace.network.read_stretch import Stretch
 from headrace.network.sort_merge_index import Extent
-from headrace.network.stored_batches import StoredElement, decode_elements, element_bytes
+from headrace.network.stored_batches import UndecodedElement, element_bytes, split_elements
 
 
 class RegionSource(Protocol):
@@ -42,7 +43,11 @@ class RegionCursor:
             return None
         return self._extent.offset
 
-    def read(self, limit_bytes: int) -> Sequence[StoredElement]:
+    def next_length(self, limit_bytes: int) -> int:
+        """See SubpartitionCursor: of the present extent."""
+        return min(limit_bytes, self._extent.length)
+
+    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[UndecodedElement]:
         """See SubpartitionCursor."""
         file = self._partition.file
         assert file is not None
@@ -51,16 +56,19 @@ class RegionCursor:
         if not self._extent.length:
             return ()
         place = str(file.data.path)
-        data = file.data.read(self._extent.offset, min(limit_bytes, self._extent.length))
-        found = list(decode_elements(data, file.schemas, place))
+        offset, length = self._extent.offset, min(limit_bytes, self._extent.length)
+        data = None if stretch is None else stretch.read(file.data, offset, length)
+        if data is None:
+            data = file.data.read(offset, length)
+        found = list(split_elements(data, file.schemas, place))
         if not found:
-            data = file.data.read(self._extent.offset, element_bytes(data, place))
-            found = list(decode_elements(data, file.schemas, place))
-        done = found[-1][1]
+            data = file.data.read(offset, element_bytes(data, place))
+            found = list(split_elements(data, file.schemas, place))
+        done = found[-1].end
         self._extent = Extent(self._extent.offset + done, self._extent.length - done)
         if not self._extent.length:
             self._go_on(file)
-        return [element for element, _ in found]
+        return found
 
     def _go_on(self, file: PartitionedFile) -> None:
         """To the next region that has anything for this subpartition."""

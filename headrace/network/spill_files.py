@@ -42,8 +42,8 @@ class FileLayer(Protocol):
         """Write pieces at `offset`; return how many bytes of them were written."""
         ...
 
-    def read(self, descriptor: int, target: memoryview, offset: int) -> int:
-        """Fill `target` from `offset` on; return how many bytes there were."""
+    def read(self, descriptor: int, targets: Sequence[memoryview], offset: int) -> int:
+        """Fill `targets`, one after the other, from `offset` on; return how many bytes there were."""
         ...
 
     def open(self, path: Path) -> tuple[int, int]:
@@ -70,9 +70,9 @@ class OsFileLayer:
         """See FileLayer."""
         return os.pwritev(descriptor, pieces, offset)
 
-    def read(self, descriptor: int, target: memoryview, offset: int) -> int:
+    def read(self, descriptor: int, targets: Sequence[memoryview], offset: int) -> int:
         """See FileLayer."""
-        return os.preadv(descriptor, [target], offset)
+        return os.preadv(descriptor, targets, offset)
 
     def open(self, path: Path) -> tuple[int, int]:
         """See FileLayer."""
@@ -130,12 +130,17 @@ class SpillFile:
 
     def read(self, offset: int, length: int) -> pa.Buffer:
         """Return `length` bytes from `offset` on, in aligned memory. StorageError."""
-        buffer = pa.allocate_buffer(length)
-        target = memoryview(buffer).cast("B")
+        return self.read_parts(offset, [length])[0]
+
+    def read_parts(self, offset: int, lengths: Sequence[int]) -> list[pa.Buffer]:
+        """Return neighbouring stretches from `offset` on, each in memory of its own, by one read. StorageError."""
+        buffers = [pa.allocate_buffer(length) for length in lengths]
+        targets: list[Any] = [memoryview(buffer).cast("B") for buffer in buffers]
+        length = sum(lengths)
         done = 0
         while done < length:
             try:
-                count = self._layer.read(self._descriptor, target[done:], offset + done)
+                count = self._layer.read(self._descriptor, targets, offset + done)
             except OSError as error:
                 raise StorageError(
                     str(self.path), f"it cannot be read: {describe(error)}"
@@ -145,7 +150,9 @@ class SpillFile:
                     str(self.path), f"it ends at byte {offset + done} of {offset + length}"
                 )
             done += count
-        return buffer
+            if done < length:
+                targets = _after(targets, count)
+        return buffers
 
     def rename(self, path: Path) -> None:
         """Give it another name, at once or not at all. StorageError."""
@@ -258,14 +265,14 @@ def _make_folder(parent: Path) -> Path:
         ) from error
 
 
-def _after(pieces: Sequence[Any], written: int) -> list[Any]:
-    """What is left of pieces of which the first `written` bytes are done."""
+def _after(pieces: Sequence[Any], done: int) -> list[Any]:
+    """What is left of pieces of which the first `done` bytes were written or read."""
     left: list[Any] = []
     for piece in pieces:
         view = memoryview(piece).cast("B")
-        if written >= len(view):
-            written -= len(view)
+        if done >= len(view):
+            done -= len(view)
         else:
-            left.append(view[written:])
-            written = 0
+            left.append(view[done:])
+            done = 0
     return left

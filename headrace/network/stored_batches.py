@@ -20,7 +20,12 @@ import pyarrow as pa
 from headrace.core.elements import StreamEvent
 from headrace.network.batches import SealedBatch, decode_event, encode_event
 from headrace.network.checksum import crc32
-from headrace.network.compression import CODEC_NUMBERS, BatchCompressor, decompress
+from headrace.network.compression import (
+    CODEC_NUMBERS,
+    UNCOMPRESSED,
+    BatchCompressor,
+    decompress,
+)
 from headrace.network.errors import CorruptFileError, ProtocolError
 from headrace.network.framing import Body, BodyParts
 from headrace.network.markers import decode_markers, encode_markers
@@ -149,6 +154,53 @@ def pieces_bytes(pieces: Sequence[Any]) -> int:
     return sum(map(len, pieces))
 
 
+class UndecodedElement(msgspec.Struct, frozen=True, gc=False):
+    """A whole element as it lies in `data`, of which only the header was looked at."""
+
+    data: Any  # pa.Buffer
+    offset: int
+    header: _Header
+    schemas: SchemaTable
+    place: str
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether to decode it is work for a processor, and not only a checksum."""
+        return self.header.codec != UNCOMPRESSED
+
+    @property
+    def size_bytes(self) -> int:
+        """What a batch takes in memory, as `SealedBatch.size_bytes`; 0 for an event."""
+        return self.header.raw_bytes if self.header.kind == _DATA else 0
+
+    @property
+    def end(self) -> int:
+        """The first byte of `data` behind it."""
+        return self.offset + self.header.total_bytes
+
+    def decode(self) -> StoredElement:
+        """Return what was stored. CorruptFileError, naming the place, where the bytes are not what was written."""
+        view = memoryview(self.data)
+        return _decode_element(self.data, view, self.offset, self.header, self.schemas, self.place)
+
+
+def split_elements(data: pa.Buffer, schemas: SchemaTable, place: str) -> Iterator[UndecodedElement]:
+    """Yield each whole element of `data`; what is cut off at the end is left.
+
+    CorruptFileError, naming `place`, where none begins; what lies in them is looked at by `decode`.
+    """
+    view = memoryview(data)
+    offset = 0
+    while len(view) - offset >= HEADER_BYTES:
+        element = UndecodedElement(
+            data, offset, _decode_header(view, offset, place), schemas, place
+        )
+        if element.end > len(view):
+            return
+        yield element
+        offset = element.end
+
+
 def decode_elements(
     data: pa.Buffer, schemas: SchemaTable, place: str
 ) -> Iterator[tuple[StoredElement, int]]:
@@ -156,15 +208,8 @@ def decode_elements(
 
     CorruptFileError, naming `place`, where the bytes are not what was written.
     """
-    view = memoryview(data)
-    offset = 0
-    while len(view) - offset >= HEADER_BYTES:
-        header = _decode_header(view, offset, place)
-        end = offset + header.total_bytes
-        if end > len(view):
-            return
-        yield _decode_element(data, view, offset, header, schemas, place), end
-        offset = end
+    for element in split_elements(data, schemas, place):
+        yield element.decode(), element.end
 
 
 def element_bytes(data: pa.Buffer, place: str) -> int:

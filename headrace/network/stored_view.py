@@ -15,11 +15,13 @@ from headrace.network.batches import SealedBatch
 from headrace.network.errors import NetworkError, StorageError
 from headrace.network.read_scheduler import (
     READ_AHEAD_BYTES,
+    STRETCH_BYTES,
     ReadCandidate,
     may_read,
     read_size,
 )
-from headrace.network.stored_batches import StoredElement
+from headrace.network.read_stretch import Stretch
+from headrace.network.stored_batches import StoredElement, UndecodedElement
 from headrace.network.subpartition import (
     LOCAL_SEGMENT_BYTES,
     DataElement,
@@ -48,8 +50,17 @@ class SubpartitionCursor(Protocol):
         """Where in the file the next element lies, or None if there is none now. Any thread."""
         ...
 
-    def read(self, limit_bytes: int) -> Sequence[StoredElement]:
-        """Return about `limit_bytes` of elements, one at least, and move on. One thread at a time. StorageError."""
+    def next_length(self, limit_bytes: int) -> int:
+        """Bytes of the file that `read` takes from there on, or 0 where it is not one stretch of it. Any thread."""
+        ...
+
+    def read(
+        self, limit_bytes: int, stretch: Stretch | None = None
+    ) -> Sequence[StoredElement | UndecodedElement]:
+        """Return about `limit_bytes` of elements, one at least, and move on. One thread at a time. StorageError.
+
+        `stretch`: what is read for several consumers together.
+        """
         ...
 
     def close(self) -> None:
@@ -94,7 +105,7 @@ class StoredView:
         self._on_released = on_released
         # Guards the fields below: the I/O pool adds, the consumer takes, cancellation may come from a third thread.
         self._lock = threading.Lock()
-        self._queue: deque[Element] = deque()
+        self._queue: deque[Element | UndecodedElement] = deque()
         self._queued_bytes = 0
         self._backlog = 0
         self._failure: NetworkError | None = None
@@ -130,18 +141,18 @@ class StoredView:
             if not self._queue and self._failure is not None:
                 raise self._failure
             head = self._queue[0] if self._queue else None
-            if isinstance(head, DataElement):
-                if head.cost > credit:
-                    return Stalled(head.cost, self._backlog)
-                self._backlog -= head.cost
-                taken = head.sealed.size_bytes
-                self._queued_bytes -= taken
             if head is not None:
+                cost, taken = _measure(head)
+                if cost > credit:
+                    return Stalled(cost, self._backlog)
+                self._backlog -= cost
+                self._queued_bytes -= taken
                 self._queue.popleft()
-        self._memory.add(-taken)
+        if taken:
+            self._memory.add(-taken)
         if self._queued_bytes <= ASK_BELOW_BYTES:
             self._request_reading(self)
-        return head
+        return self._decoded(head) if isinstance(head, UndecodedElement) else head
 
     def resume(self) -> None:
         """See SubpartitionView; nothing that is stored blocks."""
@@ -157,19 +168,32 @@ class StoredView:
         """What the scheduler should know of this view, or None where it is not to be read for now."""
         with self._lock:
             offset = self._offset_to_read()
-            return None if offset is None else ReadCandidate(self, self._queued_bytes, offset)
+            if offset is None:
+                return None
+            length = self._cursor.next_length(self._read_size())
+            return ReadCandidate(self, self._queued_bytes, offset, length)
 
-    def fill(self) -> None:
-        """Read on and tell the consumer, if it is to be read for. On a thread that may block."""
+    def fill(self, stretch: Stretch | None = None) -> None:
+        """Read on and tell the consumer, as long as it is to be read for. On a thread that may block.
+
+        Several reads in a row, as the disk is fastest where it goes on; `stretch` is for the first of them.
+        """
+        size = 0
+        while size < STRETCH_BYTES and (added := self._read(stretch)):
+            size += added
+            stretch = None
+
+    def _read(self, stretch: Stretch | None) -> int:
+        """Read once, if it is to be read for; return how many bytes came."""
         with self._lock:
             if self._offset_to_read() is None:
-                return
+                return 0
             self._is_reading = True
-        queued: list[Element] = []
+        queued: list[Element | UndecodedElement] = []
         failure: NetworkError | None = None
+        added = 0
         try:
-            limit = read_size(self._memory.used_bytes, self._memory.limit_bytes)
-            for stored in self._cursor.read(limit):
+            for stored in self._cursor.read(self._read_size(), stretch):
                 queued += self._to_elements(stored)
             if self._passed_over:
                 self._pass_over(queued)
@@ -183,12 +207,13 @@ class StoredView:
             self._is_reading = False
             is_released = self._is_released
             if not is_released:
-                self._add(queued)
+                added = self._add(queued)
                 self._failure = self._failure or failure
         if is_released:
             self._cursor.close()
         elif queued or failure is not None:
             self._notify()
+        return added
 
     def fail(self, error: NetworkError) -> None:
         """The producer failed before it had finished: what was read ahead is dropped too."""
@@ -226,22 +251,37 @@ class StoredView:
             # One consumer's mistake, on a thread that reads for all: others must not miss what they are told next.
             _LOG.exception("a consumer of a stored result failed when it was told of rows")
 
-    def _add(self, elements: Sequence[Element]) -> None:
+    def _decoded(self, element: UndecodedElement) -> Element:
+        """What a consumer of this process takes. CorruptFileError, now and from then on."""
+        try:
+            stored = element.decode()
+        except NetworkError as error:
+            self.fail(error)
+            raise
+        if isinstance(stored, SealedBatch):
+            return DataElement(stored, None, 1)
+        return QueuedEvent(stored)
+
+    def _read_size(self) -> int:
+        return read_size(self._memory.used_bytes, self._memory.limit_bytes)
+
+    def _add(self, elements: Sequence[Element | UndecodedElement]) -> int:
         added = 0
         for element in elements:
-            if isinstance(element, DataElement):
-                self._backlog += element.cost
-                added += element.sealed.size_bytes
+            cost, size = _measure(element)
+            self._backlog += cost
+            added += size
         self._queue += elements
         self._queued_bytes += added
         self._memory.add(added)
+        return added
 
     def _drop(self) -> int:
         dropped, self._queued_bytes, self._backlog = self._queued_bytes, 0, 0
         self._queue.clear()
         return dropped
 
-    def _pass_over(self, elements: list[Element]) -> None:
+    def _pass_over(self, elements: list[Element | UndecodedElement]) -> None:
         """Take away what the consumer has already. NetworkError where it claims more than there is."""
         passed = min(self._passed_over, len(elements))
         self._passed_over -= passed
@@ -251,7 +291,15 @@ class StoredView:
                 f"a consumer wants to read on {self._passed_over} elements behind the end of a stored result"
             )
 
-    def _to_elements(self, stored: StoredElement) -> list[Element]:
+    def _to_elements(
+        self, stored: StoredElement | UndecodedElement
+    ) -> Sequence[Element | UndecodedElement]:
+        if isinstance(stored, UndecodedElement):
+            if self._segment_size == LOCAL_SEGMENT_BYTES and not stored.is_compressed:
+                # The task looks at the bytes next, and has them in its caches then. Here each checksum, of some
+                # microseconds, would have two threads contend for the interpreter.
+                return [stored]
+            stored = stored.decode()
         if not isinstance(stored, SealedBatch):
             return [QueuedEvent(stored)]
         pieces = [stored]
@@ -264,3 +312,12 @@ class StoredView:
 
     def _cost_of(self, sealed: SealedBatch) -> int:
         return max(1, -(-sealed.size_bytes // self._segment_size))
+
+
+def _measure(element: Element | UndecodedElement) -> tuple[int, int]:
+    """Return what it costs in segments, and its bytes in memory; what is decoded later is one, of this process."""
+    if isinstance(element, DataElement):
+        return element.cost, element.sealed.size_bytes
+    if isinstance(element, UndecodedElement) and element.size_bytes:
+        return 1, element.size_bytes
+    return 0, 0

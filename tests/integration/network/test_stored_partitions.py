@@ -35,9 +35,9 @@ class NotingFiles(OsFileLayer):
         self.writers: set[str] = set()
         self.closers: set[str] = set()
 
-    def read(self, descriptor: int, target: memoryview, offset: int) -> int:
+    def read(self, descriptor: int, targets: Sequence[memoryview], offset: int) -> int:
         self.readers.add(threading.current_thread().name)
-        return super().read(descriptor, target, offset)
+        return super().read(descriptor, targets, offset)
 
     def write(self, descriptor: int, pieces: Sequence[Any], offset: int) -> int:
         self.writers.add(threading.current_thread().name)

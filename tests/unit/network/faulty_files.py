@@ -20,7 +20,7 @@ class FaultyFileLayer(OsFileLayer):
         self.space_bytes: int | None = None
         self.bad_from: int | None = None
         self.calls_left: int | None = None
-        self.short_writes = False
+        self.short_writes = self.short_reads = False
         self.read_offsets: list[int] = []
 
     def create(self, path: Path) -> int:
@@ -39,11 +39,13 @@ class FaultyFileLayer(OsFileLayer):
             self.space_bytes -= len(joined)
         return super().write(descriptor, [joined], offset)
 
-    def read(self, descriptor: int, target: memoryview, offset: int) -> int:
+    def read(self, descriptor: int, targets: Sequence[memoryview], offset: int) -> int:
         self.read_offsets.append(offset)
-        if self.bad_from is not None and offset + len(target) > self.bad_from:
+        if self.bad_from is not None and offset + sum(map(len, targets)) > self.bad_from:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return super().read(descriptor, target, offset)
+        if self.short_reads:
+            targets = [targets[0][:3]]
+        return super().read(descriptor, targets, offset)
 
     def rename(self, path: Path, new_path: Path) -> None:
         self._count_call()

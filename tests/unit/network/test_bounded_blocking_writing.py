@@ -82,7 +82,8 @@ def numbers_of(sink: BoundedBlockingPartition, index: int) -> list[int]:
     found: list[int] = []
     ends = 0
     while cursor.next_offset is not None:
-        for element in cursor.read(READ_BYTES):
+        for undecoded in cursor.read(READ_BYTES):
+            element = undecoded.decode()
             if isinstance(element, SealedBatch):
                 assert element.arrow is not None
                 found.append(element.arrow.column(0)[0].as_py() // ROWS)

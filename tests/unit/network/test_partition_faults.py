@@ -247,7 +247,7 @@ def test_a_view_that_cannot_be_read_for_is_left_out_and_the_others_are_read(
     sink.emit(numbers(0, 100))
     Producer(sink).end()
 
-    def mistake() -> None:
+    def mistake(_: object) -> None:
         raise AssertionError("a mistake of ours")
 
     view = sink.partition.create_view(0, lambda: None, LOCAL_SEGMENT_BYTES)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.network.read_loop import JOBS_MAX, ReadLoop
 from headrace.network.read_scheduler import ReadCandidate
+from headrace.network.read_stretch import Stretch
 from tests.unit.network.held_io import HeldIo
 
 
@@ -21,9 +22,9 @@ class View:
     def candidate(self) -> "ReadCandidate[View] | None":
         if not self.left or self.queued >= 2:
             return None
-        return ReadCandidate(self, self.queued, self.number)
+        return ReadCandidate(self, self.queued, self.number, 1)
 
-    def fill(self) -> None:
+    def fill(self, stretch: Stretch) -> None:
         if self.candidate() is None:
             return
         self.fills += 1

@@ -146,7 +146,7 @@ def test_who_has_nothing_is_read_for_first_and_then_the_lowest_offset(
 ) -> None:
     chosen = next_to_read(
         [
-            ReadCandidate(number, queued, offset)
+            ReadCandidate(number, queued, offset, 1)
             for number, (queued, offset) in enumerate(candidates)
         ],
         3,

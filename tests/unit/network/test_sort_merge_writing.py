@@ -241,7 +241,8 @@ def read(sink: SortMergePartition, index: int) -> list[Any]:
     cursor = RegionCursor(sink, index, lambda: None)
     found: list[Any] = []
     while cursor.next_offset is not None:
-        for element in cursor.read(1 << 20):
+        for undecoded in cursor.read(1 << 20):
+            element = undecoded.decode()
             if isinstance(element, SealedBatch):
                 assert element.arrow is not None
                 found += element.arrow.column(0).to_pylist()
