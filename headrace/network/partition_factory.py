@@ -33,6 +33,7 @@ from headrace.network.network_memory import (
 from headrace.network.partition import ResultPartition
 from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.pipelined_subpartition import PipelinedSubpartition
+from headrace.network.region_writer import MESSAGE_BYTES
 from headrace.network.sort_merge_partition import (
     REGION_BYTES_MAX,
     SORT_SHUFFLE_MIN_BUFFERS,
@@ -42,6 +43,9 @@ from headrace.network.sort_merge_partition import (
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage
 
 FREE_MEMORY_SHARE: Final = 8
+"""A sort-merge result collects its rows in an eighth of what is free ..."""
+MANY_CONSUMERS_SHARE: Final = 4
+"""... or in up to a quarter, where its consumers would have less than a full batch each in a region."""
 _Type = ResultPartitionType
 
 
@@ -83,7 +87,11 @@ class ResultPartitionFactory:
                     descriptor, self._write_through_size(), BoundedBlockingPartition
                 )
             case _Type.BLOCKING:
-                return self._stored(descriptor, self._collecting_size(), SortMergePartition)
+                return self._stored(
+                    descriptor,
+                    self._collecting_size(descriptor.subpartition_count),
+                    SortMergePartition,
+                )
             case _Type.HYBRID_FULL | _Type.HYBRID_SELECTIVE:
                 size = self._memory_tier_size(descriptor.subpartition_count)
                 is_full = descriptor.result_type is _Type.HYBRID_FULL
@@ -135,11 +143,14 @@ class ResultPartitionFactory:
         count = 2 * subpartition_count + self._floating
         return _Size(max(4, count), max(4, count), self._segment_bytes(subpartition_count))
 
-    def _collecting_size(self) -> _Size:
+    def _collecting_size(self, subpartition_count: int) -> _Size:
         """All of it for certain, or its task might wait with full hands for memory that another one wants back."""
         page_bytes = self._buffer_pool.page_bytes
+        free = self._buffer_pool.unreserved_pages
+        # A full batch for every consumer in each region, as the price of a batch is the same however short it is.
+        wanted = 2 * subpartition_count * MESSAGE_BYTES // page_bytes
         share = min(
-            self._buffer_pool.unreserved_pages // FREE_MEMORY_SHARE,
+            max(free // FREE_MEMORY_SHARE, min(wanted, free // MANY_CONSUMERS_SHARE)),
             2 * REGION_BYTES_MAX // page_bytes,
         )
         count = max(2, share, self._settings.get_option(SORT_SHUFFLE_MIN_BUFFERS))

@@ -38,7 +38,8 @@ SORT_SHUFFLE_MIN_PARALLELISM: Final = ConfigOption(
 )  # fmt: skip
 SORT_SHUFFLE_MIN_BUFFERS: Final = ConfigOption(
     "taskmanager.network.sort-shuffle.min-buffers", int, 512,
-    "The least memory in which a sort-merge result collects its rows, in segments; an eighth of what is free if more.",
+    "The least memory in which a sort-merge result collects its rows, in segments; an eighth of what is free if more, "
+    "and up to a quarter for hundreds of consumers.",
 )  # fmt: skip
 REGION_BYTES_MAX: Final = 256 << 20
 

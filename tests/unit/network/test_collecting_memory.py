@@ -1,0 +1,36 @@
+"""How much memory a sort-merge result collects its rows in, by the number of its consumers."""
+
+import pytest
+
+from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
+from headrace.network.environment import CreditBasedShuffleEnvironment
+from tests.unit.network.exchange import partition_id
+from tests.unit.network.simulated import SimulatedCluster
+
+
+def collecting_bytes(environment: CreditBasedShuffleEnvironment, consumer_count: int) -> int:
+    kind = ResultPartitionType.BLOCKING
+    partition = environment.create_result_partition(
+        ResultPartitionDescriptor(partition_id(), kind, consumer_count)
+    )
+    size = partition.pool.maximum * partition.pool.segment_size
+    partition.release()
+    return size
+
+
+@pytest.mark.parametrize(
+    ("consumer_count", "megabytes"), [(8, 8), (9, 9), (12, 12), (16, 16), (512, 16)]
+)
+def test_it_is_an_eighth_of_what_is_free_and_up_to_a_quarter_for_many_consumers(
+    consumer_count: int, megabytes: int
+) -> None:
+    # For eight consumers an eighth is two regions with a full batch of 512 KB for each.
+    cluster = SimulatedCluster()
+    environment, _ = cluster.start(
+        "a",
+        taskmanager_memory_network_max="64mb",
+        taskmanager_memory_network_min="64mb",
+        taskmanager_network_sort__shuffle_min__buffers="1",
+    )
+    assert collecting_bytes(environment, consumer_count) == megabytes << 20
+    cluster.assert_nothing_leaks()
