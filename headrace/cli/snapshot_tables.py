@@ -1,5 +1,6 @@
 """How snapshots are shown: tables of what was inspected. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -8,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.checkpoint.file_systems import file_name_of
+from headrace.checkpoint.handles import EXPIRED_ROWS, StateChunk
 from headrace.checkpoint.inspection import DamagedFile, InspectedSnapshot, SnapshotCondition
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 
@@ -102,6 +104,11 @@ def snapshot_json(snapshot: InspectedSnapshot) -> dict[str, Any]:
                     "max_parallelism": one.max_parallelism,
                     "size_bytes": one.size_bytes,
                     "row_count": _row_count(one),
+                    "expired_row_count": sum(
+                        _expired_rows(chunk)
+                        for state in one.subtasks.values()
+                        for chunk in state.chunks
+                    ),
                 }
                 for one in metadata.operators
             ],
@@ -153,12 +160,21 @@ def _row_count(operator: OperatorSnapshot) -> int:
 
 
 def _states(operator: OperatorSnapshot) -> str:
-    """The tables and names of its states; a finished operator says so."""
+    """The tables and names of its states, and how much of each has expired; a finished operator says so."""
     if operator.is_finished:
         return "finished"
-    found = {
-        f"{chunk.table.value} '{chunk.name}'" if chunk.name else chunk.table.value
-        for state in operator.subtasks.values()
-        for chunk in state.chunks
-    }
-    return ", ".join(sorted(found)) or "-"
+    expired: Counter[str] = Counter()
+    for state in operator.subtasks.values():
+        for chunk in state.chunks:
+            title = f"{chunk.table.value} '{chunk.name}'" if chunk.name else chunk.table.value
+            expired[title] += _expired_rows(chunk)
+    shown = [
+        f"{title} ({count:,} expired)" if count else title
+        for title, count in sorted(expired.items())
+    ]
+    return ", ".join(shown) or "-"
+
+
+def _expired_rows(chunk: StateChunk) -> int:
+    """Rows that had expired, and that nobody had cleaned away yet."""
+    return int(chunk.attributes.get(EXPIRED_ROWS, "0"))

@@ -133,7 +133,12 @@ class HeapKeyedStateBackend:
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenHeap":
         """See Snapshotable."""
         tables = [
-            _FrozenTable(self._form(handle), handle.flatten_at(), handle.freeze_entries())
+            _FrozenTable(
+                self._form(handle),
+                handle.flatten_at(),
+                handle.freeze_entries(),
+                handle.expired_until_ms() if isinstance(handle, TtlHeapState) else None,
+            )
             for handle in self._handles.values()
         ]
         return FrozenHeap(tables, self._restored, self._key_space.max_parallelism)
@@ -187,6 +192,7 @@ class _FrozenTable:
     form: KeyedStateForm
     flatten: Flatten
     entries: FrozenEntries
+    expired_until_ms: int | None
 
 
 class FrozenHeap:
@@ -207,7 +213,12 @@ class FrozenHeap:
         chunks: list[StateChunk] = []
         for table in self._tables:
             chunks += write_keyed_state(
-                table.form, table.entries, table.flatten, self._max_parallelism, writer
+                table.form,
+                table.entries,
+                table.flatten,
+                self._max_parallelism,
+                writer,
+                table.expired_until_ms,
             )
         if self._unclaimed is not None:
             chunks += self._unclaimed.write(writer)

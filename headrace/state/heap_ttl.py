@@ -71,6 +71,10 @@ class TtlHeapState(HeapState):
             stamp_ms = self._clock.untimed_ms()
         return self.rules.is_expired(stamp_ms, now_ms)
 
+    def expired_until_ms(self) -> int:
+        """Return the latest last access of what has expired by now."""
+        return self.rules.expired_until_ms(self._now_ms())
+
     def _stamp(self, held: Stamped | None) -> int:
         """When a value was accessed last that is accessed now; records may come out of order."""
         access_ms = self._access_ms()

@@ -6,7 +6,7 @@ wants only some key groups skips the row groups of others.
 """
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, repeat
 from typing import Any, Final, Protocol
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.checkpoint.handles import StateChunk, StateTable
+from headrace.checkpoint.handles import EXPIRED_ROWS, StateChunk, StateTable
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.arrow_mapping import arrow_type_of
@@ -135,10 +135,13 @@ def write_keyed_state(
     flatten: "Flatten",
     max_parallelism: int,
     writer: SnapshotWriter,
+    expired_until_ms: int | None = None,
 ) -> list[StateChunk]:
-    """Write every entry of a state; no chunk where there is none."""
+    """Write every entry of a state; no chunk where there is none. `expired_until_ms`: see ChunkFiles."""
     ordered, groups = _by_key_group(form, entries, max_parallelism)
-    chunks = ChunkFiles(StateTable.KEYED, form.name, form.attributes(), writer)
+    chunks = ChunkFiles(
+        StateTable.KEYED, form.name, form.attributes(), writer, expired_until_ms=expired_until_ms
+    )
     begin, count = 0, _FIRST_PIECE_ENTRIES
     while begin < len(ordered):
         piece = ordered[begin : begin + count]
@@ -233,14 +236,23 @@ class ChunkFiles:
     """Writes tables with a column `key_group` as chunks of bounded size.
 
     Where the groups ascend over all tables, a reader of some groups reads the fewest files and row groups.
+    `expired_until_ms`: rows that were accessed last then or before have expired, and are counted.
     """
 
     def __init__(
-        self, table: StateTable, name: str, attributes: dict[str, str], writer: SnapshotWriter
+        self,
+        table: StateTable,
+        name: str,
+        attributes: Mapping[str, str],
+        writer: SnapshotWriter,
+        *,
+        expired_until_ms: int | None = None,
     ) -> None:
         self._table = table
         self._name = name
-        self._attributes = attributes
+        # What was counted once does not hold for rows that are written again.
+        self._attributes = {key: attributes[key] for key in attributes if key != EXPIRED_ROWS}
+        self._expired_until_ms = expired_until_ms
         self._writer = writer
         self._chunks: list[StateChunk] = []
         self._waiting: list[pa.Table] = []
@@ -271,9 +283,17 @@ class ChunkFiles:
         first = min(int(one.min()) for one in groups)
         last = max(int(one.max()) for one in groups)
         row_count = sum(table.num_rows for table in tables)
+        attributes = self._attributes | self._expired_rows(tables)
         self._chunks.append(
-            StateChunk(self._table, self._name, row_count, file, (first, last), self._attributes)
+            StateChunk(self._table, self._name, row_count, file, (first, last), attributes)
         )
+
+    def _expired_rows(self, tables: Sequence[pa.Table]) -> dict[str, str]:
+        if self._expired_until_ms is None:
+            return {}
+        accesses = [table.column(LAST_ACCESS).drop_null().to_numpy() for table in tables]
+        count = sum(int(np.count_nonzero(one <= self._expired_until_ms)) for one in accesses)
+        return {EXPIRED_ROWS: str(count)} if count else {}
 
 
 def parquet_of(tables: Sequence[pa.Table]) -> memoryview:

@@ -164,6 +164,10 @@ class TtlRules:
         """Whether its time is over."""
         return min(last_access_ms + self.ttl_ms, _MAX_TIME_MS) <= now_ms
 
+    def expired_until_ms(self, now_ms: int) -> int:
+        """Return the latest last access of what has expired."""
+        return now_ms if now_ms == _MAX_TIME_MS else max(now_ms - self.ttl_ms, MIN_TIMESTAMP)
+
 
 @dataclass(frozen=True)
 class TtlClocks:

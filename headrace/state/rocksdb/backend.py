@@ -171,7 +171,7 @@ class RocksDBKeyedStateBackend:
         """See Snapshotable. Files cost a flush here, rows nothing."""
         forms = list(self._forms.values())
         if self._are_rows_written(options):
-            tables = [FrozenTable(form, self._stored(form.name)) for form in forms]
+            tables = [self._frozen_table(form) for form in forms]
             return FrozenRocksDB(FrozenRows(tables, self._keys), self._restored)
         attributes = {
             DATABASE: self._identity,
@@ -197,16 +197,18 @@ class RocksDBKeyedStateBackend:
     def _are_rows_written(self, options: CheckpointOptions) -> bool:
         return options.kind.is_savepoint or not self._is_incremental
 
-    def _stored(self, name: str) -> Iterator[tuple[bytes, bytes]]:
+    def _frozen_table(self, form: KeyedStateForm) -> FrozenTable:
         """Return a state's rows as they are now, but those that have expired where full snapshots leave them out."""
-        stored: Iterator[tuple[bytes, bytes]] = self._database.table(name).items()
-        handle = self._handles.get(name)
+        stored: Iterator[tuple[bytes, bytes]] = self._database.table(form.name).items()
+        handle = self._handles.get(form.name)
         lifetime = None if handle is None else handle.lifetime
-        if lifetime is None or not lifetime.rules.filters_snapshots:
-            return stored
+        if lifetime is None:
+            return FrozenTable(form, stored)
         # Of this moment: the clock goes on while the rows are read.
         now_ms = lifetime.clock.now_ms()
-        return (row for row in stored if not lifetime.is_over(row[1], now_ms))
+        if lifetime.rules.filters_snapshots:
+            stored = (row for row in stored if not lifetime.is_over(row[1], now_ms))
+        return FrozenTable(form, stored, lifetime.rules.expired_until_ms(now_ms))
 
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """See Snapshotable: what it uploaded is what later checkpoints refer to. Savepoints upload nothing here.

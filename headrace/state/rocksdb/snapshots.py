@@ -87,6 +87,8 @@ class FrozenTable:
 
     form: KeyedStateForm
     stored: Iterator[tuple[bytes, bytes]]
+    expired_until_ms: int | None = None
+    """See ChunkFiles."""
 
 
 class FrozenRows:
@@ -101,7 +103,13 @@ class FrozenRows:
         chunks: list[StateChunk] = []
         for table in self._tables:
             form = table.form
-            files = ChunkFiles(StateTable.KEYED, form.name, form.attributes(), writer)
+            files = ChunkFiles(
+                StateTable.KEYED,
+                form.name,
+                form.attributes(),
+                writer,
+                expired_until_ms=table.expired_until_ms,
+            )
             for rows, groups in pieces_of_rows(form, table.stored, self._keys):
                 files.add(rows_to_table(form, rows, np.array(groups, dtype=np.int32)))
             chunks += files.finish()

@@ -32,15 +32,21 @@ def stored(uri: str, content: bytes = b"content", *, is_shared: bool = False) ->
     return StateFile(uri, b"", len(content), digest_of(content), is_shared)
 
 
-def keyed(file: StateFile, first: int = 0, last: int = 127, name: str = "counts") -> StateChunk:
-    return StateChunk(StateTable.KEYED, name, 3, file, (first, last), {"kind": "value"})
+def keyed(
+    file: StateFile, first: int = 0, last: int = 127, name: str = "counts", **attributes: str
+) -> StateChunk:
+    known = {"kind": "value"} | attributes
+    return StateChunk(StateTable.KEYED, name, 3, file, (first, last), known)
 
 
 def metadata_of(
-    checkpoint_id: int, *files: StateFile, kind: SnapshotKind = SnapshotKind.CHECKPOINT
+    checkpoint_id: int,
+    *files: StateFile,
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT,
+    **attributes: str,
 ) -> CheckpointMetadata:
-    """A job of one operator with one subtask, whose state are these files."""
-    state = OperatorSubtaskState(tuple(keyed(file) for file in files))
+    """A job of one operator with one subtask, whose state are these files, of which `attributes` are told."""
+    state = OperatorSubtaskState(tuple(keyed(file, **attributes) for file in files))
     operator = OperatorSnapshot(operator_id(1), "count", 1, 128, "counter", {0: state})
     return CheckpointMetadata(
         checkpoint_id, kind, 1_000 * checkpoint_id, JOB, "words", LINEAGE, 1, (operator,)

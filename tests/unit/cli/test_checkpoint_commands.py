@@ -38,10 +38,13 @@ class Snapshots:
             self._settings, JOB, LineageInMemory(LINEAGE), random.Random(1)
         )
 
-    def take(self, number: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> str:
+    def take(
+        self, number: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT, **attributes: str
+    ) -> str:
         options = self._storage.locate(number, CheckpointOptions(kind=kind))
         file = SubtaskStorage(options, "state", self._settings).write("counts", bytes(30_000))
-        return self._storage.publish(metadata_of(number, file, kind=kind), options).uri
+        metadata = metadata_of(number, file, kind=kind, **attributes)
+        return self._storage.publish(metadata, options).uri
 
     def run(self, *arguments: str) -> Result:
         return CliRunner().invoke(
@@ -96,6 +99,13 @@ def test_one_snapshot_is_shown_operator_by_operator(snapshots: Snapshots) -> Non
     assert result.output.splitlines()[-1].split() == [
         "count", "counter", "1", "128", "29.3", "KB", "3", "keyed", "'counts'",
     ]  # fmt: skip
+
+
+def test_what_has_expired_and_is_still_kept_is_shown_state_by_state(snapshots: Snapshots) -> None:
+    uri = snapshots.take(7, expired_rows="2")
+    assert "keyed 'counts' (2 expired)" in snapshots.run("checkpoint", "show", uri).output
+    shown = json.loads(snapshots.run("checkpoint", "show", uri, "--json").output)
+    assert shown["operators"][0]["expired_row_count"] == 2
 
 
 def test_verifying_reads_every_file(snapshots: Snapshots) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.checkpoint.handles import EXPIRED_ROWS
 from headrace.core.clock import ManualClock
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
@@ -187,6 +188,43 @@ def test_expired_entries_stay_out_of_a_snapshot_where_asked() -> None:
         state.add(2)
         (chunk,) = snapshot(home.states).chunks
         assert chunk.row_count == wanted
+
+
+@ALL_KINDS
+def test_a_snapshot_counts_what_has_expired_and_is_still_kept(describe: Any) -> None:
+    home, descriptor = Home(), describe()
+    state = home.state(descriptor, ttl().disable_cleanup_in_background())
+    for key in ("k", "l", "m"):
+        home.backend.set_current_key(key)
+        write(state, descriptor)
+        home.clock.advance_ms(5)
+    assert [_expired_rows(home), _expired_rows(home)] == [2, 2]
+    home.backend.set_current_key("l")
+    assert read(state, descriptor) is None
+    assert _expired_rows(home) == 1
+
+
+def test_cleaning_up_takes_the_expired_rows_out_of_the_next_snapshot(chosen: str) -> None:
+    home = Home()
+    state = home.state(value(), ttl())
+    for number in range(20):
+        home.backend.set_current_key(number)
+        state.update(number)
+    home.clock.advance_ms(10)
+    before = snapshot(home.states)
+    assert [chunk.attributes[EXPIRED_ROWS] for chunk in before.chunks] == ["20"]
+    home.backend.set_current_key("another")
+    for _ in range(8 if chosen == "hashmap" else 150):
+        state.update(1)
+    (chunk,) = snapshot(home.states).chunks
+    assert (chunk.row_count, EXPIRED_ROWS in chunk.attributes) == (1, False)
+    (unasked,) = snapshot(Home(before).states).chunks
+    assert (unasked.row_count, EXPIRED_ROWS in unasked.attributes) == (20, False)
+
+
+def _expired_rows(home: Home) -> int:
+    chunks = snapshot(home.states).chunks
+    return sum(int(chunk.attributes.get(EXPIRED_ROWS, "0")) for chunk in chunks)
 
 
 class _FirstSeen(KeyedProcessFunction):
