@@ -1,5 +1,6 @@
 """LocalInputChannel: a subpartition of this process; batches change hands. Source: Flink LocalInputChannel."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -7,6 +8,7 @@ from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import EndOfPartition
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
 from headrace.network.channels import ChannelElement, ReceivedBatch
+from headrace.network.early_messages import EARLY_TASK_EVENTS_MAX
 from headrace.network.errors import (
     NetworkError,
     PartitionNotFoundError,
@@ -55,6 +57,9 @@ class LocalInputChannel:
         self._timeout_ms = retry.total_ms
         self._notify = notify
         self._view: SubpartitionView | None = None
+        # What was said before the producer was there, and is said once it is.
+        self._in_flight_bytes: int | None = None
+        self._unsent_events: deque[bytes] = deque()
         self._error: NetworkError | None = None
         self._timer: Cancellable | None = None
         self._is_closed = False
@@ -139,15 +144,21 @@ class LocalInputChannel:
 
     def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
         """See InputChannel."""
+        self._in_flight_bytes = in_flight_bytes
         view = self._view
         if view is not None:
-            view.notify_in_flight_bytes(in_flight_bytes)
+            self._tell_wish(view)
 
     def send_task_event(self, event: bytes) -> None:
         """See InputChannel."""
-        if self._view is not None and not self._task_events.publish(self._partition_id, event):
-            self._error = TaskEventRefusedError(str(self._partition_id))
-            self._notify()
+        if self._is_closed:
+            return
+        if len(self._unsent_events) >= EARLY_TASK_EVENTS_MAX:
+            self._refuse_task_event()
+            return
+        self._unsent_events.append(event)
+        if self._view is not None:
+            self._send_task_events()
 
     def close(self) -> None:
         """See InputChannel."""
@@ -170,11 +181,33 @@ class LocalInputChannel:
             self._notify()
             return True
         self._view = view
+        self._tell_wish(view)
+        self._send_task_events()
         if self._is_closed:
             self.close()
         else:
             self._notify()
         return True
+
+    def _tell_wish(self, view: SubpartitionView) -> None:
+        """Any thread: where the task wishes anew while the producer comes, its newest wish is the last one told."""
+        told = None
+        while (wished := self._in_flight_bytes) is not None and wished != told:
+            view.notify_in_flight_bytes(wished)
+            told = wished
+
+    def _send_task_events(self) -> None:
+        while self._unsent_events:
+            try:
+                event = self._unsent_events.popleft()
+            except IndexError:
+                return  # Said by the other thread.
+            if not self._task_events.publish(self._partition_id, event):
+                self._refuse_task_event()
+
+    def _refuse_task_event(self) -> None:
+        self._error = TaskEventRefusedError(str(self._partition_id))
+        self._notify()
 
     def _wait_for_producer(self) -> None:
         if not self._is_closed:

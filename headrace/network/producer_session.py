@@ -9,12 +9,14 @@ Source: Flink PartitionRequestQueue, CreditBasedSequenceNumberingViewReader; Shr
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from headrace.core.elements import EndOfData, EndOfPartition
 from headrace.core.failpoints import Failpoint, reach
 from headrace.network.batches import SchemaAnnouncer, encode_event
 from headrace.network.credit import SenderAccount
+from headrace.network.early_messages import EarlyMessages
 from headrace.network.errors import (
     NetworkError,
     PartitionNotFoundError,
@@ -66,6 +68,7 @@ class _Reader:
         "announcer",
         "awaits_acknowledgement",
         "deficit",
+        "early",
         "is_blocked",
         "is_queued",
         "request",
@@ -86,6 +89,7 @@ class _Reader:
         # As the consumer knows it: such an event was sent, and no resume has come.
         self.is_blocked = False
         self.awaits_acknowledgement = False
+        self.early = EarlyMessages()
         self.timer: Cancellable | None = None
         self.watcher: Callable[[], None] | None = None
 
@@ -152,10 +156,14 @@ class ProducerSession:
                 self._acknowledged(reader)
             case NewBufferSize():
                 self._require(reader, frame.in_flight_bytes > 0, "asks for no bytes in flight")
+                reader.early.in_flight_bytes = frame.in_flight_bytes
                 if reader.view is not None:
                     reader.view.notify_in_flight_bytes(frame.in_flight_bytes)
             case TaskEvent():
-                self._task_event_received(reader, frame)
+                if reader.view is not None:
+                    self._publish(reader, bytes(frame.body))
+                elif not reader.early.keep_task_event(bytes(frame.body)):
+                    self._refuse_task_event(reader)
 
     def _credit_added(self, reader: _Reader, frame: AddCredit) -> None:
         self._require(reader, frame.credit_count > 0, "grants no credit")
@@ -178,11 +186,13 @@ class ProducerSession:
         reader.awaits_acknowledgement = False
         reader.view.acknowledge_all_data()
 
-    def _task_event_received(self, reader: _Reader, frame: TaskEvent) -> None:
-        partition_id = reader.request.partition_id
-        if not self._task_events.publish(partition_id, bytes(frame.body)):
-            error = TaskEventRefusedError(str(partition_id))
-            self._fail_channel(reader, ErrorCode.TASK_EVENT_REFUSED, error)
+    def _publish(self, reader: _Reader, event: bytes) -> None:
+        if not self._task_events.publish(reader.request.partition_id, event):
+            self._refuse_task_event(reader)
+
+    def _refuse_task_event(self, reader: _Reader) -> None:
+        error = TaskEventRefusedError(str(reader.request.partition_id))
+        self._fail_channel(reader, ErrorCode.TASK_EVENT_REFUSED, error)
 
     def _require(self, reader: _Reader, condition: bool, otherwise: str) -> None:
         if not condition:
@@ -240,6 +250,7 @@ class ProducerSession:
         except NetworkError as error:
             self._fail_channel(reader, ErrorCode.PRODUCER_FAILED, error)
             return True
+        reader.early.tell(reader.view.notify_in_flight_bytes, partial(self._publish, reader))
         self._enqueue(reader)
         return True
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from headrace.network.batches import SchemaMemory, decode_event, read_batch
 from headrace.network.channels import BarrierAnnouncement, ChannelElement, ReceivedBatch
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.credit import Charge, CreditExceeded
+from headrace.network.early_messages import EarlyMessages
 from headrace.network.errors import (
     CorruptBatchError,
     CreditOverspentError,
@@ -24,6 +26,7 @@ from headrace.network.errors import (
     ProducerFailedError,
     ProtocolError,
     SequenceGapError,
+    TaskEventRefusedError,
 )
 from headrace.network.framing import attach_body
 from headrace.network.input_capture import CapturedBatch, ChannelCapture
@@ -37,6 +40,7 @@ from headrace.network.transport import Cancellable
 from headrace.network.wire import Backlog, Data, ErrorCode, Event, EventTrait, Schema
 
 _NO_CREDIT_WAIT_MS: Final = 20.0
+_NOT_REQUESTED: Final = -1
 
 ConsumerCall = Callable[[ConsumerSession, int], None]
 _Batch = tuple[Data, Charge, pa.Schema | None, Segment | None, bool]
@@ -79,10 +83,11 @@ class RemoteInputChannel:
         self._schema = SchemaMemory(self._peer)
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
+        self._early = EarlyMessages()
         self._read_on = ReadOn(retry, is_external=descriptor.shuffle.is_external)
         # Of bodies whose frames have not been given to us yet, in order.
         self._placed: deque[Segment | None] = deque()
-        self._channel = -1
+        self._channel = _NOT_REQUESTED
         self._next_sequence = 0
         # Each written by one thread: what came, and what the task took.
         self._received_bytes = self._taken_bytes = 0
@@ -176,13 +181,24 @@ class RemoteInputChannel:
 
     def request_in_flight_bytes(self, in_flight_bytes: int) -> None:
         """See InputChannel."""
-        self._tell_producer(
-            lambda consumer, channel: consumer.request_in_flight_bytes(channel, in_flight_bytes)
-        )
+
+        def request() -> None:
+            self._early.in_flight_bytes = in_flight_bytes
+            if self._session is not None:
+                self._session.consumer.request_in_flight_bytes(self._channel, in_flight_bytes)
+
+        self._receiver.transport.post(request)
 
     def send_task_event(self, event: bytes) -> None:
         """See InputChannel."""
-        self._tell_producer(lambda consumer, channel: consumer.send_task_event(channel, event))
+
+        def send() -> None:
+            if self._session is not None:
+                self._session.consumer.send_task_event(self._channel, event)
+            elif self._channel == _NOT_REQUESTED and not self._early.keep_task_event(event):
+                self._fail(TaskEventRefusedError(str(self._partition_id)))
+
+        self._receiver.transport.post(send)
 
     def close(self) -> None:
         """See InputChannel."""
@@ -320,6 +336,10 @@ class RemoteInputChannel:
             credit_max=self._receiver.credits.credit_max,
             segment_size=self._receiver.segment_size,
             first_sequence=self._next_sequence,
+        )
+        self._early.tell(
+            partial(session.consumer.request_in_flight_bytes, self._channel),
+            partial(session.consumer.send_task_event, self._channel),
         )
 
     def _not_connected(self, reason: str) -> None:

@@ -46,6 +46,8 @@ class Endless:
         sealed.size_bytes, sealed._body = size, ZEROS[:size]
         return DataElement(sealed, None, 1)
 
+    def notify_in_flight_bytes(self, in_flight_bytes: int) -> None: ...
+
     def release(self) -> None: ...
 
 
