@@ -70,6 +70,15 @@ class Gate:
         self.announce()
 
 
+def assert_nothing_is_hoarded(credits: GateCredits) -> None:
+    """Whoever wants no more than its own segments keeps no floating ones from others, nor does the gate."""
+    for account in credits.accounts:
+        if account.is_open and account.required <= credits.exclusive_count:
+            # Those that its sender knows of in place of exclusive ones go back as the task takes these.
+            assert account.idle_floating <= account.held_exclusive
+    assert not (credits.idle_floating and any(each.is_waiting for each in credits.accounts))
+
+
 class Conservation(RuleBasedStateMachine):
     """Channels that open, queue, send, receive, take and close in any order."""
 
@@ -140,6 +149,10 @@ class Conservation(RuleBasedStateMachine):
             )
             assert min(*values, account.held_exclusive, account.held_floating) >= 0
 
+    @invariant()
+    def who_wants_no_more_than_its_own_keeps_no_floating_segments_from_others(self) -> None:
+        assert_nothing_is_hoarded(self.gate.credits)
+
 
 Conservation.TestCase.settings = settings(stateful_step_count=50)
 TestConservation = Conservation.TestCase
@@ -164,6 +177,7 @@ def test_every_batch_is_delivered_while_the_task_keeps_taking(
     steps = [gate.send, gate.receive, gate.grant, gate.take]
     for _ in range(20 * len(batches)):
         random.choice(steps)(random.randrange(3))
+        assert_nothing_is_hoarded(gate.credits)
     for _ in range(10 * len(batches)):
         for index in range(3):
             for step in steps:

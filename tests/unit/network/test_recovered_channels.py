@@ -1,10 +1,13 @@
 """Recovered channels: what was caught on its way comes first, is caught again, and makes way for what is new."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.network.input_capture import CapturedBatch
 from headrace.network.recovered_channel import RecoveredInputChannel
+from headrace.network.union_gate import UnionInputGate
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.scripted_gate import BARRIER, HERE, Gate, polled, rows, rows_in, told
 
@@ -104,3 +107,64 @@ def test_an_unknown_channel_that_was_recovered_is_placed_later() -> None:
     assert polled(made.gate) == [(0, 1)]
     assert made.gate.update_channel(ShuffleDescriptor(partition_id(0), HERE))
     assert made.scripted[0].calls == ["request"]
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.integers(0, 3), min_size=4, max_size=4),
+    st.lists(
+        st.one_of(st.just("poll"), st.just("capture"), st.tuples(st.just("give"), st.integers(0, 3))),
+        max_size=40,
+    ),
+)  # fmt: skip
+def test_two_gates_recover_each_by_itself_and_every_row_comes_once_in_its_channels_order(
+    restored_counts: list[int], steps: list[str | tuple[str, int]]
+) -> None:
+    made = [Gate(2), Gate(2)]
+    union = UnionInputGate([each.gate for each in made])
+    expected: list[list[int]] = [[], [], [], []]
+    found: list[list[int]] = [[], [], [], []]
+    for channel, count in enumerate(restored_counts):
+        expected[channel] = [channel * 100 + number for number in range(count)]
+        batches = [rows(value) for value in expected[channel]]
+        made[channel // 2].gate.restore(channel % 2, batches)
+    for each in made:
+        each.gate.request_partitions()
+
+    def poll() -> bool:
+        element = union.poll()
+        if element is None:
+            return False
+        channel, value = told(element)
+        assert isinstance(value, int)
+        found[channel].append(value)
+        for k, each in enumerate(made):
+            # Nothing new before all that was restored in the same gate, whatever the other one has.
+            if any("request" in scripted.calls for scripted in each.scripted.values()):
+                own = (2 * k, 2 * k + 1)
+                assert all(len(found[index]) >= restored_counts[index] for index in own)
+        return True
+
+    for number, step in enumerate(steps):
+        match step:
+            case "poll":
+                poll()
+            case "capture":
+                # What a checkpoint keeps at this moment: of either gate what was restored and not read.
+                kept: list[list[int]] = [[], [], [], []]
+                for k, each in enumerate(made):
+                    each.gate.start_capture(number)
+                    for index, batch in each.gate.stop_capture(number):
+                        kept[2 * k + index] += rows_in(batch)
+                for channel, count in enumerate(restored_counts):
+                    assert kept[channel] == expected[channel][len(found[channel]) : count]
+            case (_, channel):
+                scripted = made[channel // 2].scripted[channel % 2]
+                if "request" in scripted.calls:
+                    expected[channel].append(channel * 100 + 10 + number)
+                    scripted.give(rows(expected[channel][-1]))
+            case _:
+                raise AssertionError(step)
+    while poll():
+        pass
+    assert found == expected
