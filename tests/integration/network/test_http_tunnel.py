@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import start_thread
 from headrace.core.tls import TlsIdentity
+from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.errors import PartitionConnectionError
 from headrace.network.http_tunnel import PROXY
 from headrace.testing.fault_proxy.address import Address
@@ -73,13 +75,10 @@ def asked() -> Iterator[AskedProxy]:
     thread.stop()
 
 
-@pytest.mark.parametrize("has_socket", [False, True])
-def test_frames_pass_the_proxy_even_where_a_unix_socket_would_do(
-    asked: AskedProxy, start: Starter, tmp_path: Path, has_socket: bool
-) -> None:
-    options = {"headrace_network_proxy": asked.place}
-    producer = start("a", tmp_path if has_socket else None, **options)
-    consumer = start("b", **options)
+def assert_rows_cross(
+    producer: CreditBasedShuffleEnvironment, consumer: CreditBasedShuffleEnvironment
+) -> TaskManagerLocation:
+    """Start both, send rows from one to the other, and return where the producer is reached."""
     there = producer.start()
     consumer.start()
     sink, source = writer(producer), gate(consumer, [there])
@@ -87,11 +86,21 @@ def test_frames_pass_the_proxy_even_where_a_unix_socket_would_do(
     sink.emit(numbers(0, 1000))
     sink.finish()
     assert values_of(drain(source)) == list(range(1000))
+    source.close()
+    sink.close()
+    return there
+
+
+@pytest.mark.parametrize("has_socket", [False, True])
+def test_frames_pass_the_proxy_even_where_a_unix_socket_would_do(
+    asked: AskedProxy, start: Starter, tmp_path: Path, has_socket: bool
+) -> None:
+    options = {"headrace_network_proxy": asked.place}
+    producer = start("a", tmp_path if has_socket else None, **options)
+    assert_rows_cross(producer, start("b", **options))
     (injector,) = asked.proxy.injectors
     names = {name for lane in injector.lanes.values() for name in lane.frame_counts}
     assert {"PartitionRequest", "Data", "Event"} <= names and asked.errors == []
-    source.close()
-    sink.close()
 
 
 def test_tls_goes_through_a_proxy_that_only_passes_bytes(
@@ -101,16 +110,8 @@ def test_tls_goes_through_a_proxy_that_only_passes_bytes(
     pipe = PassingProxy(thread)
     options = {"headrace_network_proxy": pipe.place, "tls": identity}
     producer, consumer = start("a", **options), start("b", **options)
-    there = producer.start()
-    consumer.start()
-    sink, source = writer(producer), gate(consumer, [there])
-    source.request_partitions()
-    sink.emit(numbers(0, 10))
-    sink.finish()
-    assert values_of(drain(source)) == list(range(10))
+    there = assert_rows_cross(producer, consumer)
     assert pipe.authority == f"{there.host}:{there.data_port}"
-    source.close()
-    sink.close()
     producer.close()
     consumer.close()
     pipe.close()

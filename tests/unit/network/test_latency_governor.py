@@ -26,7 +26,7 @@ from headrace.task.mailbox import MailboxTimers
 from tests.unit.network.exchange import gate, numbers
 from tests.unit.network.simulated import SimulatedCluster
 from tests.unit.network.test_metrics import Figures
-from tests.unit.network.test_record_writer import Edge, edge, keyed
+from tests.unit.network.writer_edge import Edge, edge, keyed
 
 ROWS_MAX = 16384
 STEP_MS = 1.0

@@ -1,13 +1,8 @@
 """RecordWriter: when rows are sealed, what stands between them, and who is told."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from headrace.core.clock import ManualClock
-from headrace.core.config import Settings
 from headrace.core.elements import (
     CancelTaskException,
     EndOfData,
@@ -16,100 +11,14 @@ from headrace.core.elements import (
     Watermark,
     WatermarkStatus,
 )
-from headrace.core.key_hash import hash_array
-from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import RecordBatch
-from headrace.core.types.type_info import Types
-from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
-from headrace.network.batches import SealedBatch
-from headrace.network.buffer_pool import NetworkBufferPool
-from headrace.network.errors import ProducerFailedError, StorageError
-from headrace.network.local_pool import NeverWait, SegmentLease
-from headrace.network.partition import ResultPartition
-from headrace.network.partitioner import create_selector
-from headrace.network.pipelined_partition import PipelinedResultPartition
-from headrace.network.record_writer import RecordWriter
+from headrace.graph.job_graph import PartitionerKind
+from headrace.network.errors import ProducerFailedError
 from headrace.network.subpartition import (
-    LOCAL_SEGMENT_BYTES,
     DataElement,
-    QueuedEvent,
-    SubpartitionView,
 )
-from tests.unit.network.exchange import NUMBERS, numbers, partition_id
-
-PLENTY = 1 << 40
-
-
-@dataclass
-class Edge:
-    """A writer and the views of its consumers."""
-
-    writer: RecordWriter
-    views: list[SubpartitionView]
-    network: NetworkBufferPool
-    released: list[ResultPartition]
-    failures: list[str]
-    notified: list[int] = field(default_factory=list)
-    segments_when_notified: list[int] = field(default_factory=list)
-    clock: ManualClock = field(default_factory=ManualClock)
-
-    def read(self, channel: int = 0) -> list[object]:
-        """Everything that waits: rows with markers, or events."""
-        found: list[object] = []
-        while (element := self.views[channel].poll(PLENTY)) is not None:
-            if isinstance(element, DataElement):
-                if element.lease is not None:
-                    element.lease.release()
-                arrow = element.sealed.arrow
-                rows = [] if arrow is None else arrow.column(0).to_pylist()
-                found.append((rows, element.sealed.markers) if element.sealed.markers else rows)
-            elif isinstance(element, QueuedEvent):
-                found.append(element.event)
-        return found
-
-
-def edge(
-    channel_count: int = 1,
-    kind: PartitionerKind = PartitionerKind.RESCALE,
-    timeout_ms: int = -1,
-    segment_size: int = LOCAL_SEGMENT_BYTES,
-    overdraft: int = 5,
-    **options: str,
-) -> Edge:
-    network = NetworkBufferPool(1 << 26, 32 * 1024)
-    pool = network.create_local_pool(
-        "a test",
-        required=channel_count + 1,
-        maximum=2 * channel_count + 8,
-        segment_size=1 << 20,
-        overdraft_max=overdraft,
-        wait=NeverWait(),
-    )
-    released: list[ResultPartition] = []
-    failures: list[str] = []
-    partition = PipelinedResultPartition(
-        partition_id(),
-        channel_count,
-        pool,
-        10,
-        released.append,
-        lambda _, text: failures.append(text),
-    )
-    selector = create_selector(PartitionerSpec(kind), channel_count, 0, 128, SeededRandom(0))
-    settings = Settings(
-        {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
-    )
-    clock = ManualClock()
-    writer = RecordWriter(partition, selector, timeout_ms, clock, settings)
-    made = Edge(writer, [], network, released, failures, clock=clock)
-    for index, subpartition in enumerate(partition.subpartitions):
-
-        def notify(index: int = index) -> None:
-            made.notified.append(index)
-            made.segments_when_notified.append(pool.used)
-
-        made.views.append(subpartition.create_view(notify, segment_size))
-    return made
+from tests.unit.network.exchange import NUMBERS, numbers
+from tests.unit.network.writer_edge import PLENTY, edge, keyed
 
 
 def test_rows_wait_until_they_are_flushed() -> None:
@@ -312,13 +221,6 @@ def test_what_is_added_for_a_consumer_that_left_is_dropped() -> None:
     assert made.released == [made.writer.partition]
 
 
-def keyed(first: int, count: int) -> RecordBatch:
-    """Rows that are their own keys."""
-    batch = numbers(first, count)
-    keys = pa.array(range(first, first + count))
-    return batch.with_keys(Types.LONG(), hash_array(keys), keys_array=keys)
-
-
 def test_rows_of_a_keyed_edge_wait_unsplit_until_there_are_enough_for_each_channel() -> None:
     made = edge(channel_count=2, kind=PartitionerKind.HASH, headrace_network_seal__rows="3")
     made.writer.emit(keyed(0, 5))
@@ -366,41 +268,3 @@ def test_rows_whose_schema_changes_are_sealed_apart_and_in_order() -> None:
     made.writer.emit(numbers(3, 1))
     made.writer.flush_all()
     assert made.read() == [[0, 1], [2], [3]]
-
-
-def test_batches_that_one_call_seals_are_handed_over_when_all_of_them_are_sealed() -> None:
-    made = edge(channel_count=4, kind=PartitionerKind.HASH, timeout_ms=0)
-    made.writer.emit(keyed(0, 100))
-    assert made.segments_when_notified == [4, 4, 4, 4]
-
-
-def test_what_is_sealed_is_handed_over_before_its_writer_waits_for_memory(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = edge(channel_count=4, kind=PartitionerKind.HASH, timeout_ms=0, overdraft=0)
-    partition = made.writer.partition
-    handed_over: list[list[int]] = []
-    monkeypatch.setattr(partition, "make_room", lambda: handed_over.append([*made.notified]))
-    others = [partition.pool.lease(1) for _ in range(partition.pool.maximum - 2)]
-    with pytest.raises(AssertionError, match="would block on network memory"):
-        made.writer.emit(keyed(0, 100))
-    assert handed_over == [[0, 1]]
-    assert partition.pool.used == len(others) + 2
-
-
-def test_segments_of_what_cannot_be_handed_over_are_given_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    made = edge(channel_count=4, kind=PartitionerKind.HASH, timeout_ms=0)
-    partition = made.writer.partition
-    emit = partition.emit
-
-    def fail_behind_channel_0(index: int, sealed: SealedBatch, lease: SegmentLease) -> None:
-        emit(index, sealed, lease)
-        if index:
-            raise StorageError("(a disk)", "it is full")
-
-    monkeypatch.setattr(partition, "emit", fail_behind_channel_0)
-    with pytest.raises(StorageError):
-        made.writer.emit(keyed(0, 100))
-    assert partition.pool.used == 2

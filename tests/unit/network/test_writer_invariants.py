@@ -17,7 +17,7 @@ from headrace.network.local_pool import SegmentLease
 from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement, QueuedEvent
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.simulated import SimulatedCluster
-from tests.unit.network.test_record_writer import PLENTY, Edge, edge
+from tests.unit.network.writer_edge import PLENTY, Edge, edge
 
 SEGMENT = 1 << 15
 

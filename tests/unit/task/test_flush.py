@@ -10,7 +10,7 @@ from headrace.task.mailbox import MailboxTimers
 from headrace.task.metrics import TaskCounters
 from headrace.task.outputs import NetworkTarget
 from tests.unit.network.exchange import numbers
-from tests.unit.network.test_record_writer import PLENTY, Edge, edge
+from tests.unit.network.writer_edge import PLENTY, Edge, edge
 
 
 class Target:
