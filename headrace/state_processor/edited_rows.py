@@ -4,7 +4,7 @@ What is checked: columns and their types; no key, namespace or position is missi
 no two rows are of one entry; positions of lists are 0, 1, 2 …; timers are of their service. The error names the row.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -274,10 +274,9 @@ def _as_jobs_write(state: StoredState, rows: pa.Table) -> list[pa.Table]:
     return [part for part in parts if part.num_rows]
 
 
-def without_keys(target: EditTarget, keys: Sequence[object], table: pa.Table) -> pa.Table:
-    """Return the rows of other keys, which are given as the key's column shows them."""
-    wanted = set(hashable_column(pa.array(keys, target.state.schema.field(KEY).type)))
-    keep = [key not in wanted for key in hashable_column(table.column(KEY))]
+def without_keys(keys: Collection[Hashable], table: pa.Table) -> pa.Table:
+    """Return the rows of other keys, which are given as `hashable_column` gives them."""
+    keep = [key not in keys for key in hashable_column(table.column(KEY))]
     return table.filter(pa.array(keep, pa.bool_()))
 
 

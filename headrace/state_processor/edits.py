@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot, StateChange
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.core.key_groups import key_groups_of
-from headrace.core.key_hash import hash_array
 from headrace.graph.operator_ids import uid_hash_of
 from headrace.state.columns import KEY
 from headrace.state_processor.edited_rows import (
@@ -26,8 +23,8 @@ from headrace.state_processor.edited_rows import (
     write_chunks,
     write_rows,
 )
-from headrace.state_processor.errors import PickledKeysError, StateProcessorError, UnknownStateError
-from headrace.state_processor.key_hashing import KeyHashing, hashing_of
+from headrace.state_processor.errors import StateProcessorError, UnknownStateError
+from headrace.state_processor.key_hashing import hashing_of
 from headrace.state_processor.selection import operator_in
 from headrace.state_processor.stored_state import (
     BY_KEY_GROUP,
@@ -36,6 +33,7 @@ from headrace.state_processor.stored_state import (
     chunks_of,
     stored_state,
 )
+from headrace.state_processor.table_query import key_groups_of_keys, stored_keys
 
 
 @dataclass(frozen=True)
@@ -225,15 +223,8 @@ def _without_keys(
     owner: OperatorSnapshot, state: StoredState, keys: Sequence[Any], context: EditContext
 ) -> tuple[OperatorSnapshot, int]:
     """The operator with those chunks written anew that had rows of the keys, and how many rows they were."""
-    if KEY not in state.schema.names:
-        raise StateProcessorError(f"{state.title} has no column of keys to delete by: remove it")
-    if KEY in state.opaque:
-        raise PickledKeysError(state.title)
-    target = EditTarget(state, KeyHashing.COLUMN)
-    groups = None
-    if state.table is not StateTable.COLUMNAR:
-        hashes = hash_array(pa.array(keys, state.schema.field(KEY).type))
-        groups = set(np.unique(key_groups_of(hashes, state.max_parallelism)).tolist())
+    wanted = stored_keys(state, keys)
+    groups = key_groups_of_keys(state, keys)
     written: list[SubtaskChunk] = []
     replaced: list[StateChunk] = []
     removed_count = 0
@@ -241,7 +232,7 @@ def _without_keys(
         if groups is not None and not _may_hold(one.chunk, groups):
             continue
         tables = list(chunk_rows(state, one, context.reader))
-        kept = [without_keys(target, keys, table) for table in tables]
+        kept = [without_keys(wanted, table) for table in tables]
         count = sum(table.num_rows for table in tables) - sum(table.num_rows for table in kept)
         if count:
             removed_count += count
@@ -251,7 +242,7 @@ def _without_keys(
     return _with_chunks(owner, written), removed_count
 
 
-def _may_hold(chunk: StateChunk, groups: set[int]) -> bool:
+def _may_hold(chunk: StateChunk, groups: frozenset[int]) -> bool:
     if chunk.key_groups is None:
         return True
     first, last = chunk.key_groups

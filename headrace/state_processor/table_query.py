@@ -85,7 +85,7 @@ class TableQuery:
         )
         groups, wanted = self.key_groups, None
         if self.keys is not None and table in BY_KEY_GROUP:
-            wanted = _stored_keys(state, self.keys)
+            wanted = stored_keys(state, self.keys)
             of_keys = key_groups_of_keys(state, self.keys)
             if of_keys is not None:
                 groups = of_keys if groups is None else groups & of_keys
@@ -165,10 +165,10 @@ def keys_in_text(text: str) -> tuple[Any, ...]:
     return tuple(keys)
 
 
-def _stored_keys(state: StoredState, keys: Sequence[Any]) -> frozenset[Hashable]:
-    """Keys as the rows of a state have them. StateProcessorError."""
+def stored_keys(state: StoredState, keys: Sequence[Any]) -> frozenset[Hashable]:
+    """Return keys as the rows of a state have them. StateProcessorError where they are of another type."""
     if KEY not in state.schema.names or KEY in state.opaque:
-        raise StateProcessorError(f"{state.title} has no keys of a declared type to read by")
+        raise StateProcessorError(f"{state.title} has no keys of a declared type to find rows by")
     key_type = state.schema.field(KEY).type
     try:
         return frozenset(hashable_column(pa.array(keys, key_type)))

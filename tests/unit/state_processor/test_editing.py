@@ -14,8 +14,11 @@ from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.storage import StateReader
 from headrace.core.checkpoints import SnapshotKind
 from headrace.core.config import Settings
+from headrace.core.key_groups import key_groups_of
+from headrace.core.key_hash import hash_array
 from headrace.core.types.type_info import Types
 from headrace.functions.process import TimeDomain
+from headrace.state.keyed_chunks import ChunkFiles
 from headrace.state_processor.errors import (
     EditRefusedError,
     InFlightRecordsError,
@@ -30,6 +33,7 @@ from headrace.state_processor.table_query import TableQuery
 from tests.unit.checkpoint.snapshots import inside
 from tests.unit.state_processor.saved import (
     FILES,
+    MAX_PARALLELISM,
     UID,
     Subtask,
     restored,
@@ -134,6 +138,48 @@ def test_deleting_a_key_leaves_nothing_of_it(made: Made, tmp_path: Path) -> None
         assert {0, 1, 2, 4, 5} == set(keys)
     task = restored(edited, made[1])
     assert task.timers.timer_count(TimeDomain.EVENT_TIME) == 5
+
+
+def windows_of(made: Made, folder: Path) -> CompletedCheckpoint:
+    """A savepoint of windows with a count per key, as built-in aggregates keep them."""
+    keys = pa.array([1, 2, 3, 3], pa.int64())
+    groups = key_groups_of(hash_array(keys), MAX_PARALLELISM)
+    rows = pa.table(
+        {
+            "key_group": pa.array(groups),
+            "key": pa.StructArray.from_arrays([keys], names=["user"]),
+            "window_start": pa.array([0, 0, 0, 60_000], pa.int64()),
+            "rows": pa.array([4, 5, 6, 7], pa.int64()),
+        }
+    )
+    files = ChunkFiles(StateTable.COLUMNAR, "window-aggregates", {}, storage_of(folder, made[1]))
+    files.add(rows.sort_by("key_group").combine_chunks())
+    return saved(folder, made[1], [OperatorSubtaskState(tuple(files.finish()))])
+
+
+def test_open_windows_of_a_key_go_with_it(made: Made, tmp_path: Path) -> None:
+    parent = windows_of(made, tmp_path / "parent")
+    editor = SavepointEditor(parent, made[1]).remove_keys(UID, [{"user": 3}])
+    left = table_of(write(editor, tmp_path), None, "windows").to_pylist()
+    assert {one["key"]["user"]: one["rows"] for one in left} == {1: 4, 2: 5}
+
+
+def test_open_windows_are_replaced_with_one_row_per_key_and_window(
+    made: Made, tmp_path: Path
+) -> None:
+    parent = windows_of(made, tmp_path / "parent")
+    rows = table_of(parent, None, "windows")
+    editor = SavepointEditor(parent, made[1]).replace(UID, None, rows, StateTable.COLUMNAR)
+    assert table_of(write(editor, tmp_path), None, "windows") == rows
+    doubled = pa.concat_tables([rows, rows.slice(0, 1)])
+    editor = SavepointEditor(parent, made[1]).replace(UID, None, doubled, StateTable.COLUMNAR)
+    with pytest.raises(EditRefusedError, match="key, window_start must differ"):
+        write(editor, tmp_path, "refused")
+
+
+def test_keys_of_another_type_delete_nothing_and_are_told(made: Made, tmp_path: Path) -> None:
+    with pytest.raises(StateProcessorError, match="has keys of int64"):
+        write(editor_of(made).remove_keys(UID, ["3"]), tmp_path)
 
 
 def test_what_a_later_edit_takes_away_is_in_no_file(made: Made, tmp_path: Path) -> None:
