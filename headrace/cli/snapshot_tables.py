@@ -69,6 +69,24 @@ def facts(snapshot: InspectedSnapshot, metadata: CheckpointMetadata) -> list[tup
         ("state", bytes_text(metadata.size_bytes)),
         ("files", str(len({file.uri for file in metadata.files()}))),
         ("prepared output", str(pending_count)),
+        *_edit_facts(metadata),
+    ]
+
+
+def _edit_facts(metadata: CheckpointMetadata) -> list[tuple[str, str]]:
+    """How it was made of another snapshot, where it was."""
+    edit = metadata.edit
+    if edit is None:
+        return []
+    changes = [
+        f"{one.state or one.operator}: {one.action}, {one.row_count_before:,} -> {one.row_count:,} rows"
+        for one in edit.changes
+    ]
+    made = f"by {edit.author}, {time_text(edit.timestamp_ms)}: {edit.reason}"
+    return [
+        ("edited from", edit.parent_uri),
+        ("edited", made),
+        *(("", change) for change in changes),
     ]
 
 

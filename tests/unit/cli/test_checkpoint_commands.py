@@ -13,11 +13,13 @@ from headrace.checkpoint.lineages import LineageInMemory
 from headrace.checkpoint.metadata_format import abandonment
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, SAVEPOINT_DIRECTORY
 from headrace.checkpoint.storage import SubtaskStorage
+from headrace.cli.checkpoint import key_settings
 from headrace.cli.main import cli
 from headrace.cli.run import recovery_settings
 from headrace.cli.snapshot_tables import bytes_text
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.config import Settings
+from headrace.state_processor.savepoint_editor import SavepointEditor
 from tests.unit.checkpoint.snapshots import JOB, LINEAGE, metadata_of
 
 
@@ -69,6 +71,22 @@ def test_a_list_shows_checkpoints_by_number_and_savepoints(snapshots: Snapshots)
     assert "savepoint terminate, drained" in lines[1]
     assert "1970-01-01 00:00:09  checkpoint" in lines[2]
     assert "29.3 KB  complete" in lines[2] and lines[2].rstrip().endswith("chk-9")
+
+
+def test_an_edited_savepoint_says_of_what_it_was_made_and_why(snapshots: Snapshots) -> None:
+    parent = snapshots.take(7)
+    editor = SavepointEditor.open(parent, key_settings(snapshots.key))
+    editor.rename("counter", "counts", "tally")
+    editor.write(str(snapshots.folder / "edited"), reason="a better name", author="Ada")
+    lines = snapshots.run(
+        "checkpoint", "show", str(snapshots.folder / "edited")
+    ).output.splitlines()
+    shown = [" ".join(line.split()) for line in lines]
+    assert f"edited from {parent}" in shown
+    assert any(line.startswith("edited by Ada, ") and "a better name" in line for line in shown)
+    assert "tally: renamed from 'counts', 3 -> 3 rows" in shown
+    of_parent = snapshots.run("checkpoint", "show", parent).output.splitlines()
+    assert not any(line.startswith("edited") for line in of_parent)
 
 
 def test_a_list_says_what_is_no_checkpoint_yet_or_never_will_be(snapshots: Snapshots) -> None:
