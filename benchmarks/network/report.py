@@ -44,9 +44,10 @@ producer emits batches of up to 8,192 rows, which are split by key group; consum
 at.{below}
 """
 WHY_BELOW_HALF = """\
-Two fifths of it is the interpreter, which each batch passes on four threads, and three tenths the kernel, which raw
-sockets pay for as well. With many channels the producer's core is full, half with splitting and sealing. What was
-found, mended and tried stands in `benchmarks/README.md`.
+A profile of 2026-11-22 (1 channel × 16 B, 16 × 200 B) says more than these figures: two fifths was the interpreter,
+which each batch passes on four threads, and three tenths the kernel, which raw sockets pay for as well; with many
+channels the producer's core was full, half with splitting and sealing. What was found, mended and tried stands in
+`benchmarks/README.md`.
 """
 LATENCY = """\
 ## Latency
@@ -247,9 +248,9 @@ def disk_reasons(rows: Sequence[Mapping[str, Any]]) -> str:
     if not text:
         return ""
     head = (
-        "Less than half of a plain file. Consumers are read for in turn, so that reads jump between as many places,"
-        " and a plain file read in that order is at about half too; the rest is processors (`benchmarks/README.md`"
-        " has a profile, and what was tried):"
+        "Less than half of a plain file. Consumers are read for in turn, so that reads jump between as many places;"
+        " on 2026-11-22 a plain file read in such an order was at about half too, and the rest was processors"
+        " (`benchmarks/README.md` has that profile, and what was tried):"
     )
     return f"\n{head}\n{text}\n"
 
