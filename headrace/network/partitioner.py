@@ -25,6 +25,15 @@ WHOLE_BATCH_ROWS: Final = ConfigOption(
     "headrace.network.rebalance-whole-batch-rows", int, 256,
     "Rebalance, rescale and shuffle give batches of at least so many rows to one channel; 0 deals row by row always.",
 )  # fmt: skip
+ADAPTIVE_PARTITIONER: Final = ConfigOption(
+    "taskmanager.network.adaptive-partitioner.enabled", bool, False,
+    "Rebalance and rescale give rows to the next consumer with the least in its queue, instead of strictly in turn.",
+)  # fmt: skip
+MAX_TRAVERSE_SIZE: Final = ConfigOption(
+    "taskmanager.network.adaptive-partitioner.max-traverse-size", int, 4,
+    "How many consumers the adaptive partitioner looks at, from the one whose turn it would be on.",
+    least=1,
+)  # fmt: skip
 
 # To look whether row numbers are in range takes longer than copying short rows.
 _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
@@ -32,6 +41,8 @@ _UNCHECKED: Final = pc.TakeOptions(boundscheck=False)
 Channels = npt.NDArray[np.int32]
 Selection = list[tuple[int, RecordBatch]]
 """Channel and the rows for it; a channel occurs at most once."""
+LoadOf = Callable[[int], tuple[int, int]]
+"""Elements and bytes that wait for a channel. Called by the task's thread; a moment's reading."""
 
 
 class ChannelSelector(Protocol):
@@ -118,6 +129,63 @@ class RoundRobinSelector:
             return np.full(rows, first, dtype=np.int32)
         self._last_channel = (self._last_channel + rows) % count
         return (first + np.arange(rows, dtype=np.int32)) % count
+
+
+class LoadAwareSelector:
+    """REBALANCE and RESCALE by load: of the channels that are next in turn the one with the shortest queue.
+
+    `load_of`: elements and bytes that wait for a channel now; of equal ones the first in turn. Rows of one batch are
+    dealt by the queues as they are before it. Source: Flink AdaptiveLoadBasedRecordWriter.
+    """
+
+    is_broadcast = False
+    deals_rows = False
+
+    def __init__(
+        self,
+        channel_count: int,
+        last_channel: int,
+        whole_batch_rows: int,
+        traverse_max: int,
+        load_of: LoadOf,
+    ) -> None:
+        self._channel_count = channel_count
+        self._last_channel = last_channel
+        self._whole_batch_rows = whole_batch_rows
+        self._traversed_count = min(traverse_max, channel_count)
+        self._load_of = load_of
+
+    def select(self, batch: RecordBatch) -> Selection:
+        """See ChannelSelector."""
+        if self._is_whole(batch):
+            return [(self._next_channel(), batch)]
+        return deal(batch, self.channels_of(batch), self._channel_count)
+
+    def channels_of(self, batch: RecordBatch) -> Channels:
+        """See ChannelSelector."""
+        if self._is_whole(batch):
+            return np.full(batch.num_rows, self._next_channel(), dtype=np.int32)
+        following: dict[int, int] = {}
+        channels: list[int] = []
+        for _ in range(batch.num_rows):
+            last = self._last_channel
+            chosen = following.get(last)
+            if chosen is None:
+                chosen = following[last] = self._next_channel()
+            self._last_channel = chosen
+            channels.append(chosen)
+        return np.array(channels, dtype=np.int32)
+
+    def _is_whole(self, batch: RecordBatch) -> bool:
+        return batch.num_rows == 1 or 0 < self._whole_batch_rows <= batch.num_rows
+
+    def _next_channel(self) -> int:
+        ahead = (
+            (self._last_channel + step) % self._channel_count
+            for step in range(1, self._traversed_count + 1)
+        )
+        self._last_channel = min(ahead, key=self._load_of)
+        return self._last_channel
 
 
 class ShuffleSelector:
@@ -241,9 +309,23 @@ def create_selector(
     consumer_max_parallelism: int,
     random: SeededRandom,
     settings: Settings | None = None,
+    load_of: LoadOf | None = None,
 ) -> ChannelSelector:
-    """Return the selector of one producer subtask. A CUSTOM payload is unpickled here, so call it in the task only."""
-    whole_batch_rows = (settings or Settings()).get_option(WHOLE_BATCH_ROWS)
+    """Return the selector of one producer subtask. A CUSTOM payload is unpickled here, so call it in the task only.
+
+    `load_of`: elements and bytes that wait for a channel; None where nobody reads while they are written.
+    """
+    options = settings or Settings()
+    whole_batch_rows = options.get_option(WHOLE_BATCH_ROWS)
+
+    def in_turn(last_channel: int) -> ChannelSelector:
+        if load_of is None or channel_count == 1 or not options.get_option(ADAPTIVE_PARTITIONER):
+            return RoundRobinSelector(channel_count, last_channel, whole_batch_rows)
+        traverse_max = options.get_option(MAX_TRAVERSE_SIZE)
+        return LoadAwareSelector(
+            channel_count, last_channel, whole_batch_rows, traverse_max, load_of
+        )
+
     match spec.kind:
         case PartitionerKind.FORWARD:
             if channel_count == 1:
@@ -257,11 +339,9 @@ def create_selector(
         case PartitionerKind.BROADCAST:
             return BroadcastSelector()
         case PartitionerKind.REBALANCE:
-            return RoundRobinSelector(
-                channel_count, random.randrange(channel_count), whole_batch_rows
-            )
+            return in_turn(random.randrange(channel_count))
         case PartitionerKind.RESCALE:
-            return RoundRobinSelector(channel_count, channel_count - 1, whole_batch_rows)
+            return in_turn(channel_count - 1)
         case PartitionerKind.SHUFFLE:
             return ShuffleSelector(channel_count, random, whole_batch_rows)
         case PartitionerKind.HASH:

@@ -90,6 +90,11 @@ class PipelinedResultPartition:
         for subpartition in self.subpartitions:
             subpartition.add_data(sealed, lease)
 
+    def load_of(self, index: int) -> tuple[int, int]:
+        """Elements and bytes that wait for a consumer. Any thread; a moment's reading."""
+        subpartition = self.subpartitions[index]
+        return subpartition.queued_count, subpartition.queued_bytes
+
     def in_flight_bytes(self, index: int) -> int | None:
         """See ResultPartition."""
         return self.subpartitions[index].in_flight_bytes

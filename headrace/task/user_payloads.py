@@ -22,6 +22,7 @@ from headrace.network.partitioner import (
     Selection,
     create_selector,
 )
+from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.record_writer import RecordWriter
 from headrace.network.sorting_writer import create_record_writer
 from headrace.operators.user_code import user_error
@@ -67,6 +68,7 @@ def _create_selector(
 ) -> ChannelSelector:
     source_id = output.edge.source_operator_id
     source = next(o for o in environment.vertex.operators if o.operator_id == source_id)
+    partition = output.partition
     try:
         selector = create_selector(
             PartitionerSpec(output.edge.partitioner.kind, bytes(payload)),
@@ -75,6 +77,7 @@ def _create_selector(
             output.consumer_max_parallelism,
             environment.random,
             environment.settings,
+            partition.load_of if isinstance(partition, PipelinedResultPartition) else None,
         )
     except USER_EXCEPTIONS as error:
         raise _not_loadable(error, "partitioner", source) from error
