@@ -13,8 +13,13 @@ matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", 
 
 import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
 from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.patches import Patch  # noqa: E402
 
+from benchmarks.nexmark.flames import AREAS, Stacks, area_of, cells_of  # noqa: E402
 from benchmarks.nexmark.report import engines  # noqa: E402
+
+LETTERS = 190
+"""Of a flame graph's text, as many as fit into its whole width."""
 
 PICTURES = {
     "nexmark_rates": ("rows_per_second", 1e6, "million rows per second"),
@@ -38,11 +43,36 @@ def draw(lines: Mapping[str, Any], key: str, unit: float, label: str) -> Figure:
     return figure
 
 
-def draw_all(lines: Mapping[str, Any], directory: Path) -> list[str]:
+def flame_graph(stacks: Stacks) -> Figure:
+    """Return the functions of a profile, callers above, as wide as their share of the samples."""
+    cells = list(cells_of(stacks))
+    depth_count = 1 + max((cell.depth for cell in cells), default=0)
+    figure, panel = plt.subplots(figsize=(11.0, 0.6 + 0.17 * depth_count), layout="constrained")
+    areas = list(dict.fromkeys(area_of(cell.frame) for cell in cells))
+    colours = {area: f"C{AREAS.index(area)}" for area in areas}
+    for cell in cells:
+        place = (cell.depth, cell.width, 0.92, cell.begin)
+        panel.barh(*place, color=colours[area_of(cell.frame)], edgecolor="white", linewidth=0.4)
+        name, room = cell.frame.partition(" ")[0], int(cell.width * LETTERS)
+        if room >= min(len(name), 8):
+            label = name if len(name) <= room else f"{name[: room - 1]}…"
+            panel.text(cell.begin + 0.001, cell.depth, label, fontsize=5.5, va="center")
+    panel.invert_yaxis()
+    panel.set_xlim(0, 1)
+    panel.set_axis_off()
+    handles = [Patch(color=colours[area], label=area) for area in areas]
+    panel.legend(
+        handles=handles, fontsize=6, ncols=6, loc="upper center", bbox_to_anchor=(0.5, 0.0)
+    )
+    return figure
+
+
+def draw_all(lines: Mapping[str, Any], stacks: Mapping[str, Stacks], directory: Path) -> list[str]:
     """Draw into `directory`; return the names of the pictures."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name, (key, unit, label) in PICTURES.items():
-        figure = draw(lines, key, unit, label)
+    figures = {name: draw(lines, *how) for name, how in PICTURES.items()}
+    figures |= {f"nexmark_flames_{query}": flame_graph(seen) for query, seen in stacks.items()}
+    for name, figure in figures.items():
         figure.savefig(directory / f"{name}.svg", metadata={"Date": None})
         plt.close(figure)
-    return list(PICTURES)
+    return list(figures)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.nexmark.flames import Stacks, flames_text, profiles
 from benchmarks.nexmark.peers.measure import READS
 from benchmarks.nexmark.peers.registry import HEADRACE, PEERS, Peer
 from benchmarks.page import DOCS, machine_text, picture, shown, table
@@ -113,8 +114,10 @@ def number(line: Line, peer: Peer, key: str) -> str:
     return "–" if value is None else shown(value)
 
 
-def write_page(lines: Mapping[str, Line], drawn: Sequence[str]) -> str:
-    """Return the report."""
+def write_page(
+    lines: Mapping[str, Line], drawn: Sequence[str], stacks: Mapping[str, Stacks]
+) -> str:
+    """Return the report; `stacks` are the profiles of queries."""
     peers = engines(list(lines.values()))
     heads = ["", *(peer.title for peer in peers)]
     rates = [[query, *(rate(line, peer) for peer in peers)] for query, line in lines.items()]
@@ -128,6 +131,7 @@ def write_page(lines: Mapping[str, Line], drawn: Sequence[str]) -> str:
         RATES.format(picture=picture("nexmark_rates", drawn), table=table(heads, rates)),
         COSTS.format(picture=picture("nexmark_costs", drawn), table=table(heads, costs)),
         MEMORY.format(table=table(heads, memory)),
+        flames_text(stacks, drawn),
         read_and_written(lines, peers),
         trouble(lines),
     ]
@@ -193,8 +197,9 @@ def main() -> None:
     # Here, so that the text alone can be made and tested without it.
     from benchmarks.nexmark.pictures import draw_all
 
-    drawn = draw_all(lines, options.output.parent / "pictures")
-    options.output.write_text(write_page(lines, drawn))
+    stacks = profiles(options.results / "flames")
+    drawn = draw_all(lines, stacks, options.output.parent / "pictures")
+    options.output.write_text(write_page(lines, drawn, stacks))
     print(f"{options.output} and {len(drawn)} pictures")
 
 

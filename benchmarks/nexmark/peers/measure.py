@@ -55,7 +55,7 @@ def tree_of(root: int, parents: Mapping[int, int]) -> set[int]:
         members |= more
 
 
-def _read_tree() -> dict[int, int]:
+def read_tree() -> dict[int, int]:
     """Return the ticks of each process of our tree."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
@@ -95,7 +95,7 @@ class Measured:
         self._sampler = threading.Thread(target=self._sample, daemon=True)
 
     def __enter__(self) -> "Measured":
-        self._ticks = _read_tree()
+        self._ticks = read_tree()
         self._ticks_before = sum(self._ticks.values())
         self._sampler.start()
         self._started = time.perf_counter()
@@ -112,7 +112,7 @@ class Measured:
         return (sum(self._look().values()) - self._ticks_before) / _TICKS_PER_SECOND
 
     def _look(self) -> dict[int, int]:
-        members = _read_tree()
+        members = read_tree()
         with self._lock:
             self._ticks |= members
             self.peak_bytes = max(self.peak_bytes, sum(map(_own_bytes, members)))

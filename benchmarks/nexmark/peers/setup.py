@@ -10,6 +10,7 @@ import argparse
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.nexmark.peers.registry import PEERS, Peer
@@ -23,17 +24,21 @@ def peer_python(peer: Peer, root: Path = ROOT) -> str:
     """Return the interpreter of a peer, in an environment that is made where it is missing or has other versions."""
     if not peer.packages:
         return sys.executable
-    environment = root / peer.environment
+    return str(programs_of(root / peer.environment, peer.packages) / "python")
+
+
+def programs_of(environment: Path, packages: Sequence[str]) -> Path:
+    """Return the folder of an environment's programs; it is made where it is missing or has other versions."""
     marker = environment / MARKER
-    wanted = "\n".join(peer.packages)
-    python = environment / "bin" / "python"
+    wanted = "\n".join(packages)
+    programs = environment / "bin"
     if not marker.exists() or marker.read_text() != wanted:
-        print(f"installing {' '.join(peer.packages)} into {environment.name}, once ...", flush=True)
+        print(f"installing {' '.join(packages)} into {environment.name}, once ...", flush=True)
         venv.create(environment, with_pip=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", *peer.packages]
+        install = [str(programs / "python"), "-m", "pip", "install", "--quiet", *packages]
         subprocess.run(install, check=True, timeout=INSTALL_TIMEOUT_SECONDS)
         marker.write_text(wanted)
-    return str(python)
+    return programs
 
 
 def main() -> None:

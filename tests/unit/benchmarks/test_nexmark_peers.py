@@ -65,7 +65,7 @@ def test_a_process_that_has_ended_counts_with_what_it_was_last_seen_to_have_take
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: Iterator[dict[int, int]] = iter([{1: 100}, {1: 110, 2: 50}, {1: 130}])
-    monkeypatch.setattr(measure_module, "_read_tree", lambda: next(seen))
+    monkeypatch.setattr(measure_module, "read_tree", lambda: next(seen))
     monkeypatch.setattr(measure_module, "_TICKS_PER_SECOND", 10)
     monkeypatch.setattr(measure_module, "SAMPLE_SECONDS", 60)
     with measure_module.Measured() as measured:
@@ -186,7 +186,7 @@ def test_the_page_names_who_failed_and_who_gave_other_results() -> None:
         | flat("polars", ours=RUN | {"net_runtime_ms": 250}, same=False)
         | {"failed": {"bytewax": "a worker failed"}}
     )
-    page = write_page({"q1": line("q1", **figures), "q2": line("q2", **flat(HEADRACE))}, [])
+    page = write_page({"q1": line("q1", **figures), "q2": line("q2", **flat(HEADRACE))}, [], {})
     assert "| q1 | 2 | 2 (2) OTHER RESULTS | failed |" in page
     assert "| q2 | 2 | – | – |" in page
     assert "- q1, bytewax: a worker failed" in page
@@ -195,4 +195,4 @@ def test_the_page_names_who_failed_and_who_gave_other_results() -> None:
 
 def test_a_busy_machine_is_said_to_be_busy() -> None:
     busy = line("q1", **flat(HEADRACE)) | {"load_average_before": 7.0}
-    assert "busy" in write_page({"q1": busy}, [])
+    assert "busy" in write_page({"q1": busy}, [], {})

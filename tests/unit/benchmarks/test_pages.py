@@ -9,6 +9,7 @@ from benchmarks.growth import report as growth
 from benchmarks.keyed_latency import report as keyed_latency
 from benchmarks.network import report as network
 from benchmarks.nexmark import report as nexmark
+from benchmarks.nexmark.flames import profiles
 from benchmarks.page import DOCS
 from benchmarks.record import RESULTS
 from benchmarks.state import report as state
@@ -32,7 +33,9 @@ PAGES: dict[str, Callable[[Drawn], str]] = {
         keyed_latency.read_cells(RESULTS / "keyed_latency.jsonl"), drawn
     ),
     "network": network_page,
-    "nexmark": lambda drawn: nexmark.write_page(nexmark.newest(RESULTS), drawn),
+    "nexmark": lambda drawn: nexmark.write_page(
+        nexmark.newest(RESULTS), drawn, profiles(RESULTS / "flames")
+    ),
     "state": lambda drawn: state.write_page(state.newest(RESULTS), drawn),
 }
 
