@@ -8,7 +8,14 @@ from typing import Protocol
 
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.clock import Clock
-from headrace.core.elements import EndOfData, EndOfPartition, StopMode, Watermark, WatermarkStatus
+from headrace.core.elements import (
+    EndOfData,
+    EndOfOutputChannelState,
+    EndOfPartition,
+    StopMode,
+    Watermark,
+    WatermarkStatus,
+)
 from headrace.core.record_batch import RecordBatch
 from headrace.network.channels import BarrierAnnouncement
 from headrace.network.gate import BatchElement, EventElement, InputGate
@@ -128,6 +135,8 @@ class LogicalInput:
                 | BarrierAnnouncement() as event
             ):
                 self._handler.checkpoint_event(element.channel_index, event)
+            case EndOfOutputChannelState():
+                raise AssertionError("the gate keeps it to itself")
 
     def _dispatch_batch(self, channel_index: int, element: BatchElement) -> None:
         batch = element.batch
