@@ -112,8 +112,9 @@ def fill():
         os.write(descriptor, b"x" * 100_000 + b"\\n")
     written.set()
 
-threading.Thread(target=fill, daemon=True).start()
 try:
+    # Here: the interruption may come before the next line.
+    threading.Thread(target=fill, daemon=True).start()
     threading.Event().wait(60)
 except KeyboardInterrupt:
     assert written.wait(60), "the writer waits for room"
