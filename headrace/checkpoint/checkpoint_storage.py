@@ -319,13 +319,19 @@ def snapshot_folder(path: str) -> str:
     return parent_uri(uri) if file_name_of(uri) == METADATA_NAME else uri
 
 
+def is_published(folder: str) -> bool:
+    """Whether a folder has metadata that were not given up, whatever is in them. CheckpointStorageError."""
+    uri = child_uri(folder, METADATA_NAME)
+    return is_there(uri) and not is_abandonment(read_all(uri))
+
+
 def nearby_snapshots(folder: str) -> tuple[str, ...]:
     """Folders of complete snapshots in a folder or, where it has none, beside it: for a hint."""
     with contextlib.suppress(CheckpointStorageError):
         for place in (folder, parent_uri(folder)):
             names = [name for name in folders_in(place) if name.startswith(("chk-", "savepoint-"))]
             whole = [child_uri(place, name) for name in names]
-            found = [uri for uri in whole if is_there(child_uri(uri, METADATA_NAME))]
+            found = [uri for uri in whole if is_published(uri)]
             if found:
                 return tuple(found[-5:])
     return ()

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
-from headrace.checkpoint.checkpoint_storage import load_snapshot, nearby_snapshots
+from headrace.checkpoint.checkpoint_storage import (
+    is_published,
+    load_snapshot,
+    nearby_snapshots,
+)
 from headrace.checkpoint.errors import MetadataMissingError
-from headrace.checkpoint.file_systems import child_uri, file_name_of, is_there, parent_uri
+from headrace.checkpoint.file_systems import file_name_of, parent_uri
 from headrace.checkpoint.inspection import find_snapshots
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint, OperatorSnapshot
-from headrace.checkpoint.metadata_format import METADATA_NAME
 from headrace.core.config import Settings
 from headrace.state_processor.errors import UnknownStateError
 
@@ -21,7 +24,7 @@ def snapshot_uri(path: str, checkpoint: str = LATEST) -> str:
     `checkpoint`: an id, or `latest`. UnknownStateError, MetadataMissingError, CheckpointStorageError.
     """
     folders = find_snapshots(path)
-    complete = [one for one in folders if is_there(child_uri(one, METADATA_NAME))]
+    complete = [one for one in folders if is_published(one)]
     if not complete:
         raise MetadataMissingError(path, nearby_snapshots(path))
     jobs = sorted({parent_uri(one) for one in complete})
