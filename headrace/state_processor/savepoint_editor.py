@@ -7,6 +7,7 @@ Source: Flink SavepointWriter.fromExistingSavepoint.
 
 import contextlib
 import getpass
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.checkpoint.file_systems import (
     absolute_uri,
     files_below,
+    is_uri,
     make_folder,
     remove_file,
     remove_folder,
@@ -132,6 +134,10 @@ class SavepointEditor:
         """
         _check_parent(self._parent)
         uri = absolute_uri(folder)
+        if "?" in uri and not is_uri(uri):
+            # In metadata, what follows this letter would be options of a file system.
+            raise StateProcessorError(f"{uri} has a '?' in its name: name another folder")
+        author = author or _user_name()
         if files_below(uri):
             raise StateProcessorError(
                 f"{uri} is not empty: an edit makes a new savepoint, name a new folder"
@@ -143,7 +149,7 @@ class SavepointEditor:
                 parent_uri=self._parent.uri,
                 parent_checkpoint_id=self._parent.checkpoint_id,
                 timestamp_ms=self._clock.now_ms(),
-                author=author or getpass.getuser(),
+                author=author,
                 reason=reason,
                 changes=tuple(changes),
             )
@@ -171,6 +177,14 @@ class SavepointEditor:
         )
         kind = metadata.kind if metadata.kind.is_savepoint else SnapshotKind.SAVEPOINT
         return msgspec.structs.replace(metadata, operators=operators, kind=kind), changes
+
+
+def _user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # Containers run under numbers that no user has.
+        return f"uid {os.getuid()}"
 
 
 def edit_storage(folder: str, settings: Settings, part: int = 0) -> SubtaskStorage:
