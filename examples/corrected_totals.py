@@ -20,7 +20,8 @@ TOO_LOW, MISSING, LEAVING = 3, 1_000, 5
 
 def main(old: str, new: str, key_file: str | None = None) -> None:
     """Write the savepoint `new` of the savepoint `old`."""
-    spark = SparkSession.builder.getOrCreate()
+    # Spark looks formats up in a Python worker: it must be this Python, which has Headrace.
+    spark = SparkSession.builder.config("spark.pyspark.python", sys.executable).getOrCreate()
     state = spark.read.format("headrace-state").option("path", old)
     if key_file is not None:
         state = state.option("keyFile", key_file)
