@@ -79,7 +79,7 @@ class StoredState:
     @property
     def title(self) -> str:
         """What people know it by."""
-        return f"{_WORDS[self.table]} '{self.name}' of operator {self.operator}"
+        return _title_of(self.operator, self.table, self.name)
 
     @property
     def row_count(self) -> int:
@@ -200,19 +200,15 @@ def _only_owner(metadata: CheckpointMetadata, table: StateTable) -> OperatorSnap
     )
 
 
+def _title_of(operator: str, table: StateTable, name: str) -> str:
+    return f"{_WORDS[table]} '{name}' of operator {operator}"
+
+
 def _state_of(
     owner: OperatorSnapshot, table: StateTable, name: str, chunks: Sequence[StoredChunk]
 ) -> StoredState:
-    state = StoredState(
-        owner.title,
-        table,
-        name,
-        owner.parallelism,
-        owner.max_parallelism,
-        tuple(chunks),
-        pa.schema([]),
-    )
-    schema = _common_schema(state.title, [_schema_of(one.chunk.file) for one in chunks])
+    title = _title_of(owner.title, table, name)
+    schema = _common_schema(title, [_schema_of(one.chunk.file) for one in chunks])
     if table is StateTable.KEYED:
         schema = pa.schema([schema.field(one) for one in _KEYED_ORDER if one in schema.names])
     elif table not in BY_KEY_GROUP:
