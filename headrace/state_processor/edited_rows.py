@@ -1,6 +1,7 @@
 """EditedRows: rows on their way into a state, checked as a job's own rows would be, and written as its chunks.
 
-What is checked: columns and their types; no key, namespace or position is missing; the key group is that of the key;
+What is checked: columns and their types; no key, namespace or position is missing, and no value, map key or count of
+rows where the parent has them all; the key group, and a stored hash, are those of the key;
 no two rows are of one entry; positions of lists are 0, 1, 2 …; timers are of their service. The error names the row.
 """
 
@@ -17,12 +18,14 @@ from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.key_groups import key_group_range
 from headrace.core.key_hash import InvalidKeyError
+from headrace.state.columnar_rows import KEY_HASH
 from headrace.state.columns import (
     KEY,
     KEY_GROUP,
     LIST_POS,
     MAP_KEY,
     NAMESPACE,
+    VALUE,
     VALUE_ROW_KIND,
     KeyGroups,
 )
@@ -33,8 +36,10 @@ from headrace.state_processor.key_hashing import (
     checked_key_groups,
     hashable_column,
     hashable_rows,
+    key_groups_in,
     row_at,
 )
+from headrace.state_processor.stored_hashes import HashedColumns, first_with_other_hash
 from headrace.state_processor.stored_state import OPTIONAL_COLUMNS, StoredState, chunk_rows
 from headrace.state_processor.stored_types import converted, type_differences
 
@@ -42,15 +47,22 @@ _PIECE_ROWS: Final = 65_536
 _DOMAINS: Final = frozenset({"event", "processing"})
 _TIMER_COLUMNS: Final = ("service", "domain", "ts")
 _WINDOW_START: Final = "window_start"
+_WINDOW_ROWS: Final = "rows"
 
 
 @dataclass(frozen=True)
 class EditTarget:
-    """The state whose rows are replaced, and what may be done to find its key groups."""
+    """The state whose rows are replaced, and what may be done to find its key groups.
+
+    `other_hashing`: a second way that gives all rows of the parent their key groups. `hash_columns`: which columns may
+    be the key behind a stored hash; none where that is not known.
+    """
 
     state: StoredState
     hashing: KeyHashing
     allow_pickles: bool = False
+    other_hashing: KeyHashing | None = None
+    hash_columns: tuple[HashedColumns, ...] = ()
 
     @property
     def entry_columns(self) -> list[str]:
@@ -102,7 +114,9 @@ def write_rows(
     if not rows.num_rows:
         return WrittenRows()
     rows = as_stored(target.state, rows)
+    _check_nulls(target.state, rows, reader)
     groups = key_groups_of_rows(target, rows)
+    _check_hashes(target, rows, np.unique(groups).tolist(), reader)
     rows, groups = _in_order(target, rows, groups)
     _check_unique(target, rows)
     _check_positions(target, rows)
@@ -121,7 +135,7 @@ def as_stored(state: StoredState, rows: pa.Table) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     for field in state.schema:
         if field.name in rows.column_names:
-            array = _one_array(rows.column(field.name))
+            array = rows.column(field.name).combine_chunks()
             columns[field.name] = converted(array, field.type)
         elif field.name != KEY_GROUP:
             columns[field.name] = pa.nulls(rows.num_rows, field.type)
@@ -131,9 +145,27 @@ def as_stored(state: StoredState, rows: pa.Table) -> pa.Table:
         required.append(NAMESPACE)
     for name in required:
         if name in columns and columns[name].null_count:
-            place = pc.index(columns[name].is_null(), True).as_py()
-            raise EditRefusedError(state.title, row_at(stored, place), f"has no {name}")
+            raise _null_error(state, stored, name, f"has no {name}")
     return stored
+
+
+def _null_error(state: StoredState, rows: pa.Table, name: str, reason: str) -> EditRefusedError:
+    place = pc.index(rows.column(name).is_null(), True).as_py()
+    return EditRefusedError(state.title, row_at(rows, place), reason)
+
+
+def _check_nulls(state: StoredState, rows: pa.Table, reader: SnapshotReader) -> None:
+    """Refuse a null that the state's own rows never have in its column, such as an outer join leaves behind."""
+    checked = [MAP_KEY, _WINDOW_ROWS, *(one for one in rows.column_names if one.startswith("$"))]
+    if LIST_POS not in rows.column_names:  # elements of lists may be null
+        checked.append(VALUE)
+    for name in checked:
+        if name not in rows.column_names or not rows.column(name).null_count:
+            continue
+        stored = (table for one in state.chunks for table in chunk_rows(state, one, reader))
+        if not any(table.column(name).null_count for table in stored):
+            reason = f"has no {name}, which every row of the parent has"
+            raise _null_error(state, rows, name, reason)
 
 
 def check_schema(state: StoredState, given: pa.Schema) -> None:
@@ -157,15 +189,49 @@ def key_groups_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
     """Return each row's key group, as `checked_key_groups` does. EditRefusedError for what cannot be a key."""
     state = target.state
     try:
-        return checked_key_groups(
+        groups = checked_key_groups(
             rows,
             target.hashing,
             state.max_parallelism,
             state.title,
             allow_pickles=target.allow_pickles,
         )
+        if target.other_hashing is None:
+            return groups
+        others = key_groups_in(rows, target.other_hashing, state.max_parallelism)
     except InvalidKeyError as error:
         raise EditRefusedError(state.title, "among the new ones", str(error)) from error
+    unsure = np.flatnonzero(groups != others)
+    if unsure.size:
+        reason = (
+            f"may be in key group {groups[unsure[0]]} or {others[unsure[0]]}: the rows of the parent do not show "
+            "whether the type of its keys was declared"
+        )
+        raise EditRefusedError(state.title, row_at(rows, int(unsure[0])), reason)
+    return groups
+
+
+def _check_hashes(
+    target: EditTarget, rows: pa.Table, groups: Sequence[int], reader: SnapshotReader
+) -> None:
+    """Refuse a stored hash that is not that of the row's key or, where the key is not known, not in the parent."""
+    if target.hashing is not KeyHashing.HASHES:
+        return
+    state = target.state
+    if target.hash_columns:
+        place = first_with_other_hash(rows, target.hash_columns)
+        reason = f"has a {KEY_HASH} that is not the hash of its key"
+    else:
+        stored = [
+            table.column(KEY_HASH).to_numpy()
+            for one in state.chunks
+            for table in chunk_rows(state, one, reader, groups)
+        ]
+        is_new = ~np.isin(rows.column(KEY_HASH).to_numpy(), np.concatenate([*stored, []]))
+        place = int(np.argmax(is_new)) if is_new.any() else None
+        reason = f"has a {KEY_HASH} that no row of the parent has"
+    if place is not None:
+        raise EditRefusedError(state.title, row_at(rows, place), reason)
 
 
 def _in_order(target: EditTarget, rows: pa.Table, groups: KeyGroups) -> tuple[pa.Table, KeyGroups]:
@@ -274,11 +340,10 @@ def _as_jobs_write(state: StoredState, rows: pa.Table) -> list[pa.Table]:
     return [part for part in parts if part.num_rows]
 
 
-def without_keys(keys: Collection[Hashable], table: pa.Table) -> pa.Table:
-    """Return the rows of other keys, which are given as `hashable_column` gives them."""
-    keep = [key not in keys for key in hashable_column(table.column(KEY))]
-    return table.filter(pa.array(keep, pa.bool_()))
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks()
+def without_keys(
+    keys: Collection[Hashable], table: pa.Table
+) -> tuple[pa.Table, frozenset[Hashable]]:
+    """Return the rows of other keys, and which of the keys it had; they are given as `hashable_column` gives them."""
+    held = hashable_column(table.column(KEY))
+    found = frozenset(key for key in held if key in keys)
+    return table.filter(pa.array([key not in found for key in held], pa.bool_())), found

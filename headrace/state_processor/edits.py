@@ -3,7 +3,7 @@
 What an edit writes goes through the `EditContext`; nothing of the parent is ever changed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot, StateChange
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
+from headrace.core.errors import short_repr
 from headrace.graph.operator_ids import uid_hash_of
 from headrace.state.columns import KEY
 from headrace.state_processor.edited_rows import (
@@ -24,8 +25,9 @@ from headrace.state_processor.edited_rows import (
     write_rows,
 )
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
-from headrace.state_processor.key_hashing import hashing_of
+from headrace.state_processor.key_hashing import KeyHashing, hashings_of
 from headrace.state_processor.selection import operator_in
+from headrace.state_processor.stored_hashes import key_columns_behind
 from headrace.state_processor.stored_state import (
     BY_KEY_GROUP,
     StoredState,
@@ -173,10 +175,12 @@ def deleting_keys(operator: str, keys: Sequence[Any]) -> Edit:
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         owner = operator_in(metadata, operator)
         changes: list[StateChange] = []
+        missing = set(range(len(keys)))
         for table in (StateTable.KEYED, StateTable.TIMERS, StateTable.COLUMNAR):
             for name in sorted({one.chunk.name for one in chunks_of(owner, table)}):
                 state = stored_state(metadata, table, owner.operator_id.hex(), name)
-                owner, removed_count = _without_keys(owner, state, keys, context)
+                owner, removed_count, found = _without_keys(owner, state, keys, context)
+                missing -= found
                 changes.append(
                     StateChange(
                         state.operator,
@@ -189,12 +193,19 @@ def deleting_keys(operator: str, keys: Sequence[Any]) -> Edit:
                 )
         if not changes:
             raise UnknownStateError(f"operator {owner.title} has no keyed state", [])
+        if missing:
+            named = ", ".join(short_repr(keys[index]) for index in sorted(missing)[:_NAMED_KEYS])
+            raise StateProcessorError(
+                f"operator {owner.title} keeps nothing of {len(missing)} of the {len(keys)} keys to delete, "
+                f"as {named}: give keys as the column 'key' shows them"
+            )
         return _with_operator(metadata, owner, owner), changes
 
     return edit
 
 
 _EDITABLE = BY_KEY_GROUP
+_NAMED_KEYS = 5
 
 
 def _check_editable(table: StateTable) -> None:
@@ -207,23 +218,40 @@ def _check_editable(table: StateTable) -> None:
 
 
 def _target_of(state: StoredState, context: EditContext) -> EditTarget:
-    first = next(iter(chunk_rows(state, state.chunks[0], context.reader)))
-    hashing = hashing_of(
-        first, is_opaque=KEY in state.opaque, max_parallelism=state.max_parallelism
+    hashings = hashings_of(
+        _rows_of(state, context),
+        state.schema,
+        is_opaque=KEY in state.opaque,
+        max_parallelism=state.max_parallelism,
     )
-    if hashing is None:
+    if not hashings:
         raise StateProcessorError(
             f"{state.title} cannot be replaced, as its key groups do not follow from its columns: remove it, or "
             "delete keys"
         )
-    return EditTarget(state, hashing, context.allow_pickles)
+    hashing, *others = hashings
+    is_stored = hashing is KeyHashing.HASHES
+    return EditTarget(
+        state,
+        hashing,
+        context.allow_pickles,
+        others[0] if others else None,
+        key_columns_behind(_rows_of(state, context)) if is_stored else (),
+    )
+
+
+def _rows_of(state: StoredState, context: EditContext) -> Iterator[pa.Table]:
+    for chunk in state.chunks:
+        yield from chunk_rows(state, chunk, context.reader)
 
 
 def _without_keys(
     owner: OperatorSnapshot, state: StoredState, keys: Sequence[Any], context: EditContext
-) -> tuple[OperatorSnapshot, int]:
-    """The operator with those chunks written anew that had rows of the keys, and how many rows they were."""
-    wanted = stored_keys(state, keys)
+) -> tuple[OperatorSnapshot, int, set[int]]:
+    """The operator with those chunks written anew that had rows of the keys, how many rows, and of which keys."""
+    stored = stored_keys(state, keys)
+    wanted = frozenset(stored)
+    found: set[Hashable] = set()
     groups = key_groups_of_keys(state, keys)
     written: list[SubtaskChunk] = []
     replaced: list[StateChunk] = []
@@ -232,14 +260,19 @@ def _without_keys(
         if groups is not None and not _may_hold(one.chunk, groups):
             continue
         tables = list(chunk_rows(state, one, context.reader))
-        kept = [without_keys(wanted, table) for table in tables]
+        kept: list[pa.Table] = []
+        for table in tables:
+            others, had = without_keys(wanted, table)
+            kept.append(others)
+            found |= had
         count = sum(table.num_rows for table in tables) - sum(table.num_rows for table in kept)
         if count:
             removed_count += count
             replaced.append(one.chunk)
             written += write_chunks(state, pa.concat_tables(kept), context.writer)
     owner = _without(owner, lambda chunk: any(chunk is one for one in replaced))
-    return _with_chunks(owner, written), removed_count
+    indices = {index for index, key in enumerate(stored) if key in found}
+    return _with_chunks(owner, written), removed_count, indices
 
 
 def _may_hold(chunk: StateChunk, groups: frozenset[int]) -> bool:

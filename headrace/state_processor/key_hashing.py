@@ -1,19 +1,18 @@
 """How the key group of a stored key is found again: by the hash that the exchange used, from the column alone."""
 
 import enum
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.core.key_groups import key_groups_of
-from headrace.core.key_hash import hash_array, hash_keys
+from headrace.core.key_hash import InvalidKeyError, hash_array, hash_keys
 from headrace.core.types.pickles import unpickle_values
+from headrace.state.columnar_rows import KEY_HASH
 from headrace.state.columns import KEY, KEY_GROUP, KeyGroups
 from headrace.state_processor.errors import EditRefusedError, PickledKeysError
-
-_KEY_HASH = "$key_hash"
 
 
 class KeyHashing(enum.Enum):
@@ -25,31 +24,52 @@ class KeyHashing(enum.Enum):
     HASHES = "a column of hashes that is stored with the rows"
 
 
-def hashing_of(stored: pa.Table, *, is_opaque: bool, max_parallelism: int) -> KeyHashing | None:
-    """Return what gives the stored rows their key groups; None where nothing does that their columns show.
+def hashings_of(
+    stored: Iterable[pa.Table], schema: pa.Schema, *, is_opaque: bool, max_parallelism: int
+) -> tuple[KeyHashing, ...]:
+    """Return what gives the stored rows their key groups: several where all rows fit each of them, or nothing.
 
-    `is_opaque`: keys are pickles, which are not loaded here.
+    `is_opaque`: keys are pickles, which are not loaded here. Tables are read until one answer is left.
     """
     if is_opaque:
-        return KeyHashing.PICKLES
-    candidates = (KeyHashing.COLUMN, KeyHashing.VALUES)
-    if KEY not in stored.column_names:
-        candidates = ()
-    if _KEY_HASH in stored.column_names:
+        return (KeyHashing.PICKLES,)
+    candidates: tuple[KeyHashing, ...] = ()
+    if KEY_HASH in schema.names:
         candidates = (KeyHashing.HASHES,)
-    groups = stored.column(KEY_GROUP).to_numpy()
-    for hashing in candidates:
-        if np.array_equal(key_groups_in(stored, hashing, max_parallelism), groups):
-            return hashing
-    return None
+    elif KEY in schema.names:
+        is_one = _is_hashed_alike(schema.field(KEY).type)
+        candidates = (KeyHashing.COLUMN,) if is_one else (KeyHashing.COLUMN, KeyHashing.VALUES)
+    for table in stored:
+        candidates = tuple(one for one in candidates if _fits(table, one, max_parallelism))
+        if len(candidates) < 2:
+            break
+    return candidates
+
+
+def _fits(stored: pa.Table, hashing: KeyHashing, max_parallelism: int) -> bool:
+    try:
+        groups = key_groups_in(stored, hashing, max_parallelism)
+    except InvalidKeyError:
+        return False
+    return np.array_equal(groups, stored.column(KEY_GROUP).to_numpy())
+
+
+def _is_hashed_alike(key_type: pa.DataType) -> bool:
+    """Whether a key of this type has one hash, declared or not."""
+    return pa.types.is_int64(key_type) or pa.types.is_string(key_type)
 
 
 def key_groups_in(rows: pa.Table, hashing: KeyHashing, max_parallelism: int) -> KeyGroups:
     """Return the key group of each row, shape (num_rows,). InvalidKeyError."""
     if hashing is KeyHashing.HASHES:
-        hashes = rows.column(_KEY_HASH).to_numpy().astype(np.int32)
+        stored = rows.column(KEY_HASH)
+        if stored.null_count:
+            raise InvalidKeyError(
+                f"the column {KEY_HASH}", "is null: each row has the hash of its key"
+            )
+        hashes = stored.to_numpy().astype(np.int32)
         return key_groups_of(hashes, max_parallelism)
-    keys = _whole(rows.column(KEY))
+    keys = rows.column(KEY).combine_chunks()
     match hashing:
         case KeyHashing.COLUMN:
             hashes = hash_array(keys)
@@ -111,7 +131,3 @@ def _hashable(value: Any) -> Hashable:
     if isinstance(value, tuple):
         return tuple(_hashable(one) for one in value)
     return value
-
-
-def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.snapshot_files import SnapshotReader
+from headrace.core.errors import short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, key_groups_of
 from headrace.core.key_hash import InvalidKeyError, hash_array
 from headrace.state.columns import KEY
@@ -85,7 +86,7 @@ class TableQuery:
         )
         groups, wanted = self.key_groups, None
         if self.keys is not None and table in BY_KEY_GROUP:
-            wanted = stored_keys(state, self.keys)
+            wanted = frozenset(stored_keys(state, self.keys))
             of_keys = key_groups_of_keys(state, self.keys)
             if of_keys is not None:
                 groups = of_keys if groups is None else groups & of_keys
@@ -165,15 +166,30 @@ def keys_in_text(text: str) -> tuple[Any, ...]:
     return tuple(keys)
 
 
-def stored_keys(state: StoredState, keys: Sequence[Any]) -> frozenset[Hashable]:
-    """Return keys as the rows of a state have them. StateProcessorError where they are of another type."""
+def stored_keys(state: StoredState, keys: Sequence[Any]) -> list[Hashable]:
+    """Return each key as the rows of a state have it. StateProcessorError where they are of another type."""
     if KEY not in state.schema.names or KEY in state.opaque:
         raise StateProcessorError(f"{state.title} has no keys of a declared type to find rows by")
     key_type = state.schema.field(KEY).type
+    for key in keys:
+        _check_fields(state, key, key_type)
     try:
-        return frozenset(hashable_column(pa.array(keys, key_type)))
+        return hashable_column(pa.array(keys, key_type))
     except (pa.ArrowException, OverflowError) as error:
         raise StateProcessorError(f"{state.title} has keys of {key_type}: {error}") from error
+
+
+def _check_fields(state: StoredState, key: Any, key_type: pa.DataType) -> None:
+    """StateProcessorError where a dict has other fields than the key: Arrow would take null for what is not there."""
+    if not isinstance(key, dict) or not pa.types.is_struct(key_type):
+        return
+    fields = [one.name for one in key_type]
+    if set(key) != set(fields):
+        raise StateProcessorError(
+            f"{state.title} has keys with the fields {', '.join(fields)}: {short_repr(key)} has others"
+        )
+    for one in key_type:
+        _check_fields(state, key[one.name], one.type)
 
 
 def key_groups_in_text(text: str) -> frozenset[int]:
