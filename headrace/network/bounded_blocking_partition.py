@@ -26,7 +26,7 @@ from headrace.network.stored_batches import (
     UndecodedElement,
     prepare_batch,
     prepare_event,
-    split_elements,
+    split_run,
 )
 from headrace.network.stored_partition import PartitionOwner, PartitionStorage, StoredPartition
 
@@ -135,10 +135,10 @@ class _Cursor:
         return 0
 
     def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[UndecodedElement]:
-        """See SubpartitionCursor."""
+        """See SubpartitionCursor. CorruptFileError."""
         count, size = self._index.run_from(self._position, limit_bytes)
         data = self._file.read(self._index.offset_of(self._position), size)
-        elements = list(split_elements(data, self._schemas, str(self._file.path)))
+        elements = split_run(data, count, self._schemas, str(self._file.path))
         self._position += count
         return elements
 

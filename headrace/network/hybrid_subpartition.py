@@ -10,7 +10,7 @@ from headrace.network.batches import SealedBatch
 from headrace.network.element_index import NOT_STORED, ElementIndex
 from headrace.network.local_pool import SegmentLease
 from headrace.network.spill_files import SpillFile
-from headrace.network.stored_batches import SchemaTable, StoredElement, decode_elements
+from headrace.network.stored_batches import SchemaTable, StoredElement, split_run
 
 
 class HybridSubpartition:
@@ -86,7 +86,7 @@ class HybridSubpartition:
             return 0, ()  # Withdrawn under its consumer, who is being told.
         count, size = self._index.run_from(position, limit_bytes)
         data = file.read(self._index.offset_of(position), size)
-        found = [element for element, _ in decode_elements(data, schemas, str(file.path))]
+        found = [each.decode() for each in split_run(data, count, schemas, str(file.path))]
         with self._lock:
             passed = [self._held.pop(each, None) for each in range(position, position + count)]
         _release([entry[1] for entry in passed if entry is not None])

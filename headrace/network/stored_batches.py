@@ -201,6 +201,20 @@ def split_elements(data: pa.Buffer, schemas: SchemaTable, place: str) -> Iterato
         offset = element.end
 
 
+def split_run(
+    data: pa.Buffer, count: int, schemas: SchemaTable, place: str
+) -> list[UndecodedElement]:
+    """Return the elements of `data`, which are `count` as the index of the file says.
+
+    CorruptFileError, naming `place`, where they are fewer: a length in a header is looked at before its checksum, and
+    what seems to be cut off would be missing without a word.
+    """
+    elements = list(split_elements(data, schemas, place))
+    if len(elements) < count:
+        raise CorruptFileError(place, "an element is longer than the index of the file says")
+    return elements
+
+
 def decode_elements(
     data: pa.Buffer, schemas: SchemaTable, place: str
 ) -> Iterator[tuple[StoredElement, int]]:
