@@ -6,6 +6,7 @@
     PIPELINED_APPROXIMATE     n               pipelined, replaceable consumer n + 1, 2n + 8
     BLOCKING                  < 8 (option)    bounded blocking                2, 10
     BLOCKING                  more            sort-merge                      512 (option) or 1/8 of what is free
+                                                                    (1/4 for many consumers: see below)
     HYBRID_FULL, _SELECTIVE   n               hybrid                          2n + 8
 
 Source: Flink ResultPartitionFactory.
@@ -45,7 +46,10 @@ from headrace.network.stored_partition import PartitionOwner, PartitionStorage
 FREE_MEMORY_SHARE: Final = 8
 """A sort-merge result collects its rows in an eighth of what is free ..."""
 MANY_CONSUMERS_SHARE: Final = 4
-"""... or in up to a quarter, where its consumers would have less than a full batch each in a region."""
+"""... or in up to a quarter, where its consumers would have less than a full batch each in a region ..."""
+LEFT_BY_MANY_CONSUMERS: Final = 5 / 8
+"""... as long as this part of all memory stays unreserved: at least four fifths as many results fit as if each took
+an eighth, whatever the size of the pool."""
 _Type = ResultPartitionType
 
 
@@ -149,10 +153,10 @@ class ResultPartitionFactory:
         free = self._buffer_pool.unreserved_pages
         # A full batch for every consumer in each region, as the price of a batch is the same however short it is.
         wanted = 2 * subpartition_count * MESSAGE_BYTES // page_bytes
-        share = min(
-            max(free // FREE_MEMORY_SHARE, min(wanted, free // MANY_CONSUMERS_SHARE)),
-            2 * REGION_BYTES_MAX // page_bytes,
-        )
+        share, large = free // FREE_MEMORY_SHARE, free // MANY_CONSUMERS_SHARE
+        if free - large >= LEFT_BY_MANY_CONSUMERS * self._buffer_pool.total_pages:
+            share = max(share, min(wanted, large))
+        share = min(share, 2 * REGION_BYTES_MAX // page_bytes)
         count = max(2, share, self._settings.get_option(SORT_SHUFFLE_MIN_BUFFERS))
         return _Size(count, count, page_bytes)
 

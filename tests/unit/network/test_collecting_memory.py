@@ -3,7 +3,10 @@
 import pytest
 
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
+from headrace.network import partition_factory
 from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.network.errors import InsufficientBuffersError
+from headrace.network.partition import ResultPartition
 from tests.unit.network.exchange import partition_id
 from tests.unit.network.simulated import SimulatedCluster
 
@@ -34,3 +37,33 @@ def test_it_is_an_eighth_of_what_is_free_and_up_to_a_quarter_for_many_consumers(
     )
     assert collecting_bytes(environment, consumer_count) == megabytes << 20
     cluster.assert_nothing_leaks()
+
+
+def results_that_fit(pool_megabytes: int, consumer_count: int) -> int:
+    """How many results of so many consumers are open at the same time before one is refused."""
+    cluster = SimulatedCluster()
+    size = f"{pool_megabytes}mb"
+    environment, _ = cluster.start(
+        "a", taskmanager_memory_network_max=size, taskmanager_memory_network_min=size
+    )
+    kind = ResultPartitionType.BLOCKING
+    made: list[ResultPartition] = []
+    with pytest.raises(InsufficientBuffersError):
+        while True:
+            identity = partition_id(len(made))
+            descriptor = ResultPartitionDescriptor(identity, kind, consumer_count)
+            made.append(environment.create_result_partition(descriptor))
+    for partition in made:
+        partition.release()
+    cluster.assert_nothing_leaks()
+    return len(made)
+
+
+# Of the pools up to 4 GB the second one has the fewest in comparison.
+@pytest.mark.parametrize("pool_megabytes", [64, 192, 512, 1024])
+def test_nearly_as_many_results_of_many_consumers_fit_as_if_each_took_an_eighth(
+    pool_megabytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitting = results_that_fit(pool_megabytes, 512)
+    monkeypatch.setattr(partition_factory, "MANY_CONSUMERS_SHARE", 8)
+    assert fitting >= 0.8 * results_that_fit(pool_megabytes, 512) > 0
