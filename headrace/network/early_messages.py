@@ -30,10 +30,11 @@ class EarlyMessages:
 
     def tell(
         self, request_in_flight_bytes: Callable[[int], None], send_event: Callable[[bytes], None]
-    ) -> None:
-        """Say it all to who is there now."""
+    ) -> list[bytes]:
+        """Say it all to who is there now; return the events, which are not kept any longer."""
         if self.in_flight_bytes is not None:
             request_in_flight_bytes(self.in_flight_bytes)
         events, self._task_events = self._task_events, []
         for event in events:
             send_event(event)
+        return events

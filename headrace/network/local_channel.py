@@ -1,7 +1,7 @@
 """LocalInputChannel: a subpartition of this process; batches change hands. Source: Flink LocalInputChannel."""
 
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from headrace.core.checkpoints import CheckpointBarrier
@@ -59,7 +59,9 @@ class LocalInputChannel:
         self._view: SubpartitionView | None = None
         # What was said before the producer was there, and is said once it is.
         self._in_flight_bytes: int | None = None
-        self._unsent_events: deque[bytes] = deque()
+        # The transport's thread only, so that events keep their order whoever finds the producer.
+        self._unsent_events: list[bytes] = []
+        self._is_producer_there = False
         self._error: NetworkError | None = None
         self._timer: Cancellable | None = None
         self._is_closed = False
@@ -151,14 +153,8 @@ class LocalInputChannel:
 
     def send_task_event(self, event: bytes) -> None:
         """See InputChannel."""
-        if self._is_closed:
-            return
-        if len(self._unsent_events) >= EARLY_TASK_EVENTS_MAX:
-            self._refuse_task_event()
-            return
-        self._unsent_events.append(event)
-        if self._view is not None:
-            self._send_task_events()
+        if not self._is_closed:
+            self._transport.post(partial(self._send_or_keep, event))
 
     def close(self) -> None:
         """See InputChannel."""
@@ -182,7 +178,7 @@ class LocalInputChannel:
             return True
         self._view = view
         self._tell_wish(view)
-        self._send_task_events()
+        self._transport.post(self._send_kept_events)
         if self._is_closed:
             self.close()
         else:
@@ -196,18 +192,29 @@ class LocalInputChannel:
             view.notify_in_flight_bytes(wished)
             told = wished
 
-    def _send_task_events(self) -> None:
-        while self._unsent_events:
-            try:
-                event = self._unsent_events.popleft()
-            except IndexError:
-                return  # Said by the other thread.
-            if not self._task_events.publish(self._partition_id, event):
-                self._refuse_task_event()
+    def _send_or_keep(self, event: bytes) -> None:
+        if self._is_producer_there:
+            self._publish(event)
+        elif len(self._unsent_events) < EARLY_TASK_EVENTS_MAX:
+            self._unsent_events.append(event)
+        else:
+            self._refuse_task_event()
+
+    def _send_kept_events(self) -> None:
+        self._is_producer_there = True
+        events, self._unsent_events = self._unsent_events, []
+        for event in events:
+            self._publish(event)
+
+    def _publish(self, event: bytes) -> None:
+        if not self._task_events.publish(self._partition_id, event):
+            self._refuse_task_event()
 
     def _refuse_task_event(self) -> None:
-        self._error = TaskEventRefusedError(str(self._partition_id))
-        self._notify()
+        # Who has left by now does not mind, and a producer that is done listens no more.
+        if not self._is_closed:
+            self._error = TaskEventRefusedError(str(self._partition_id))
+            self._notify()
 
     def _wait_for_producer(self) -> None:
         if not self._is_closed:

@@ -16,7 +16,7 @@ from headrace.network.batches import SchemaMemory, decode_event, read_batch
 from headrace.network.channels import BarrierAnnouncement, ChannelElement, ReceivedBatch
 from headrace.network.consumer_session import ConsumerSession
 from headrace.network.credit import Charge, CreditExceeded
-from headrace.network.early_messages import EarlyMessages
+from headrace.network.early_messages import EARLY_TASK_EVENTS_MAX, EarlyMessages
 from headrace.network.errors import (
     CorruptBatchError,
     CreditOverspentError,
@@ -84,6 +84,9 @@ class RemoteInputChannel:
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
         self._early = EarlyMessages()
+        # Said since the channel was opened, until something comes of it: nobody has heard them where there turns out
+        # to be no partition. One more than may be early, so that it shows where some are missing.
+        self._told_events: list[bytes] = []
         self._read_on = ReadOn(retry, is_external=descriptor.shuffle.is_external)
         # Of bodies whose frames have not been given to us yet, in order.
         self._placed: deque[Segment | None] = deque()
@@ -195,8 +198,10 @@ class RemoteInputChannel:
         def send() -> None:
             if self._session is not None:
                 self._session.consumer.send_task_event(self._channel, event)
-            elif self._channel == _NOT_REQUESTED and not self._early.keep_task_event(event):
-                self._fail(TaskEventRefusedError(str(self._partition_id)))
+                if not self._next_sequence and len(self._told_events) <= EARLY_TASK_EVENTS_MAX:
+                    self._told_events.append(event)
+            elif self._channel == _NOT_REQUESTED:
+                self._keep_task_event(event)
 
         self._receiver.transport.post(send)
 
@@ -281,6 +286,10 @@ class RemoteInputChannel:
         self._end(tell_producer=False)
         partition_text = str(self._partition_id)
         if code == ErrorCode.PARTITION_NOT_FOUND:
+            self._channel = _NOT_REQUESTED
+            unheard, self._told_events = self._told_events, []
+            for event in unheard:
+                self._keep_task_event(event)
             self._check_producer(self._partition_id, self._producer_checked)
         elif code == ErrorCode.PRODUCER_FAILED:
             self._fail(ProducerFailedError(partition_text, text))
@@ -313,6 +322,7 @@ class RemoteInputChannel:
         if isinstance(answer, NetworkError):
             self._fail(answer)
         elif not self._is_closed:
+            self._channel = _NOT_REQUESTED
             self._timer = self._receiver.transport.call_later(answer, self._connect)
 
     def _connect(self) -> None:
@@ -337,10 +347,14 @@ class RemoteInputChannel:
             segment_size=self._receiver.segment_size,
             first_sequence=self._next_sequence,
         )
-        self._early.tell(
+        self._told_events = self._early.tell(
             partial(session.consumer.request_in_flight_bytes, self._channel),
             partial(session.consumer.send_task_event, self._channel),
         )
+
+    def _keep_task_event(self, event: bytes) -> None:
+        if not self._early.keep_task_event(event):
+            self._fail(TaskEventRefusedError(str(self._partition_id)))
 
     def _not_connected(self, reason: str) -> None:
         error = PartitionConnectionError(str(self._partition_id), self._peer, reason)
@@ -362,6 +376,8 @@ class RemoteInputChannel:
         if sequence != self._next_sequence:
             raise SequenceGapError(self._peer, self._name(), self._next_sequence, sequence)
         self._next_sequence += 1
+        if self._told_events:
+            self._told_events = []
 
     def _enqueue(self, item: _Batch) -> None:
         with self._capture.lock:

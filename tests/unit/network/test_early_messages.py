@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from headrace.core.ids import ResultPartitionId
 from headrace.network.channels import InputChannel
 from headrace.network.early_messages import EARLY_TASK_EVENTS_MAX, EarlyMessages
 from headrace.network.errors import NetworkError
 from headrace.network.pipelined_partition import PipelinedResultPartition
+from headrace.network.producer_check import AnswerVerdict, ProducerVerdict
 from headrace.network.record_writer import RecordWriter
 from headrace.network.single_input_gate import SingleInputGate
 from tests.unit.network.exchange import gate, partition_id, writer
@@ -101,6 +103,122 @@ def test_more_events_than_anybody_keeps_are_refused(consumer_name: str) -> None:
     edge.cluster.loop.run_for(100)
     with pytest.raises(NetworkError, match="nobody listens"):
         edge.source.poll()
+    edge.close()
+
+
+class HeldChecks:
+    """Asked whether the producer is still to come, each time a request was answered that there is no partition."""
+
+    def __init__(self, edge: Edge) -> None:
+        self._cluster = edge.cluster
+        self._held: list[AnswerVerdict] = []
+        edge.source.check_producers_with(self._check)
+
+    def _check(self, _: ResultPartitionId, answer: AnswerVerdict) -> None:
+        self._held.append(answer)
+
+    def await_one(self) -> None:
+        self._cluster.loop.run_until(lambda: bool(self._held))
+
+    def ask_again(self) -> None:
+        self._held.pop()(ProducerVerdict.ASK_AGAIN)
+
+
+def test_events_are_kept_over_requests_that_found_no_partition_and_heard_once_in_order() -> None:
+    edge = Edge("b")
+    checks = HeldChecks(edge)
+    edge.channel.send_task_event(b"before")
+    edge.source.request_partitions()
+    edge.cluster.loop.run_for(100)
+    edge.channel.send_task_event(b"while it waited")
+    checks.await_one()
+    edge.channel.send_task_event(b"between two tries")
+    edge.cluster.loop.run_for(10)
+    checks.ask_again()
+    edge.cluster.loop.run_for(500)
+    edge.channel.send_task_event(b"while it waited again")
+    edge.cluster.loop.run_for(100)
+    assert edge.events == []
+    edge.produce()
+    edge.cluster.loop.run_for(1000)
+    edge.channel.send_task_event(b"at last")
+    edge.cluster.loop.run_for(100)
+    assert edge.events == [
+        b"before",
+        b"while it waited",
+        b"between two tries",
+        b"while it waited again",
+        b"at last",
+    ]
+    edge.close()
+
+
+def test_more_events_than_anybody_keeps_are_refused_between_two_tries_too() -> None:
+    edge = Edge("b")
+    checks = HeldChecks(edge)
+    edge.source.request_partitions()
+    edge.cluster.loop.run_for(100)
+    for _ in range(EARLY_TASK_EVENTS_MAX):
+        edge.channel.send_task_event(b"event")
+    checks.await_one()
+    assert edge.source.poll() is None
+    edge.channel.send_task_event(b"one too many")
+    edge.cluster.loop.run_for(10)
+    with pytest.raises(NetworkError, match="nobody listens"):
+        edge.source.poll()
+    edge.close()
+
+
+@pytest.mark.parametrize("consumer_name", ["a", "b"])
+def test_a_producer_that_is_there_and_silent_hears_any_number_of_events(
+    consumer_name: str,
+) -> None:
+    edge = Edge(consumer_name)
+    edge.produce()
+    edge.source.request_partitions()
+    edge.cluster.loop.run_for(100)
+    said = [b"%d" % number for number in range(3 * EARLY_TASK_EVENTS_MAX)]
+    for event in said:
+        edge.channel.send_task_event(event)
+    edge.cluster.loop.run_for(100)
+    assert edge.events == said
+    assert edge.source.poll() is None
+    edge.close()
+
+
+def test_an_event_that_comes_while_another_is_handed_over_is_heard_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As where the task speaks while the transport's thread says what was kept.
+    edge = Edge("a")
+    edge.channel.send_task_event(b"one")
+    edge.channel.send_task_event(b"two")
+    publish = edge.producer.task_events.publish
+
+    def interrupted(identity: ResultPartitionId, event: bytes) -> bool:
+        if event == b"one":
+            edge.channel.send_task_event(b"three")
+        return publish(identity, event)
+
+    monkeypatch.setattr(edge.producer.task_events, "publish", interrupted)
+    edge.produce()
+    edge.source.request_partitions()
+    edge.cluster.loop.run_for(100)
+    assert edge.events == [b"one", b"two", b"three"]
+    edge.close()
+
+
+def test_an_event_that_nobody_hears_any_more_does_not_trouble_a_channel_that_was_closed() -> None:
+    edge = Edge("a")
+    edge.produce()
+    edge.source.request_partitions()
+    edge.cluster.loop.run_for(100)
+    channel = edge.channel
+    channel.send_task_event(b"late")
+    edge.producer.task_events.unsubscribe(partition_id())
+    channel.close()
+    edge.cluster.loop.run_for(100)
+    assert channel.poll() is None
     edge.close()
 
 
