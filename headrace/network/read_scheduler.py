@@ -17,6 +17,8 @@ READ_BYTES: Final = 1 << 20
 """What is read in one go, where it lies together."""
 STRETCH_BYTES: Final = 2 << 20
 """What is read in one go for consumers whose parts lie side by side."""
+STRETCH_PARTS_MAX: Final = 1024
+"""So many parts one call to the operating system reads at most: IOV_MAX."""
 SHORT_READ_BYTES: Final = 528 << 10
 """The same where memory is short: a little more than what is stored as one batch."""
 
@@ -51,13 +53,15 @@ def side_by_side(
 ) -> list[list[ReadCandidate[R]]]:
     """Return the candidates in the same order, those together who follow each other in the file.
 
-    Together they read `limit_bytes` at most, unless one alone reads more.
+    Together they read `limit_bytes` at most, unless one alone reads more, and are STRETCH_PARTS_MAX at most.
     """
     groups: list[list[ReadCandidate[R]]] = []
-    end = size = 0
+    size = 0
+    end = -1
     for candidate in candidates:
         size += candidate.length
-        if groups and candidate.length and candidate.offset == end and size <= limit_bytes:
+        follows = bool(candidate.length) and candidate.offset == end
+        if follows and size <= limit_bytes and len(groups[-1]) < STRETCH_PARTS_MAX:
             groups[-1].append(candidate)
         else:
             groups.append([candidate])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.network.errors import StorageError
-from headrace.network.read_scheduler import ReadCandidate, side_by_side
+from headrace.network.read_scheduler import STRETCH_PARTS_MAX, ReadCandidate, side_by_side
 from headrace.network.read_stretch import Stretch
 from headrace.network.sort_merge_index import Extent
 from headrace.network.spill_files import SpillFile
@@ -46,6 +46,22 @@ def test_those_read_together_follow_each_other_in_the_file(
         last, first = group[-1], following[0]
         follows = last.length and first.length and last.offset + last.length == first.offset
         assert not follows or sum(each.length for each in [*group, first]) > limit
+
+
+def test_no_more_are_read_together_than_one_call_takes(tmp_path: Path) -> None:
+    layer = FaultyFileLayer()
+    file = SpillFile.create(tmp_path / "file", layer, lambda job: job())
+    count = 2 * STRETCH_PARTS_MAX + 1
+    file.append([bytes(count)])
+    candidates = [ReadCandidate(number, 0, number, 1) for number in range(count)]
+    groups = side_by_side(candidates, 2 * count)
+    assert [each for group in groups for each in group] == candidates
+    assert list(map(len, groups)) == [STRETCH_PARTS_MAX, STRETCH_PARTS_MAX, 1]
+    for group in groups:
+        Stretch([Extent(each.offset, 1) for each in group]).read(file, group[0].offset, 1)
+    # Each by the first call: none was refused by the operating system, to be read part by part.
+    assert layer.read_offsets == [group[0].offset for group in groups]
+    file.let_go()
 
 
 @pytest.mark.parametrize("are_short", [False, True])
