@@ -1,7 +1,7 @@
 """From the Python values that user code gave to batches of the declared types, main and side."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import compress, repeat
+from itertools import compress
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -122,15 +122,15 @@ class ResultCollector:
         call: Callable[[Any, Any], Any],
         context: MovingContext,
         scope: EntryScope,
+        keys: Iterable[Any],
         batch: RecordBatch,
         output: Output,
     ) -> None:
-        """Call `call(value, context)` for each row of `batch`, take the results and emit them.
+        """Call `call(value, context)` for each row of `batch`, under the next of `keys`, take the results, emit them.
 
         The hot loop of per-record functions: everything it needs is a local name, and for each record only the key
         and the timestamp of one context object are changed.
         """
-        keys = batch.keys() if batch.is_keyed else repeat(NO_KEY, batch.num_rows)
         has_timestamps = batch.timestamps is not None
         rows = self._rows
         append, append_timestamp = rows.append, self._timestamps.append

@@ -4,8 +4,7 @@ A loop over the rows of a batch moves one context object along, sets the key whe
 function yields. Source: Flink ProcessOperator, KeyedProcessOperator, KeyedCoProcessOperator, CoStreamMap.
 """
 
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from headrace.core.elements import MIN_TIMESTAMP
@@ -31,8 +30,7 @@ from headrace.operators.operator import (
 from headrace.operators.result_checks import ResultChecks
 from headrace.operators.timed_operator import TimedOperator
 from headrace.operators.user_code import user_error
-from headrace.state.backend import EntryScope, KeyedStateBackend
-from headrace.state.ttl import EventClock
+from headrace.state.backend import NO_KEY, EntryScope, KeyedStateBackend
 
 ElementFunction = Callable[[Any, Any], Any]
 """process_element: (value, context) -> iterable or None."""
@@ -53,9 +51,18 @@ class _ProcessingOperator(FunctionOperator):
         self, call: ElementFunction, context: MovingContext, batch: RecordBatch, output: Output
     ) -> None:
         try:
-            self._collector.process_rows(call, context, self._scope, batch, output)
+            keys = self._keys(batch)
+            self._collector.process_rows(call, context, self._scope, keys, batch, output)
         except USER_EXCEPTIONS as error:
             raise user_error(error, self.context.operator_name) from error
+
+    def _keys(self, batch: RecordBatch) -> Iterable[Any]:
+        """Return the keys under which the rows are handled, to be taken with them."""
+        return _keys_of(batch)
+
+
+def _keys_of(batch: RecordBatch) -> Sequence[Any]:
+    return batch.keys() if batch.is_keyed else [NO_KEY] * batch.num_rows
 
 
 class PlainProcessingOperator(_ProcessingOperator):
@@ -67,17 +74,6 @@ class PlainProcessingOperator(_ProcessingOperator):
         self._collector = ResultCollector(context)
         self._record_context = RecordContext(ClockTimerService(self))
         self._open_function(None)
-
-
-def timed_call(call: ElementFunction, clock: EventClock) -> ElementFunction:
-    """Return `call`, which tells the clock first where its record stands in event time."""
-
-    @wraps(call)
-    def timed(value: Any, context: MovingContext) -> Any:
-        clock.at_record(context.current_timestamp)
-        return call(value, context)
-
-    return timed
 
 
 class FiringTimerContext(MovingContext, Protocol):
@@ -102,11 +98,11 @@ class KeyedProcessingOperator(_ProcessingOperator, TimedOperator):
         self, call: ElementFunction, context: MovingContext, batch: RecordBatch, output: Output
     ) -> None:
         self._backend.begin_batch(batch.num_rows)
-        clock = self._backend.event_clock
-        super()._process_rows(
-            timed_call(call, clock) if clock.is_read else call, context, batch, output
-        )
+        super()._process_rows(call, context, batch, output)
         self._backend.end_batch()
+
+    def _keys(self, batch: RecordBatch) -> Iterable[Any]:
+        return self._backend.event_clock.along(_keys_of(batch), batch.timestamps)
 
     def _on_event_time(self, time_ms: int, key: Any, namespace: Any) -> None:
         self._fire(TimeDomain.EVENT_TIME, time_ms, time_ms)

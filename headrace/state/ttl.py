@@ -5,8 +5,9 @@ moves while a batch is handled, so that all its rows see the same entries. Sourc
 AbstractTtlDecorator; in event time FLINK-12005, which Flink has not built.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any, Final, Protocol
 
 from headrace.core.clock import Clock
@@ -82,9 +83,8 @@ class EventClock:
     def __init__(self) -> None:
         self._now_ms = MIN_TIMESTAMP
         self._first_ms = MIN_TIMESTAMP
-        self._record_ms = MIN_TIMESTAMP
-        self.is_read = False
-        """Whether some state goes by it; else nobody need say where a record stands."""
+        self._to_come: Iterator[Any] = iter(())
+        self._timestamps: Timestamps | None = None
 
     def now_ms(self) -> int:
         """The watermark, or the time of the timer that fires; MIN_TIMESTAMP before there is any."""
@@ -92,7 +92,10 @@ class EventClock:
 
     def access_ms(self) -> int:
         """See TtlClock: of a record that is late it is the watermark, or it would leave what has expired already."""
-        return max(self._record_ms, self._now_ms)
+        if self._timestamps is None:
+            return self._now_ms
+        record_ms: int = self._timestamps.item(-1 - length_hint(self._to_come))
+        return max(record_ms, self._now_ms)
 
     def untimed_ms(self) -> int:
         """See TtlClock: from the first watermark on."""
@@ -105,24 +108,18 @@ class EventClock:
             if self._first_ms == MIN_TIMESTAMP:
                 self._first_ms = time_ms
 
-    def at_record(self, timestamp_ms: int) -> None:
-        """A record of `timestamp_ms` is going to be handled; MIN_TIMESTAMP for one without."""
-        self._record_ms = timestamp_ms
+    def along(self, keys: Sequence[Any], timestamps: Timestamps | None) -> Iterator[Any]:
+        """Yield `keys`, of the records that are going to be handled; each stands at the next of `timestamps`.
+
+        Where a record stands is asked of the iterator at an access, for states may be asked for while records are
+        handled, and nobody pays for it where no state goes by event time.
+        """
+        self._to_come, self._timestamps = iter(keys), timestamps
+        return self._to_come
 
     def end_batch(self) -> None:
         """No record is being handled."""
-        self._record_ms = MIN_TIMESTAMP
-
-    def along(self, keys: Iterable[Any], timestamps: Timestamps | None) -> Iterable[Any]:
-        """Return `keys`, each of which stands for the next of `timestamps` once it is taken."""
-        if not self.is_read or timestamps is None:
-            return keys
-        return self._along(keys, timestamps)
-
-    def _along(self, keys: Iterable[Any], timestamps: Timestamps) -> Iterable[Any]:
-        for key, timestamp_ms in zip(keys, timestamps.tolist(), strict=True):
-            self._record_ms = timestamp_ms
-            yield key
+        self._timestamps = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +175,4 @@ class TtlClocks:
 
     def of(self, rules: TtlRules) -> TtlClock:
         """Return the one that a state goes by."""
-        if not rules.is_event_time:
-            return self.processing
-        self.event.is_read = True
-        return self.event
+        return self.event if rules.is_event_time else self.processing

@@ -108,15 +108,15 @@ class WindowingOperator(TimedOperator):
         """A record came too late for every window of its own."""
 
     def _process_rows(
-        self, batch: RecordBatch, keys: Iterable[Any], values: Iterable[Any], output: Output
+        self, batch: RecordBatch, keys: Sequence[Any], values: Iterable[Any], output: Output
     ) -> None:
         """Take the rows of `batch`, under `keys` and as `values`."""
         process = self._process_record if self._merging is None else self._process_merging
         scope = self._scope
         self._backend.begin_batch(batch.num_rows)
-        keys = self._backend.event_clock.along(keys, batch.timestamps)
+        timed_keys = self._backend.event_clock.along(keys, batch.timestamps)
         try:
-            for key, value, timestamp in zip(keys, values, timestamps_of(batch), strict=True):
+            for key, value, timestamp in zip(timed_keys, values, timestamps_of(batch), strict=True):
                 scope.entry = key
                 process(value, timestamp)
         except USER_EXCEPTIONS as error:

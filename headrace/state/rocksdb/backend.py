@@ -47,6 +47,7 @@ from headrace.state.rocksdb.snapshots import (
     DATABASE,
     FORMS,
     POSITIONS,
+    STAMPS,
     FrozenFiles,
     FrozenRows,
     FrozenTable,
@@ -54,7 +55,7 @@ from headrace.state.rocksdb.snapshots import (
     forms_text,
     pieces_of_rows,
 )
-from headrace.state.rocksdb.stored import stored_form
+from headrace.state.rocksdb.stored import STAMPS_VERSION, stored_form
 from headrace.state.rocksdb.timers import RocksTimerQueue, TimerRows
 from headrace.state.snapshots import FrozenState
 from headrace.state.timer_queue import TimerQueue
@@ -177,6 +178,7 @@ class RocksDBKeyedStateBackend:
             DATABASE: self._identity,
             FORMS: forms_text(forms),
             POSITIONS: str(self._home.positions.following),
+            STAMPS: STAMPS_VERSION,
         }
         if options.kind is SnapshotKind.FULL_CHECKPOINT:
             # Nor may the next one refer to what this one was not to: it belongs to others from now on.

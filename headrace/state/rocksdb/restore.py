@@ -18,9 +18,11 @@ from headrace.state.rocksdb.snapshots import (
     FILE,
     FORMS,
     POSITIONS,
+    STAMPS,
     Uploaded,
     forms_of_text,
 )
+from headrace.state.rocksdb.stored import restamped
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ def restore_databases(
         database.open()
         if files[0].key_groups != (own.start, own.stop - 1):
             database.keep_range(begin, end)
+        _renew_stamps(database, files)
         base: dict[str, StateFile] = {
             chunk.attributes[FILE]: chunk.file
             for chunk in files
@@ -67,10 +70,26 @@ def restore_databases(
         try:
             _fetch(files, reader, part.path)
             part.open()
+            _renew_stamps(part, files)
             _copy_range(part, database, begin, end)
         finally:
             part.close()
     return RestoredDatabase(list(forms.values()), None, following)
+
+
+def _renew_stamps(database: Database, files: Sequence[StateChunk]) -> None:
+    """Bring values without a last access into the form of now, where `files` are of the first version of stamps.
+
+    Once, as the snapshot is restored: left as they are, they would not be told from accesses at -1 that come later.
+    """
+    if STAMPS in files[0].attributes:
+        return
+    for form in _forms(files):
+        table = database.table(form.name)
+        for composite, value in table.items():
+            renewed = restamped(value)
+            if renewed is not None:
+                table.put(composite, renewed)
 
 
 def _copy_range(source: Database, target: Database, begin: bytes, end: bytes) -> None:

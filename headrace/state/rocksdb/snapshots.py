@@ -30,6 +30,8 @@ DATABASE: Final = "database"
 FILE: Final = "file"
 FORMS: Final = "forms"
 POSITIONS: Final = "positions"
+STAMPS: Final = "stamps"
+"""See STAMPS_VERSION."""
 _PIECE_ROWS: Final = 16_384
 
 Uploaded = Mapping[str, StateFile]

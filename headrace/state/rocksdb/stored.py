@@ -10,6 +10,12 @@ from headrace.state.ttl import NO_STAMP, TtlClock, TtlRules
 
 _STAMP: Final = struct.Struct(">q")
 
+STAMPS_VERSION: Final = "2"
+"""How last accesses are stored: in the first version, which no snapshot names, -1 stood for none; now NO_STAMP does."""
+
+_NO_STAMP_BEFORE: Final = _STAMP.pack(-1)
+_NO_STAMP_NOW: Final = _STAMP.pack(NO_STAMP)
+
 
 def stored_form(value: Any, stamp_ms: int) -> bytes:
     """Return what is stored for a value."""
@@ -24,6 +30,11 @@ def stored_value(form: bytes) -> Any:
 def stored_stamp(form: bytes) -> int:
     """Return the last access of what is stored, or NO_STAMP."""
     return _STAMP.unpack_from(form)[0]
+
+
+def restamped(form: bytes) -> bytes | None:
+    """Return what the first version of stamps stored, as it is stored now; None where that is the same."""
+    return _NO_STAMP_NOW + form[_STAMP.size :] if form.startswith(_NO_STAMP_BEFORE) else None
 
 
 @dataclass(frozen=True)

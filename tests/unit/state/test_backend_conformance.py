@@ -21,6 +21,7 @@ from headrace.functions.process import TimeDomain
 from headrace.functions.windows import TimeWindow
 from headrace.testing.memory_snapshots import snapshot, write_frozen
 from tests.unit.state.subtasks import Subtask, descriptors
+from tests.unit.state.ttl_states import at_record
 
 KEYS = st.sampled_from(
     [
@@ -110,7 +111,7 @@ class BackendMachine(RuleBasedStateMachine):
     @rule(key=KEYS, map_key=KEYS, text=st.text(max_size=3), timestamp=TIMES)
     def put_at(self, key: Any, map_key: Any, text: str, timestamp: int) -> None:
         owner = self._owner(key)
-        owner.backend.event_clock.at_record(timestamp)
+        at_record(owner.backend.event_clock, timestamp)
         owner.fading.put(map_key, text)
         held = self.fading.setdefault(key, {})
         live_since = self._live(key).get(map_key, ("", timestamp))[1]

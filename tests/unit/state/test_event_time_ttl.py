@@ -6,19 +6,25 @@ from typing import Any
 
 import pytest
 
+from headrace.core.operator_spec import OperatorSpec
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
+from headrace.functions.assigners import GlobalWindows
 from headrace.functions.process import KeyedProcessFunction
 from headrace.functions.record import MapFunction
 from headrace.functions.runtime_context import RuntimeContext
 from headrace.functions.specs import KeyedProcessSpec, MapSpec
 from headrace.functions.state import ValueStateDescriptor
 from headrace.functions.state_ttl import StateTtlConfig, TtlTimeCharacteristic
+from headrace.functions.triggers import CountTrigger, Trigger, TriggerResult
+from headrace.functions.window_functions import ProcessWindowFunction
 from headrace.testing.memory_snapshots import snapshot
 from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
+from tests.unit.operators.test_windows import window_spec
 from tests.unit.state.ttl_states import (
     ALL_KINDS,
     Home,
+    at_record,
     elements,
     entries,
     on_backend,
@@ -54,7 +60,7 @@ def test_the_watermark_at_timestamp_plus_time_to_live_lets_it_expire(describe: A
     home, descriptor = Home(), describe()
     state = home.state(descriptor, ttl())
     home.event_clock.advance(95)
-    home.event_clock.at_record(100)
+    at_record(home.event_clock, 100)
     write(state, descriptor)
     home.clock.advance_ms(1_000_000)
     home.event_clock.advance(109)
@@ -69,7 +75,7 @@ def test_a_late_record_leaves_what_lives_from_the_watermark_on(describe: Any) ->
     home, descriptor = Home(), describe()
     state = home.state(descriptor, ttl())
     home.event_clock.advance(100)
-    home.event_clock.at_record(20)
+    at_record(home.event_clock, 20)
     write(state, descriptor)
     home.event_clock.advance(109)
     assert read(state, descriptor) == 1
@@ -82,7 +88,7 @@ def test_of_records_out_of_order_the_latest_counts(describe: Any) -> None:
     home, descriptor = Home(), describe()
     state = home.state(descriptor, ttl())
     for timestamp in (100, 93):
-        home.event_clock.at_record(timestamp)
+        at_record(home.event_clock, timestamp)
         write(state, descriptor)
     home.event_clock.advance(109)
     assert read(state, descriptor) == 1
@@ -93,7 +99,7 @@ def test_reading_renews_in_event_time_where_asked(describe: Any) -> None:
     home, descriptor = Home(), describe()
     state = home.state(descriptor, ttl().update_ttl_on_read_and_write())
     for timestamp in (100, 108, 104):
-        home.event_clock.at_record(timestamp)
+        at_record(home.event_clock, timestamp)
         if timestamp == 100:
             write(state, descriptor)
         assert read(state, descriptor) == 1
@@ -121,7 +127,7 @@ def test_nothing_expires_before_there_is_event_time(describe: Any) -> None:
 @ALL_KINDS
 def test_a_snapshot_keeps_event_times_before_the_epoch_too(describe: Any) -> None:
     home, descriptor = Home(), describe()
-    home.event_clock.at_record(-1)
+    at_record(home.event_clock, -1)
     write(home.state(descriptor, ttl()), descriptor)
     again, descriptor = Home(snapshot(home.states), start_ms=9_000), describe()
     state = again.state(descriptor, ttl())
@@ -154,7 +160,7 @@ def test_accesses_sweep_away_what_the_watermark_has_passed(chosen: str) -> None:
     state = home.state(value(), ttl())
     for number in range(20):
         home.backend.set_current_key(number)
-        home.event_clock.at_record(number)
+        at_record(home.event_clock, number)
         state.update(number)
     home.event_clock.advance(25)
     home.backend.set_current_key("another")
@@ -167,7 +173,7 @@ def test_expired_elements_stay_out_of_a_snapshot_where_asked() -> None:
     home = Home()
     state = home.state(elements(), ttl().cleanup_full_snapshot().disable_cleanup_in_background())
     for timestamp in (100, 105):
-        home.event_clock.at_record(timestamp)
+        at_record(home.event_clock, timestamp)
         state.add(1)
     home.event_clock.advance(110)
     (chunk,) = snapshot(home.states).chunks
@@ -262,6 +268,101 @@ def test_functions_of_one_record_have_event_time_too(backend_settings: dict[str,
     harness.perform(Rows([1], timestamps=[126]))
     harness.states.close()
     assert harness.output.rows == [False, True, True, False]
+
+
+def _lasting_count() -> ValueStateDescriptor:
+    descriptor = ValueStateDescriptor("lasting", Types.LONG())
+    descriptor.enable_time_to_live(ttl().build())
+    return descriptor
+
+
+def _counted_on(state: Any) -> int:
+    count = (state.value() or 0) + 1
+    state.update(count)
+    return count
+
+
+class _AskingLate(KeyedProcessFunction, MapFunction):
+    """Counts in a state that is asked for while a record is handled."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.runtime_context = runtime_context
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        yield self.map(value)
+
+    def map(self, value: Any) -> int:
+        return _counted_on(self.runtime_context.get_state(_lasting_count()))
+
+
+class _CountingTrigger(Trigger[Any, Any]):
+    """Fires for the second record of a window within its time."""
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+        count = _counted_on(ctx.get_partitioned_state(_lasting_count()))
+        return TriggerResult.FIRE if count == 2 else TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Any) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Any) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: Any, ctx: Any) -> None:
+        raise AssertionError("global windows do not merge")
+
+    def clear(self, window: Any, ctx: Any) -> None:
+        pass
+
+
+class _Sizes(ProcessWindowFunction[Any, Any, Any, Any]):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield len(list(elements))
+
+    def clear(self, context: Any) -> None:
+        pass
+
+
+class _CountingWindows(ProcessWindowFunction[Any, Any, Any, Any]):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield _counted_on(context.global_state().get_state(_lasting_count()))
+
+    def clear(self, context: Any) -> None:
+        pass
+
+
+def _global_windows(trigger: Trigger[Any, Any], function: Any) -> OperatorSpec:
+    assigner: Any = GlobalWindows.create()
+    return window_spec(assigner, trigger=trigger, window_function=function)
+
+
+ASKING_LATE: Any = {
+    "process": (lambda: KeyedProcessSpec(_AskingLate()), [1, 2, 1]),
+    "map": (lambda: MapSpec(_AskingLate()), [1, 2, 1]),
+    "trigger": (lambda: _global_windows(_CountingTrigger(), _Sizes()), [2]),
+    "window": (lambda: _global_windows(CountTrigger.of(1), _CountingWindows()), [1, 2, 1]),
+}
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("where", ASKING_LATE)
+def test_a_state_asked_for_within_a_batch_is_accessed_at_its_record_too(
+    where: str, is_restarted: bool, backend_settings: dict[str, str]
+) -> None:
+    spec, wanted = ASKING_LATE[where]
+    harness = OperatorHarness(spec(), keys=[lambda row: row[0]], settings=backend_settings)
+    harness.perform(WatermarkAt(100))
+    harness.perform(Rows([("k", 1)], timestamps=[115]))
+    if is_restarted:
+        restart(harness)
+    harness.perform(WatermarkAt(112))
+    harness.perform(Rows([("k", 2)], timestamps=[116]))
+    if is_restarted:
+        restart(harness)
+    harness.perform(WatermarkAt(126))
+    harness.perform(Rows([("k", 3)], timestamps=[127]))
+    harness.states.close()
+    assert harness.output.rows == wanted
 
 
 def restart(harness: OperatorHarness) -> None:

@@ -1,10 +1,11 @@
 """States of every kind with a time to live, on a backend and under clocks that the test moves."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from headrace.checkpoint.handles import OperatorSubtaskState
@@ -25,6 +26,7 @@ from headrace.functions.state import (
 )
 from headrace.functions.state_ttl import StateTtlConfig
 from headrace.state.operator_states import StatesOfOperator
+from headrace.state.ttl import EventClock
 from headrace.testing.memory_snapshots import MemorySnapshots
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
@@ -74,7 +76,7 @@ class _Chosen:
 
 
 @contextmanager
-def on_backend(backend: str, scratch: Path) -> Iterator[str]:
+def on_backend(backend: str, scratch: Path) -> Generator[str]:
     """Let homes be made on `backend`; close them in the end."""
     _Chosen.backend, _Chosen.scratch = backend, str(scratch)
     yield backend
@@ -83,15 +85,25 @@ def on_backend(backend: str, scratch: Path) -> Iterator[str]:
 
 
 class Home:
-    """States on a clock that the test moves; the key is always "k"."""
+    """States on a clock that the test moves; the key is "k". `is_native`: checkpoints are RocksDB's own files."""
 
-    def __init__(self, restored: OperatorSubtaskState | None = None, start_ms: int = 0) -> None:
+    def __init__(
+        self,
+        restored: OperatorSubtaskState | None = None,
+        start_ms: int = 0,
+        *,
+        is_native: bool = False,
+    ) -> None:
+        settings = {
+            "state.backend.type": _Chosen.backend,
+            "execution.checkpointing.incremental": str(is_native),
+        }
         self.clock = ManualClock(start_ms)
         self.states = StatesOfOperator(
             key_groups=range(128),
             max_parallelism=128,
             types=OperatorTypes((BatchType(PICKLED, PICKLED),), BatchType(PICKLED)),
-            settings=Settings({"state.backend.type": _Chosen.backend}),
+            settings=Settings(settings),
             clock=self.clock,
             restored=restored,
             reader=MemorySnapshots(),
@@ -109,6 +121,11 @@ class Home:
         state = self.backend.get_state(descriptor, self.backend.key_scope)
         self.backend.set_current_key("k")
         return state
+
+
+def at_record(clock: EventClock, timestamp_ms: int) -> None:
+    """Let a record of `timestamp_ms` be handled from now on."""
+    next(clock.along(["k"], np.array([timestamp_ms], dtype=np.int64)))
 
 
 def ttl() -> StateTtlConfig.Builder:
