@@ -198,7 +198,10 @@ def folders_in(uri: str) -> list[str]:
     """Return the names of the folders in a folder, sorted; none where there is no such folder."""
     system, path = _place_of("list", uri)
     with _errors("list", uri):
-        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        try:
+            infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        except FileNotFoundError:
+            return []  # It was made while Arrow looked whether it is really not there.
         return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
 
 

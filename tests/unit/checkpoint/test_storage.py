@@ -1,10 +1,12 @@
 import random
 from pathlib import Path
 
+import pyarrow.fs as fs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.checkpoint import file_systems
 from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointStorageError
 from headrace.checkpoint.file_systems import (
     child_uri,
@@ -169,3 +171,16 @@ def test_a_savepoint_shares_nothing(folder: str) -> None:
     file = SubtaskStorage(options, "p", Settings()).write("sst", BIG, is_shared=True)
     assert not file.is_shared
     assert file.uri.startswith(child_uri(folder, "savepoint-1"))
+
+
+def test_a_folder_that_is_made_while_it_is_listed_was_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Arrow lists, finds nothing, and looks whether the folder is really missing: now it is there.
+    class Hasty:
+        def get_file_info(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+            assert selector.allow_not_found
+            raise FileNotFoundError(selector.base_dir)
+
+    monkeypatch.setattr(file_systems, "_place_of", lambda operation, uri: (Hasty(), uri))
+    assert file_systems.folders_in("somewhere") == []
