@@ -78,12 +78,12 @@ def subtasks_of(
     hashes: npt.NDArray[np.int32], parallelism: int, max_parallelism: int
 ) -> npt.NDArray[np.int32]:
     """Subtask that owns each hash's key group, in [0, parallelism)."""
-    owners = _owners_of_groups(parallelism, max_parallelism)
+    owners = owners_of_groups(parallelism, max_parallelism)
     return owners[key_groups_of(hashes, max_parallelism)]
 
 
 @lru_cache(maxsize=64)
-def _owners_of_groups(parallelism: int, max_parallelism: int) -> npt.NDArray[np.int32]:
+def owners_of_groups(parallelism: int, max_parallelism: int) -> npt.NDArray[np.int32]:
     """Subtask that owns each key group, shape (max_parallelism,)."""
     groups = np.arange(max_parallelism, dtype=np.int64)
     return (groups * parallelism // max_parallelism).astype(np.int32)

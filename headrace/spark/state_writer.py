@@ -18,8 +18,10 @@ from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.options import KEY_FILE
 from headrace.checkpoint.storage import StateReader
 from headrace.core.config import Settings
+from headrace.core.key_groups import owners_of_groups
 from headrace.core.key_hash import InvalidKeyError
 from headrace.spark.dataframe_plan import map_in_arrow
+from headrace.state.columns import KEY
 from headrace.state_processor.edited_rows import EditTarget, WrittenRows, check_schema, write_rows
 from headrace.state_processor.edits import EditContext, RowsSource
 from headrace.state_processor.errors import (
@@ -30,7 +32,6 @@ from headrace.state_processor.errors import (
 from headrace.state_processor.key_hashing import KeyHashing, key_groups_in
 from headrace.state_processor.savepoint_editor import SavepointEditor, edit_storage
 from headrace.state_processor.selection import LATEST
-from headrace.state_processor.stored_state import KEY
 from headrace.state_processor.stored_types import converted
 from headrace.state_processor.table_query import STATE_TABLES
 
@@ -165,8 +166,8 @@ class _WithOwners:
                 groups = key_groups_in(rows, self._target.hashing, state.max_parallelism)
             except InvalidKeyError:
                 groups = np.zeros(batch.num_rows, dtype=np.int32)
-            owners = groups.astype(np.int64) * state.parallelism // state.max_parallelism
-            yield batch.append_column(_OWNER, pa.array(owners.astype(np.int32)))
+            owners = owners_of_groups(state.parallelism, state.max_parallelism)[groups]
+            yield batch.append_column(_OWNER, pa.array(owners))
 
 
 class _WriteRows:

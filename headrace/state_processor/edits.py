@@ -3,6 +3,7 @@
 What an edit writes goes through the `EditContext`; nothing of the parent is ever changed.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,23 +89,21 @@ def replacing(operator: str, name: str | None, table: StateTable, source: RowsSo
 
 
 def removing(operator: str, name: str | None, table: StateTable | None) -> Edit:
-    """Leave a state away; without a name all state of the operator that may be edited, whatever `table`."""
+    """Leave a state away; without a name all of the operator, without `table` in all tables that may be edited."""
 
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         owner = operator_in(metadata, operator)
-        tables = sorted(_EDITABLE if table is None else {table}, key=lambda one: one.value)
         if table is not None:
             _check_editable(table)
-        removed = {(one, chunk.chunk.name): 0 for one in tables for chunk in chunks_of(owner, one)}
-        if name is not None:
-            removed = {key: 0 for key in removed if key[1] == name}
+        tables = sorted(BY_KEY_GROUP if table is None else {table}, key=lambda one: one.value)
+        chunks = [one.chunk for each in tables for one in chunks_of(owner, each)]
+        removed: Counter[tuple[StateTable, str]] = Counter()
+        for one in chunks:
+            if name is None or one.name == name:
+                removed[one.table, one.name] += one.row_count
         if not removed:
-            known = sorted({one.chunk.name for table in tables for one in chunks_of(owner, table)})
+            known = sorted({one.name for one in chunks})
             raise UnknownStateError(f"operator {owner.title} has no state '{name}'", known)
-        for one in tables:
-            for chunk in chunks_of(owner, one):
-                if (one, chunk.chunk.name) in removed:
-                    removed[one, chunk.chunk.name] += chunk.chunk.row_count
         kept = _without(owner, lambda one: (one.table, one.name) in removed)
         changes = [
             StateChange(owner.title, state, f"{one.value} removed", count, 0, removed_count=count)
@@ -138,7 +137,7 @@ def renaming(operator: str, name: str, new_name: str) -> Edit:
             if one.chunk.name == name
         )
         change = StateChange(owner.title, new_name, f"renamed from '{name}'", count, count)
-        return _with_operator(metadata, owner, _mapped(owner, renamed)), [change]
+        return _with_operator(metadata, owner, with_chunks_changed(owner, renamed)), [change]
 
     return edit
 
@@ -204,13 +203,12 @@ def deleting_keys(operator: str, keys: Sequence[Any]) -> Edit:
     return edit
 
 
-_EDITABLE = BY_KEY_GROUP
 _NAMED_KEYS = 5
 
 
 def _check_editable(table: StateTable) -> None:
-    if table not in _EDITABLE:
-        allowed = ", ".join(sorted(one.value for one in _EDITABLE))
+    if table not in BY_KEY_GROUP:
+        allowed = ", ".join(sorted(one.value for one in BY_KEY_GROUP))
         raise StateProcessorError(
             f"rows of {table.value} are positions and output that a job counts on, and an edit may break exactly-once: "
             f"what may be edited is {allowed}"
@@ -257,7 +255,7 @@ def _without_keys(
     replaced: list[StateChunk] = []
     removed_count = 0
     for one in state.chunks:
-        if groups is not None and not _may_hold(one.chunk, groups):
+        if not one.may_hold(groups):
             continue
         tables = list(chunk_rows(state, one, context.reader))
         kept: list[pa.Table] = []
@@ -275,13 +273,6 @@ def _without_keys(
     return _with_chunks(owner, written), removed_count, indices
 
 
-def _may_hold(chunk: StateChunk, groups: frozenset[int]) -> bool:
-    if chunk.key_groups is None:
-        return True
-    first, last = chunk.key_groups
-    return any(first <= group <= last for group in groups)
-
-
 def _without(
     owner: OperatorSnapshot, is_left_away: Callable[[StateChunk], bool]
 ) -> OperatorSnapshot:
@@ -294,9 +285,10 @@ def _without(
     return msgspec.structs.replace(owner, subtasks=subtasks)
 
 
-def _mapped(
+def with_chunks_changed(
     owner: OperatorSnapshot, change: Callable[[StateChunk], StateChunk]
 ) -> OperatorSnapshot:
+    """Return the operator with what comes of each of its chunks."""
     subtasks = {
         index: OperatorSubtaskState(tuple(map(change, state.chunks)), state.committables)
         for index, state in owner.subtasks.items()

@@ -126,8 +126,6 @@ def hashable_rows(rows: pa.Table, names: Sequence[str]) -> list[tuple[Hashable, 
 def _hashable(value: Any) -> Hashable:
     if isinstance(value, dict):
         return tuple((name, _hashable(one)) for name, one in value.items())
-    if isinstance(value, list):
-        return tuple(_hashable(one) for one in value)
-    if isinstance(value, tuple):
+    if isinstance(value, (list, tuple)):
         return tuple(_hashable(one) for one in value)
     return value

@@ -24,7 +24,7 @@ from headrace.checkpoint.file_systems import (
     remove_file,
     remove_folder,
 )
-from headrace.checkpoint.handles import NO_FILE, OperatorSubtaskState, StateChunk, StateTable
+from headrace.checkpoint.handles import NO_FILE, StateChunk, StateTable
 from headrace.checkpoint.metadata import (
     CheckpointMetadata,
     CompletedCheckpoint,
@@ -48,6 +48,7 @@ from headrace.state_processor.edits import (
     renaming,
     replacing,
     rows_of_table,
+    with_chunks_changed,
 )
 from headrace.state_processor.errors import (
     InFlightRecordsError,
@@ -221,8 +222,4 @@ def _standing_alone(
         copy = writer.write(f"{chunk.table.value}-{chunk.name}", reader.read(file))
         return msgspec.structs.replace(chunk, file=copy)
 
-    subtasks = {
-        index: OperatorSubtaskState(tuple(map(moved, state.chunks)), state.committables)
-        for index, state in operator.subtasks.items()
-    }
-    return msgspec.structs.replace(operator, subtasks=subtasks)
+    return with_chunks_changed(operator, moved)

@@ -62,6 +62,13 @@ class StoredChunk:
     subtask_index: int
     chunk: StateChunk
 
+    def may_hold(self, key_groups: Collection[int] | None) -> bool:
+        """Whether rows of these key groups may be in it; None: of any."""
+        held = self.chunk.key_groups
+        if key_groups is None or self.chunk.table not in BY_KEY_GROUP or held is None:
+            return True
+        return any(held[0] <= group <= held[1] for group in key_groups)
+
 
 @dataclass(frozen=True)
 class StoredState:

@@ -92,7 +92,7 @@ class TableQuery:
                 groups = of_keys if groups is None else groups & of_keys
         # Parts travel one by one, and none needs to know of the others.
         alone = dataclasses.replace(state, chunks=())
-        parts = tuple(TablePart(alone, one) for one in state.chunks if _concerns(one, groups))
+        parts = tuple(TablePart(alone, one) for one in state.chunks if one.may_hold(groups))
         return OpenTable(schema, parts, groups, wanted, shown)
 
 
@@ -201,10 +201,3 @@ def key_groups_in_text(text: str) -> frozenset[int]:
             raise StateProcessorError(f"'{text}' is no list of key groups, such as 3 or 0-15,64")
         found |= set(range(int(first), min(int(last or first), MAX_PARALLELISM_LIMIT) + 1))
     return frozenset(found)
-
-
-def _concerns(chunk: StoredChunk, key_groups: frozenset[int] | None) -> bool:
-    held = chunk.chunk.key_groups
-    if key_groups is None or chunk.chunk.table not in BY_KEY_GROUP or held is None:
-        return True
-    return any(held[0] <= group <= held[1] for group in key_groups)
