@@ -20,7 +20,6 @@ import msgspec
 from headrace.checkpoint.errors import (
     CheckpointExistsError,
     CheckpointStorageError,
-    MetadataError,
     MetadataMissingError,
     PublicationUnknownError,
 )
@@ -28,7 +27,6 @@ from headrace.checkpoint.file_systems import (
     absolute_uri,
     child_uri,
     file_name_of,
-    files_below,
     folders_in,
     is_there,
     make_folder,
@@ -36,8 +34,6 @@ from headrace.checkpoint.file_systems import (
     parent_uri,
     put_if_absent,
     read_all,
-    remove_file,
-    remove_folder,
     replace_file,
 )
 from headrace.checkpoint.lineages import Lineage
@@ -337,18 +333,10 @@ def nearby_snapshots(folder: str) -> tuple[str, ...]:
     return ()
 
 
-def dispose_savepoint(path: str, settings: Settings) -> CompletedCheckpoint:
-    """Delete a savepoint: first what makes it one, then its files. MetadataError, CheckpointStorageError."""
-    snapshot = load_snapshot(path, settings)
-    if not snapshot.metadata.kind.is_savepoint:
-        raise MetadataError(
-            f"{snapshot.uri} is a checkpoint, which other checkpoints may refer to: only savepoints are disposed of"
-        )
-    remove_file(child_uri(snapshot.uri, METADATA_NAME))
-    for entry in files_below(snapshot.uri):
-        remove_file(entry.uri)
-    remove_folder(snapshot.uri)
-    return snapshot
+def published_ids_beside(folder: str) -> list[int]:
+    """Return the ids of the complete checkpoints in the folder that a checkpoint lies in, in order."""
+    job = parent_uri(folder)
+    return [one for one in ids_in(job) if is_published(child_uri(job, f"chk-{one}"))]
 
 
 def _placed(options: CheckpointOptions, exclusive_uri: str, shared_uri: str) -> CheckpointOptions:

@@ -1,7 +1,7 @@
 """Deletes what checkpoints leave behind, beside everything else.
 
-How much is waiting is known, so that it can be bounded. What cannot be deleted is left lying and told in the log: the
-next start of the job sweeps it up.
+How much is waiting is known, so that it can be bounded. What somebody reads under a lease is deleted later, and does
+not count as waiting. What cannot be deleted is left lying and told in the log: the next start of the job sweeps it up.
 """
 
 import logging
@@ -13,7 +13,9 @@ from typing import Final
 from headrace.checkpoint.completed_store import Deletion
 from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.checkpoint.file_systems import child_uri, remove_file, remove_folder
+from headrace.checkpoint.held_deletions import HeldDeletions
 from headrace.checkpoint.metadata_format import METADATA_NAME
+from headrace.core.clock import Clock, SystemClock
 from headrace.core.threads import start_thread
 
 _LOG: Final = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class CheckpointCleaner:
         thread_count: int,
         on_changed: Callable[[int], None] = lambda count: None,
         start: Callable[[str, Callable[[], None]], object] = start_thread,
+        clock: Clock | None = None,
     ) -> None:
         self._thread_count = thread_count
         self._on_changed = on_changed
@@ -41,6 +44,15 @@ class CheckpointCleaner:
         self._waiting: deque[Deletion] = deque()
         self._running_count = 0
         self._unfinished_count = 0
+        # One looks after the other, in order: a shared file goes only when it is known who reads earlier checkpoints.
+        self._looking = threading.Lock()
+        self._held = HeldDeletions(SystemClock() if clock is None else clock)
+
+    @property
+    def held_folders(self) -> tuple[str, ...]:
+        """Folders of checkpoints that are deleted when nobody reads them any more."""
+        with self._looking:
+            return self._held.folders
 
     @property
     def waiting_count(self) -> int:
@@ -67,12 +79,15 @@ class CheckpointCleaner:
 
     def _run(self) -> None:
         while True:
-            with self._condition:
-                if not self._waiting:
-                    self._running_count -= 1
-                    return
-                deletion = self._waiting.popleft()
-            perform_deletion(deletion)
+            with self._looking:
+                with self._condition:
+                    if not self._waiting:
+                        self._running_count -= 1
+                        return
+                    deletion = self._waiting.popleft()
+                admitted = self._held.admit(deletion)
+            for one in admitted:
+                perform_deletion(one)
             with self._condition:
                 self._unfinished_count -= 1
                 self._condition.notify_all()

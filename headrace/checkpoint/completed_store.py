@@ -3,7 +3,7 @@
 Source: Flink DefaultCompletedCheckpointStore, CheckpointSubsumeHelper, CheckpointRetentionPolicy.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headrace.checkpoint.metadata import CompletedCheckpoint
@@ -14,11 +14,15 @@ from headrace.core.lifecycle import JobStatus
 
 @dataclass(frozen=True)
 class Deletion:
-    """What goes with one checkpoint: its folder (empty: none), then files that no other one refers to."""
+    """What goes with one checkpoint: its folder (empty: none), then files that no other one refers to.
+
+    `shared_uris`: all files outside of its folder that it refers to, whoever else does.
+    """
 
     checkpoint_id: int
     folder_uri: str
     file_uris: tuple[str, ...] = ()
+    shared_uris: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -72,11 +76,11 @@ class CompletedCheckpoints:
         given_up = self._subsumed()
         lowest = self._checkpoints[0].checkpoint_id
         unused = tuple(self.shared.unused_below(lowest))
-        deletions = [Deletion(one.checkpoint_id, self._folder_of(one)) for one in given_up]
+        deletions = [self._deletion_of(one) for one in given_up]
         if unused:
             # Files of checkpoints that came to nothing go with the newest that is given up, or by themselves.
             last = deletions.pop() if deletions else Deletion(lowest - 1, "")
-            deletions.append(Deletion(last.checkpoint_id, last.folder_uri, unused))
+            deletions.append(replace(last, file_uris=unused))
         return deletions
 
     def end(
@@ -96,7 +100,7 @@ class CompletedCheckpoints:
             unused = self.shared.unused_below(self._checkpoints[0].checkpoint_id)
         else:
             unused = self.shared.forget_all()
-        deletions = [Deletion(one.checkpoint_id, self._folder_of(one)) for one in gone]
+        deletions = [self._deletion_of(one) for one in gone]
         return [*deletions, Deletion(0, "", tuple(unused))]
 
     def _put(self, checkpoint: CompletedCheckpoint) -> None:
@@ -121,8 +125,10 @@ class CompletedCheckpoints:
         self._checkpoints = [one for one in self._checkpoints if one not in given_up]
         return given_up
 
-    def _folder_of(self, checkpoint: CompletedCheckpoint) -> str:
-        return "" if checkpoint.checkpoint_id in self._not_owned else checkpoint.uri
+    def _deletion_of(self, checkpoint: CompletedCheckpoint) -> Deletion:
+        folder = "" if checkpoint.checkpoint_id in self._not_owned else checkpoint.uri
+        shared = frozenset(file.uri for file in checkpoint.metadata.files() if file.is_shared)
+        return Deletion(checkpoint.checkpoint_id, folder, shared_uris=shared)
 
 
 def is_kept(status: JobStatus, retention: ExternalizedCheckpointRetention) -> bool:

@@ -63,6 +63,46 @@ class CheckpointCorruptedError(CheckpointError):
         self.uri = uri
 
 
+class SnapshotSubsumedError(CheckpointStorageError):
+    """A snapshot that was there before is not any more: newer ones took its place, or somebody disposed of it.
+
+    `oldest_id`: of the checkpoints that are there yet, None where there are none. `missing_uri`: the file that was
+    missed.
+    """
+
+    recoverable = False
+
+    def __init__(self, uri: str, missing_uri: str, oldest_id: int | None) -> None:
+        remedy = (
+            "name another snapshot"
+            if oldest_id is None
+            else f"the oldest that is still there is {oldest_id}: read that or a later one, or take a savepoint"
+        )
+        super().__init__(
+            "read",
+            missing_uri or uri,
+            f"the snapshot {uri} was subsumed since, or disposed of",
+            remedy,
+        )
+        self.snapshot_uri = uri
+        self.oldest_id = oldest_id
+
+
+class SnapshotLeasedError(CheckpointError):
+    """A snapshot is not deleted, because somebody reads it. `expires_ms`: when the last lease ends, epoch ms."""
+
+    domain, recoverable = ErrorDomain.USER, True
+
+    def __init__(self, uri: str, holder: str, expires_ms: int, left_ms: int) -> None:
+        super().__init__(
+            f"{uri} is being read by {holder}, whose lease ends in {left_ms / 1000:.0f} s unless it is renewed: "
+            "try again later, or end that query"
+        )
+        self.uri = uri
+        self.holder = holder
+        self.expires_ms = expires_ms
+
+
 class MetadataError(CheckpointError):
     """The metadata of a snapshot cannot be used."""
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from headrace.checkpoint.file_systems import FileEntry
+from headrace.checkpoint.file_systems import FileEntry, child_uri
+from headrace.checkpoint.leases import LEASES_FOLDER
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.metadata_format import METADATA_NAME
 
@@ -19,11 +20,20 @@ def orphans_in(
 ) -> list[FileEntry]:
     """Return the files of checkpoints' folders and of `shared` that are referred to by none of `completed`.
 
-    A metadata file stays in any case: either it is a complete checkpoint's, or it keeps one from being published.
+    A metadata file stays in any case: either it is a complete checkpoint's, or it keeps one from being published. The
+    leases on complete checkpoints stay too.
     Files elsewhere are not ours to judge.
     """
+    completed = list(completed)
     used = {file.uri for one in completed for file in one.metadata.files()}
-    return [entry for entry in files if _is_judged(entry.relative_path) and entry.uri not in used]
+    leases = tuple(child_uri(one.uri, LEASES_FOLDER, "") for one in completed)
+    return [
+        entry
+        for entry in files
+        if _is_judged(entry.relative_path)
+        and entry.uri not in used
+        and not entry.uri.startswith(leases)
+    ]
 
 
 def _is_judged(relative_path: str) -> bool:

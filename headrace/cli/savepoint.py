@@ -2,8 +2,8 @@
 
 import click
 
-from headrace.checkpoint.checkpoint_storage import dispose_savepoint
 from headrace.checkpoint.options import KEY_FILE
+from headrace.checkpoint.savepoint_disposal import dispose_savepoint
 from headrace.cli.checkpoint import key_settings
 
 

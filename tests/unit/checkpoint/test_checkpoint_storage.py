@@ -7,7 +7,6 @@ import pytest
 from headrace.checkpoint import checkpoint_storage
 from headrace.checkpoint.checkpoint_storage import (
     CheckpointStorage,
-    dispose_savepoint,
     load_snapshot,
     open_checkpoint_storage,
 )
@@ -28,6 +27,7 @@ from headrace.checkpoint.file_systems import (
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.lineages import StoredLineage
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, SAVEPOINT_DIRECTORY
+from headrace.checkpoint.savepoint_disposal import dispose_savepoint
 from headrace.checkpoint.storage import StateReader, SubtaskStorage
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock

@@ -28,6 +28,7 @@ from headrace.checkpoint.errors import (
 )
 from headrace.checkpoint.file_systems import (
     absolute_uri,
+    child_uri,
     files_below,
     parent_uri,
     remove_file,
@@ -41,6 +42,7 @@ from headrace.checkpoint.lineages import (
     lineage_of_job,
 )
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
+from headrace.checkpoint.metadata_format import METADATA_NAME
 from headrace.checkpoint.metadata_key import metadata_key
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
@@ -94,7 +96,7 @@ class DurableCheckpointStore:
         self._claim_mode: Final = member_of(ClaimMode, settings, RECOVERY_CLAIM_MODE)
         self._kind: Final = storage_kind(settings)
         threads = PARALLEL_THREADS if settings.get_option(PARALLEL_CLEANER) else 1
-        self._cleaner: Final = CheckpointCleaner(threads, on_cleaning, start)
+        self._cleaner: Final = CheckpointCleaner(threads, on_cleaning, start, clock)
         self._completed = CompletedCheckpoints(settings.get_option(NUM_RETAINED))
         self._lineage: Lineage | None = None
         self._storage: CheckpointStorage | None = None
@@ -135,12 +137,14 @@ class DurableCheckpointStore:
             is_claimed = self._claim_mode is ClaimMode.CLAIM and not self._is_fork
             self._completed.restore(start, is_claimed=is_claimed)
         # What an earlier driver published until this one shut it out counts as well.
-        for checkpoint in self._own_checkpoints():
+        published = self._own_checkpoints()
+        for checkpoint in published:
             self._delete(self._completed.add(checkpoint))
         for savepoint in self._savepoints_of_the_end():
             self._has_savepoint = True
             self._delete(self._completed.add_savepoint(savepoint))
-        self._sweep()
+        # Those that are given up right away are the cleaner's, which waits for their readers.
+        self._sweep([*self._completed.all, *published])
         latest = self._completed.latest
         if latest is not None:
             verify_files(latest)
@@ -218,7 +222,12 @@ class DurableCheckpointStore:
         if not self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S):
             _LOG.warning("%d deletions of checkpoints go on", self._cleaner.waiting_count)
         is_over = is_empty and not is_kept(status, self._retention)
-        if is_over and self._owns_folder:
+        held = self._cleaner.held_folders if is_over else ()
+        for folder in held:
+            # Files stay for whoever reads them; but nobody goes on from a job that is over.
+            perform_deletion(Deletion(0, "", (child_uri(folder, METADATA_NAME),)))
+            _LOG.warning("left lying, as somebody reads it: %s; delete it later", folder)
+        if is_over and self._owns_folder and not held:
             # Only now: a folder cannot be deleted while others delete in it.
             perform_deletion(Deletion(0, self._storage.checkpoint_folder))
         self._leave_lineage(ends=is_over and self._owns_folder and not self._has_savepoint)
@@ -303,13 +312,13 @@ class DurableCheckpointStore:
             directory, lineage_id, floor_id, self._clock, self._random, is_new=not known
         )
 
-    def _sweep(self) -> None:
-        """Delete what earlier drivers have left behind."""
+    def _sweep(self, complete: Iterable[CompletedCheckpoint]) -> None:
+        """Delete what earlier drivers have left behind and none of the complete ones needs."""
         if not self._owns_folder:
             return
         try:
             folder = self._opened().checkpoint_folder
-            for entry in orphans_in(files_below(folder), self._completed.all):
+            for entry in orphans_in(files_below(folder), complete):
                 remove_file(entry.uri)
         except CheckpointStorageError as error:
             _LOG.warning("what earlier attempts left behind is still there: %s", error)

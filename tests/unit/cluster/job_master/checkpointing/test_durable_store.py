@@ -13,6 +13,7 @@ from headrace.checkpoint.errors import (
 )
 from headrace.checkpoint.file_systems import files_below
 from headrace.checkpoint.handles import Committable, OperatorSubtaskState, StateFile
+from headrace.checkpoint.leases import LEASE_DURATION_MS, LEASES_FOLDER, Lease, take_lease
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint, OperatorSnapshot
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
@@ -47,16 +48,16 @@ class Jobs:
             SAVEPOINT_DIRECTORY.key: str(folder / "savepoints"),
             KEY_FILE.key: str(folder / "key"),
         }
+        self.clock = ManualClock(1_700_000_000_000)
         self._started_count = 0
 
     def start(self, job_id: JobId = JOB, **more: str) -> DurableCheckpointStore:
         self._started_count += 1
         settings = Settings({**self.settings, **more})
-        clock = ManualClock(1_700_000_000_000)
         store = DurableCheckpointStore(
             settings,
             job_id,
-            clock,
+            self.clock,
             random.Random(self._started_count),
             # What is deleted is gone when the call returns, so that the test may look.
             start=lambda name, body: body(),
@@ -65,10 +66,11 @@ class Jobs:
         return store
 
     def files(self, job_id: JobId = JOB) -> list[str]:
-        """What lies in the job's folder beside what is said of the job, without the random parts of names."""
+        """What lies in the job's folder beside what is said of the job and leases, without random parts of names."""
         folder = self.folder / "checkpoints" / job_id.hex()
         found = [entry.relative_path for entry in files_below(str(folder))]
         found = [name for name in found if name not in ("lineage", "newest")]
+        found = [name for name in found if LEASES_FOLDER not in name]
         return sorted(name.rpartition("-")[0] if "state" in name else name for name in found)
 
 
@@ -421,3 +423,57 @@ def test_shared_files_are_exactly_those_of_retained_checkpoints(jobs: Jobs) -> N
     take(store, file_of(second), shares=True)
     store.close(JobStatus.SUSPENDED)
     assert len([name for name in jobs.files() if name.startswith("shared/")]) == 2
+
+
+def leased(jobs: Jobs, checkpoint: CompletedCheckpoint) -> Lease:
+    lease = take_lease(checkpoint.uri, "a test", clock=jobs.clock)
+    assert lease is not None
+    return lease
+
+
+def test_a_driver_that_starts_again_leaves_what_is_read(jobs: Jobs) -> None:
+    store = jobs.start()
+    lease = leased(jobs, take(store, shares=True))
+    take(store)
+    both = ["chk-1/_metadata", "chk-2/_metadata", "chk-2/state-x", "shared/state-x"]
+    assert jobs.files() == both
+    again = jobs.start()
+    assert jobs.files() == both
+    assert again.cleaning_count == 0
+    lease.give_back()
+    take(again)
+    assert jobs.files() == ["chk-3/_metadata", "chk-3/state-x"]
+
+
+def test_what_a_killed_reader_held_over_a_restart_goes_when_its_lease_has_ended(jobs: Jobs) -> None:
+    store = jobs.start()
+    leased(jobs, take(store))
+    take(store)
+    jobs.clock.advance_ms(LEASE_DURATION_MS)
+    jobs.start()
+    assert jobs.files() == ["chk-2/_metadata", "chk-2/state-x"]
+
+
+def test_a_claimed_snapshot_is_not_deleted_while_it_is_read(jobs: Jobs) -> None:
+    theirs = take(jobs.start(OTHER_JOB, **{RETENTION.key: "RETAIN_ON_CANCELLATION"}))
+    lease = leased(jobs, theirs)
+    claims = {RECOVERY_PATH.key: theirs.uri, RECOVERY_CLAIM_MODE.key: "CLAIM"}
+    store = jobs.start(**claims)
+    take(store)
+    assert jobs.files(OTHER_JOB) == ["chk-1/_metadata", "chk-1/state-x"]
+    lease.give_back()
+    take(store)
+    assert jobs.files(OTHER_JOB) == []
+
+
+def test_of_a_job_that_has_ended_nothing_is_left_to_go_on_from_though_somebody_reads_it(
+    jobs: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = jobs.start()
+    checkpoint = take(store)
+    leased(jobs, checkpoint)
+    store.close(JobStatus.FINISHED)
+    assert jobs.files() == ["chk-1/state-x"]
+    assert f"left lying, as somebody reads it: {checkpoint.uri}" in caplog.text
+    jobs.start()
+    assert jobs.restored is None
