@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
@@ -18,21 +17,23 @@ from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.options import KEY_FILE
 from headrace.checkpoint.storage import StateReader
 from headrace.core.config import Settings
-from headrace.core.key_groups import owners_of_groups
-from headrace.core.key_hash import InvalidKeyError
 from headrace.spark.dataframe_plan import map_in_arrow
-from headrace.state.columns import KEY
-from headrace.state_processor.edited_rows import EditTarget, WrittenRows, check_schema, write_rows
+from headrace.state_processor.edited_rows import (
+    EditTarget,
+    WrittenRows,
+    check_schema,
+    owners_of_rows,
+    write_rows,
+)
 from headrace.state_processor.edits import EditContext, RowsSource
 from headrace.state_processor.errors import (
     EditRefusedError,
     PickledKeysError,
     UnknownStateError,
 )
-from headrace.state_processor.key_hashing import KeyHashing, key_groups_in
+from headrace.state_processor.key_hashing import KeyHashing
 from headrace.state_processor.savepoint_editor import SavepointEditor, edit_storage
 from headrace.state_processor.selection import LATEST
-from headrace.state_processor.stored_types import converted
 from headrace.state_processor.table_query import STATE_TABLES
 
 _OWNER: Final = "$subtask"
@@ -155,18 +156,8 @@ class _WithOwners:
         self._target = target
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        state = self._target.state
         for batch in batches:
-            rows = pa.Table.from_batches([batch])
-            if KEY in rows.column_names:
-                keys = rows.column(KEY).combine_chunks()
-                index = rows.column_names.index(KEY)
-                rows = rows.set_column(index, KEY, converted(keys, state.schema.field(KEY).type))
-            try:
-                groups = key_groups_in(rows, self._target.hashing, state.max_parallelism)
-            except InvalidKeyError:
-                groups = np.zeros(batch.num_rows, dtype=np.int32)
-            owners = owners_of_groups(state.parallelism, state.max_parallelism)[groups]
+            owners = owners_of_rows(self._target, pa.Table.from_batches([batch]))
             yield batch.append_column(_OWNER, pa.array(owners))
 
 

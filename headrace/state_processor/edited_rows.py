@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.core.key_groups import key_group_range
+from headrace.core.key_groups import key_group_range, owners_of_groups
 from headrace.core.key_hash import InvalidKeyError
 from headrace.state.columnar_rows import KEY_HASH
 from headrace.state.columns import (
@@ -209,6 +209,23 @@ def key_groups_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
         )
         raise EditRefusedError(state.title, row_at(rows, int(unsure[0])), reason)
     return groups
+
+
+def owners_of_rows(target: EditTarget, rows: pa.Table) -> KeyGroups:
+    """Return which subtask of the parent owns each row, shape (num_rows,); 0 for all where some row has no key.
+
+    Whoever owns the rows is the one to check them.
+    """
+    state = target.state
+    if KEY in rows.column_names:
+        keys = rows.column(KEY).combine_chunks()
+        index = rows.column_names.index(KEY)
+        rows = rows.set_column(index, KEY, converted(keys, state.schema.field(KEY).type))
+    try:
+        groups = key_groups_in(rows, target.hashing, state.max_parallelism)
+    except InvalidKeyError:
+        groups = np.zeros(rows.num_rows, dtype=np.int32)
+    return owners_of_groups(state.parallelism, state.max_parallelism)[groups]
 
 
 def _check_hashes(
