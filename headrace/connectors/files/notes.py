@@ -1,4 +1,8 @@
-"""NoteFile: what a target says it was given, in a small hidden file that is replaced as a whole."""
+"""NoteFile: what a target says it was given, in a small hidden file that is replaced as a whole.
+
+Beside it an empty file tells that there was a note: without it, a note that somebody deleted would be taken for one
+that was never written, and what was committed for what is still to come.
+"""
 
 import hashlib
 from typing import Any, Generic, TypeVar
@@ -6,8 +10,24 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from headrace.connectors.files.durability import persist_file, persist_names
+from headrace.connectors.files.staging import exists
+from headrace.core.errors import ErrorDomain, HeadraceError
 
 N = TypeVar("N", bound=msgspec.Struct)
+
+
+class NoteLostError(HeadraceError):
+    """A target's note of what it was given is gone. Whether rows are there already is not guessed."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, path: str, trace: str) -> None:
+        super().__init__(
+            f"the note {path} of what was committed is gone, and {trace} says that there was one: whether rows were "
+            f"committed already cannot be known. Put the note back, or delete {trace} too if nothing of this job is "
+            "to be kept there"
+        )
+        self.path = path
 
 
 class NoteFile(Generic[N]):
@@ -16,14 +36,17 @@ class NoteFile(Generic[N]):
     def __init__(self, file_system: Any, path: str, note_type: type[N]) -> None:
         self._file_system = file_system
         self._path = path
+        self._trace = f"{path}.made"
         self._type = note_type
 
     def read(self) -> N | None:
-        """Return the note, or None where there is none."""
+        """Return the note, or None where there never was one. NoteLostError where there was."""
         try:
             with self._file_system.open_input_stream(self._path) as stream:
                 return msgspec.json.decode(stream.read(), type=self._type)
         except FileNotFoundError:
+            if exists(self._file_system, self._trace):
+                raise NoteLostError(self._path, self._trace) from None
             return None
 
     def write(self, note: N) -> None:
@@ -35,6 +58,10 @@ class NoteFile(Generic[N]):
         persist_file(self._file_system, new)
         self._file_system.move(new, self._path)
         persist_names(self._file_system, folder, [self._path])
+        # Behind the note: a crash in between leaves a note without a trace, never a trace without a note.
+        if not exists(self._file_system, self._trace):
+            self._file_system.open_output_stream(self._trace, compression=None).close()
+            persist_names(self._file_system, folder, [self._trace])
 
 
 def digest_of_scope(scope: str) -> str:

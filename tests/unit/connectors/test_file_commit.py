@@ -22,6 +22,7 @@ from headrace.connectors.files.committables import (
 from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
 from headrace.connectors.files.file_commit import FileCommitError, FileCommitter
 from headrace.connectors.files.formats import ParquetBulkWriters
+from headrace.connectors.files.notes import NoteLostError
 from headrace.connectors.files.sink import FileSink
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
@@ -82,7 +83,7 @@ def test_a_checkpoint_without_records_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_hidden_is_left_at_the_end_but_the_note_of_what_was_committed(
+def test_nothing_hidden_is_left_at_the_end_but_the_note_of_what_was_committed_and_its_trace(
     tmp_path: Path,
 ) -> None:
     world = world_of(text_builder(tmp_path).build())
@@ -90,8 +91,9 @@ def test_nothing_hidden_is_left_at_the_end_but_the_note_of_what_was_committed(
     world.checkpoint()
     world.write(1, 1)
     world.finish()
-    (note,) = [one for one in tmp_path.iterdir() if one.name.startswith(".")]
-    assert note.is_file()
+    note, trace = sorted(one for one in tmp_path.iterdir() if one.name.startswith("."))
+    assert trace.name == f"{note.name}.made"
+    assert note.is_file() and trace.stat().st_size == 0
     assert len(files(tmp_path)) == 2
 
 
@@ -108,6 +110,44 @@ def test_a_second_commit_changes_nothing_even_where_files_were_taken_away(tmp_pa
         file.unlink()
     world.new_committer().commit(commit_key("l", "s", checkpoint_id), checkpoint_id, contents)
     assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_note_that_somebody_deleted_is_an_error_instead_of_a_guess(
+    tmp_path: Path, compacts: bool, is_restarted: bool
+) -> None:
+    builder = text_builder(tmp_path)
+    if compacts:
+        strategy = FileCompactStrategy.builder().set_size_threshold(1_000_000).build()
+        builder = builder.enable_compact(strategy, FileCompactor.concat_file_compactor())
+    world = world_of(builder.build())
+    world.write(0, 2)
+    world.checkpoint()
+    before = lines(tmp_path)
+    (note,) = [one for one in tmp_path.glob(".headrace-commits-*") if one.suffix != ".made"]
+    note.unlink()
+    if is_restarted:
+        world.crash()
+    world.write(0, 1)
+    world.publish()
+    with pytest.raises(NoteLostError, match="cannot be known") as caught:
+        world.commit()
+    assert not caught.value.recoverable
+    assert note.name in str(caught.value)
+    # What waits to be merged is known to the note alone.
+    assert lines(tmp_path) == before == ([] if compacts else ["0:0", "0:1"])
+
+
+def test_a_folder_that_somebody_emptied_is_one_without_a_note(tmp_path: Path) -> None:
+    world = world_of(text_builder(tmp_path).build())
+    world.write(0, 1)
+    world.checkpoint()
+    for one in (*files(tmp_path), *tmp_path.glob(".headrace-commits-*")):
+        one.unlink()
+    world.write(0, 1)
+    world.checkpoint()
+    assert lines(tmp_path) == ["0:1"]
 
 
 def test_a_prepared_file_that_is_nowhere_is_an_error(tmp_path: Path) -> None:

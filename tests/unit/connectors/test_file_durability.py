@@ -74,10 +74,10 @@ def test_names_that_a_commit_gives_survive_before_the_note_of_it(
     world.publish()
     synced.clear()
     world.commit()
-    *names, note, folder_of_note = synced
+    *names, note, folder_of_note, folder_of_trace = synced
     assert names == ["day/hour", "day", "."]
     assert note.startswith(".") and note.endswith(".new")
-    assert folder_of_note == "."
+    assert folder_of_note == folder_of_trace == "."
 
 
 def test_a_merged_file_survives_before_those_it_was_made_of_are_deleted(

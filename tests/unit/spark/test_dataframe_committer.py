@@ -21,6 +21,7 @@ import headrace.connectors.dataframe.directory_commit as directory_commit
 from headrace.connectors.dataframe.directory_commit import TargetExistsError
 from headrace.connectors.dataframe.messages import CommitPayload
 from headrace.connectors.dataframe.sink import DataFrameSink, IdempotentForeachBatchSink
+from headrace.connectors.files.notes import NoteLostError
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.types.type_info import Types
@@ -203,6 +204,47 @@ def test_a_file_that_was_taken_away_after_its_commit_is_not_missed(tmp_path: Pat
         file.unlink()
     world.new_committer().commit(key, checkpoint_id, contents)
     assert rows_in(target) == []
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("mode", ["error", "append", "overwrite", "ignore"])
+def test_a_note_that_somebody_deleted_is_an_error_instead_of_a_guess(
+    tmp_path: Path, mode: str, is_restarted: bool
+) -> None:
+    target = tmp_path / "out"
+    world = world_of(DataFrameSink(target, mode=mode), ArrowSession())
+    world.write(0, 2)
+    world.checkpoint()
+    (note,) = [one for one in target.glob(".headrace-commits-*") if one.suffix != ".made"]
+    note.unlink()
+    if is_restarted:
+        world.crash()
+    world.write(0, 1)
+    world.publish()
+    with pytest.raises(SinkCommitError, match="cannot be known") as caught:
+        world.commit()
+    assert isinstance(caught.value.__cause__, NoteLostError)
+    assert not caught.value.recoverable
+    # Taken for the first commit, mode overwrite would delete them, and ignore drop what follows.
+    assert rows_in(target) == [(0, 0), (0, 1)]
+
+
+def test_a_table_s_note_that_somebody_deleted_is_an_error_instead_of_a_guess(
+    tmp_path: Path,
+) -> None:
+    target = tmp_path / "table"
+    sink = DataFrameSink(target, format="delta", mode="overwrite")
+    session = ArrowSession()
+    world = world_of(sink, session)
+    world.write(0, 2)
+    world.checkpoint()
+    (note,) = [one for one in tmp_path.glob(".table.headrace-*") if one.suffix != ".made"]
+    note.unlink()
+    world.write(0, 1)
+    world.publish()
+    with pytest.raises(SinkCommitError, match="cannot be known"):
+        world.commit()
+    assert session.tables[str(target)] == [(0, 0), (0, 1)]
 
 
 def test_rows_under_a_number_that_was_used_are_an_error_instead_of_a_loss(tmp_path: Path) -> None:
