@@ -73,6 +73,13 @@ def parent_uri(uri: str) -> str:
     return path.rstrip("/").rpartition("/")[0] + options
 
 
+def path_below(folder_uri: str, uri: str) -> str:
+    """Return the path of what lies below a folder, relative to it, as `child_uri` takes it."""
+    folder, options = _without_options(folder_uri)
+    assert uri.startswith(f"{folder}/"), f"{uri} lies outside of {folder_uri}"
+    return uri[len(folder) + 1 :].removesuffix(options)
+
+
 def file_name_of(uri: str) -> str:
     """Return the last part of a URI's path."""
     return posixpath.basename(_without_options(uri)[0].rstrip("/"))

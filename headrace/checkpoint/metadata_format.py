@@ -6,6 +6,7 @@ relative to its folder, which may be moved; those of a checkpoint are absolute, 
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,7 +17,7 @@ from headrace.checkpoint.errors import (
     MetadataTruncatedError,
     MetadataVersionError,
 )
-from headrace.checkpoint.file_systems import child_uri, parent_uri
+from headrace.checkpoint.file_systems import child_uri, parent_uri, path_below
 from headrace.checkpoint.handles import (
     Committable,
     OperatorSubtaskState,
@@ -115,7 +116,7 @@ class _Head(msgspec.Struct):
 
 def encode_metadata(metadata: CheckpointMetadata, key: MetadataKey, folder_uri: str) -> bytes:
     """Return the file's content. `folder_uri`: the folder that it will lie in."""
-    path_of = _relative_to(folder_uri) if metadata.kind.is_savepoint else str
+    path_of = partial(path_below, folder_uri) if metadata.kind.is_savepoint else str
     text = msgspec.json.format(msgspec.json.encode(_document_of(metadata, path_of)), indent=2)
     body = text[: -len(_END)]
     seal = _Authentication(_ALGORITHM, key.key_id, key.mac_of(body))
@@ -188,15 +189,6 @@ def _parts_of(content: bytes, uri: str) -> tuple[bytes, _Authentication]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MetadataTruncatedError(uri, f"its last line cannot be read: {error}") from error
     return body + _END, seal
-
-
-def _relative_to(folder_uri: str) -> Callable[[str], str]:
-    def relative(uri: str) -> str:
-        prefix, _, options = folder_uri.partition("?")
-        assert uri.startswith(f"{prefix}/"), f"{uri} of a savepoint lies outside of {folder_uri}"
-        return uri[len(prefix) + 1 :].removesuffix(f"?{options}")
-
-    return relative
 
 
 def _document_of(metadata: CheckpointMetadata, path_of: Callable[[str], str]) -> _Document:

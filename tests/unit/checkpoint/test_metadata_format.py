@@ -90,6 +90,19 @@ def test_a_savepoint_may_be_moved() -> None:
     assert [one.uri for one in moved.files()] == ["moved/elsewhere/counts"]
 
 
+@pytest.mark.parametrize("name", ["what?", "?", "a?b", "a?b=c"])
+def test_a_question_mark_is_a_letter_of_a_savepoint_s_path_on_this_machine(name: str) -> None:
+    folder = f"/somewhere/{name}/savepoint-1"
+    files = [stored(f"{folder}/counts"), stored(f"{folder}/odd?")]
+    for file in files:
+        metadata = metadata_of(7, file, kind=SnapshotKind.SAVEPOINT)
+        written = encode_metadata(metadata, KEY, folder)
+        assert decode_metadata(written, KEY, f"{folder}/_metadata") == metadata
+        moved = decode_metadata(written, KEY, "/else?where/_metadata")
+        relative = file.uri.removeprefix(f"{folder}/")
+        assert [one.uri for one in moved.files()] == [f"/else?where/{relative}"]
+
+
 def test_a_checkpoint_says_where_its_files_are_wherever_it_lies_itself() -> None:
     moved = decode_metadata(WRITTEN, KEY, "moved/elsewhere/_metadata")
     assert [one.uri for one in moved.files()] == [f"{FOLDER}/counts"]
