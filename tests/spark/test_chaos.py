@@ -20,3 +20,13 @@ def test_output_is_exact_although_task_managers_are_killed_and_a_checkpoint_is_d
     assert [outcome for outcome in outcomes if not outcome.is_exact] == []
     assert sum(outcome.disturbance_count for outcome in outcomes) >= 6
     assert len(outcomes) == chosen.count(1) >= 6
+
+
+def test_event_time_output_is_exact_although_a_task_manager_is_killed_while_it_restores(
+    tmp_path: Path,
+) -> None:
+    chosen = GROUPS["events"]
+    with ChaosRunner(tmp_path / "runs", chosen.settings, chosen.job) as runner:
+        outcomes = list(chosen.runs(runner, 1, "mid restore"))
+    assert [outcome for outcome in outcomes if not outcome.is_exact] == []
+    assert [outcome.disturbance_count for outcome in outcomes] == [2]

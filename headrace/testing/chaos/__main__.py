@@ -125,7 +125,7 @@ def _run_group(name: str, arguments: argparse.Namespace) -> int:
 
 def _search(arguments: argparse.Namespace) -> int:
     """The bug is found where at least one run is not exact."""
-    # Workers plant it as they load the digest job, which this process has loaded already.
+    # Workers plant it as they load the job, which this process has loaded already.
     os.environ[VARIABLE] = arguments.bug
     plant_from_environment()
     search = SEARCHES[arguments.bug]

@@ -9,7 +9,7 @@ key. The answer is computed by plain Python in one loop, `expected_rows`, which 
 import enum
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,27 +17,20 @@ from typing import Any, Final
 from headrace.api.data_stream import DataStream
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.connectors.files.buckets import BucketAssigner, RollingPolicy
-from headrace.connectors.files.sink import FileSink
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.types.type_info import Types
 from headrace.functions.failures import FailurePolicy
 from headrace.functions.process import KeyedProcessFunction, OutputTag
 from headrace.functions.runtime_context import RuntimeContext
-from headrace.functions.serialization import Encoder
 from headrace.functions.state import MapStateDescriptor, ValueStateDescriptor
 from headrace.functions.watermarks import TimestampAssigner, WatermarkStrategy
-from headrace.testing.chaos.planted_bugs import plant_from_environment
-
-plant_from_environment()
+from headrace.testing.chaos.jobs import OUTPUT, ROW_TYPE, output_files
 
 TIMER_SPAN_MS: Final = 500
 """Event time between two timers of a key; one number is one millisecond."""
 LAST_DIGITS: Final = 10
-ROW_TYPE: Final = Types.STRING()
-OUTPUT: Final = "output"
 DEAD_LETTERS: Final = "dead-letters"
-"""Folders of a run: what the digest says, and records that were set aside."""
+"""Folder of a run with records that were set aside."""
 POISON_TEXT: Final = "poison"
 _POISON: Final = OutputTag("poison", Types.PICKLED_BYTE_ARRAY())
 
@@ -65,9 +58,61 @@ class DigestJob:
     poison_every: int = 0
     policy: PoisonPolicy = PoisonPolicy.FAIL
 
+    @property
+    def name(self) -> str:
+        """See ChaosJob."""
+        return "digest"
+
     def is_poison(self, number: int) -> bool:
         """Whether a function raises on this number."""
         return self.poison_every > 0 and number % self.poison_every == self.poison_every - 1
+
+    def build(self, env: StreamExecutionEnvironment, directory: Path) -> None:
+        """See ChaosJob."""
+        key_count = self.key_count
+        env.set_parallelism(self.parallelism)
+        source = DataGeneratorSource(
+            lambda index: index, self.count, Types.LONG(), rows_per_second=self.rows_per_second
+        )
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+            EventTime()
+        )
+        numbers = env.from_source(source, strategy, "numbers", Types.LONG())
+        if self.poison_every:
+            numbers = _without_poison(numbers, self, directory)
+        rows = (
+            numbers.key_by(lambda number: number % key_count, key_type=Types.LONG())
+            .process(Digest(), output_type=ROW_TYPE)
+            .uid("digest")
+        )
+        rows.rebalance().sink_to(output_files(directory / OUTPUT)).name("files").uid("files")
+
+    def expected_rows(self) -> list[str]:
+        """See ChaosJob. Numbers of a key come in order, since one reader deals them."""
+        rows: list[str] = []
+        chains: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        digits: dict[int, dict[int, dict[int, int]]] = defaultdict(
+            lambda: defaultdict(lambda: defaultdict(int))
+        )
+        for number in range(self.count):
+            if self.is_poison(number):
+                continue
+            key = number % self.key_count
+            count, checksum = chains[key]
+            chains[key] = (count + 1, next_checksum(checksum, number))
+            rows.append(number_row(key, *chains[key]))
+            time = timer_of(number)
+            digits[key][time][time * LAST_DIGITS + number % LAST_DIGITS] += 1
+        for key, timers in digits.items():
+            rows += [timer_row(key, time, sorted(found.items())) for time, found in timers.items()]
+        return rows
+
+    def place_of(self, row: str) -> tuple[Hashable, int] | None:
+        """See ChaosJob: a number's row is the how manieth of its key."""
+        if not row.startswith("n "):
+            return None
+        _, key, count, _ = row.split(" ")
+        return key, int(count)
 
 
 class EventTime(TimestampAssigner):
@@ -110,25 +155,6 @@ class Digest(KeyedProcessFunction):
         yield timer_row(ctx.get_current_key(), timestamp, digits)
 
 
-def build(env: StreamExecutionEnvironment, job: DigestJob, directory: Path) -> None:
-    """Add the job to an environment; its folders lie in `directory`."""
-    key_count = job.key_count
-    env.set_parallelism(job.parallelism)
-    source = DataGeneratorSource(
-        lambda index: index, job.count, Types.LONG(), rows_per_second=job.rows_per_second
-    )
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(EventTime())
-    numbers = env.from_source(source, strategy, "numbers", Types.LONG())
-    if job.poison_every:
-        numbers = _without_poison(numbers, job, directory)
-    rows = (
-        numbers.key_by(lambda number: number % key_count, key_type=Types.LONG())
-        .process(Digest(), output_type=ROW_TYPE)
-        .uid("digest")
-    )
-    rows.rebalance().sink_to(_files(directory / OUTPUT)).name("files").uid("files")
-
-
 def _without_poison(numbers: DataStream, job: DigestJob, directory: Path) -> DataStream:
     """Numbers on which nothing raises; the others go where the policy says."""
 
@@ -146,17 +172,8 @@ def _without_poison(numbers: DataStream, job: DigestJob, directory: Path) -> Dat
         case PoisonPolicy.DEAD_LETTER:
             checked = checked.on_failure(_POISON)
             letters = checked.get_side_output(_POISON).map(_dead_letter, output_type=ROW_TYPE)
-            letters.sink_to(_files(directory / DEAD_LETTERS)).name("letters").uid("letters")
+            letters.sink_to(output_files(directory / DEAD_LETTERS)).name("letters").uid("letters")
             return checked
-
-
-def _files(folder: Path) -> FileSink:
-    return (
-        FileSink.for_row_format(str(folder), Encoder.simple_string_encoder())
-        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-        .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
-        .build()
-    )
 
 
 def _dead_letter(failed: tuple[int, str]) -> str:
@@ -167,27 +184,6 @@ def expected_dead_letters(job: DigestJob) -> list[str]:
     """The records that are set aside, in any order."""
     poison = (number for number in range(job.count) if job.is_poison(number))
     return [f"{number}: ValueError: {number} is {POISON_TEXT}" for number in poison]
-
-
-def expected_rows(job: DigestJob) -> list[str]:
-    """The answer: every row once, in any order. Numbers of a key come in order, since one reader deals them."""
-    rows: list[str] = []
-    chains: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    digits: dict[int, dict[int, dict[int, int]]] = defaultdict(
-        lambda: defaultdict(lambda: defaultdict(int))
-    )
-    for number in range(job.count):
-        if job.is_poison(number):
-            continue
-        key = number % job.key_count
-        count, checksum = chains[key]
-        chains[key] = (count + 1, next_checksum(checksum, number))
-        rows.append(number_row(key, *chains[key]))
-        time = timer_of(number)
-        digits[key][time][time * LAST_DIGITS + number % LAST_DIGITS] += 1
-    for key, timers in digits.items():
-        rows += [timer_row(key, time, sorted(found.items())) for time, found in timers.items()]
-    return rows
 
 
 def next_checksum(checksum: int, number: int) -> int:
@@ -203,12 +199,6 @@ def timer_of(number: int) -> int:
 def number_row(key: int, count: int, checksum: int) -> str:
     """The row that a number leaves."""
     return f"n {key} {count} {checksum}"
-
-
-def key_and_count(row: str) -> tuple[str, int]:
-    """Which key a number's row belongs to, and the how manieth of it it is."""
-    _, key, count, _ = row.split(" ")
-    return key, int(count)
 
 
 def timer_row(key: int, time_ms: int, digits: list[tuple[int, int]]) -> str:

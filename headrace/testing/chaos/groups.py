@@ -12,9 +12,24 @@ from headrace.testing.chaos.disturbances import (
     kill_all,
     random_kills,
 )
-from headrace.testing.chaos.plays import DAMAGES, POISON, start_from_damaged
+from headrace.testing.chaos.events_job import EventsJob
+from headrace.testing.chaos.jobs import ChaosJob
+from headrace.testing.chaos.plays import (
+    DAMAGES,
+    POISON,
+    rescale_from_checkpoint,
+    rescale_from_savepoint,
+    start_from_damaged,
+)
 from headrace.testing.chaos.runner import ChaosRunner, Outcome
-from headrace.testing.chaos.scenarios import KILLS, SMOKE, UPLOADS, USER_CODE, Scenario
+from headrace.testing.chaos.scenarios import (
+    EVENT_KILLS,
+    KILLS,
+    SMOKE,
+    UPLOADS,
+    USER_CODE,
+    Scenario,
+)
 from headrace.testing.chaos.stage import Play
 
 _RANDOM_S: Final = 120.0
@@ -31,7 +46,7 @@ class Group:
     scenarios: tuple[Scenario, ...] = ()
     plays: dict[str, Play] = field(default_factory=dict[str, Play])
     settings: dict[str, str] = field(default_factory=dict[str, str])
-    job: DigestJob = field(default_factory=DigestJob)
+    job: ChaosJob = field(default_factory=DigestJob)
     repeats_max: int = 5
 
     def count(self, repeats: int, only: str = "") -> int:
@@ -56,6 +71,15 @@ class Group:
 
 
 _SMOKE: Final = tuple(scenario for scenario in KILLS if scenario.name in SMOKE)
+_UNALIGNED: Final = {"execution.checkpointing.unaligned.enabled": "true"}
+_ROCKSDB: Final = {"state.backend.type": "rocksdb"}
+# So fast that barriers overtake what waits in channels.
+_HURRIED_EVENTS: Final = EventsJob(count=30_000, rows_per_second=1_000_000)
+# From unaligned checkpoints subtasks would go on from the smallest of their event times, so that other events are late.
+_RESCALED: Final[dict[str, Play]] = {
+    "from a savepoint at another parallelism": rescale_from_savepoint(3),
+    "from a checkpoint at another parallelism": rescale_from_checkpoint(1),
+}
 
 GROUPS: Final[dict[str, Group]] = {
     "smoke": Group(
@@ -68,11 +92,17 @@ GROUPS: Final[dict[str, Group]] = {
     "kills": Group(KILLS),
     "kills-unaligned": Group(
         _SMOKE,
-        settings={"execution.checkpointing.unaligned.enabled": "true"},
+        settings=_UNALIGNED,
         job=DigestJob(count=60_000, rows_per_second=1_000_000),
         repeats_max=3,
     ),
-    "kills-rocksdb": Group(_SMOKE, settings={"state.backend.type": "rocksdb"}, repeats_max=3),
+    "kills-rocksdb": Group(_SMOKE, settings=_ROCKSDB, repeats_max=3),
+    "events": Group(EVENT_KILLS, _RESCALED, job=EventsJob(), repeats_max=2),
+    "events-rocksdb": Group(EVENT_KILLS, _RESCALED, _ROCKSDB, EventsJob(), repeats_max=2),
+    "events-unaligned": Group(EVENT_KILLS, settings=_UNALIGNED, job=_HURRIED_EVENTS, repeats_max=2),
+    "events-unaligned-rocksdb": Group(
+        EVENT_KILLS, settings={**_UNALIGNED, **_ROCKSDB}, job=_HURRIED_EVENTS, repeats_max=2
+    ),
     "all-at-once": Group(plays={"all TaskManagers at once": kill_all}),
     "random": Group(
         plays={"random kills for two minutes": random_kills(_RANDOM_S, (3, 9))},

@@ -1,7 +1,7 @@
 """Bugs that can be planted into a process, one at a time, to see that the chaos suite finds them.
 
 Each replaces one function by one that is wrong in one way. A process plants what the environment variable
-HEADRACE_PLANTED_BUG names when it loads the digest job; workers inherit it from the driver.
+HEADRACE_PLANTED_BUG names when it loads one of the jobs; workers inherit it from the driver.
 """
 
 import os
@@ -22,10 +22,13 @@ from headrace.connectors.files.file_writer import FileWriter
 from headrace.core.elements import MAX_WATERMARK
 from headrace.network.pipelined_subpartition import PipelinedSubpartition
 from headrace.network.receiver import GateReceiver
+from headrace.operators.late_records import LateRecords
 from headrace.operators.sink_writer import UndecidedCommittables
 from headrace.operators.timers import InternalTimerService
+from headrace.operators.windowing.merging import MergingWindows
 from headrace.state import columns as state_columns
 from headrace.state.heap import HeapKeyedStateBackend
+from headrace.state.operator_state import HeapBroadcastState
 from headrace.state.restored import RestoredKeyedState
 from headrace.task.barriers import ExactlyOnceBarrierHandler
 from headrace.task.watermark_valve import WatermarkValve
@@ -201,6 +204,56 @@ def lose_a_map_at_restore() -> None:
     _replace(RestoredKeyedState, "claim", claim)
 
 
+def lose_a_join_side_at_restore() -> None:
+    """Records that one input of a join had kept are not read back; pairs with what comes later are missing."""
+    original: Any = RestoredKeyedState.claim
+
+    def claim(self: Any, form: Any, *changes: Any) -> Iterator[Any]:
+        rows = list(original(self, form, *changes))
+        return iter(() if form.name == "right-buffer" else rows)
+
+    _replace(RestoredKeyedState, "claim", claim)
+
+
+def lose_broadcast_state_at_restore() -> None:
+    """What was broadcast before a checkpoint is not known any more behind it."""
+    _replace(HeapBroadcastState, "take_items", lambda self, items: None)
+
+
+def merge_too_little() -> None:
+    """Of sessions that become one, some leave their records behind."""
+    windows: Any = MergingWindows
+    original = windows._merge
+    counts = {"merged": 0}
+
+    def merge(self: Any, merged_window: Any, olds: Any, on_merge: Any) -> None:
+        counts["merged"] += 1
+        forgets = counts["merged"] % 5 == 0
+        original(
+            self,
+            merged_window,
+            olds,
+            lambda new, parts, target, moved: on_merge(
+                new, parts, target, [] if forgets else moved
+            ),
+        )
+
+    _replace(windows, "_merge", merge)
+
+
+def forget_late_records() -> None:
+    """One record in ten that comes too late is counted, and goes nowhere."""
+    original: Any = LateRecords.take
+    counts = {"taken": 0}
+
+    def take(self: Any, value: Any, timestamp: int) -> None:
+        counts["taken"] += 1
+        if counts["taken"] % 10:
+            original(self, value, timestamp)
+
+    _replace(LateRecords, "take", take)
+
+
 def begin_afresh() -> None:
     """A source begins from its start although its operators go on from a checkpoint."""
     _replace(datagen.DataGeneratorReader, "restore_splits", lambda self, splits: None)
@@ -258,6 +311,10 @@ BUGS: Final[dict[str, Callable[[], None]]] = {
         freeze_late,
         show_before_published,
         lose_a_map_at_restore,
+        lose_a_join_side_at_restore,
+        lose_broadcast_state_at_restore,
+        merge_too_little,
+        forget_late_records,
         begin_afresh,
         forget_what_was_prepared,
         hurry_event_time,

@@ -13,10 +13,13 @@ from headrace.functions.failures import NUM_RECORDS_FAILED
 from headrace.testing.chaos.digest_job import (
     DEAD_LETTERS,
     POISON_TEXT,
+    DigestJob,
     PoisonPolicy,
     expected_dead_letters,
 )
-from headrace.testing.chaos.stage import Play, Stage
+from headrace.testing.chaos.events_job import EventsJob
+from headrace.testing.chaos.jobs import ChaosJob
+from headrace.testing.chaos.stage import Play, Stage, wait_until
 from headrace.testing.chaos.task_managers import kill_one
 from headrace.testing.exactly_once import compare_output, lines_of_files
 
@@ -34,6 +37,49 @@ def run_through(stage: Stage) -> None:
 
 def stop_with_savepoint(stage: Stage) -> None:
     """Stop with a savepoint in the middle, however often that takes, and go on from it."""
+    savepoint = _stop_in_the_middle(stage)
+    stage.finish(stage.submit({_RECOVERY_PATH: savepoint}))
+
+
+def rescale_from_savepoint(parallelism: int) -> Play:
+    """Stop with a savepoint in the middle, and go on from it at another parallelism; then a TaskManager is killed."""
+
+    def play(stage: Stage) -> None:
+        savepoint = _stop_in_the_middle(stage)
+        stage.job = replace(_rescalable(stage.job), parallelism=parallelism)
+        committed = stage.committed_count
+        client = stage.submit({_RECOVERY_PATH: savepoint})
+        wait_until(
+            lambda: stage.committed_count > committed or stage.has_ended(client), "it commits again"
+        )
+        if not stage.has_ended(client) and kill_one(stage.generator):
+            stage.leave_token()
+        stage.finish(client)
+
+    return play
+
+
+def rescale_from_checkpoint(parallelism: int) -> Play:
+    """Cancel in the middle and go on from the last checkpoint at another parallelism; one dies amid restoring it."""
+
+    def play(stage: Stage) -> None:
+        checkpoint = _cancel_in_the_middle(stage)
+        stage.job = replace(_rescalable(stage.job), parallelism=parallelism)
+        failpoints = Path(stage.settings[FAILPOINTS.key].removeprefix("@"))
+        failpoints.write_text(f"{Failpoint.RESTORE_HALF.value}=kill!{stage.directory / 'token'}")
+        stage.finish(stage.submit({_RECOVERY_PATH: str(checkpoint)}))
+
+    return play
+
+
+def _rescalable(job: ChaosJob) -> EventsJob:
+    # The digest job's readers deal keys by their number.
+    assert isinstance(job, EventsJob), f"{job.name} has the answer of one parallelism only"
+    return job
+
+
+def _stop_in_the_middle(stage: Stage) -> str:
+    """The savepoint."""
     client = stage.submit()
     stage.wait_for_commits()
     savepoint, failed_count = "", 0
@@ -49,7 +95,7 @@ def stop_with_savepoint(stage: Stage) -> None:
                 raise
             time.sleep(0.1)
     stage.note = f"stopped at attempt {failed_count + 1}"
-    stage.finish(stage.submit({_RECOVERY_PATH: savepoint}))
+    return savepoint
 
 
 @dataclass(frozen=True)
@@ -143,9 +189,15 @@ DAMAGES: Final = (
 )
 
 
+def _poison(stage: Stage, every: int, policy: PoisonPolicy) -> DigestJob:
+    assert isinstance(stage.job, DigestJob), f"{stage.job.name} knows no poison"
+    stage.job = job = replace(stage.job, poison_every=every, policy=policy)
+    return job
+
+
 def poison_that_fails(stage: Stage) -> None:
     """The first record of poison fails the job, which says so; what it had committed by then is right."""
-    stage.job = replace(stage.job, poison_every=_LATE_POISON, policy=PoisonPolicy.FAIL)
+    _poison(stage, _LATE_POISON, PoisonPolicy.FAIL)
     stage.is_partial = True
     stage.settings = {**stage.settings, "restart-strategy.fixed-delay.attempts": "2"}
     client = stage.submit()
@@ -161,13 +213,13 @@ def poison_that_fails(stage: Stage) -> None:
 
 def poison_that_is_skipped(stage: Stage) -> None:
     """Every record of poison is left out, and counted."""
-    stage.job = replace(stage.job, poison_every=_POISON_EVERY, policy=PoisonPolicy.SKIP)
+    job = _poison(stage, _POISON_EVERY, PoisonPolicy.SKIP)
     client = stage.submit()
     stage.finish(client)
     vertices = client.get_job_details().result(30).vertices
     metrics = [metric for vertex in vertices for metric in vertex.metrics.items()]
     counted = sum(value for name, value in metrics if name.endswith(NUM_RECORDS_FAILED))
-    wanted = len(expected_dead_letters(stage.job))
+    wanted = len(expected_dead_letters(job))
     assert counted == wanted, f"{counted:g} records were counted as failed, and {wanted} were"
     stage.note = f"{wanted} records skipped and counted"
     stage.leave_sign("counted")
@@ -175,7 +227,7 @@ def poison_that_is_skipped(stage: Stage) -> None:
 
 def poison_that_is_set_aside(stage: Stage) -> None:
     """Every record of poison comes out once beside the others, although a TaskManager is killed meanwhile."""
-    stage.job = replace(stage.job, poison_every=_POISON_EVERY, policy=PoisonPolicy.DEAD_LETTER)
+    job = _poison(stage, _POISON_EVERY, PoisonPolicy.DEAD_LETTER)
     client = stage.submit()
     stage.wait_for_commits()
     if kill_one(stage.generator):
@@ -183,7 +235,7 @@ def poison_that_is_set_aside(stage: Stage) -> None:
     stage.finish(client)
     letters = lines_of_files(stage.directory / DEAD_LETTERS)
     found = [line for lines in letters.values() for line in lines]
-    wanted = expected_dead_letters(stage.job)
+    wanted = expected_dead_letters(job)
     compare_output(wanted, found).check()
     stage.note = f"{len(wanted)} records set aside, each once"
 

@@ -15,9 +15,11 @@ Line = dict[str, Any]
 PICTURE: Final = "chaos_recovery"
 _HEAD: Final = """# What the chaos suite found
 
-`make chaos` runs the digest job on Spark `local[*]` with two TaskManagers while processes die, freeze and fail, and
-storage does. Every row that was committed is compared with an answer computed by plain Python; rows that are lost,
-duplicated, corrupted (each row carries a checksum over all before it of its key) or reordered in their file are told
+`make chaos` runs one of two jobs on Spark `local[*]` with two TaskManagers while processes die, freeze and fail, and
+storage does. The *digest job* chains a checksum over the numbers of each key, so that every row depends on all before
+it. The *events job* (groups `events…`) has sessions that merge, with lateness and a side output of late events, an
+interval join, and rules that are broadcast to a keyed function with timers. Every row that was committed is compared
+with an answer computed by plain Python; rows that are lost, duplicated, corrupted or reordered in their file are told
 apart, and a second reader follows the committed files all the while. A run is *exact* when none of that was found at
 any time, although what was to happen did happen. A *disturbance* is a kill, a freeze, or what a failpoint did (an
 error, a delay, a crash). Recovery is from a disturbance until every task ran again.
@@ -61,9 +63,14 @@ def recovery_times(lines: Sequence[Line]) -> dict[str, list[float]]:
     times: dict[str, list[float]] = defaultdict(list)
     for line in lines:
         if line.get("recoveries_s"):
-            suffix = line["group"].partition("-")[2] if line["group"].startswith("kills-") else ""
+            suffix = _kind_of(line["group"])
             times[line["scenario"] + (f", {suffix}" if suffix else "")] += line["recoveries_s"]
     return dict(times)
+
+
+def _kind_of(group: str) -> str:
+    """What tells the moments of a group apart from those of the same name in "kills"."""
+    return group if group.startswith("events") else group.partition("kills-")[2]
 
 
 def page_of(lines: Sequence[Line]) -> str:

@@ -1,4 +1,4 @@
-"""Runs the digest job on real Spark while something is done to it, and judges what it committed."""
+"""Runs a job on real Spark while something is done to it, and judges what it committed."""
 
 import os
 import shutil
@@ -15,7 +15,8 @@ from headrace.core import failpoints
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
 from headrace.core.failpoints import FAILPOINTS, Failpoint
-from headrace.testing.chaos.digest_job import DigestJob, expected_rows, key_and_count
+from headrace.testing.chaos.digest_job import DigestJob
+from headrace.testing.chaos.jobs import ChaosJob
 from headrace.testing.chaos.plays import run_through, stop_with_savepoint
 from headrace.testing.chaos.scenarios import DRIVER, Scenario
 from headrace.testing.chaos.stage import Play, Stage
@@ -66,11 +67,11 @@ class ChaosRunner:
         self,
         directory: Path,
         settings: dict[str, str] | None = None,
-        job: DigestJob | None = None,
+        job: ChaosJob | None = None,
         timeout_s: float | None = None,
         seed: int = SEED,
     ) -> None:
-        self.job: Final = job or DigestJob()
+        self.job: Final[ChaosJob] = job or DigestJob()
         self._seed: Final = seed
         self._directory: Final = directory
         self._timeout_s: Final = (
@@ -166,11 +167,11 @@ class ChaosRunner:
                 stage.end_all()
         except AssertionError as error:
             mistakes.append(f"second reader: {error}")
-        expected = expected_rows(stage.job)
+        expected = stage.job.expected_rows()
         verdict = compare_output(expected, follower.records)
         if is_partial:
             verdict = Verdict(duplicated=verdict.duplicated, corrupted=verdict.corrupted)
-        verdict = replace(verdict, reordered=_reordered(output, {*expected}))
+        verdict = replace(verdict, reordered=_reordered(output, {*expected}, stage.job))
         if not verdict.is_exact:
             mistakes.append(f"oracle: {verdict}")
         return mistakes
@@ -190,16 +191,15 @@ class ChaosRunner:
         return "; ".join(text.partition("!")[0] for text in drawn)
 
 
-def _reordered(output: Path, expected: set[str]) -> tuple[Reordered, ...]:
+def _reordered(output: Path, expected: set[str], job: ChaosJob) -> tuple[Reordered, ...]:
     """Rows of a key that stand in a file the wrong way round: what one writer gets of a key comes in order."""
     found: list[Reordered] = []
     for lines in lines_of_files(output).values():
-        numbers = [line for line in lines if line in expected and line.startswith("n ")]
+        places = [
+            (place, line) for line in lines if line in expected and (place := job.place_of(line))
+        ]
         found += compare_output(
-            numbers,
-            numbers,
-            key_of=lambda row: key_and_count(row)[0],
-            position_of=lambda row: key_and_count(row)[1],
+            places, places, key_of=lambda one: one[0][0], position_of=lambda one: one[0][1]
         ).reordered
     return tuple(found)
 

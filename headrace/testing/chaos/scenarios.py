@@ -84,6 +84,21 @@ UPLOADS: Final = (
     Scenario("writing state is slow", (f"{Failpoint.UPLOAD_HALF.value}#5-12=slow!{{token}}",)),
 )
 
+# Up to eight tasks of the events job share a process: by the sixteenth acknowledgement two checkpoints are complete.
+_EVENTS_RESTART_FIRST: Final = f"{Failpoint.ACKNOWLEDGED.value}#16=kill!{{token}}-first"
+
+EVENT_KILLS: Final = (
+    Scenario("mid restore", (_EVENTS_RESTART_FIRST, _kill(Failpoint.RESTORE_HALF))),
+    Scenario("restored before running", (_EVENTS_RESTART_FIRST, _kill(Failpoint.RESTORE_DONE))),
+    Scenario("first barrier on one channel", (_kill(Failpoint.FIRST_BARRIER, "6-16"),)),
+    Scenario("all barriers before the snapshot", (_kill(Failpoint.LAST_BARRIER, "6-16"),)),
+    Scenario("upload at half", (_kill(Failpoint.UPLOAD_HALF, "8-24"),)),
+    Scenario("upload done before ack", (_kill(Failpoint.UPLOAD_DONE, "8-24"),)),
+    Scenario("ack sent", (_kill(Failpoint.ACKNOWLEDGED, "8-24"),)),
+    Scenario("inside the commit", (f"{DRIVER}{Failpoint.COMMIT_HALF.value}#2-4",)),
+    Scenario("notified", (_kill(Failpoint.NOTIFIED, "8-20"),)),
+)
+
 SMOKE: Final = frozenset(
     {
         "first barrier on one channel",

@@ -30,7 +30,13 @@ class Search:
 _KILLED: Final = Search(
     "kills", ("ack sent", "upload done before ack", "first barrier on one channel")
 )
+# What the digest job has none of.
+_OF_EVENTS: Final = Search("events", ("ack sent", "first barrier on one channel", "upload at half"))
 _OTHERS: Final = {
+    "lose-a-join-side-at-restore": _OF_EVENTS,
+    "lose-broadcast-state-at-restore": _OF_EVENTS,
+    "merge-too-little": _OF_EVENTS,
+    "forget-late-records": _OF_EVENTS,
     # A checkpoint has to fail when the sinks have prepared their part of it.
     "forget-what-was-prepared": Search("storage", ("writing state fails late",)),
     "use-ids-again": Search("kills", ("in stop-with-savepoint",)),

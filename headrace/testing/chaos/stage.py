@@ -1,4 +1,4 @@
-"""One run of the digest job: where it happens, how it is started and waited for, and what may be done to it."""
+"""One run of a job: where it happens, how it is started and waited for, and what may be done to it."""
 
 import random
 import time
@@ -11,7 +11,7 @@ from headrace.api.environment import StreamExecutionEnvironment
 from headrace.api.job_client import JobClient
 from headrace.core.configuration import Configuration
 from headrace.core.lifecycle import JobStatus
-from headrace.testing.chaos.digest_job import OUTPUT, DigestJob, build
+from headrace.testing.chaos.jobs import OUTPUT, ChaosJob
 from headrace.testing.chaos.watches import RecoveryWatch
 
 STALLED_AFTER_S: Final = 30.0
@@ -34,7 +34,7 @@ class Stage:
 
     directory: Path
     seed: int
-    job: DigestJob
+    job: ChaosJob
     settings: Mapping[str, str]
     timeout_s: float
     is_partial: bool = False
@@ -75,8 +75,8 @@ class Stage:
         env = StreamExecutionEnvironment.get_execution_environment(
             Configuration.from_dict({**self.settings, **(settings or {})})
         )
-        build(env, self.job, self.directory)
-        client = env.execute_async(f"digest {self.directory.name}")
+        self.job.build(env, self.directory)
+        client = env.execute_async(f"{self.job.name} {self.directory.name}")
         self.clients.append(client)
         self.watch.client = client
         return client
@@ -84,11 +84,11 @@ class Stage:
     def finish(self, client: JobClient) -> None:
         """Wait for the end; raises what the job failed of, or StalledError."""
         result = client.get_job_execution_result()
-        count, since = self._committed_count(), time.monotonic()
+        count, since = self.committed_count, time.monotonic()
         deadline = since + self.timeout_s
         while not result.done():
             time.sleep(_POLL_S * 5)
-            now, found = time.monotonic(), self._committed_count()
+            now, found = time.monotonic(), self.committed_count
             if found != count:
                 count, since = found, now
             # The first commit waits for TaskManagers that start.
@@ -101,7 +101,7 @@ class Stage:
 
     def wait_for_commits(self, count: int = _COMMITS_FIRST) -> None:
         """Wait until the job has committed more than `count` files."""
-        wait_until(lambda: self._committed_count() > count, "the job commits")
+        wait_until(lambda: self.committed_count > count, "the job commits")
 
     def has_ended(self, client: JobClient) -> bool:
         """Whether the job is over, in whichever way."""
@@ -114,7 +114,9 @@ class Stage:
                 client.cancel_at_once().result(30)
                 wait_until(lambda client=client: self.has_ended(client), "the job is cancelled")
 
-    def _committed_count(self) -> int:
+    @property
+    def committed_count(self) -> int:
+        """How many files are committed."""
         return len(list(self.output.glob("part-*")))
 
 

@@ -15,20 +15,19 @@ from headrace.testing.chaos.digest_job import (
     DigestJob,
     PoisonPolicy,
     expected_dead_letters,
-    expected_rows,
 )
 from headrace.testing.chaos.groups import GROUPS
 from headrace.testing.chaos.planted_bugs import BUGS
 from headrace.testing.chaos.plays import DAMAGES
 from headrace.testing.chaos.report import newest_of_each_group, page_of, recovery_times
-from headrace.testing.chaos.scenarios import KILLS, SMOKE, UPLOADS, USER_CODE
+from headrace.testing.chaos.scenarios import EVENT_KILLS, KILLS, SMOKE, UPLOADS, USER_CODE
 from headrace.testing.chaos.searches import SEARCHES
 from headrace.testing.chaos.watches import RecoveryWatch
 
 
 def test_the_answer_has_a_row_for_every_number_and_one_per_key_and_span_of_time() -> None:
     job = DigestJob(count=2_000, key_count=96)
-    rows = expected_rows(job)
+    rows = job.expected_rows()
     assert len(rows) == len(set(rows))
     assert sum(row.startswith("n ") for row in rows) == 2_000
     assert sum(row.startswith("t ") for row in rows) == 96 * 4
@@ -40,9 +39,9 @@ def test_poison_is_in_no_row_of_the_answer_and_once_among_the_dead_letters() -> 
     letters = expected_dead_letters(job)
     assert len(letters) == len(set(letters)) == 20
     assert letters[0] == "96: ValueError: 96 is poison"
-    numbers = [row for row in expected_rows(job) if row.startswith("n ")]
+    numbers = [row for row in job.expected_rows() if row.startswith("n ")]
     assert len(numbers) == 2_000 - 20
-    assert set(expected_rows(clean)) - set(expected_rows(job))
+    assert set(clean.expected_rows()) - set(job.expected_rows())
 
 
 def test_times_of_moments_are_drawn_from_the_seed_within_their_range() -> None:
@@ -65,7 +64,7 @@ def test_damage_leaves_another_file_than_there_was_or_none(damage: Any, tmp_path
 def test_everything_that_the_suite_is_asked_for_is_in_some_group() -> None:
     names = {one.name for group in GROUPS.values() for one in group.scenarios}
     names |= {name for group in GROUPS.values() for name in group.plays}
-    assert names >= {one.name for one in (*KILLS, *USER_CODE, *UPLOADS)}
+    assert names >= {one.name for one in (*KILLS, *EVENT_KILLS, *USER_CODE, *UPLOADS)}
     assert names >= {"storage is full", "storage is slow", "storage fails one write in ten"}
     assert names >= {"frozen TaskManager", "all TaskManagers at once", "state is missing"}
     assert GROUPS["kills"].count(5) == 5 * len(KILLS)
@@ -80,7 +79,7 @@ def test_each_bug_is_looked_for_in_runs_that_there_are() -> None:
 
 def test_every_moment_is_one_that_can_be_armed() -> None:
     try:
-        for scenario in (*KILLS, *USER_CODE, *UPLOADS):
+        for scenario in (*KILLS, *EVENT_KILLS, *USER_CODE, *UPLOADS):
             for text in scenario.drawn(random.Random(3)):
                 if text.startswith("driver:"):
                     Failpoint(text.removeprefix("driver:").partition("#")[0])
@@ -174,6 +173,8 @@ def test_a_run_that_is_done_again_by_itself_counts_in_place_of_the_first() -> No
 def test_recovery_times_are_kept_apart_by_moment_and_kind_of_group() -> None:
     times = recovery_times([RUN, {**RUN, "group": "kills-rocksdb", "recoveries_s": [3.0, 5.0]}])
     assert times == {"ack sent": [2.0], "ack sent, rocksdb": [3.0, 5.0]}
+    of_events = recovery_times([RUN, {**RUN, "group": "events"}, {**RUN, "group": "events-x"}])
+    assert [*of_events] == ["ack sent", "ack sent, events", "ack sent, events-x"]
 
 
 def test_a_recovery_ends_when_everything_ran_again_after_it_was_seen_not_to(tmp_path: Path) -> None:

@@ -1,0 +1,106 @@
+"""Records of the events job: what their numbers say, and the rows that are made of them. Pure."""
+
+import enum
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+BEGIN_MS: Final = 10_000
+SESSION_GAP_MS: Final = 150
+LATENESS_MS: Final = 300
+"""A session is kept so long behind its end."""
+JOIN_BEFORE_MS: Final = 40
+JOIN_AFTER_MS: Final = 60
+RULE_SPAN_MS: Final = 500
+_RULES_BEGIN_MS: Final = BEGIN_MS - 2_000
+"""Rules begin before any event, late ones among them."""
+_JITTER_MS: Final = 80
+_BOUND_MS: Final = 100
+"""What is on time is less out of order than event time allows for."""
+_EVENT_MS: Final = 2
+_ORDER_MS: Final = 6
+_EVENTS_PER_WATERMARK: Final = 16
+_ORDERS_PER_WATERMARK: Final = 8
+_BEHIND_EVERY: Final = 23
+_BEHIND_MS: Final = (250, 600, 1_200)
+"""How far the events are behind that are: one still fires its session again, the others mostly come too late."""
+
+
+class RecordKind(enum.Enum):
+    """The sources. A record is its number there, counted from 0."""
+
+    EVENTS = "events"
+    ORDERS = "orders"
+    RULES = "rules"
+
+    def count(self, event_count: int) -> int:
+        """How many there are in the time of so many events."""
+        span_ms = event_count * _EVENT_MS
+        match self:
+            case RecordKind.EVENTS:
+                return event_count
+            case RecordKind.ORDERS:
+                return span_ms // _ORDER_MS
+            case RecordKind.RULES:
+                return rule_of(BEGIN_MS + span_ms) + 1
+
+    def key(self, number: int, key_count: int) -> int:
+        """Which key an event or order belongs to."""
+        return self._drawn(number) % key_count
+
+    def is_behind(self, number: int) -> bool:
+        """Whether it is an event from long before the others around it."""
+        return self is RecordKind.EVENTS and number % _BEHIND_EVERY == _BEHIND_EVERY // 2
+
+    def time_ms(self, number: int) -> int:
+        """Event time, epoch ms."""
+        if self is RecordKind.RULES:
+            return _RULES_BEGIN_MS + number * RULE_SPAN_MS
+        drawn = self._drawn(number) // 1_000
+        if self.is_behind(number):
+            return self._base_ms(number) - _BEHIND_MS[drawn % len(_BEHIND_MS)]
+        return self._base_ms(number) - drawn % _JITTER_MS
+
+    def watermark_behind(self, number: int) -> int | None:
+        """The watermark behind a record, epoch ms, if there is one."""
+        match self:
+            case RecordKind.RULES:
+                return self.time_ms(number)
+            case RecordKind.EVENTS:
+                every = _EVENTS_PER_WATERMARK
+            case RecordKind.ORDERS:
+                every = _ORDERS_PER_WATERMARK
+        return self._base_ms(number) - _BOUND_MS if number % every == every - 1 else None
+
+    def _base_ms(self, number: int) -> int:
+        return BEGIN_MS + number * (_EVENT_MS if self is RecordKind.EVENTS else _ORDER_MS)
+
+    def _drawn(self, number: int) -> int:
+        """The same for the same record, and as good as random."""
+        return zlib.crc32(b"%s %d" % (self.value.encode(), number))
+
+
+def rule_of(time_ms: int) -> int:
+    """The newest rule of that time."""
+    return (time_ms - _RULES_BEGIN_MS) // RULE_SPAN_MS
+
+
+def session_row(key: int, start_ms: int, end_ms: int, events: Sequence[int]) -> str:
+    """What a session holds when it fires; `events` ascend."""
+    checksum = zlib.crc32(" ".join(map(str, events)).encode())
+    return f"s {key} {start_ms} {end_ms} {len(events)} {checksum}"
+
+
+def late_row(key: int, event: int) -> str:
+    """An event that came too late for every session."""
+    return f"l {key} {event}"
+
+
+def joined_row(key: int, event: int, order: int) -> str:
+    """An event and an order that are close in time."""
+    return f"j {key} {event} {order}"
+
+
+def ruled_row(key: int, event: int, rule: object) -> str:
+    """An event with what the rule of its time says."""
+    return f"r {key} {event} {rule}"
