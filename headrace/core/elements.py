@@ -57,7 +57,8 @@ class EndOfPartition(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 class EndOfOutputChannelState(msgspec.Struct, frozen=True, array_like=True, tag="o"):
     """All that a checkpoint caught on its way out of the producer was sent again: what follows is new.
 
-    Blocks upstream, until every channel of its gate has delivered it. Source: Flink EndOfOutputChannelStateEvent.
+    Blocks upstream, until every channel of its task that is to deliver it has done so.
+    Source: Flink EndOfOutputChannelStateEvent.
     """
 
 

@@ -161,8 +161,12 @@ class InputChannelDescriptor(msgspec.Struct, frozen=True):
 
 
 class InputGateDescriptor(msgspec.Struct, frozen=True):
-    """Everything one subtask reads along one edge. `input_number` is the operator input it feeds: 0 or 1."""
+    """Everything one subtask reads along one edge. `input_number` is the operator input it feeds: 0 or 1.
+
+    Source: Flink InputGateDeploymentDescriptor.
+    """
 
     data_set_id: IntermediateDataSetId
     input_number: int
     channels: tuple[InputChannelDescriptor, ...]
+    result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED

@@ -23,7 +23,7 @@ from headrace.network.producer_check import AnswerVerdict, CheckProducer, Produc
 from headrace.network.receiver import GateReceiver
 from headrace.network.recovered_channel import RecoveredInputChannel
 from headrace.network.unknown_channel import UnknownInputChannel
-from headrace.network.upstream_recovery import UpstreamRecovery
+from headrace.network.upstream_recovery import recover_together
 
 LOCAL_CAPACITY_BYTES: Final = 2 << 20
 """What a channel of this process may have in flight at most, for want of a credit that bounds it."""
@@ -47,7 +47,7 @@ class SingleInputGate:
         self._channels: list[InputChannel] = []
         self._no_rows: RecordBatch | None = None
         self._recovered_count = 0
-        self._upstream_recovery = UpstreamRecovery(0)
+        self._on_recovered: Callable[[int], None] | None = None
         self._capture_id: int | None = None
         # Of recovered channels that were drained since the capture began.
         self._captured_of_recovered: list[tuple[int, CapturedBatch]] = []
@@ -72,10 +72,10 @@ class SingleInputGate:
         self._descriptors = tuple(channels)
         self._is_queued = [False] * len(channels)
         self._open_count = len(channels)
-        self._upstream_recovery = UpstreamRecovery(len(channels))
         self._channels = [
             self._place_channel(self, index, channel) for index, channel in enumerate(channels)
         ]
+        recover_together([self])
 
     def restore(self, index: int, batches: Sequence[ReceivedBatch]) -> None:
         """Have `batches`, which a checkpoint caught on their way, read as those of channel `index`.
@@ -91,6 +91,10 @@ class SingleInputGate:
                 self._recovered_count += 1
         channel.restore(batches)
         self.notify(index)
+
+    def on_recovered(self, callback: Callable[[int], None]) -> None:
+        """See upstream_recovery.RecoveringGate. Before partitions are requested; until then by itself."""
+        self._on_recovered = callback
 
     def update_channel(self, shuffle: ShuffleDescriptor) -> bool:
         """Say where the producer of unknown channels is; return whether there were any. Any thread."""
@@ -238,8 +242,8 @@ class SingleInputGate:
             if channel.queued_count:
                 self.notify(index)
             if isinstance(received, EndOfOutputChannelState):
-                for recovered in self._upstream_recovery.recovered(index):
-                    self.resume(recovered)
+                assert self._on_recovered is not None
+                self._on_recovered(index)
                 continue
             return self._to_element(index, channel.is_local, received)
 

@@ -43,6 +43,7 @@ from headrace.network.input_capture import CapturedBatch
 from headrace.network.output_capture import OutputCapture
 from headrace.network.partitioner import order_by_channel
 from headrace.network.record_writer import RecordWriter
+from headrace.network.upstream_recovery import recover_together
 from headrace.task.channel_frames import (
     CapturedFrame,
     FrameTable,
@@ -177,6 +178,14 @@ class ChannelStates:
         restore = self._environment.restore
         if restore is None:
             return
+        # Those whose senders say when they have sent all again: see the end.
+        recover_together(
+            [
+                each.gate
+                for each in self._environment.inputs
+                if each.descriptor.result_type.traits.joins_regions
+            ]
+        )
         parts = [
             (ChannelPart.of(chunk), chunk)
             for operator in vertex.operators

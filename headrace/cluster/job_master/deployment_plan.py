@@ -145,4 +145,6 @@ def _gate(
         )
         for source in edge.inputs_of(consumer_index)
     )
-    return InputGateDescriptor(job_edge.data_set_id, job_edge.input_number, channels)
+    return InputGateDescriptor(
+        job_edge.data_set_id, job_edge.input_number, channels, job_edge.result_type
+    )

@@ -51,8 +51,10 @@ def attempt(name: str, subtask_index: int = 0, attempt_number: int = 0) -> Execu
     return ExecutionAttemptId(JobId(b"j" * 16), vertex, attempt_number)
 
 
-def partition_id(number: int = 0, attempt_number: int = 0) -> ResultPartitionId:
-    return ResultPartitionId(DATA_SET, number, attempt("producer", number, attempt_number))
+def partition_id(
+    number: int = 0, attempt_number: int = 0, data_set: IntermediateDataSetId = DATA_SET
+) -> ResultPartitionId:
+    return ResultPartitionId(data_set, number, attempt("producer", number, attempt_number))
 
 
 def environment(
@@ -96,8 +98,10 @@ def writer(
     buffer_timeout_ms: int = -1,
     number: int = 0,
     result_type: ResultPartitionType = ResultPartitionType.PIPELINED_BOUNDED,
+    data_set: IntermediateDataSetId = DATA_SET,
 ) -> RecordWriter:
-    descriptor = ResultPartitionDescriptor(partition_id(number), result_type, channel_count)
+    written = partition_id(number, data_set=data_set)
+    descriptor = ResultPartitionDescriptor(written, result_type, channel_count)
     selector = create_selector(
         PartitionerSpec(kind), channel_count, number, 128, SeededRandom(number)
     )

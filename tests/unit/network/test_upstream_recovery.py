@@ -8,7 +8,7 @@ from headrace.network.batches import SealedBatch
 from headrace.network.gate import BatchElement
 from headrace.network.record_writer import RecordWriter
 from headrace.network.subpartition import DataElement, SubpartitionView
-from headrace.network.upstream_recovery import UpstreamRecovery
+from headrace.network.upstream_recovery import UpstreamRecovery, recover_together
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.scripted_gate import Gate, polled, rows
 from tests.unit.network.simulated import SimulatedCluster
@@ -57,8 +57,25 @@ def taken(view: SubpartitionView) -> list[object]:
 
 
 def test_the_last_channel_resumes_all() -> None:
-    recovery = UpstreamRecovery(3)
-    assert [list(recovery.recovered(channel)) for channel in (2, 0, 1)] == [[], [], [0, 1, 2]]
+    recovery = UpstreamRecovery([1, 2])
+    told = [recovery.recovered(*place) for place in ((1, 1), (0, 0), (1, 0))]
+    assert [list(places) for places in told] == [[], [], [(0, 0), (1, 0), (1, 1)]]
+
+
+def test_gates_of_one_task_resume_their_channels_once_all_of_them_have_recovered() -> None:
+    quick, late = Gate(1), Gate(2)
+    recover_together([quick.gate, late.gate])
+    for each in (quick, late):
+        each.gate.request_partitions()
+    quick.scripted[0].give(END)
+    late.scripted[1].give(END)
+    assert polled(quick.gate) == polled(late.gate) == []
+    late.scripted[0].give(rows(1))
+    late.scripted[0].give(END)
+    channels = [*quick.scripted.values(), *late.scripted.values()]
+    assert not any("resume" in channel.calls for channel in channels)
+    assert polled(late.gate) == [(0, 1)]
+    assert [channel.calls.count("resume") for channel in channels] == [1, 1, 1]
 
 
 def test_a_gate_resumes_its_channels_once_all_have_recovered_and_tells_nobody() -> None:

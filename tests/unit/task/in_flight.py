@@ -1,6 +1,7 @@
 """Two stages of subtasks with real writers, connections and gates on one thread; checkpoints of what is in between.
 
-Rows are numbers that say who sent them: sender * 1000 + count. Keys are the numbers modulo KEY_COUNT.
+With several edges receivers have a gate for each, and each has senders of its own: those of the first edge come first,
+then those of the second, and so on. Rows: see keyed_rows.
 """
 
 from collections import deque
@@ -8,18 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
+from headrace.checkpoint.channel_chunks import ChannelPart
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, SubtaskRestore
 from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
 from headrace.core.config import Settings
 from headrace.core.elements import EndOfPartition, Watermark
-from headrace.core.ids import JobVertexId, OperatorId
-from headrace.core.key_groups import subtasks_of
-from headrace.core.key_hash import hash_array
+from headrace.core.ids import IntermediateDataSetId, JobVertexId, OperatorId
 from headrace.core.randomness import SeededRandom
-from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
@@ -27,7 +23,6 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
     TaskManagerLocation,
 )
-from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import (
     ChainedOperator,
     JobEdge,
@@ -38,7 +33,7 @@ from headrace.graph.job_graph import (
 )
 from headrace.network.channels import BarrierAnnouncement
 from headrace.network.environment import CreditBasedShuffleEnvironment
-from headrace.network.gate import BatchElement, EventElement
+from headrace.network.gate import BatchElement, EventElement, GateElement
 from headrace.network.output_capture import OutputCapture
 from headrace.network.record_writer import RecordWriter
 from headrace.network.single_input_gate import SingleInputGate
@@ -59,13 +54,11 @@ from headrace.task.barriers import (
 from headrace.task.channel_state import ChannelStates, InFlightData
 from headrace.task.environment import GateInput, PartitionOutput, TaskEnvironment
 from headrace.testing.memory_snapshots import MemorySnapshots
-from tests.unit.network.exchange import DATA_SET, attempt, partition_id, writer
+from tests.unit.network.exchange import attempt, partition_id, writer
 from tests.unit.network.simulated import SimulatedCluster
+from tests.unit.task.keyed_rows import KEYED, MAX_PARALLELISM, rows_of
 
-KEY_COUNT = 5
-MAX_PARALLELISM = 128
-SENDER, RECEIVER = OperatorId(b"s" * 16), OperatorId(b"r" * 16)
-KEYED = BatchType(Types.LONG(), Types.LONG())
+RECEIVER = OperatorId(b"r" * 16)
 
 
 class _Storage:
@@ -78,11 +71,16 @@ class _Storage:
         return MemorySnapshots()
 
 
-def rows_of(values: Sequence[int]) -> RecordBatch:
-    columns = pa.RecordBatch.from_arrays([pa.array(values, pa.int64())], names=["value"])
-    keys = pa.array([value % KEY_COUNT for value in values], pa.int64())
-    batch = RecordBatch.of_columns(BatchType(Types.LONG()), columns)
-    return batch.with_keys(Types.LONG(), hash_array(keys), keys_array=keys)
+def _edge(number: int) -> tuple[IntermediateDataSetId, OperatorId]:
+    """An edge and the operator that sends along it."""
+    return IntermediateDataSetId(bytes([number]) * 16), OperatorId(b"s" * 15 + bytes([number]))
+
+
+def _without_other_edges(
+    chunks: Sequence[StateChunk], number: int, edge_count: int
+) -> list[StateChunk]:
+    others = {_edge(each)[0].hex() for each in range(edge_count) if each != number}
+    return [chunk for chunk in chunks if ChannelPart.of(chunk).edge not in others]
 
 
 def _vertex(operator_id: OperatorId, kind: VertexKind, parallelism: int) -> JobVertex:
@@ -130,7 +128,7 @@ class Sender:
 class Receiver:
     """A task that keeps the rows it processed."""
 
-    gate: SingleInputGate
+    gates: list[SingleInputGate]
     states: ChannelStates
     handler: ExactlyOnceBarrierHandler
     processed: list[int] = field(default_factory=list[int])
@@ -138,6 +136,11 @@ class Receiver:
     in_flight: InFlightData | None = None
     processed_at_barrier: list[int] | None = None
     timers: list[int] = field(default_factory=list[int])
+
+    def place_of(self, channel: int) -> tuple[SingleInputGate, int]:
+        """Gate and index of a channel that is numbered over all gates."""
+        count = self.gates[0].number_of_channels
+        return self.gates[channel // count], channel % count
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,10 @@ class Checkpoint:
 
 
 class Job:
-    """`sender_count` subtasks that send to `receiver_count` ones, every second of which is in the senders' process."""
+    """`sender_count` subtasks on each edge that send to `receiver_count` ones, every second of them in one process.
+
+    `left`: what each sender of each edge has to send.
+    """
 
     def __init__(
         self,
@@ -160,24 +166,29 @@ class Job:
         kind: PartitionerKind,
         left: Sequence[Sequence[int]],
         chunks: tuple[Sequence[StateChunk], Sequence[StateChunk]] | None = None,
+        edge_count: int = 1,
     ) -> None:
         self.kind = kind
         self.cluster = SimulatedCluster()
         producer, location = self.cluster.start("a")
         elsewhere, _ = self.cluster.start("b")
         self.senders = [
-            self._sender(producer, index, sender_count, receiver_count, chunks and chunks[0])
+            self._sender(producer, edge, index, sender_count, receiver_count, own)
+            for edge in range(edge_count)
+            for own in [chunks and _without_other_edges(chunks[0], edge, edge_count)]
             for index in range(sender_count)
         ]
-        for index, rows in enumerate(left):
-            # As splits are dealt anew: what an old sender had not sent is sent by one of today's, and where they are
-            # not as many as they were, by another one than what it had sent.
-            shift = len(left) != sender_count
-            self.senders[(index + shift) % sender_count].left.extend(rows)
+        old_count = len(left) // edge_count
+        # As splits are dealt anew: what an old sender had not sent is sent by one of today's, and where they are
+        # not as many as they were, by another one than what it had sent.
+        shift = old_count != sender_count
+        for number, rows in enumerate(left):
+            edge, index = divmod(number, old_count)
+            self.senders[edge * sender_count + (index + shift) % sender_count].left.extend(rows)
         self.receivers = [
             self._receiver(
                 producer if index % 2 else elsewhere,
-                [location] * sender_count,
+                [[location] * sender_count] * edge_count,
                 index,
                 receiver_count,
                 chunks and chunks[1],
@@ -188,50 +199,63 @@ class Job:
     def _sender(
         self,
         env: CreditBasedShuffleEnvironment,
+        edge_number: int,
         index: int,
         sender_count: int,
         receiver_count: int,
         chunks: Sequence[StateChunk] | None,
     ) -> Sender:
-        made = writer(env, receiver_count, self.kind, number=index)
+        data_set, operator_id = _edge(edge_number)
+        made = writer(env, receiver_count, self.kind, number=index, data_set=data_set)
         edge = JobEdge(
-            DATA_SET,
-            JobVertexId(SENDER.value),
-            SENDER,
+            data_set,
+            JobVertexId(operator_id.value),
+            operator_id,
             JobVertexId(RECEIVER.value),
             RECEIVER,
-            0,
+            edge_number,
             PartitionerSpec(self.kind),
             ResultPartitionType.PIPELINED_BOUNDED,
             -1,
         )
         output = PartitionOutput(made.partition, edge, MAX_PARALLELISM)
-        vertex = _vertex(SENDER, VertexKind.SOURCE, sender_count)
-        states = ChannelStates(_environment(vertex, index, chunks, outputs=(output,)), [made])
+        vertex = _vertex(operator_id, VertexKind.SOURCE, sender_count)
+        environment = _environment(vertex, index, chunks, outputs=(output,))
+        states = ChannelStates(environment, [made])
         states.restore()
         return Sender(made, states, deque())
 
     def _receiver(
         self,
         env: CreditBasedShuffleEnvironment,
-        locations: Sequence[TaskManagerLocation],
+        locations: Sequence[Sequence[TaskManagerLocation]],
         index: int,
         receiver_count: int,
         chunks: Sequence[StateChunk] | None,
     ) -> Receiver:
-        channels = tuple(
-            InputChannelDescriptor(ShuffleDescriptor(partition_id(number), location), index)
-            for number, location in enumerate(locations)
-        )
-        descriptor = InputGateDescriptor(DATA_SET, 0, channels)
-        gate = env.create_input_gate(descriptor, attempt("consumer", index))
-        gate.read_as(KEYED)
+        inputs: list[GateInput] = []
+        for edge, senders in enumerate(locations):
+            data_set, _ = _edge(edge)
+            channels = tuple(
+                InputChannelDescriptor(
+                    ShuffleDescriptor(partition_id(number, data_set=data_set), location), index
+                )
+                for number, location in enumerate(senders)
+            )
+            descriptor = InputGateDescriptor(data_set, edge, channels)
+            gate = env.create_input_gate(descriptor, attempt("consumer", index))
+            gate.read_as(KEYED)
+            inputs.append(GateInput(gate, descriptor))
         vertex = _vertex(RECEIVER, VertexKind.ONE_INPUT, receiver_count)
-        environment = _environment(vertex, index, chunks, inputs=(GateInput(gate, descriptor),))
+        environment = _environment(vertex, index, chunks, inputs=tuple(inputs))
         states = ChannelStates(environment, [])
         states.restore()
-        gate.request_partitions()
-        return Receiver(gate, states, ExactlyOnceBarrierHandler(len(locations)))
+        for each in inputs:
+            each.gate.request_partitions()
+        channel_count = sum(len(senders) for senders in locations)
+        return Receiver(
+            [each.gate for each in inputs], states, ExactlyOnceBarrierHandler(channel_count)
+        )
 
     def send(self, index: int, count: int, *, flushes: bool) -> None:
         """Let a sender write some of what it has left, with a watermark behind."""
@@ -265,24 +289,31 @@ class Job:
         """The next thing on the network happens."""
         self.cluster.loop.step()
 
-    def process(self, index: int) -> bool:
-        """Let a receiver take an element; False if there is none."""
+    def process(self, index: int, edges: Sequence[int] | None = None) -> bool:
+        """Let a receiver take an element from the first of `edges` that has one; False if there is none."""
         receiver = self.receivers[index % len(self.receivers)]
-        element = receiver.gate.poll()
+        for number in edges or range(len(receiver.gates)):
+            gate = receiver.gates[number]
+            element = gate.poll()
+            if element is not None:
+                return self._process(receiver, number * gate.number_of_channels, element)
+        return False
+
+    def _process(self, receiver: Receiver, first_channel: int, element: GateElement) -> bool:
         match element:
-            case None:
-                return False
             case BatchElement():
                 receiver.processed += element.batch.columns().column(0).to_pylist()
                 for placed in element.markers:
                     if isinstance(placed.marker, Watermark):
                         receiver.watermarks.append(placed.marker.timestamp_ms)
             case EventElement(channel, CheckpointBarrier() as barrier):
-                self._handle(receiver, BarrierReceived(channel, barrier))
+                self._handle(receiver, BarrierReceived(first_channel + channel, barrier))
             case EventElement(channel, BarrierAnnouncement(barrier, sequence)):
-                self._handle(receiver, AnnouncementReceived(channel, barrier, sequence))
+                self._handle(
+                    receiver, AnnouncementReceived(first_channel + channel, barrier, sequence)
+                )
             case EventElement(channel, EndOfPartition()):
-                self._handle(receiver, ChannelEnded(channel))
+                self._handle(receiver, ChannelEnded(first_channel + channel))
             case EventElement():
                 pass
         return True
@@ -292,9 +323,11 @@ class Job:
             match action:
                 case ResumeChannels(channels):
                     for channel in channels:
-                        receiver.gate.resume(channel)
+                        gate, index = receiver.place_of(channel)
+                        gate.resume(index)
                 case PrioritiseAnnounced(channel, sequence):
-                    receiver.gate.prioritise(channel, sequence)
+                    gate, index = receiver.place_of(channel)
+                    gate.prioritise(index, sequence)
                 case StartChannelCapture(checkpoint_id):
                     receiver.states.start_capture(checkpoint_id)
                 case StopChannelCapture(checkpoint_id, is_complete):
@@ -347,7 +380,9 @@ class Job:
                 self.send(index, 10, flushes=True)
             sender.writer.finish()
             sender.writer.close()
-        self._run_until(lambda: all(each.gate.is_finished for each in self.receivers))
+        self._run_until(
+            lambda: all(gate.is_finished for each in self.receivers for gate in each.gates)
+        )
         self.close()
 
     def close(self) -> None:
@@ -355,7 +390,8 @@ class Job:
         for sender in self.senders:
             sender.writer.close()
         for receiver in self.receivers:
-            receiver.gate.close()
+            for gate in receiver.gates:
+                gate.close()
         self.cluster.assert_nothing_leaks()
 
     def _run_until(self, condition: Any) -> None:
@@ -366,17 +402,3 @@ class Job:
             if not any(moved):
                 assert self.cluster.loop.step() or condition(), "nothing is left to happen"
         raise AssertionError("no progress")
-
-
-def order_of(values: Sequence[int]) -> dict[tuple[int, int], list[int]]:
-    """By sender and key, the counts in the order of processing."""
-    found: dict[tuple[int, int], list[int]] = {}
-    for value in values:
-        found.setdefault((value // 1000, value % KEY_COUNT), []).append(value % 1000)
-    return found
-
-
-def owner_of(value: int, parallelism: int) -> int:
-    """The subtask that has the key of a row."""
-    hashes = hash_array(pa.array([value % KEY_COUNT], pa.int64()))
-    return int(np.asarray(subtasks_of(hashes, parallelism, MAX_PARALLELISM))[0])

@@ -235,6 +235,7 @@ class LocalJob:
                         )
                         for source in edge.inputs_of(subtask_index)
                     ),
+                    edge.job_edge.result_type,
                 )
                 for edge in self.execution_graph.edges_into(vertex.vertex_id)
             ),

@@ -12,7 +12,8 @@ from headrace.core.checkpoints import AlignmentMode, CheckpointBarrier, Checkpoi
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
 from headrace.graph.job_graph import PartitionerKind
 from headrace.task.channel_frames import CapturedFrame, frames_of, tables_of
-from tests.unit.task.in_flight import Checkpoint, Job, order_of, owner_of
+from tests.unit.task.in_flight import Checkpoint, Job
+from tests.unit.task.keyed_rows import order_of, owner_of
 
 ALIGNED = CheckpointOptions()
 TIMEOUT = CheckpointOptions(aligned_timeout_ms=100)
@@ -31,7 +32,7 @@ ACTS = (
 )
 
 
-def played(job: Job, chance: random.Random, options: CheckpointOptions) -> Checkpoint:
+def played(job: Job, chance: random.Random, options: CheckpointOptions = UNALIGNED) -> Checkpoint:
     """A checkpoint at some moment, of which each part is taken at a moment of its own."""
     for index in range(len(job.senders)):
         job.send(index, 3, flushes=True)
@@ -115,6 +116,51 @@ def test_a_checkpoint_of_a_restored_job_stores_again_what_is_still_on_its_way(
         assert all(counts == sorted(counts) for counts in order_of(read).values())
 
 
+def played_while_one_gate_recovers(job: Job, chance: random.Random) -> Checkpoint:
+    """A checkpoint that begins on the first edge before anybody has read of the second one."""
+    count = len(job.senders) // 2
+    acts_of_one = ("begin", *ACTS[:5])
+    for edges, acts, act_count in (((0,), acts_of_one, 200), ((0, 1), ACTS[:5], 300)):
+        for _ in range(act_count):
+            act, index = chance.choice(acts), chance.randrange(4)
+            match act:
+                case "send" | "send and flush":
+                    job.send(index, 3, flushes=act != "send")
+                case "network":
+                    job.network()
+                case "begin":
+                    job.begin_checkpoint(index % count, barrier(UNALIGNED))
+                case _:
+                    job.process(index, chance.sample(edges, len(edges)))
+        for index in range(count):
+            job.begin_checkpoint(index, barrier(UNALIGNED))
+    checkpoint = job.complete_checkpoint(barrier(UNALIGNED), is_slow=chance.random() < 0.5)
+    job.close()
+    return checkpoint
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_a_checkpoint_amid_the_recovery_of_two_gates_keeps_the_order_of_each(seed: int) -> None:
+    chance = random.Random(seed)
+    parallelism = [(chance.randint(1, 3), chance.randint(1, 2)) for _ in range(3)]
+    lives = [played, played_while_one_gate_recovers]
+    checkpoint = Checkpoint(rows_of_senders(2 * parallelism[0][0]), [], [], [])
+    sent = [value for rows in checkpoint.left for value in rows]
+    read: list[int] = []
+    for (senders, receivers), live in zip(parallelism[:2], lives, strict=True):
+        chunks = (checkpoint.sender_chunks, checkpoint.receiver_chunks)
+        job = Job(senders, receivers, HASH, checkpoint.left, chunks, edge_count=2)
+        checkpoint = live(job, chance)
+        read += [value for rows in checkpoint.processed for value in rows]
+    chunks = (checkpoint.sender_chunks, checkpoint.receiver_chunks)
+    last = Job(*parallelism[2], HASH, checkpoint.left, chunks, edge_count=2)
+    last.run_out()
+    read += [value for receiver in last.receivers for value in receiver.processed]
+    assert Counter(read) == Counter(sent)
+    assert all(counts == sorted(counts) for counts in order_of(read).values())
+
+
 @pytest.mark.parametrize("is_slow", [True, False])
 def test_markers_stand_where_they_stood_where_nothing_is_dealt_anew(is_slow: bool) -> None:
     job = Job(1, 1, HASH, rows_of_senders(1))
@@ -170,7 +216,7 @@ def test_rows_of_an_edge_that_is_gone_are_refused() -> None:
     job.close()
     (chunk,) = checkpoint.sender_chunks
     moved = type(chunk)(
-        chunk.table, chunk.name, 4, chunk.file, None, chunk.attributes | {"edge": "00" * 16}
+        chunk.table, chunk.name, 4, chunk.file, None, chunk.attributes | {"edge": "ff" * 16}
     )
     with pytest.raises(MetadataError, match="which this job does not have"):
         Job(1, 1, HASH, [[]], ([moved], []))
