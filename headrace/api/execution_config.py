@@ -19,6 +19,7 @@ from headrace.graph.pipeline_options import (
     TASK_CANCELLATION_TIMEOUT,
     global_job_parameters,
 )
+from headrace.metrics.latency import LATENCY_INTERVAL
 
 SNAPSHOT_COMPRESSION: Final = ConfigOption(
     "execution.checkpointing.snapshot-compression",
@@ -26,13 +27,6 @@ SNAPSHOT_COMPRESSION: Final = ConfigOption(
     default=False,
     doc="Whether snapshots are compressed.",
     unobeyed=CHECKPOINTS_UNOBEYED,
-)
-LATENCY_TRACKING_INTERVAL: Final = ConfigOption(
-    "metrics.latency.interval",
-    timedelta,
-    default=timedelta(0),
-    doc="Time between latency markers; 0 switches them off.",
-    unobeyed="latency markers are not there yet",
 )
 
 
@@ -86,12 +80,15 @@ class ExecutionConfig(JvmExecutionSettings):
         return self._set_millis(AUTO_WATERMARK_INTERVAL, interval)
 
     def get_latency_tracking_interval(self) -> int:
-        """Milliseconds that were set; there are no latency markers yet."""
-        return _millis(self._settings.get(LATENCY_TRACKING_INTERVAL))
+        """Milliseconds between the latency markers of each source's subtasks; 0: there are none."""
+        return _millis(self._settings.get(LATENCY_INTERVAL))
 
     def set_latency_tracking_interval(self, interval: int) -> "ExecutionConfig":
-        """Kept and shown, in ms; there are no latency markers yet."""
-        return self._set_millis(LATENCY_TRACKING_INTERVAL, interval)
+        """Have each subtask of a source send a latency marker every so many ms; 0: none.
+
+        Operators note how old those are that reach them: see the metric `latency`.
+        """
+        return self._set_millis(LATENCY_INTERVAL, interval)
 
     def get_task_cancellation_interval(self) -> int:
         """Milliseconds that were set; a task is asked to end once, and Python can interrupt no thread."""

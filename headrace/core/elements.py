@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
+from headrace.core.ids import OperatorId
 
 MIN_TIMESTAMP: Final = -(2**63)
 """No timestamp; also the watermark before the first one."""
@@ -26,7 +27,22 @@ class WatermarkStatus(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     is_idle: bool
 
 
-StreamMarker = Watermark | WatermarkStatus
+class LatencyMarker(msgspec.Struct, frozen=True, array_like=True, tag="l"):
+    """Left a source at `marked_time_ms`, by that host's clock, and goes with the rows to one consumer at each fork.
+
+    Operators hold no markers back, as they do with rows of a window: it tells how long rows wait between them.
+    Source: Flink LatencyMarker.
+    """
+
+    marked_time_ms: int
+    source_id: OperatorId
+    subtask_index: int
+
+
+TimeMarker = Watermark | WatermarkStatus
+"""Elements that tell how far event time is: every consumer of a stream gets them."""
+
+StreamMarker = TimeMarker | LatencyMarker
 """Elements that stand between two rows of a batch."""
 
 

@@ -9,6 +9,7 @@ from headrace.metrics.instruments import (
     Counter,
     Distribution,
     Gauge,
+    Histogram,
     Meter,
     Metric,
     Number,
@@ -71,6 +72,10 @@ class MetricGroup:
     def distribution(self, name: str | MetricName) -> Distribution:
         """Return the distribution of that name: sum, count, min, max of integers."""
         return self._metric(name, Distribution, Distribution)
+
+    def histogram(self, name: str | MetricName, size: int) -> Histogram:
+        """Return the histogram of that name, over the last `size` values."""
+        return self._metric(name, Histogram, lambda: Histogram(size))
 
     def snapshot(self) -> dict[str, Number]:
         """Return all values below here by dotted name, relative to this group; callable from any thread.

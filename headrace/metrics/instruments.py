@@ -1,4 +1,4 @@
-"""Instruments: counter, meter, gauge and distribution, each cheap where events are frequent.
+"""Instruments: counter, meter, gauge, distribution and histogram, each cheap where events are frequent.
 
 Only the owning thread writes; any thread may read, and may see a value that is one event old. What an event costs is
 one or two additions: clocks are read by the reader.
@@ -133,3 +133,59 @@ class Distribution(Metric):
             return {}
         values = {"sum": self._sum, "count": self._count, "min": self._min, "max": self._max}
         return {f"{name}_{key}": value for key, value in values.items()}
+
+
+class Histogram(Metric):
+    """The last `size` values: extremes, mean, deviation and quantiles of these, and the count of all there were.
+
+    What is read meanwhile by another thread are values of two moments at worst.
+    Source: Flink DescriptiveStatisticsHistogram; quantiles as Percentile of Apache Commons Math places them.
+    """
+
+    def __init__(self, size: int) -> None:
+        assert size > 0
+        self._size: Final = size
+        self._count = 0
+        self._values: list[int] = []
+
+    def update(self, value: int) -> None:
+        if self._count < self._size:
+            self._values.append(value)
+        else:
+            self._values[self._count % self._size] = value
+        self._count += 1
+
+    def get_count(self) -> int:
+        return self._count
+
+    def snapshot(self, name: str) -> dict[str, Number]:
+        values = sorted(self._values)
+        if not values:
+            return {}
+        mean = sum(values) / len(values)
+        squares = sum((value - mean) ** 2 for value in values)
+        found: dict[str, Number] = {
+            "count": self._count,
+            "min": values[0],
+            "max": values[-1],
+            "mean": mean,
+            "stddev": (squares / (len(values) - 1)) ** 0.5 if len(values) > 1 else 0.0,
+        }
+        found |= {key: _quantile(values, share) for key, share in _QUANTILES.items()}
+        return {f"{name}_{key}": value for key, value in found.items()}
+
+
+_QUANTILES: Final = {
+    "median": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p98": 0.98, "p99": 0.99, "p999": 0.999,
+}  # fmt: skip
+
+
+def _quantile(ordered: list[int], share: float) -> float:
+    """Return the value below which `share` of the values lie, between two of them in proportion."""
+    place = share * (len(ordered) + 1)
+    below = int(place)
+    if below < 1:
+        return float(ordered[0])
+    if below >= len(ordered):
+        return float(ordered[-1])
+    return ordered[below - 1] + (place - below) * (ordered[below] - ordered[below - 1])

@@ -175,6 +175,15 @@ NUM_RECORDS_AHEAD_OF_TIME = _row(
     "Records too far ahead of the clock to move event time, where headrace.watermarks.max-ahead is set.",
 )
 
+LATENCY = _row(
+    "latency",
+    _H,
+    "ms",
+    _OPERATOR,
+    "Age of the latency markers that came, below `latency.source_id.….operator_id.….operator_subtask_index.…`.",
+    _AVERAGE,
+)
+
 # Sources and sinks.
 NUM_RECORDS_IN_ERRORS = _row(
     "numRecordsInErrors", _C, "", _OPERATOR, "Records that a source could not read."

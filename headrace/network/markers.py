@@ -4,11 +4,19 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headrace.core.elements import PlacedMarker, StreamMarker, Watermark, WatermarkStatus
+from headrace.core.elements import (
+    LatencyMarker,
+    PlacedMarker,
+    StreamMarker,
+    Watermark,
+    WatermarkStatus,
+)
+from headrace.core.ids import OperatorId
 from headrace.network.errors import ProtocolError
 
 _MARKER: Final = struct.Struct("!IBq")
-_WATERMARK, _STATUS = 0, 1
+_ORIGIN: Final = struct.Struct("!16sI")
+_WATERMARK, _STATUS, _LATENCY = 0, 1, 3
 
 
 def add_marker(placed: list[PlacedMarker], added: PlacedMarker) -> None:
@@ -22,7 +30,10 @@ def add_marker(placed: list[PlacedMarker], added: PlacedMarker) -> None:
 
 
 def encode_markers(markers: Sequence[PlacedMarker]) -> bytes:
-    """Return 13 bytes per marker: row offset u32, kind u8, value i64."""
+    """Return 13 bytes per marker: row offset u32, kind u8, value i64.
+
+    Behind those of a latency marker stand 20 more: the source's operator id, and the index of its subtask, u32.
+    """
     if not markers:
         return b""
     parts: list[bytes] = []
@@ -32,6 +43,9 @@ def encode_markers(markers: Sequence[PlacedMarker]) -> bytes:
                 parts.append(_MARKER.pack(placed.row_offset, _WATERMARK, timestamp_ms))
             case WatermarkStatus(is_idle):
                 parts.append(_MARKER.pack(placed.row_offset, _STATUS, int(is_idle)))
+            case LatencyMarker(marked_time_ms, source_id, subtask_index):
+                parts.append(_MARKER.pack(placed.row_offset, _LATENCY, marked_time_ms))
+                parts.append(_ORIGIN.pack(source_id.value, subtask_index))
     return b"".join(parts)
 
 
@@ -39,17 +53,24 @@ def decode_markers(data: Any, offset: int, length: int, peer: str) -> tuple[Plac
     """Inverse of `encode_markers`."""
     if not length:
         return ()
-    count, rest = divmod(length, _MARKER.size)
-    if rest:
-        raise ProtocolError(peer, f"a marker vector of {length} bytes")
+    end = offset + length
     markers: list[PlacedMarker] = []
-    for index in range(count):
-        row_offset, kind, value = _MARKER.unpack_from(data, offset + index * _MARKER.size)
+    while offset < end:
+        if end - offset < _MARKER.size:
+            raise ProtocolError(peer, f"a marker vector of {length} bytes")
+        row_offset, kind, value = _MARKER.unpack_from(data, offset)
+        offset += _MARKER.size
         marker: StreamMarker
         if kind == _WATERMARK:
             marker = Watermark(value)
         elif kind == _STATUS:
             marker = WatermarkStatus(bool(value))
+        elif kind == _LATENCY:
+            if end - offset < _ORIGIN.size:
+                raise ProtocolError(peer, f"a marker vector of {length} bytes")
+            source_id, subtask_index = _ORIGIN.unpack_from(data, offset)
+            offset += _ORIGIN.size
+            marker = LatencyMarker(value, OperatorId(source_id), subtask_index)
         else:
             raise ProtocolError(peer, f"a marker of the unknown kind {kind}")
         markers.append(PlacedMarker(row_offset, marker))

@@ -14,7 +14,13 @@ import pyarrow as pa
 from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings, SizeBytes
-from headrace.core.elements import EndOfOutputChannelState, StreamEvent, StreamMarker
+from headrace.core.elements import (
+    EndOfOutputChannelState,
+    LatencyMarker,
+    PlacedMarker,
+    StreamEvent,
+    TimeMarker,
+)
 from headrace.core.record_batch import RecordBatch
 from headrace.network.batches import SealedBatch
 from headrace.network.latency_governor import FlushObserved, LatencyGovernor
@@ -22,7 +28,7 @@ from headrace.network.local_pool import SegmentLease
 from headrace.network.output_capture import OutputCapture
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import ChannelSelector
-from headrace.network.pending_rows import PendingRows, WireRows
+from headrace.network.pending_rows import MARKERS_MAX, PendingRows, WireRows
 from headrace.network.unsplit_rows import ROWS_PER_CHANNEL, UnsplitRows
 
 SEAL_BYTES: Final = ConfigOption(
@@ -79,6 +85,8 @@ class RecordWriter:
         rows_per_channel = min(ROWS_PER_CHANNEL, self._seal_rows)
         is_split = selector.deals_rows and pending_count > 1
         self._unsplit = UnsplitRows(pending_count, rows_per_channel) if is_split else None
+        # Of a broadcast, whose rows wait for all channels at once: what goes to one of them behind these.
+        self._behind_broadcast: list[tuple[int, LatencyMarker]] = []
         # Sealed within the present call, and handed over before it returns.
         self._sealed: list[tuple[int, SealedBatch, SegmentLease]] = []
         self.governor: Final = (
@@ -122,7 +130,7 @@ class RecordWriter:
         finally:
             self._hand_over()
 
-    def emit_marker(self, marker: StreamMarker) -> None:
+    def emit_marker(self, marker: TimeMarker) -> None:
         """Send a watermark or a change of idleness to every channel, behind the rows emitted so far."""
         if self._unsplit is not None:
             self._unsplit.append_marker(marker)
@@ -134,6 +142,29 @@ class RecordWriter:
         for pending in self._pending:
             pending.append_marker(marker)
         self._seal_all(lambda pending: self._flushes_always or pending.is_crowded)
+
+    def emit_latency_marker(self, marker: LatencyMarker, channel: int) -> None:
+        """Send a latency marker to one channel, behind the rows emitted so far.
+
+        Rows that wait for all channels are sealed no earlier for its sake: it goes behind all that are sealed together.
+        """
+        if self._unsplit is not None:
+            self._unsplit.append_marker(marker, channel)
+            if self._flushes_always:
+                self.flush_all()
+            elif self._unsplit.is_enough:
+                self._split(self._unsplit)
+        elif self._selector.is_broadcast and self.partition.subpartition_count > 1:
+            self._behind_broadcast.append((channel, marker))
+            if self._pending[0].is_empty:
+                self._send_behind_broadcast(None)
+            elif len(self._behind_broadcast) >= MARKERS_MAX:
+                self._seal(0)
+        else:
+            pending = self._pending[channel]
+            pending.append_marker(marker)
+            if self._flushes_always or pending.is_crowded:
+                self._seal_all(lambda one: one is pending)
 
     def emit_event(self, event: StreamEvent, *, blocks_upstream: bool = False) -> None:
         """Send an event to every channel, behind everything emitted so far; see subpartition.QueuedEvent."""
@@ -268,17 +299,31 @@ class RecordWriter:
             if not is_broadcast:
                 # Before any of them is handed over: whoever is woken then takes turns with this thread.
                 self.partition.prepare(channel, piece)
-            lease = (lend or self._pool.try_lease)(piece.size_bytes, references)
-            if lease is None:
-                lease = self._wait_for_lease(piece.size_bytes, references)
-            self.bytes_out += piece.size_bytes
-            self.buffers_out += 1
+            lease = self._lease_for(piece, references, lend)
             if is_broadcast:
                 self.partition.broadcast(piece, lease)
                 continue
             self._sealed.append((channel, piece, lease))
             if len(self._sealed) >= HANDED_OVER_TOGETHER_MAX:
                 self._hand_over()
+
+        if self._behind_broadcast:
+            self._send_behind_broadcast(lend)
+
+    def _send_behind_broadcast(self, lend: Lend | None) -> None:
+        addressed, self._behind_broadcast = self._behind_broadcast, []
+        for channel in sorted({channel for channel, _ in addressed}):
+            mine = tuple(PlacedMarker(0, marker) for whose, marker in addressed if whose == channel)
+            sealed = SealedBatch(None, mine)
+            self.partition.emit(channel, sealed, self._lease_for(sealed, 1, lend))
+
+    def _lease_for(self, piece: SealedBatch, references: int, lend: Lend | None) -> SegmentLease:
+        lease = (lend or self._pool.try_lease)(piece.size_bytes, references)
+        if lease is None:
+            lease = self._wait_for_lease(piece.size_bytes, references)
+        self.bytes_out += piece.size_bytes
+        self.buffers_out += 1
+        return lease
 
     def _hand_over(self) -> None:
         """Give what was sealed to the partition, also after an error: its segments must not be lost."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
-from headrace.core.elements import StreamMarker
+from headrace.core.elements import LatencyMarker, TimeMarker
 from headrace.core.record_batch import RecordBatch
 from headrace.network.partition import ResultPartition
 from headrace.network.partitioner import ChannelSelector
@@ -52,11 +52,15 @@ class SortingRecordWriter(RecordWriter):
         if self._rows.size_estimate >= self._seal_bytes or self._rows.row_count >= self._seal_rows:
             self.flush_all()
 
-    def emit_marker(self, marker: StreamMarker) -> None:
+    def emit_marker(self, marker: TimeMarker) -> None:
         """See RecordWriter."""
         self._rows.append_marker(marker)
         if self._rows.is_crowded:
             self.flush_all()
+
+    def emit_latency_marker(self, marker: LatencyMarker, channel: int) -> None:
+        """See RecordWriter. What lies in files until its consumers start says nothing of latency."""
+        raise AssertionError("latency markers end before blocking results")
 
     def flush_all(self) -> None:
         """Hand over everything that waits; nobody sees it before the end in any case."""

@@ -32,6 +32,15 @@ class ChannelShare:
     markers: tuple[PlacedMarker, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _UnplacedMarker:
+    """A marker behind the first `row_number` rows; `channel` is None where all channels get it."""
+
+    row_number: int
+    marker: StreamMarker
+    channel: int | None
+
+
 class UnsplitRows:
     """Batches with the channel of each row, and the markers between them."""
 
@@ -41,7 +50,7 @@ class UnsplitRows:
         self._bytes_max = BYTES_PER_CHANNEL * channel_count
         self._batches: list[RecordBatch] = []
         self._channels: list[Channels] = []
-        self._markers: list[tuple[int, StreamMarker]] = []
+        self._markers: list[_UnplacedMarker] = []
         self._row_count = self._size_bytes = 0
         self._schema: pa.Schema | None = None
 
@@ -70,9 +79,9 @@ class UnsplitRows:
         self._row_count += batch.num_rows
         self._size_bytes += pa.ipc.get_record_batch_size(batch.columns())
 
-    def append_marker(self, marker: StreamMarker) -> None:
-        """Add a marker for all channels, behind the rows that were added so far."""
-        self._markers.append((self._row_count, marker))
+    def append_marker(self, marker: StreamMarker, channel: int | None = None) -> None:
+        """Add a marker for all channels, or for one, behind the rows that were added so far."""
+        self._markers.append(_UnplacedMarker(self._row_count, marker, channel))
 
     def split(self) -> Iterator[ChannelShare]:
         """Begin anew and yield what each channel gets; those that get nothing are passed over."""
@@ -81,16 +90,16 @@ class UnsplitRows:
         markers, self._markers = self._markers, []
         self._row_count = self._size_bytes = 0
         if not batches:
-            alone = _place(markers, [0] * len(markers))
-            for channel in range(self._channel_count if alone else 0):
-                yield ChannelShare(channel, None, alone)
+            for channel in range(self._channel_count):
+                if alone := _place(markers, [0] * len(markers), channel):
+                    yield ChannelShare(channel, None, alone)
             return
         rows = concat_batches(batches)
         numbers = channels[0] if len(channels) == 1 else np.concatenate(channels)
         yield from self._shares(rows, numbers, markers)
 
     def _shares(
-        self, rows: RecordBatch, channels: Channels, markers: Sequence[tuple[int, StreamMarker]]
+        self, rows: RecordBatch, channels: Channels, markers: Sequence[_UnplacedMarker]
     ) -> Iterator[ChannelShare]:
         order, count_of = order_by_channel(channels, self._channel_count)
         counts = count_of.tolist()
@@ -104,13 +113,13 @@ class UnsplitRows:
             # The object that all channels know already, so that they need not compare.
             schema = self._schema
         self._schema = schema
-        marker_rows = np.array([row_number for row_number, _ in markers], dtype=np.intp)
+        marker_rows = np.array([each.row_number for each in markers], dtype=np.intp)
         start = 0
         for channel, count in enumerate(counts):
             placed: tuple[PlacedMarker, ...] = ()
             if markers:
                 mine = order[start : start + count]
-                placed = _place(markers, np.searchsorted(mine, marker_rows).tolist())
+                placed = _place(markers, np.searchsorted(mine, marker_rows).tolist(), channel)
             if count:
                 share = WireRows(arrow.slice(start, count), schema, count * row_bytes)
                 yield ChannelShare(channel, share, placed)
@@ -120,10 +129,11 @@ class UnsplitRows:
 
 
 def _place(
-    markers: Sequence[tuple[int, StreamMarker]], offsets: Sequence[int]
+    markers: Sequence[_UnplacedMarker], offsets: Sequence[int], channel: int
 ) -> tuple[PlacedMarker, ...]:
-    """Put markers before the rows at `offsets`; of watermarks with no row between them the last one counts."""
+    """Put a channel's markers before its rows at `offsets`; see `add_marker`."""
     placed: list[PlacedMarker] = []
-    for (_, marker), offset in zip(markers, offsets, strict=True):
-        add_marker(placed, PlacedMarker(offset, marker))
+    for each, offset in zip(markers, offsets, strict=True):
+        if each.channel is None or each.channel == channel:
+            add_marker(placed, PlacedMarker(offset, each.marker))
     return tuple(placed)

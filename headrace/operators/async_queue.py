@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from headrace.core.elements import StreamMarker
+from headrace.core.elements import TimeMarker
 
 
 class InFlight:
@@ -43,7 +43,7 @@ class AsyncQueue(Protocol[T]):
         """Add an input."""
         ...
 
-    def put_marker(self, marker: StreamMarker) -> None:
+    def put_marker(self, marker: TimeMarker) -> None:
         """Add a marker: what came before stays before it, what comes after stays after it."""
         ...
 
@@ -51,7 +51,7 @@ class AsyncQueue(Protocol[T]):
         """Give an input that is in the queue its results, once."""
         ...
 
-    def take_ready(self) -> Sequence[T | StreamMarker]:
+    def take_ready(self) -> Sequence[T | TimeMarker]:
         """Remove and return all that may be emitted now, in this order."""
         ...
 
@@ -64,7 +64,7 @@ class OrderedQueue(Generic[T]):
     """Gives results in the order of the inputs."""
 
     def __init__(self) -> None:
-        self._elements: deque[T | StreamMarker] = deque()
+        self._elements: deque[T | TimeMarker] = deque()
 
     @property
     def is_empty(self) -> bool:
@@ -73,15 +73,15 @@ class OrderedQueue(Generic[T]):
     def put(self, element: T) -> None:
         self._elements.append(element)
 
-    def put_marker(self, marker: StreamMarker) -> None:
+    def put_marker(self, marker: TimeMarker) -> None:
         self._elements.append(marker)
 
     def complete(self, element: T, results: list[Any]) -> None:
         assert element.results is None
         element.results = results
 
-    def take_ready(self) -> Sequence[T | StreamMarker]:
-        ready: list[T | StreamMarker] = []
+    def take_ready(self) -> Sequence[T | TimeMarker]:
+        ready: list[T | TimeMarker] = []
         elements = self._elements
         while elements:
             head = elements[0]
@@ -100,7 +100,7 @@ class _Segment(Generic[T]):
     __slots__ = ("completed", "markers", "pending")
 
     def __init__(self) -> None:
-        self.markers: deque[StreamMarker] = deque()
+        self.markers: deque[TimeMarker] = deque()
         self.pending: dict[T, None] = {}
         self.completed: deque[T] = deque()
 
@@ -127,7 +127,7 @@ class UnorderedQueue(Generic[T]):
         element.segment = self._segments[-1]
         self._segments[-1].pending[element] = None
 
-    def put_marker(self, marker: StreamMarker) -> None:
+    def put_marker(self, marker: TimeMarker) -> None:
         if self._segments[-1].has_inputs:
             self._segments.append(_Segment())
         self._segments[-1].markers.append(marker)
@@ -139,8 +139,8 @@ class UnorderedQueue(Generic[T]):
         del segment.pending[element]
         segment.completed.append(element)
 
-    def take_ready(self) -> Sequence[T | StreamMarker]:
-        ready: list[T | StreamMarker] = []
+    def take_ready(self) -> Sequence[T | TimeMarker]:
+        ready: list[T | TimeMarker] = []
         while True:
             head = self._segments[0]
             ready += head.markers

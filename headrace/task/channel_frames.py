@@ -2,24 +2,32 @@
 
 Each table begins with its schema, so that nothing depends on what was sent before. The markers between the rows of each
 batch stand in the schema's metadata under `headrace.markers`, as JSON: for each batch a list of [row, kind, value],
-where kind "w" is a watermark (epoch ms) and "s" idleness (1: idle).
+where kind "w" is a watermark (epoch ms), "s" idleness (1: idle) and "l" a latency marker (epoch ms, then its source's
+operator id in hex and subtask index).
 """
 
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.elements import PlacedMarker, StreamMarker, Watermark, WatermarkStatus
+from headrace.core.elements import (
+    LatencyMarker,
+    PlacedMarker,
+    StreamMarker,
+    Watermark,
+    WatermarkStatus,
+)
+from headrace.core.ids import OperatorId
 from headrace.core.record_batch import KEY_HASH_COLUMN
 
 _MARKERS: Final = b"headrace.markers"
-_WATERMARK, _STATUS = "w", "s"
+_WATERMARK, _STATUS, _LATENCY = "w", "s", "l"
 _NO_COLUMNS: Final = pa.schema([])
 
 
@@ -97,11 +105,16 @@ def _plain(placed: PlacedMarker) -> list[int | str]:
             return [placed.row_offset, _WATERMARK, timestamp_ms]
         case WatermarkStatus(is_idle):
             return [placed.row_offset, _STATUS, int(is_idle)]
+        case LatencyMarker(marked_time_ms, source_id, subtask_index):
+            return [placed.row_offset, _LATENCY, marked_time_ms, source_id.hex(), subtask_index]
 
 
-def _marker(plain: tuple[int, str, int]) -> PlacedMarker:
-    row_offset, kind, value = plain
-    marker: StreamMarker = (
-        Watermark(value) if kind == _WATERMARK else WatermarkStatus(is_idle=bool(value))
-    )
+def _marker(plain: list[Any]) -> PlacedMarker:
+    row_offset, kind, value, *origin = plain
+    marker: StreamMarker
+    if kind == _LATENCY:
+        source_id, subtask_index = origin
+        marker = LatencyMarker(value, OperatorId.from_hex(source_id), subtask_index)
+    else:
+        marker = Watermark(value) if kind == _WATERMARK else WatermarkStatus(is_idle=bool(value))
     return PlacedMarker(row_offset, marker)

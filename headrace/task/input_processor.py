@@ -12,6 +12,7 @@ from headrace.core.elements import (
     EndOfData,
     EndOfOutputChannelState,
     EndOfPartition,
+    LatencyMarker,
     StopMode,
     Watermark,
     WatermarkStatus,
@@ -40,6 +41,10 @@ class RowHandler(Protocol):
         """The input's idleness changed."""
         ...
 
+    def latency_marker(self, marker: LatencyMarker) -> None:
+        """A latency marker came, on whatever channel."""
+        ...
+
 
 class InputHandler(RowHandler, Protocol):
     """What an input does with what it read."""
@@ -62,7 +67,9 @@ class LogicalInput:
         self._handler = handler
         self._paced: PacedRows | None = None
         if pace_by is not None:
-            self._paced = PacedRows(pace_by, handler.batch, handler.watermark, handler.status)
+            self._paced = PacedRows(
+                pace_by, handler.batch, handler.watermark, handler.status, handler.latency_marker
+            )
         self._rows: RowHandler = self._paced or handler
         self._valve = WatermarkValve(gate.number_of_channels)
         self._open_data_count = gate.number_of_channels
@@ -150,6 +157,8 @@ class LogicalInput:
                     self._perform(self._valve.watermark_received(channel_index, timestamp_ms))
                 case WatermarkStatus(is_idle):
                     self._perform(self._valve.status_received(channel_index, is_idle))
+                case LatencyMarker() as marker:
+                    self._rows.latency_marker(marker)
         if start < batch.num_rows:
             self._rows.batch(batch.slice(start))
 

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.checkpoint.handles import CheckpointProgress, SubtaskPhase
 from headrace.core.checkpoints import CheckpointBarrier
-from headrace.core.elements import StopMode
+from headrace.core.elements import LatencyMarker, StopMode
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.record_batch import RecordBatch
 from headrace.graph.job_graph import VertexKind
@@ -78,6 +78,11 @@ class InputStreamTask(StreamTask):
             missing_count=len(missing),
             channel_count=channel_count,
         )
+
+    def latency_marker(self, marker: LatencyMarker) -> None:
+        """See InputHandler; the same for all inputs."""
+        if not self.chain.is_finished:
+            self.chain.pass_latency_marker(self.chain.head_id, marker)
 
     def _input_handlers(self) -> Sequence[InputHandler]:
         """Who takes what comes, one for each logical input."""
@@ -167,6 +172,9 @@ class _InputSide:
 
     def status(self, is_idle: bool) -> None:
         self._task.perform(self._task.combined.status_received(self._input_number, is_idle))
+
+    def latency_marker(self, marker: LatencyMarker) -> None:
+        self._task.latency_marker(marker)
 
     def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
         self._task.checkpoint_event(self._input_number, channel_index, event)

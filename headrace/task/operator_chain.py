@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from headrace.checkpoint.handles import (
@@ -14,7 +15,7 @@ from headrace.checkpoint.handles import (
 )
 from headrace.checkpoint.options import RESTORE_WATERMARKS
 from headrace.core.checkpoints import CheckpointOptions
-from headrace.core.elements import MAX_WATERMARK
+from headrace.core.elements import MAX_WATERMARK, LatencyMarker
 from headrace.core.errors import RecordTypeError, UserCodeError
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
@@ -22,6 +23,7 @@ from headrace.core.key_groups import key_group_range
 from headrace.core.operator_types import OperatorTypes
 from headrace.graph.job_graph import ChainedOperator
 from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters
+from headrace.metrics.latency import LatencyStats
 from headrace.network.record_writer import RecordWriter
 from headrace.operators.operator import (
     OneInputOperator,
@@ -93,12 +95,22 @@ class OperatorChain:
             operator.operator_id: OperatorOutput(
                 mailbox.check_interrupted,
                 reuses_objects=environment.settings.get_option(OBJECT_REUSE),
+                random=environment.random,
             )
             for operator in vertex.operators
         }
         self._metrics = {
             operator.operator_id: environment.metrics.add_group(operator.name)
             for operator in vertex.operators
+        }
+        self._latencies = {
+            operator_id: LatencyStats(
+                environment.metrics,
+                operator_id,
+                environment.attempt_id.subtask_index,
+                environment.settings,
+            )
+            for operator_id in ids
         }
         self._states: dict[OperatorId, StatesOfOperator] = {}
         self._paced: list[PacedRows] = []
@@ -237,6 +249,11 @@ class OperatorChain:
         """Send the last watermark from the head (sources; others receive it)."""
         self.head_output.emit_watermark(MAX_WATERMARK)
 
+    def pass_latency_marker(self, operator_id: OperatorId, marker: LatencyMarker) -> None:
+        """Note how old a marker is that comes to an operator, and send it on from there."""
+        self._latencies[operator_id].report(marker, self._environment.clock.now_ms())
+        self._outputs[operator_id].emit_latency_marker(marker)
+
     def close(self) -> None:
         """Close every operator, whatever the others do; the first error is raised at the end."""
         first_error: BaseException | None = None
@@ -253,8 +270,8 @@ class OperatorChain:
         self._operators[operator_id].handle_event(payload)
 
     def metrics_snapshot(self) -> dict[str, float]:
-        """Return the metrics of each operator as `<operator name>.<metric>`."""
-        values: dict[str, float] = {}
+        """Return the metrics of each operator as `<operator name>.<metric>`, and their latencies by operator id."""
+        values: dict[str, float] = LatencyStats.snapshot_of(self._environment.metrics)
         for described in self._environment.vertex.operators:
             group = self._metrics[described.operator_id]
             for name, value in group.snapshot().items():
@@ -285,18 +302,25 @@ class OperatorChain:
         for edge in self._environment.vertex.chain_edges:
             operator = self._operators[edge.target_id]
             assert isinstance(operator, OneInputOperator)
-            target: Target = ChainedTarget(operator, self._outputs[edge.target_id])
+            target: Target = ChainedTarget(
+                operator,
+                self._outputs[edge.target_id],
+                partial(self.pass_latency_marker, edge.target_id),
+            )
             if edge.source_id == self.head_id and self._paces_source:
                 target = PacedTarget(target, self._environment.clock)
                 self._paced.append(target.rows)
             self._outputs[edge.source_id].add_target(target, edge.side_output_tag)
         for output, writer in zip(self._environment.outputs, writers, strict=True):
             source_id = output.edge.source_operator_id
+            is_blocking = output.edge.result_type.traits.is_blocking
             target = NetworkTarget(
                 writer,
                 self._timers,
                 self._counters,
                 self._blame_record(self._described[source_id]),
+                # How long a result lies until its consumers start is no latency.
+                None if is_blocking else self._environment.random,
             )
             self._outputs[source_id].add_target(target, output.edge.side_output_tag)
 

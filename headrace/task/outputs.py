@@ -7,8 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from headrace.core.clock import Clock
-from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP, Watermark, WatermarkStatus
+from headrace.core.elements import (
+    MAX_WATERMARK,
+    MIN_TIMESTAMP,
+    LatencyMarker,
+    Watermark,
+    WatermarkStatus,
+)
 from headrace.core.errors import USER_EXCEPTIONS
+from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.record_copies import (
     are_unchanging,
@@ -44,6 +51,10 @@ class Target(Protocol):
         """Take a change of idleness."""
         ...
 
+    def receive_latency_marker(self, marker: LatencyMarker) -> None:
+        """Take a latency marker, in its place among the rows."""
+        ...
+
 
 class OperatorOutput:
     """The Output that one operator holds: filters empty batches and stale watermarks, then serves its targets.
@@ -53,6 +64,7 @@ class OperatorOutput:
 
     Side outputs get watermarks too (they are streams of their own), which is why all targets see every watermark.
     `check_interrupted` raises where the task is to stop: a function that emits for ever gets no other chance to.
+    A latency marker goes to one target, drawn from `random`.
     """
 
     def __init__(
@@ -60,8 +72,10 @@ class OperatorOutput:
         check_interrupted: Callable[[], None] = lambda: None,
         *,
         reuses_objects: bool = False,
+        random: SeededRandom | None = None,
     ) -> None:
         self.check_interrupted: Final = check_interrupted
+        self._random: Final = random or SeededRandom(0)
         self._reuses_objects = reuses_objects
         self._main: list[Target] = []
         self._sides: dict[str, list[Target]] = {}
@@ -118,16 +132,27 @@ class OperatorOutput:
             for target in self._all:
                 target.receive_status(is_idle)
 
+    def emit_latency_marker(self, marker: LatencyMarker) -> None:
+        """Send a latency marker one way; it ends where nothing follows. Source: Flink BroadcastingOutputCollector."""
+        if self._all:
+            self._random.choice(self._all).receive_latency_marker(marker)
+
 
 class ChainedTarget:
-    """The next operator of the chain: a plain call."""
+    """The next operator of the chain: a plain call. `pass_marker` has a latency marker noted and sent on."""
 
     makes_columns = False
 
-    def __init__(self, operator: OneInputOperator, output: Output) -> None:
+    def __init__(
+        self,
+        operator: OneInputOperator,
+        output: Output,
+        pass_marker: Callable[[LatencyMarker], None],
+    ) -> None:
         self._operator = operator
         self._process_batch = operator.process_batch
         self._output = output
+        self._pass_marker = pass_marker
 
     def receive(self, batch: RecordBatch) -> None:
         """Hand the batch over by reference."""
@@ -141,6 +166,10 @@ class ChainedTarget:
         """Let the operator forward."""
         self._operator.process_status(is_idle, self._output)
 
+    def receive_latency_marker(self, marker: LatencyMarker) -> None:
+        """Pass the operator by."""
+        self._pass_marker(marker)
+
 
 class PacedTarget:
     """The next operator behind a source, where one of the chain sees records one by one: batches pass in parts."""
@@ -149,18 +178,23 @@ class PacedTarget:
 
     def __init__(self, target: ChainedTarget, clock: Clock) -> None:
         self.rows: Final = PacedRows(
-            clock, target.receive, target.receive_watermark, target.receive_status
+            clock,
+            target.receive,
+            target.receive_watermark,
+            target.receive_status,
+            target.receive_latency_marker,
         )
         self.receive = self.rows.batch
         self.receive_watermark = self.rows.watermark
         self.receive_status = self.rows.status
+        self.receive_latency_marker = self.rows.latency_marker
 
 
 class NetworkTarget:
     """A record writer. Flushes it when its `hold_ms` are over for the first element that waits in it.
 
     Rows become columns here, so that a record which does not fit its declared type is blamed on the operator that
-    made it.
+    made it. Latency markers go to a channel drawn from `random`; without one they end here.
     """
 
     makes_columns = True
@@ -171,8 +205,10 @@ class NetworkTarget:
         timers: MailboxTimers,
         counters: TaskCounters,
         blame: Callable[[BaseException], BaseException],
+        random: SeededRandom | None = None,
     ) -> None:
         self._writer = writer
+        self._random = random
         self._timers = timers
         self._counters = counters
         self._blame = blame
@@ -198,6 +234,13 @@ class NetworkTarget:
         """Write in band."""
         self._writer.emit_marker(WatermarkStatus(is_idle))
         self._schedule_flush()
+
+    def receive_latency_marker(self, marker: LatencyMarker) -> None:
+        """Write in band, to one of the channels."""
+        if self._random is not None:
+            channel = self._random.randrange(self._writer.partition.subpartition_count)
+            self._writer.emit_latency_marker(marker, channel)
+            self._schedule_flush()
 
     def _schedule_flush(self) -> None:
         if self._is_flush_scheduled:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.core.clock import Clock
+from headrace.core.elements import LatencyMarker
 from headrace.core.record_batch import RecordBatch
 from headrace.operators.operator import TURN_MS
 
@@ -47,11 +48,13 @@ class PacedRows:
         on_batch: Callable[[RecordBatch], None],
         on_watermark: Callable[[int], None],
         on_status: Callable[[bool], None],
+        on_latency_marker: Callable[[LatencyMarker], None],
     ) -> None:
         self._clock: Final = clock
         self._on_batch: Final = on_batch
         self._on_watermark: Final = on_watermark
         self._on_status: Final = on_status
+        self._on_latency_marker: Final = on_latency_marker
         self._pace: Final = Pace()
         self._waiting: deque[RecordBatch | Callable[[], None]] = deque()
 
@@ -79,6 +82,13 @@ class PacedRows:
             self._waiting.append(lambda: self._on_status(is_idle))
         else:
             self._on_status(is_idle)
+
+    def latency_marker(self, marker: LatencyMarker) -> None:
+        """Take a latency marker."""
+        if self._waiting:
+            self._waiting.append(lambda: self._on_latency_marker(marker))
+        else:
+            self._on_latency_marker(marker)
 
     def go_on(self) -> None:
         """Work off the next part of the rows that wait, and what stands between it and the next rows."""

@@ -6,6 +6,7 @@ Source: Flink StreamTask, SourceOperatorStreamTask, OneInputStreamTask, TwoInput
 
 import enum
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -30,6 +31,7 @@ from headrace.operators.operator import (
 from headrace.task.debloating import GateDebloating, register_debloating_metrics
 from headrace.task.end_of_task import EndOfTask
 from headrace.task.environment import TaskEnvironment
+from headrace.task.latency_markers import LatencyMarkerEmitter
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import EdgeTimes, Occupation, TaskCounters, TaskTimes
 from headrace.task.operator_chain import OperatorChain
@@ -293,6 +295,32 @@ class SourceStreamTask(StreamTask):
     _has_source_ended = False
     # Checkpoints that were triggered in the midst of a batch: its position is right behind the whole of it.
     _triggered: tuple[CheckpointBarrier, ...] = ()
+
+    def open(self) -> None:
+        """See StreamTask."""
+        super().open()
+        emitter = LatencyMarkerEmitter(
+            self.chain.head_id,
+            self.environment.attempt_id.subtask_index,
+            self.environment.settings,
+            self._timers,
+            self._has_room,
+            self.chain.head_output.emit_latency_marker,
+        )
+        if not self.chain.is_finished:
+            emitter.start()
+
+    def _has_room(self, again: Callable[[], None]) -> bool:
+        """Whether no output is full. Otherwise `again` is called once the first one is not, unless the data ended."""
+
+        def mail() -> None:
+            self._mailbox.put(lambda: None if self._has_ended else again())
+
+        for writer in self._writers:
+            if not writer.is_available:
+                writer.on_available(mail)
+                return False
+        return True
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> None:
         """See StreamTask. Before a savepoint with which the job stops, the data ends."""

@@ -20,6 +20,7 @@ from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.job_master import JobDetails
 from headrace.graph.job_graph_generator import generate_job_graph
 from headrace.metrics import names
+from headrace.metrics.latency import LATENCY_INTERVAL
 from headrace.network.debloat import DEBLOAT_ENABLED
 from headrace.network.latency_governor import LATENCY_TARGET
 from headrace.network.metrics import DETAILED_METRICS
@@ -71,6 +72,7 @@ def _reported() -> frozenset[str]:
             DETAILED_METRICS.key: "true",
             DEBLOAT_ENABLED.key: "true",
             LATENCY_TARGET.key: "50 ms",
+            LATENCY_INTERVAL.key: "1 ms",
         }
     )
     graph = generate_job_graph(env.get_stream_graph(_JOB_NAME), JobId.generate(random), settings)
@@ -84,14 +86,18 @@ def _reported() -> frozenset[str]:
 
 
 async def _details_under_way(dispatcher: DispatcherGateway, job_id: JobId) -> JobDetails:
-    """Ask until the last vertex has received records, so that all operators are open, and every vertex was asked."""
+    """Ask until the last vertex has received records, so that all operators are open, and every vertex was asked.
+
+    TaskManagers answer at different moments: what one of them says of a watermark may be older than another's records.
+    """
     while True:
         details = await dispatcher.request_job_details(job_id)
         assert not details.status.is_terminal_state(), details.failure
         metrics = [vertex.metrics for vertex in details.vertices]
-        if metrics[-1].get(names.NUM_RECORDS_IN.name, 0) > 0 and all(
-            names.IS_BACK_PRESSURED.name in found for found in metrics
-        ):
+        is_known = names.NUM_RECORDS_OUT.name in metrics[0] and all(
+            names.CURRENT_INPUT_WATERMARK.name in found for found in metrics[1:]
+        )
+        if is_known and metrics[-1].get(names.NUM_RECORDS_IN.name, 0) > 0:
             return details
         await asyncio.sleep(_POLL_S)
 
@@ -108,5 +114,5 @@ def _in_process() -> frozenset[str]:
 
 
 def _names(snapshot: Iterable[str]) -> frozenset[str]:
-    """Names without the operators and groups they stand below."""
-    return frozenset(name.rpartition(".")[2] for name in snapshot)
+    """Names without the operators and groups they stand below; those of histograms without what is told of them."""
+    return frozenset(name.rpartition(".")[2].removesuffix("_count") for name in snapshot)

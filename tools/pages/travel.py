@@ -75,7 +75,13 @@ def data_layout() -> str:
             size = struct.calcsize("!" + kind)
             rows.append((f"{offset}", f"{size}", f"{part}: {name}"))
             offset += size
-    rows.append((f"{offset}", "13 each", "header: markers (row offset, kind, value)"))
+    rows.append(
+        (
+            f"{offset}",
+            "13 each",
+            "header: markers (row offset, kind, value; of latency 33, with whose)",
+        )
+    )
     rows.append(("then", "8 or none", "header: checksums of the body and of all before it"))
     rows.append(("then", "body length", "body: the rows, an Arrow message without its schema"))
     return "\n".join(table(("from byte", "bytes", "what"), rows))

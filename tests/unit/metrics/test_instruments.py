@@ -1,7 +1,9 @@
-"""Counter, Meter, Gauge, Distribution."""
+"""Counter, Meter, Gauge, Distribution, Histogram."""
+
+import pytest
 
 from headrace.core.clock import ManualClock
-from headrace.metrics.instruments import Counter, Distribution, Gauge, Meter, RateOf
+from headrace.metrics.instruments import Counter, Distribution, Gauge, Histogram, Meter, RateOf
 
 
 def test_a_counter_goes_up_and_down() -> None:
@@ -62,3 +64,37 @@ def test_a_distribution_knows_sum_count_and_extremes() -> None:
     for value in (5, -3, 8):
         distribution.update(value)
     assert distribution.snapshot("d") == {"d_sum": 10, "d_count": 3, "d_min": -3, "d_max": 8}
+
+
+def test_a_histogram_tells_of_its_last_values() -> None:
+    histogram = Histogram(4)
+    assert histogram.snapshot("h") == {}
+    for value in (100, 1, 2, 3, 4):
+        histogram.update(value)
+    values = histogram.snapshot("h")
+    assert values["h_count"] == 5
+    assert (values["h_min"], values["h_max"], values["h_mean"]) == (1, 4, 2.5)
+    assert values["h_stddev"] == pytest.approx(1.2909944)
+    # Place 0.5 * 5 = 2.5: half way between the second and the third; 0.9 * 5 lies beyond the last one.
+    assert (values["h_median"], values["h_p75"], values["h_p90"]) == (2.5, 3.75, 4.0)
+    assert set(values) == {
+        f"h_{ending}"
+        for ending in (
+            "count", "min", "max", "mean", "stddev", "median", "p75", "p90", "p95", "p98", "p99", "p999",
+        )
+    }  # fmt: skip
+
+
+def test_quantiles_of_many_values_are_near_their_share() -> None:
+    histogram = Histogram(1000)
+    for value in range(1000, 0, -1):
+        histogram.update(value)
+    values = histogram.snapshot("h")
+    assert values["h_p99"] == pytest.approx(990.99)
+    assert values["h_p999"] == pytest.approx(999.999)
+
+
+def test_one_value_is_every_quantile() -> None:
+    histogram = Histogram(8)
+    histogram.update(7)
+    assert set(histogram.snapshot("h").values()) == {1, 7, 0.0}

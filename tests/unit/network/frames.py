@@ -1,6 +1,6 @@
 """One example of every frame, with the bytes it must have on the wire."""
 
-from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
+from headrace.core.elements import LatencyMarker, PlacedMarker, Watermark, WatermarkStatus
 from headrace.core.ids import JobId, OperatorId
 from headrace.network.framing import Frame
 from headrace.network.push_wire import PushAccept, PushCommit, PushData, PushEvent, PushOpen
@@ -31,6 +31,7 @@ from headrace.network.wire import (
 from tests.unit.network.exchange import partition_id
 
 _MARKERS = (PlacedMarker(0, Watermark(-5)), PlacedMarker(3, WatermarkStatus(True)))
+_LATENCY = PlacedMarker(2, LatencyMarker(0x0123456789, OperatorId(b"o" * 16), 9))
 
 GOLDEN: dict[str, tuple[Frame, str]] = {
     "hello": (
@@ -52,6 +53,11 @@ GOLDEN: dict[str, tuple[Frame, str]] = {
     "schema": (
         Schema(7, 0x1122334455667788, b"SCHEMA"),
         "48445257 01 0b 0000 0000000c 00000006 00000007 1122334455667788 534348454d41",
+    ),
+    "data with a latency marker": (
+        Data(7, 4, 1, 0, 3, 0xAB, (_LATENCY,), b"BODY"),
+        "48445257 01 0c 0000 00000041 00000004 00000007 0000000000000004 00000001 00000000 00000003"
+        "00000000000000ab 00000002 03 0000000123456789" + "6f" * 16 + "00000009 424f4459",
     ),
     "data": (
         Data(7, 1, 2, 5, 3, 0xAB, _MARKERS, b"BODY"),

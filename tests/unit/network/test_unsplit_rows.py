@@ -5,14 +5,21 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.elements import PlacedMarker, StreamMarker, Watermark, WatermarkStatus
+from headrace.core.elements import (
+    LatencyMarker,
+    PlacedMarker,
+    StreamMarker,
+    Watermark,
+    WatermarkStatus,
+)
+from headrace.core.ids import OperatorId
 from headrace.core.record_batch import RecordBatch
 from headrace.network.pending_rows import PendingRows, WireRows
 from headrace.network.unsplit_rows import ChannelShare, UnsplitRows
 from tests.unit.network.exchange import NUMBERS, numbers
 
 Step = list[int] | StreamMarker
-"""The channels of a batch's rows, or a marker."""
+"""The channels of a batch's rows, or a marker. One of latency is for the channel that is its subtask index."""
 
 CHANNEL_COUNT = 3
 steps = st.lists(
@@ -20,6 +27,12 @@ steps = st.lists(
         st.lists(st.integers(0, CHANNEL_COUNT - 1), min_size=1, max_size=6),
         st.builds(Watermark, st.integers(0, 5)),
         st.builds(WatermarkStatus, st.booleans()),
+        st.builds(
+            LatencyMarker,
+            st.integers(0, 5),
+            st.just(OperatorId(bytes(16))),
+            st.integers(0, CHANNEL_COUNT - 1),
+        ),
     ),
     max_size=8,
 )
@@ -31,6 +44,8 @@ def feed(unsplit: UnsplitRows, each_step: list[Step]) -> None:
         if isinstance(step, list):
             unsplit.append(numbers(first, len(step)), np.array(step, dtype=np.int32))
             first += len(step)
+        elif isinstance(step, LatencyMarker):
+            unsplit.append_marker(step, step.subtask_index)
         else:
             unsplit.append_marker(step)
 
@@ -58,6 +73,8 @@ def expected(each_step: list[Step], channel: int) -> list[object]:
         if isinstance(step, list):
             found += [number + place for place, whose in enumerate(step) if whose == channel]
             number += len(step)
+        elif isinstance(step, LatencyMarker) and step.subtask_index != channel:
+            continue
         elif isinstance(step, Watermark) and found and isinstance(found[-1], Watermark):
             found[-1] = step
         else:
@@ -66,7 +83,7 @@ def expected(each_step: list[Step], channel: int) -> list[object]:
 
 
 @given(steps)
-def test_each_channel_gets_its_rows_and_all_markers_in_the_order_they_came(
+def test_each_channel_gets_its_rows_and_its_markers_in_the_order_they_came(
     each_step: list[Step],
 ) -> None:
     unsplit = UnsplitRows(CHANNEL_COUNT)

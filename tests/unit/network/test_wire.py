@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
+from headrace.core.elements import LatencyMarker, PlacedMarker, Watermark, WatermarkStatus
+from headrace.core.ids import OperatorId
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
 from headrace.network.errors import CorruptFrameError, ProtocolError, UnknownFrameError
 from headrace.network.framing import (
@@ -26,7 +27,13 @@ MARKERS = st.lists(
         PlacedMarker,
         OFFSETS,
         st.builds(Watermark, st.integers(-(2**63), 2**63 - 1))
-        | st.builds(WatermarkStatus, st.booleans()),
+        | st.builds(WatermarkStatus, st.booleans())
+        | st.builds(
+            LatencyMarker,
+            st.integers(-(2**63), 2**63 - 1),
+            st.builds(OperatorId, st.binary(min_size=16, max_size=16)),
+            OFFSETS,
+        ),
     ),
     max_size=20,
 ).map(tuple)
@@ -236,6 +243,14 @@ def test_a_claimed_length_is_refused_before_memory_is_taken() -> None:
     data = PREFIX.pack(0x48445257, 1, 12, 0, len(layout), 0xFFFFFFFF) + layout
     with pytest.raises(ProtocolError, match="a body of 4294967295 bytes, at most 1000"):
         assemble(data, [], body_limit=1000)
+
+
+@pytest.mark.parametrize("length", [14, 32, 45])
+def test_a_marker_that_is_cut_short_is_refused(length: int) -> None:
+    marker = PlacedMarker(0, LatencyMarker(1, OperatorId(bytes(16)), 0))
+    data = encode_markers((marker, marker))[:length]
+    with pytest.raises(ProtocolError, match=f"a marker vector of {length} bytes"):
+        decode_markers(data, 0, length, "peer")
 
 
 def test_an_unknown_marker_is_refused() -> None:

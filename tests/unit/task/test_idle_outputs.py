@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.elements import MAX_WATERMARK
+from headrace.core.elements import MAX_WATERMARK, LatencyMarker
 from headrace.core.record_batch import RecordBatch
 from headrace.task.outputs import OperatorOutput
 
@@ -23,6 +23,9 @@ class _Target:
 
     def receive_status(self, is_idle: bool) -> None:
         self.received.append(("idle", is_idle))
+
+    def receive_latency_marker(self, marker: LatencyMarker) -> None:
+        raise AssertionError("no latency marker is sent")
 
 
 IDLE, ACTIVE = ("idle", True), ("idle", False)

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.clock import ManualClock
+from headrace.core.elements import LatencyMarker
+from headrace.core.ids import OperatorId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
 from headrace.operators.operator import TURN_MS
@@ -29,6 +31,7 @@ class World:
             self._batch,
             lambda timestamp_ms: self.seen.append(("watermark", timestamp_ms)),
             lambda is_idle: self.seen.append(("idle", is_idle)),
+            lambda marker: self.seen.append(("latency", marker.marked_time_ms)),
         )
 
     def _batch(self, batch: RecordBatch) -> None:
@@ -83,6 +86,7 @@ steps = st.lists(
         st.integers(1, 40).map(lambda count: ("rows", count)),
         st.integers(0, 1000).map(lambda time: ("watermark", time)),
         st.booleans().map(lambda is_idle: ("idle", is_idle)),
+        st.integers(0, 1000).map(lambda time: ("latency", time)),
         st.just(("go on", 0)),
     ),
     max_size=30,
@@ -102,6 +106,9 @@ def test_everything_comes_once_and_in_its_order(steps: list[Any], ms_per_row: fl
             expected.append((what, value))
         elif what == "idle":
             world.rows.status(value)
+            expected.append((what, value))
+        elif what == "latency":
+            world.rows.latency_marker(LatencyMarker(value, OperatorId(bytes(16)), 0))
             expected.append((what, value))
         elif world.rows.is_amid_batch:
             world.rows.go_on()

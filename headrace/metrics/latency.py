@@ -1,0 +1,96 @@
+"""LatencyStats: how old the latency markers are that reach an operator, by the source they come from.
+
+Names are Flink's: `latency.source_id.<id>.operator_id.<id>.operator_subtask_index.<n>.latency_p99`, and with
+`source_subtask_index.<n>` behind the source, or without it, as the granularity says.
+Source: Flink LatencyStats, MetricOptions.
+"""
+
+import enum
+from datetime import timedelta
+from typing import Final
+
+from headrace.core.config import ConfigOption, Settings
+from headrace.core.elements import LatencyMarker
+from headrace.core.ids import OperatorId
+from headrace.metrics.groups import MetricGroup
+from headrace.metrics.instruments import Histogram, Number
+from headrace.metrics.names import LATENCY
+
+
+class LatencyGranularity(enum.Enum):
+    """Which markers an operator counts together."""
+
+    SINGLE = "single"
+    OPERATOR = "operator"
+    SUBTASK = "subtask"
+
+
+LATENCY_INTERVAL: Final = ConfigOption(
+    "metrics.latency.interval",
+    timedelta,
+    default=timedelta(0),
+    doc="Each subtask of a source sends a latency marker so often, and operators note how old those are that "
+    "reach them; 0: none are sent.",
+)
+LATENCY_GRANULARITY: Final = ConfigOption(
+    "metrics.latency.granularity",
+    str,
+    default=LatencyGranularity.OPERATOR.value,
+    doc="What operators tell apart in latencies: nothing (single), sources (operator), or their subtasks (subtask).",
+    choices=tuple(each.value for each in LatencyGranularity),
+)
+LATENCY_HISTORY_SIZE: Final = ConfigOption(
+    "metrics.latency.history-size",
+    int,
+    default=128,
+    doc="Latencies are told of the last so many markers.",
+    least=1,
+)
+_GROUP: Final = "latency"
+
+
+class LatencyStats:
+    """Of one operator in one subtask, below `group`, the task's. Mailbox thread only, but for `snapshot_of`."""
+
+    def __init__(
+        self, group: MetricGroup, operator_id: OperatorId, subtask_index: int, settings: Settings
+    ) -> None:
+        self._group: Final = group
+        self._operator_id: Final = operator_id
+        self._subtask_index: Final = subtask_index
+        self._granularity: Final = LatencyGranularity(settings.get_option(LATENCY_GRANULARITY))
+        self._history_size: Final = settings.get_option(LATENCY_HISTORY_SIZE)
+        self._histograms: dict[tuple[OperatorId, int] | OperatorId | None, Histogram] = {}
+
+    def report(self, marker: LatencyMarker, now_ms: int) -> None:
+        """Count a marker that came at `now_ms`, epoch ms; below 0 where its source's clock is ahead of this one's."""
+        key = self._key_of(marker)
+        histogram = self._histograms.get(key)
+        if histogram is None:
+            histogram = self._histograms[key] = self._create(marker)
+        histogram.update(now_ms - marker.marked_time_ms)
+
+    @staticmethod
+    def snapshot_of(group: MetricGroup) -> dict[str, Number]:
+        """Return the latencies of all operators below a task's group, by the names they have there. Any thread."""
+        values = group.add_group(_GROUP).snapshot()
+        return {f"{_GROUP}.{name}": value for name, value in values.items()}
+
+    def _key_of(self, marker: LatencyMarker) -> tuple[OperatorId, int] | OperatorId | None:
+        match self._granularity:
+            case LatencyGranularity.SINGLE:
+                return None
+            case LatencyGranularity.OPERATOR:
+                return marker.source_id
+            case LatencyGranularity.SUBTASK:
+                return marker.source_id, marker.subtask_index
+
+    def _create(self, marker: LatencyMarker) -> Histogram:
+        group = self._group.add_group(_GROUP)
+        if self._granularity is not LatencyGranularity.SINGLE:
+            group = group.add_group("source_id", marker.source_id.hex())
+        if self._granularity is LatencyGranularity.SUBTASK:
+            group = group.add_group("source_subtask_index", str(marker.subtask_index))
+        group = group.add_group("operator_id", self._operator_id.hex())
+        group = group.add_group("operator_subtask_index", str(self._subtask_index))
+        return group.histogram(LATENCY, self._history_size)
