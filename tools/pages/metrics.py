@@ -19,8 +19,8 @@ The table of `headrace/metrics/names.py`. Names and meanings are Flink's. "combi
 a vertex's subtasks become the vertex's own. "measured" is asked of a job while it runs, when this page is made,
 with debloating, a latency target, latency markers and detailed metrics on: "yes" is what clients can read of a job's
 details, under the plain name for a task and as `<operator>.<metric>` for an operator; "where asked for" is there too,
-in jobs with the side output or the option that asks for it; "in its process" is measured by each TaskManager but sent to
-nobody; "not yet" keeps its name for what will measure it. Metrics that user functions register come beside these, as
+in jobs with the side output or the option that asks for it; "in its process" is measured by each TaskManager but sent
+to nobody; "not yet" keeps its name for what will measure it. Metrics that user functions register come beside these, as
 `<operator>.<metric>`.
 """
 
