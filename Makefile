@@ -66,11 +66,13 @@ sim: SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2
 sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed
 	@seed=$(SEED); echo "seed $$seed"; $(BIN)/python -m pytest -q tests/simulation --seed $$seed
 
-# In parts: `make chaos PART=storage` runs one group (or several), and adds what it finds to the page.
+# In parts: `make chaos PART=storage` runs one group (or several), and adds what it finds to the page. What counts of each
+# group is kept with the results of benchmarks, and a group that is run again takes the place of its earlier run.
 chaos: setup  ## do to a running job what may happen to it, or PART=<groups> of that (below 30 minutes), and write a page
-	@mkdir -p out; test -n "$(PART)" || rm -f out/chaos.jsonl
-	$(BIN)/python -m headrace.testing.chaos $(or $(PART),all) $(if $(REPEATS),--repeats $(REPEATS)) --json out/chaos.jsonl; status=$$?; \
-	  $(BIN)/python -m headrace.testing.chaos.report out/chaos.jsonl docs/chaos_report.md; exit $$status
+	@mkdir -p out
+	$(BIN)/python -m headrace.testing.chaos $(or $(PART),all) $(if $(REPEATS),--repeats $(REPEATS)) \
+	  --json benchmarks/results/chaos.jsonl --log out/chaos.log; status=$$?; \
+	  $(BIN)/python -m headrace.testing.chaos.report benchmarks/results/chaos.jsonl docs/chaos_report.md; exit $$status
 
 bench: setup  ## answer the questions of benchmarks/ (or one, also those that take long: BENCH=nexmark)
 	@for question in $(or $(BENCH),exchange network state back_pressure_memory keyed_latency keyed_function); do \

@@ -36,13 +36,15 @@ def main() -> int:
     parser.add_argument("--bug", choices=BUGS, help="plant this bug, which must then be found")
     parser.add_argument("--seed", type=int, default=SEED, help=f"(default: {SEED})")
     parser.add_argument("--json", type=Path, help="append outcomes to this file, a line each")
+    parser.add_argument("--log", type=Path, help="lines of the log (default: beside --json)")
     parser.add_argument(
         "--directory", type=Path, help="keep the files of runs here, several parts or bugs apart"
     )
     arguments = parser.parse_args()
     if arguments.json:
         # Lost calls to processes that were killed are no news; progress is to be read.
-        logging.basicConfig(filename=arguments.json.with_suffix(".log"), format=_LOG_FORMAT)
+        log = arguments.log or arguments.json.with_suffix(".log")
+        logging.basicConfig(filename=log, format=_LOG_FORMAT)
     wanted: list[str] = arguments.group
     if unknown := sorted({*wanted} - {*_CHOICES}):
         parser.error(f"there is no group {', '.join(unknown)}: there are {', '.join(_CHOICES)}")
@@ -96,6 +98,7 @@ def _run_bugs(arguments: argparse.Namespace) -> int:
 def _run_self(name: str, extra: list[str], arguments: argparse.Namespace) -> int:
     """A process of its own: one Spark application, one set of settings, one planted bug; and one folder."""
     kept = ["--json", str(arguments.json)] if arguments.json else []
+    kept += ["--log", str(arguments.log)] if arguments.log else []
     if arguments.directory:
         kept += ["--directory", str(arguments.directory / name)]
     command = [*extra, "--seed", str(arguments.seed), *kept]

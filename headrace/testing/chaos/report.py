@@ -1,6 +1,7 @@
 """A page about runs of the chaos suite: `python -m headrace.testing.chaos.report outcomes.jsonl page.md`.
 
-The file may have been written in parts, group by group: the newest of each counts.
+The file may have been written in parts, group by group: the newest of each counts, and the others leave the file, which
+is kept beside the results of benchmarks so that a part can be added anywhere without losing the rest.
 """
 
 import json
@@ -42,6 +43,7 @@ def main() -> int:
     if times:
         draw_recovery(times, target.parent / "pictures" / f"{PICTURE}.svg")
     target.write_text(page_of(lines))
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     print(target)
     return 0
 
@@ -92,7 +94,8 @@ def _begun_text(lines: Sequence[Line]) -> list[str]:
     if not begun:
         return []
     times = sorted(line["at"] for line in begun)
-    loads = [line["load_average"] for line in begun]
+    # Of older parts the day is known, and the range of the load over all of them.
+    loads = [one for line in begun for one in line.get("load_averages", [line.get("load_average")])]
     seeds = ", ".join(str(seed) for seed in sorted({line["seed"] for line in begun}))
     return [
         f"Run from {times[0]} to {times[-1]} UTC (begin of the last part) on {begun[0]['processors']} processors, seed "

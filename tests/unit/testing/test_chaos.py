@@ -1,7 +1,9 @@
 """The chaos suite's own parts: the answer, the moments, damage and poison, the page, and that bugs can be planted."""
 
 import inspect
+import json
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from headrace.core import failpoints
 from headrace.core.config import Settings
 from headrace.core.failpoints import FAILPOINTS, Failpoint
-from headrace.testing.chaos import planted_bugs
+from headrace.testing.chaos import planted_bugs, report
 from headrace.testing.chaos.digest_job import (
     DigestJob,
     PoisonPolicy,
@@ -168,6 +170,31 @@ def test_a_run_that_is_done_again_by_itself_counts_in_place_of_the_first() -> No
     first, second = {**RUN, "mistakes": ["lost"]}, {**RUN, "repeat": 1}
     bugs = [{"bug": "x", "found_by": ""}, {"bug": "x", "found_by": "oracle"}]
     assert newest_of_each_group([first, second, RUN, *bugs]) == [RUN, second, bugs[1]]
+
+
+def test_the_file_keeps_what_counts_and_the_page_can_be_made_of_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, page = tmp_path / "chaos.jsonl", tmp_path / "page.md"
+    begun = {"seed": 7, "at": "2026-01-01", "processors": 2}
+    lines = [
+        {"begun": "kills", **begun},
+        {**RUN, "seed": 1, "recoveries_s": []},
+        {"begun": "kills", **begun, "at": "2026-01-02 10:00", "load_average": 2.5},
+        {**RUN, "seed": 2, "recoveries_s": []},
+        {"begun": "damage", **begun, "load_averages": [1.5, 9.0]},
+        {**RUN, "group": "damage", "seed": 3, "recoveries_s": []},
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setattr(sys, "argv", ["report", str(file), str(page)])
+    pages: list[str] = []
+    for _ in range(2):
+        assert report.main() == 0
+        pages.append(page.read_text())
+        assert [json.loads(line) for line in file.read_text().splitlines()] == lines[2:]
+    assert pages[0] == pages[1]
+    assert "from 2026-01-01 to 2026-01-02 10:00 UTC" in pages[0]
+    assert "load average at the begin of a part 1.5 to 9.0" in pages[0]
 
 
 def test_recovery_times_are_kept_apart_by_moment_and_kind_of_group() -> None:
