@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from headrace.network.errors import CorruptFileError
 from headrace.network.partitioned_file import PartitionedFile
 from headrace.network.read_stretch import Stretch
 from headrace.network.sort_merge_index import Extent
@@ -48,7 +49,7 @@ class RegionCursor:
         return min(limit_bytes, self._extent.length)
 
     def read(self, limit_bytes: int, stretch: Stretch | None = None) -> Sequence[UndecodedElement]:
-        """See SubpartitionCursor."""
+        """See SubpartitionCursor. CorruptFileError."""
         file = self._partition.file
         assert file is not None
         if not self._extent.length:
@@ -62,7 +63,13 @@ class RegionCursor:
             data = file.data.read(offset, length)
         found = list(split_elements(data, file.schemas, place))
         if not found:
-            data = file.data.read(offset, element_bytes(data, place))
+            # A length is looked at before its checksum: what it says may be far more than anybody has written.
+            size = element_bytes(data, place)
+            if size > self._extent.length:
+                raise CorruptFileError(
+                    place, "an element is longer than the index of the file says"
+                )
+            data = file.data.read(offset, size)
             found = list(split_elements(data, file.schemas, place))
         done = found[-1].end
         self._extent = Extent(self._extent.offset + done, self._extent.length - done)

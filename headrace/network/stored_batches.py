@@ -227,7 +227,9 @@ def decode_elements(
 
 
 def element_bytes(data: pa.Buffer, place: str) -> int:
-    """Return how long the element at the beginning of `data` is, from its header alone."""
+    """Return how long the element at the beginning of `data` is, from its header alone. CorruptFileError."""
+    if len(data) < HEADER_BYTES:
+        raise CorruptFileError(place, f"an element of {len(data)} bytes, less than a header")
     return _decode_header(memoryview(data), 0, place).total_bytes
 
 

@@ -22,6 +22,8 @@ class FaultyFileLayer(OsFileLayer):
         self.calls_left: int | None = None
         self.short_writes = self.short_reads = False
         self.read_offsets: list[int] = []
+        self.read_ends: list[int] = []
+        """The first byte behind each read that was wanted."""
 
     def create(self, path: Path) -> int:
         self._count_call()
@@ -41,6 +43,7 @@ class FaultyFileLayer(OsFileLayer):
 
     def read(self, descriptor: int, targets: Sequence[memoryview], offset: int) -> int:
         self.read_offsets.append(offset)
+        self.read_ends.append(offset + sum(map(len, targets)))
         if self.bad_from is not None and offset + sum(map(len, targets)) > self.bad_from:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         if self.short_reads:
