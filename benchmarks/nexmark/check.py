@@ -41,11 +41,17 @@ def check(query: str, events: Path, *, is_local: bool) -> Figures:
 
 def main() -> None:
     """Check the queries named, or all."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("queries", nargs="*", default=sorted(QUERIES))
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--root", type=Path, default=Path(tempfile.gettempdir()) / "nexmark")
-    parser.add_argument("--local", action="store_true")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.nexmark.check",
+        description="Do our queries give what DuckDB gives, row for row? Exits with 1 where a result differs.",
+    )
+    parser.add_argument("queries", nargs="*", default=sorted(QUERIES), help="q1 q2 … (all)")
+    parser.add_argument("--events", type=int, default=1_000_000, help="(%(default)s)")
+    parser.add_argument(
+        "--root", type=Path, default=Path(tempfile.gettempdir()) / "nexmark",
+        help="where the events lie, which are made once (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--local", action="store_true", help="in one process, without Spark")
     arguments = parser.parse_args()
     events = events_directory(arguments.root, arguments.events)
     wrong = 0
