@@ -4,6 +4,7 @@ Spark finds it by itself in every session (`pyspark_headrace`). Its options are 
 this runs in Python workers of Spark, and nothing of it needs a job.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -12,10 +13,12 @@ from pyspark.sql import datasource
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from headrace.checkpoint.errors import MetadataMissingError, SnapshotSubsumedError
+from headrace.checkpoint.leases import LEASE_DURATION_MS, Lease, subsumed, take_lease
 from headrace.checkpoint.options import KEY_FILE
-from headrace.checkpoint.storage import StateReader
-from headrace.core.config import Settings
+from headrace.core.config import Settings, parse_duration_ms
 from headrace.state_processor.errors import StateProcessorError
+from headrace.state_processor.pinned_reading import PinnedReader, holder_text, missing_explained
 from headrace.state_processor.selection import LATEST, open_snapshot, snapshot_uri
 from headrace.state_processor.stored_types import converted
 from headrace.state_processor.table_query import (
@@ -37,7 +40,10 @@ _OPTIONS: Final = (
     "keyGroups",
     "keyFile",
     "unpickle",
+    "leaseDuration",
 )
+_LATEST_ATTEMPTS: Final = 3
+"""How often a newer checkpoint is looked for, where the latest was given up in this very moment."""
 
 
 class HeadraceStateSource(datasource.DataSource):
@@ -49,6 +55,8 @@ class HeadraceStateSource(datasource.DataSource):
     `keyGroups` (like `3,7-9`): the only ones that are read. `keyFile`: the key of the metadata. `unpickle`: whether
     values of no declared type are loaded and shown as Python prints them, which runs code of whoever wrote them.
 
+    `leaseDuration`: for how long the snapshot is kept for a query that says nothing more, as `5 min`.
+
     Filters of Spark are not taken: PySpark 4.3 keeps the reader of one query for the next ones of the same DataFrame,
     so that what a filter left out would be missing there.
     """
@@ -57,8 +65,9 @@ class HeadraceStateSource(datasource.DataSource):
         super().__init__(dict(options))
         self._chosen = _chosen(options)
         self._settings = _settings(self._chosen)
+        self._duration_ms = _lease_duration_ms(self._chosen)
         # Here, once: what is the latest now may not be so any more when the rows are read.
-        self._uri = snapshot_uri(self._chosen["path"], self._chosen.get("checkpoint", LATEST))
+        self.uri, self._first_lease = self._pinned_snapshot()
 
     @classmethod
     def name(cls) -> str:
@@ -71,8 +80,11 @@ class HeadraceStateSource(datasource.DataSource):
         return HeadraceStateReader(self, schema)
 
     def open(self) -> OpenTable:
-        """Return the table. StateProcessorError, MetadataError."""
-        snapshot = open_snapshot(self._uri, self._settings)
+        """Return the table. StateProcessorError, MetadataError, SnapshotSubsumedError."""
+        try:
+            snapshot = open_snapshot(self.uri, self._settings)
+        except MetadataMissingError as error:
+            raise subsumed(self.uri) from error  # it was there when the source was made
         groups, keys = self._chosen.get("keyGroups"), self._chosen.get("keys")
         query = TableQuery(
             self._chosen.get("table", "keyed"),
@@ -82,36 +94,83 @@ class HeadraceStateSource(datasource.DataSource):
             key_groups=None if groups is None else key_groups_in_text(groups),
             keys=None if keys is None else keys_in_text(keys),
         )
-        return query.open(snapshot)
+        with missing_explained(self.uri):
+            return query.open(snapshot)
+
+    def take_lease(self) -> Lease | None:
+        """Keep the snapshot for a query. The one that was taken for the DataFrame has done its duty by then."""
+        lease = self._take_lease(self.uri)
+        if self._first_lease is not None:
+            self._first_lease.give_back()
+        return lease
+
+    def _take_lease(self, uri: str) -> Lease | None:
+        if not self._duration_ms:
+            return None
+        return take_lease(uri, holder_text(), duration_ms=self._duration_ms)
+
+    def _pinned_snapshot(self) -> tuple[str, Lease | None]:
+        for attempts_left in reversed(range(_LATEST_ATTEMPTS)):
+            uri = snapshot_uri(self._chosen["path"], self._chosen.get("checkpoint", LATEST))
+            try:
+                return uri, self._take_lease(uri)
+            except SnapshotSubsumedError:
+                if not attempts_left:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
 
 class PartOfTable(datasource.InputPartition):
-    """One file of a state, and what must be known to read it."""
+    """One file of a state, and what must be known to read it. `lease`: of the query, with the count of its parts."""
 
-    def __init__(self, table: OpenTable, part: TablePart) -> None:
+    def __init__(self, table: OpenTable, part: TablePart, index: int, lease: Lease | None) -> None:
         super().__init__(None)
         self.table = table
         self.part = part
+        self.index = index
+        self.lease = lease
 
 
 class HeadraceStateReader(datasource.DataSourceReader):
-    """Reads a table file by file."""
+    """Reads a table file by file, under one lease, which is given back with the last of them."""
 
     def __init__(self, source: HeadraceStateSource, schema: StructType) -> None:
         self._source = source
         self._schema = schema
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
-        table = self._source.open()
+        lease = self._source.take_lease()
+        try:
+            table = self._source.open()
+        except BaseException:
+            if lease is not None:
+                lease.give_back()
+            raise
+        if lease is not None and all(one.chunk is None for one in table.parts):
+            lease.give_back()  # all that there is to read was read just now
+            lease = None
+        if lease is not None:
+            lease = dataclasses.replace(lease, part_count=len(table.parts))
         bare = table.without_parts()
-        return [PartOfTable(bare, part) for part in table.parts]
+        return [PartOfTable(bare, part, index, lease) for index, part in enumerate(table.parts)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, PartOfTable)
+        if not isinstance(partition, PartOfTable):
+            return  # Spark makes one up where there is nothing to read
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        for batch in partition.table.read(partition.part, StateReader()):
-            columns = [converted(batch.column(one.name), one.type) for one in schema]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        lease = partition.lease
+        if lease is not None:
+            # It may have ended while the task waited for its turn, or with an earlier run of this very query.
+            lease = lease.renewed()
+        try:
+            for batch in partition.table.read(partition.part, PinnedReader(self._source.uri)):
+                if lease is not None:
+                    lease = lease.renewed(is_certain=False)
+                columns = [converted(batch.column(one.name), one.type) for one in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        finally:
+            if lease is not None:
+                lease.part_done(partition.index)
 
 
 def _chosen(options: Mapping[str, str]) -> dict[str, str]:
@@ -132,3 +191,14 @@ def _chosen(options: Mapping[str, str]) -> dict[str, str]:
 def _settings(chosen: Mapping[str, str]) -> Settings:
     key_file = chosen.get("keyFile")
     return Settings({} if key_file is None else {KEY_FILE.key: key_file})
+
+
+def _lease_duration_ms(chosen: Mapping[str, str]) -> int:
+    """What `leaseDuration` says; 0: no lease. ConfigurationError, StateProcessorError."""
+    given = chosen.get("leaseDuration")
+    if given is None:
+        return LEASE_DURATION_MS
+    duration_ms = int(parse_duration_ms("leaseDuration", given))
+    if duration_ms < 0:
+        raise StateProcessorError(f"leaseDuration is '{given}': it is 0 for none, or some time")
+    return duration_ms

@@ -34,7 +34,7 @@ from headrace.checkpoint.metadata import (
 )
 from headrace.checkpoint.metadata_key import metadata_key
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
-from headrace.checkpoint.storage import StateReader, SubtaskStorage
+from headrace.checkpoint.storage import SubtaskStorage
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
@@ -55,6 +55,7 @@ from headrace.state_processor.errors import (
     NativeStateError,
     StateProcessorError,
 )
+from headrace.state_processor.pinned_reading import PinnedReader, held
 from headrace.state_processor.selection import open_snapshot
 from headrace.state_processor.stored_state import chunks_of, has_native_state
 
@@ -145,7 +146,8 @@ class SavepointEditor:
             )
         make_folder(uri)
         try:
-            metadata, changes = self._edited(uri)
+            with held(self._parent.uri, clock=self._clock):
+                metadata, changes = self._edited(uri)
             edit = SnapshotEdit(
                 parent_uri=self._parent.uri,
                 parent_checkpoint_id=self._parent.checkpoint_id,
@@ -168,7 +170,7 @@ class SavepointEditor:
 
     def _edited(self, folder: str) -> tuple[CheckpointMetadata, list[StateChange]]:
         writer = edit_storage(folder, self._settings)
-        context = EditContext(folder, StateReader(), writer, self._allow_pickles)
+        context = EditContext(folder, PinnedReader(self._parent.uri), writer, self._allow_pickles)
         metadata, changes = self._parent.metadata, list[StateChange]()
         for edit in self._edits:
             metadata, made = edit(metadata, context)

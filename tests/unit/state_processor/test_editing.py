@@ -1,5 +1,6 @@
 """Edited savepoints: what a job that goes on from them finds, what is said of them, and which edits are refused."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.checkpoint.checkpoint_storage import load_snapshot
+from headrace.checkpoint.errors import SnapshotSubsumedError
 from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
+from headrace.checkpoint.leases import live_leases
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.storage import StateReader
 from headrace.core.checkpoints import SnapshotKind
+from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.key_groups import key_groups_of
 from headrace.core.key_hash import hash_array
 from headrace.core.types.type_info import Types
 from headrace.functions.process import TimeDomain
 from headrace.state.keyed_chunks import ChunkFiles
+from headrace.state_processor.edited_rows import EditTarget, WrittenRows
+from headrace.state_processor.edits import EditContext, rows_of_table
 from headrace.state_processor.errors import (
     EditRefusedError,
     InFlightRecordsError,
@@ -225,8 +231,7 @@ def test_an_edited_savepoint_stands_alone(tmp_path: Path) -> None:
     parent = savepoint(tmp_path / "parent", own)
     counts = counts_of(parent)
     edited = write(SavepointEditor(parent, own).remove(UID, "words"), tmp_path)
-    for file in (tmp_path / "parent").iterdir():
-        file.unlink()
+    shutil.rmtree(parent.uri)
     (tmp_path / "edited").rename(tmp_path / "moved")
     assert counts_of(load_snapshot(str(tmp_path / "moved"), own)) == counts
     assert edited.metadata.kind is SnapshotKind.SAVEPOINT
@@ -371,3 +376,21 @@ def test_random_edits_leave_what_a_dict_with_the_same_edits_holds(
         if value is not None:
             found[key] = value
     assert found == model
+
+
+def test_what_is_edited_is_not_deleted_meanwhile(tmp_path: Path) -> None:
+    own = settings_in(tmp_path, **FILES)
+    parent = savepoint(tmp_path / "job" / "chk-7", own)
+    holders: list[str] = []
+
+    def look(target: EditTarget, context: EditContext) -> WrittenRows:
+        holders.extend(one.holder for one in live_leases(parent.uri, SystemClock().now_ms()))
+        return rows_of_table(table_of(parent, "count"))(target, context)
+
+    editor = SavepointEditor(parent, own).replace_from(UID, "count", look, StateTable.KEYED)
+    editor.write(str(tmp_path / "edited"), reason="a test")
+    assert [one.split()[0] for one in holders] == ["process"]
+    assert live_leases(parent.uri, SystemClock().now_ms()) == []
+    shutil.rmtree(parent.uri)
+    with pytest.raises(SnapshotSubsumedError):
+        SavepointEditor(parent, own).write(str(tmp_path / "again"), reason="a test")
