@@ -70,21 +70,26 @@ class FileCommitter:
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
         """See Committer. FileCommitError where a file is neither where it was prepared nor where it belongs."""
         scope = scope_of(key)
-        note = self._note_file(scope).read() or CommitNote(scope)
+        notes = self._note_file(scope)
+        note = notes.read() or CommitNote(scope)
         self._delete_garbage(note)
         decoded = [decode_committable(content) for content in committables]
         files = [one for one in decoded if isinstance(one, PendingFile)]
         if checkpoint_id <= note.last_id:
             self._check_committed(note, files, checkpoint_id)
         elif decoded or note.waiting:
-            note = self._make_visible(note, checkpoint_id, decoded)
+            note = self._make_visible(notes, note, checkpoint_id, decoded)
         self._sweep(files, note)
 
     def close(self) -> None:
         """See Committer."""
 
     def _make_visible(
-        self, note: CommitNote, checkpoint_id: int, committables: Sequence[FileCommittable]
+        self,
+        notes: NoteFile[CommitNote],
+        note: CommitNote,
+        checkpoint_id: int,
+        committables: Sequence[FileCommittable],
     ) -> CommitNote:
         reach(Failpoint.COMMIT_BEGUN)
         files = [one for one in committables if isinstance(one, PendingFile)]
@@ -102,7 +107,7 @@ class FileCommitter:
         else:
             new = self._compact(note, checkpoint_id, last_id, compaction, committables)
         reach(Failpoint.COMMIT_DONE)
-        self._note_file(note.scope).write(new)
+        notes.write(new)
         self._delete_garbage(new)
         for folder in {file.folder for file in files}:
             remove_if_empty(self._file_system, self._place(folder))

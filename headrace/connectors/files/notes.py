@@ -30,38 +30,67 @@ class NoteLostError(HeadraceError):
         self.path = path
 
 
+class NoteChangedError(HeadraceError):
+    """Somebody else has written the note meanwhile: the driver that took over. What it wrote stays."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the note {path} of what was committed has changed since this commit began: another driver of the job "
+            "commits in this one's place. What it noted is kept; a second attempt goes on from there"
+        )
+        self.path = path
+
+
 class NoteFile(Generic[N]):
-    """A note of type `note_type` at `path`. A crash leaves the old one or the new one."""
+    """A note of type `note_type` at `path`. A crash leaves the old one or the new one.
+
+    Who writes has read before, and what it read must still be there: a driver that was taken for dead and goes on
+    would put its old note in place of its successor's. Between the last look and the move a moment is left, as pyarrow
+    knows no conditional move.
+    """
 
     def __init__(self, file_system: Any, path: str, note_type: type[N]) -> None:
         self._file_system = file_system
         self._path = path
         self._trace = f"{path}.made"
         self._type = note_type
+        self._known: bytes | None = None
 
     def read(self) -> N | None:
         """Return the note, or None where there never was one. NoteLostError where there was."""
-        try:
-            with self._file_system.open_input_stream(self._path) as stream:
-                return msgspec.json.decode(stream.read(), type=self._type)
-        except FileNotFoundError:
-            if exists(self._file_system, self._trace):
-                raise NoteLostError(self._path, self._trace) from None
-            return None
+        self._known = self._content()
+        if self._known is not None:
+            return msgspec.json.decode(self._known, type=self._type)
+        if exists(self._file_system, self._trace):
+            raise NoteLostError(self._path, self._trace)
+        return None
 
     def write(self, note: N) -> None:
-        """Replace the note; it survives the machine when this returns."""
+        """Replace what was read; survives the machine when this returns. NoteChangedError where it is not there."""
+        content = msgspec.json.encode(note)
         folder, new = self._path.rpartition("/")[0], f"{self._path}.new"
         self._file_system.create_dir(folder, recursive=True)
         with self._file_system.open_output_stream(new, compression=None) as stream:
-            stream.write(msgspec.json.encode(note))
+            stream.write(content)
         persist_file(self._file_system, new)
+        if self._content() != self._known:
+            raise NoteChangedError(self._path)
         self._file_system.move(new, self._path)
+        self._known = content
         persist_names(self._file_system, folder, [self._path])
         # Behind the note: a crash in between leaves a note without a trace, never a trace without a note.
         if not exists(self._file_system, self._trace):
             self._file_system.open_output_stream(self._trace, compression=None).close()
             persist_names(self._file_system, folder, [self._trace])
+
+    def _content(self) -> bytes | None:
+        try:
+            with self._file_system.open_input_stream(self._path) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
 
 
 def digest_of_scope(scope: str) -> str:
