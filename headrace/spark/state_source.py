@@ -6,7 +6,7 @@ this runs in Python workers of Spark, and nothing of it needs a job.
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import datasource
@@ -15,15 +15,16 @@ from pyspark.sql.types import StructType
 
 from headrace.checkpoint.errors import MetadataMissingError, SnapshotSubsumedError
 from headrace.checkpoint.leases import LEASE_DURATION_MS, Lease, subsumed, take_lease
+from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import KEY_FILE
 from headrace.core.config import Settings, parse_duration_ms
+from headrace.state_processor.change_feed import ChangeFeed
 from headrace.state_processor.errors import StateProcessorError
 from headrace.state_processor.pinned_reading import PinnedReader, holder_text, missing_explained
 from headrace.state_processor.selection import LATEST, open_snapshot, snapshot_uri
 from headrace.state_processor.stored_types import converted
 from headrace.state_processor.table_query import (
     OpenTable,
-    TablePart,
     TableQuery,
     key_groups_in_text,
     keys_in_text,
@@ -41,7 +42,12 @@ _OPTIONS: Final = (
     "keyFile",
     "unpickle",
     "leaseDuration",
+    "readChangeFeed",
+    "changeStartCheckpoint",
+    "changeEndCheckpoint",
 )
+_OF_FEEDS: Final = ("changeStartCheckpoint", "changeEndCheckpoint")
+_NOT_OF_FEEDS: Final = ("checkpoint", "keys", "keyGroups", "unpickle")
 _LATEST_ATTEMPTS: Final = 3
 """How often a newer checkpoint is looked for, where the latest was given up in this very moment."""
 
@@ -55,6 +61,8 @@ class HeadraceStateSource(datasource.DataSource):
     `keyGroups` (like `3,7-9`): the only ones that are read. `keyFile`: the key of the metadata. `unpickle`: whether
     values of no declared type are loaded and shown as Python prints them, which runs code of whoever wrote them.
 
+    `readChangeFeed`: what became of a state between the checkpoints `changeStartCheckpoint` and `changeEndCheckpoint`
+    (`latest`), with a column `change_type`: `insert`, `update` or `delete`.
     `leaseDuration`: for how long the snapshot is kept for a query that says nothing more, as `5 min`.
 
     Filters of Spark are not taken: PySpark 4.3 keeps the reader of one query for the next ones of the same DataFrame,
@@ -67,7 +75,12 @@ class HeadraceStateSource(datasource.DataSource):
         self._settings = _settings(self._chosen)
         self._duration_ms = _lease_duration_ms(self._chosen)
         # Here, once: what is the latest now may not be so any more when the rows are read.
-        self.uri, self._first_lease = self._pinned_snapshot()
+        self._pinned = self._pinned_snapshots()
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """Folders of the snapshots that are read: of one, or of the two ends of a feed."""
+        return tuple(uri for uri, _ in self._pinned)
 
     @classmethod
     def name(cls) -> str:
@@ -79,39 +92,63 @@ class HeadraceStateSource(datasource.DataSource):
     def reader(self, schema: StructType) -> "HeadraceStateReader":
         return HeadraceStateReader(self, schema)
 
-    def open(self) -> OpenTable:
-        """Return the table. StateProcessorError, MetadataError, SnapshotSubsumedError."""
-        try:
-            snapshot = open_snapshot(self.uri, self._settings)
-        except MetadataMissingError as error:
-            raise subsumed(self.uri) from error  # it was there when the source was made
+    def open(self) -> OpenTable | ChangeFeed:
+        """Return the table, or its feed. StateProcessorError, MetadataError, SnapshotSubsumedError."""
+        with missing_explained(*self.uris):
+            snapshots = [self._snapshot(uri) for uri in self.uris]
+            if self._is_feed:
+                start, end = snapshots
+                return ChangeFeed.open(start, end, *self._named)
+            (snapshot,) = snapshots
+            return self._query().open(snapshot)
+
+    def take_leases(self) -> list[Lease]:
+        """Keep the snapshots for a query. What was taken for the DataFrame has done its duty by then."""
+        taken = [lease for uri in self.uris if (lease := self._take_lease(uri)) is not None]
+        for _, first in self._pinned:
+            if first is not None:
+                first.give_back()
+        return taken
+
+    @property
+    def _is_feed(self) -> bool:
+        return self._chosen.get("readChangeFeed", "false").lower() == "true"
+
+    @property
+    def _named(self) -> tuple[str, str | None, str | None]:
+        chosen = self._chosen
+        return chosen.get("table", "keyed"), chosen.get("operator"), chosen.get("state")
+
+    def _query(self) -> TableQuery:
         groups, keys = self._chosen.get("keyGroups"), self._chosen.get("keys")
-        query = TableQuery(
-            self._chosen.get("table", "keyed"),
-            self._chosen.get("operator"),
-            self._chosen.get("state"),
+        return TableQuery(
+            *self._named,
             loads_pickles=self._chosen.get("unpickle", "false").lower() == "true",
             key_groups=None if groups is None else key_groups_in_text(groups),
             keys=None if keys is None else keys_in_text(keys),
         )
-        with missing_explained(self.uri):
-            return query.open(snapshot)
 
-    def take_lease(self) -> Lease | None:
-        """Keep the snapshot for a query. The one that was taken for the DataFrame has done its duty by then."""
-        lease = self._take_lease(self.uri)
-        if self._first_lease is not None:
-            self._first_lease.give_back()
-        return lease
+    def _snapshot(self, uri: str) -> CompletedCheckpoint:
+        try:
+            return open_snapshot(uri, self._settings)
+        except MetadataMissingError as error:
+            raise subsumed(uri) from error  # it was there when the source was made
 
     def _take_lease(self, uri: str) -> Lease | None:
         if not self._duration_ms:
             return None
         return take_lease(uri, holder_text(), duration_ms=self._duration_ms)
 
-    def _pinned_snapshot(self) -> tuple[str, Lease | None]:
+    def _pinned_snapshots(self) -> list[tuple[str, Lease | None]]:
+        chosen = self._chosen
+        if not self._is_feed:
+            return [self._pinned_snapshot(chosen.get("checkpoint", LATEST))]
+        start, end = chosen["changeStartCheckpoint"], chosen.get("changeEndCheckpoint", LATEST)
+        return [self._pinned_snapshot(start), self._pinned_snapshot(end)]
+
+    def _pinned_snapshot(self, checkpoint: str) -> tuple[str, Lease | None]:
         for attempts_left in reversed(range(_LATEST_ATTEMPTS)):
-            uri = snapshot_uri(self._chosen["path"], self._chosen.get("checkpoint", LATEST))
+            uri = snapshot_uri(self._chosen["path"], checkpoint)
             try:
                 return uri, self._take_lease(uri)
             except SnapshotSubsumedError:
@@ -121,56 +158,62 @@ class HeadraceStateSource(datasource.DataSource):
 
 
 class PartOfTable(datasource.InputPartition):
-    """One file of a state, and what must be known to read it. `lease`: of the query, with the count of its parts."""
+    """What one task reads, and what must be known for it. `leases`: of the query, with the count of its parts."""
 
-    def __init__(self, table: OpenTable, part: TablePart, index: int, lease: Lease | None) -> None:
+    def __init__(
+        self, table: OpenTable | ChangeFeed, part: Any, index: int, leases: Sequence[Lease]
+    ) -> None:
         super().__init__(None)
         self.table = table
         self.part = part
         self.index = index
-        self.lease = lease
+        self.leases = leases
 
 
 class HeadraceStateReader(datasource.DataSourceReader):
-    """Reads a table file by file, under one lease, which is given back with the last of them."""
+    """Reads a table part by part, under leases that are given back with the last of them."""
 
     def __init__(self, source: HeadraceStateSource, schema: StructType) -> None:
         self._source = source
         self._schema = schema
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
-        lease = self._source.take_lease()
+        leases = self._source.take_leases()
         try:
             table = self._source.open()
         except BaseException:
-            if lease is not None:
-                lease.give_back()
+            _give_back(leases)
             raise
-        if lease is not None and all(one.chunk is None for one in table.parts):
-            lease.give_back()  # all that there is to read was read just now
-            lease = None
-        if lease is not None:
-            lease = dataclasses.replace(lease, part_count=len(table.parts))
+        if isinstance(table, OpenTable) and all(one.chunk is None for one in table.parts):
+            _give_back(leases)  # all that there is to read was read just now
+            leases = []
+        count = len(table.parts)
+        if not count:
+            _give_back(leases)
+        leases = [dataclasses.replace(one, part_count=count) for one in leases]
         bare = table.without_parts()
-        return [PartOfTable(bare, part, index, lease) for index, part in enumerate(table.parts)]
+        return [PartOfTable(bare, part, index, leases) for index, part in enumerate(table.parts)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, PartOfTable):
             return  # Spark makes one up where there is nothing to read
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        lease = partition.lease
-        if lease is not None:
-            # It may have ended while the task waited for its turn, or with an earlier run of this very query.
-            lease = lease.renewed()
+        # They may have ended while the task waited for its turn, or with an earlier run of this very query.
+        leases = [one.renewed() for one in partition.leases]
         try:
-            for batch in partition.table.read(partition.part, PinnedReader(self._source.uri)):
-                if lease is not None:
-                    lease = lease.renewed(is_certain=False)
+            reader = PinnedReader(*self._source.uris)
+            for batch in partition.table.read(partition.part, reader):
+                leases = [one.renewed(is_certain=False) for one in leases]
                 columns = [converted(batch.column(one.name), one.type) for one in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
         finally:
-            if lease is not None:
-                lease.part_done(partition.index)
+            for one in leases:
+                one.part_done(partition.index)
+
+
+def _give_back(leases: Sequence[Lease]) -> None:
+    for one in leases:
+        one.give_back()
 
 
 def _chosen(options: Mapping[str, str]) -> dict[str, str]:
@@ -185,7 +228,20 @@ def _chosen(options: Mapping[str, str]) -> dict[str, str]:
         raise StateProcessorError(
             f"{FORMAT} needs the option 'path': a snapshot, or a job's checkpoints"
         )
+    _check_feed(chosen)
     return chosen
+
+
+def _check_feed(chosen: Mapping[str, str]) -> None:
+    """StateProcessorError where options of a feed and of a single snapshot are mixed."""
+    is_feed = chosen.get("readChangeFeed", "false").lower() == "true"
+    if is_feed and "changeStartCheckpoint" not in chosen:
+        raise StateProcessorError("readChangeFeed needs the option 'changeStartCheckpoint'")
+    unfit = _NOT_OF_FEEDS if is_feed else _OF_FEEDS
+    mixed = [name for name in unfit if name in chosen]
+    if mixed:
+        said = "cannot be combined with" if is_feed else "needs"
+        raise StateProcessorError(f"'{mixed[0]}' {said} readChangeFeed")
 
 
 def _settings(chosen: Mapping[str, str]) -> Settings:

@@ -64,23 +64,23 @@ class EditTarget:
     other_hashing: KeyHashing | None = None
     hash_columns: tuple[HashedColumns, ...] = ()
 
-    @property
-    def entry_columns(self) -> list[str]:
-        """Columns that say which entry a row belongs to."""
-        names = [KEY, NAMESPACE]
-        if self.state.table is StateTable.TIMERS:
-            names = [*_TIMER_COLUMNS, KEY, NAMESPACE]
-        elif self.state.table is StateTable.COLUMNAR:
-            names = [KEY, _WINDOW_START]
-        return [name for name in names if name in self.state.schema.names]
 
-    @property
-    def identity_columns(self) -> list[str]:
-        """Columns that no two rows have alike; none where only the operator knows."""
-        if self.state.table is StateTable.COLUMNAR and _WINDOW_START not in self.state.schema.names:
-            return []
-        within = [name for name in (LIST_POS, MAP_KEY) if name in self.state.schema.names]
-        return [*self.entry_columns, *within]
+def entry_columns(state: StoredState) -> list[str]:
+    """Return the columns that say which entry a row belongs to."""
+    names = [KEY, NAMESPACE]
+    if state.table is StateTable.TIMERS:
+        names = [*_TIMER_COLUMNS, KEY, NAMESPACE]
+    elif state.table is StateTable.COLUMNAR:
+        names = [KEY, _WINDOW_START]
+    return [name for name in names if name in state.schema.names]
+
+
+def identity_columns(state: StoredState) -> list[str]:
+    """Return the columns that no two rows have alike; none where only the operator knows."""
+    if state.table is StateTable.COLUMNAR and _WINDOW_START not in state.schema.names:
+        return []
+    within = [name for name in (LIST_POS, MAP_KEY) if name in state.schema.names]
+    return [*entry_columns(state), *within]
 
 
 class SubtaskChunk(msgspec.Struct, frozen=True):
@@ -124,6 +124,18 @@ def write_rows(
     matched, changed = _compared(target, rows, np.unique(groups).tolist(), reader)
     chunks = write_chunks(target.state, rows, writer)
     return WrittenRows(tuple(chunks), rows.num_rows, matched, changed)
+
+
+def write_regrouped(
+    target: EditTarget, rows: pa.Table, writer: SnapshotWriter
+) -> list[SubtaskChunk]:
+    """Write stored rows in the key groups that they have by their keys, whatever groups they were in.
+
+    PickledKeysError; EditRefusedError where a row may be in one of two.
+    """
+    groups = key_groups_of_rows(target, rows.drop_columns([KEY_GROUP]))
+    ordered, _ = _in_order(target, rows, groups)
+    return write_chunks(target.state, ordered, writer)
 
 
 def as_stored(state: StoredState, rows: pa.Table) -> pa.Table:
@@ -257,7 +269,7 @@ def _in_order(target: EditTarget, rows: pa.Table, groups: KeyGroups) -> tuple[pa
         numbers: dict[Hashable, int] = {}
         entries = [
             numbers.setdefault(entry, len(numbers))
-            for entry in hashable_rows(rows, target.entry_columns)
+            for entry in hashable_rows(rows, entry_columns(target.state))
         ]
         positions = rows.column(LIST_POS).to_numpy()
         order = np.lexsort((positions, np.array(entries), groups))
@@ -272,13 +284,14 @@ def _in_order(target: EditTarget, rows: pa.Table, groups: KeyGroups) -> tuple[pa
 
 
 def _check_unique(target: EditTarget, rows: pa.Table) -> None:
-    identity = hashable_rows(rows, target.identity_columns)
-    if not target.identity_columns or len(set(identity)) == len(identity):
+    names = identity_columns(target.state)
+    identity = hashable_rows(rows, names)
+    if not names or len(set(identity)) == len(identity):
         return
     seen: set[Hashable] = set()
     for place, one in enumerate(identity):
         if one in seen:
-            reason = f"is there twice: {', '.join(target.identity_columns)} must differ"
+            reason = f"is there twice: {', '.join(names)} must differ"
             raise EditRefusedError(target.state.title, row_at(rows, place), reason)
         seen.add(one)
 
@@ -288,7 +301,7 @@ def _check_positions(target: EditTarget, rows: pa.Table) -> None:
         return
     expected, last = 0, None
     positions = rows.column(LIST_POS).to_pylist()
-    for place, entry in enumerate(hashable_rows(rows, target.entry_columns)):
+    for place, entry in enumerate(hashable_rows(rows, entry_columns(target.state))):
         expected, last = (expected + 1 if entry == last else 0), entry
         if positions[place] != expected:
             reason = f"has list_pos {positions[place]} where {expected} is next"
@@ -310,7 +323,7 @@ def _compared(
     target: EditTarget, rows: pa.Table, groups: Sequence[int], reader: SnapshotReader
 ) -> tuple[int, int]:
     """How many rows are of entries that the parent has in these key groups, and how many of those differ."""
-    state, identity = target.state, target.identity_columns
+    state, identity = target.state, identity_columns(target.state)
     others = [one for one in state.schema.names if one not in identity and one != KEY_GROUP]
     if not identity:
         identity, others = [one for one in state.schema.names if one != KEY_GROUP], []

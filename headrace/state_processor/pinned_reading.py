@@ -18,35 +18,36 @@ from headrace.core.threads import start_thread
 
 
 class PinnedReader:
-    """Reads the files of one snapshot; a SnapshotReader. Any thread.
+    """Reads the files of a snapshot, or of several; a SnapshotReader. Any thread.
 
     SnapshotSubsumedError where a file is gone together with the snapshot.
     """
 
-    def __init__(self, snapshot_uri: str) -> None:
-        self._uri = snapshot_uri
+    def __init__(self, *snapshot_uris: str) -> None:
+        self._uris = snapshot_uris
         self._reader = StateReader()
 
     def read(self, file: StateFile) -> memoryview:
         """See SnapshotReader."""
-        with missing_explained(self._uri):
+        with missing_explained(*self._uris):
             return self._reader.read(file)
 
     def fetch(self, file: StateFile, path: str) -> None:
         """See SnapshotReader."""
-        with missing_explained(self._uri):
+        with missing_explained(*self._uris):
             self._reader.fetch(file, path)
 
 
 @contextlib.contextmanager
-def missing_explained(snapshot_uri: str) -> Generator[None, None, None]:
-    """Tell of a file that is gone together with its snapshot what became of that. SnapshotSubsumedError."""
+def missing_explained(*snapshot_uris: str) -> Generator[None, None, None]:
+    """Tell of a file that is gone together with one of the snapshots what became of that. SnapshotSubsumedError."""
     try:
         yield
     except SnapshotSubsumedError:
         raise
     except CheckpointStorageError as error:
-        raise explained(error, snapshot_uri) from error
+        meanings = (explained(error, uri) for uri in snapshot_uris)
+        raise next((one for one in meanings if one is not error), error) from error
 
 
 @contextlib.contextmanager

@@ -15,6 +15,8 @@ from headrace.spark.state_source import HeadraceStateReader, HeadraceStateSource
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from tests.unit.state_processor.saved import FILES, UID, savepoint, settings_in
 
+KINDS = ("insert", "update", "delete")
+
 
 class Job:
     """Checkpoints 7 and 8 of a job, of which 7 is given up when a test likes."""
@@ -118,3 +120,35 @@ def test_a_lease_may_be_declined_and_lasts_as_long_as_was_said(job: Job) -> None
 
 def _only(job: Job, **options: str) -> dict[str, str]:
     return {"path": str(job.folder), "checkpoint": "7", "keyFile": str(job.key), **options}
+
+
+def test_a_feed_has_leases_on_both_its_checkpoints(job: Job) -> None:
+    feed = {"readChangeFeed": "true", "changeStartCheckpoint": "7", "state": "count"}
+    options = {"path": str(job.folder), "keyFile": str(job.key), "operator": UID, **feed}
+    changed = savepoint(job.folder / "chk-9", settings_in(job.folder.parent, **FILES), [1, 2, 70])
+    reader = reader_of(HeadraceStateSource(options))
+    parts = reader.partitions()
+    now_ms = SystemClock().now_ms()
+    assert [len(live_leases(uri, now_ms)) for uri in (job.old, changed.uri)] == [1, 1]
+    job.give_up()
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    kinds = {kind: {row["key"] for row in rows if row["change_type"] == kind} for kind in KINDS}
+    assert (kinds["insert"], kinds["delete"]) == ({70}, {0, 3, 4, 5})
+    assert kinds["update"] <= {1, 2}
+    assert [len(live_leases(uri, now_ms)) for uri in (job.old, changed.uri)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"readChangeFeed": "true"}, "needs the option 'changeStartCheckpoint'"),
+        (
+            {"readChangeFeed": "true", "changeStartCheckpoint": "7"},
+            "'checkpoint' cannot be combined",
+        ),
+        ({"changeEndCheckpoint": "7"}, "'changeEndCheckpoint' needs readChangeFeed"),
+    ],
+)
+def test_options_of_feeds_are_given_together(job: Job, options: dict[str, str], said: str) -> None:
+    with pytest.raises(StateProcessorError, match=said):
+        job.source(**options)
