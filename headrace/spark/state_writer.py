@@ -107,6 +107,11 @@ class StateWriter:
         self._editor.rename_operator(operator, uid)
         return self
 
+    def with_max_parallelism(self, operator: str, max_parallelism: int) -> "StateWriter":
+        """Put all that an operator keeps by key in so many key groups: the driver reads it, state by state."""
+        self._editor.with_max_parallelism(operator, max_parallelism)
+        return self
+
     def write(self, path: str, *, reason: str, author: str = "") -> str:
         """Write the new savepoint to a folder that has nothing in it yet; return its URI.
 

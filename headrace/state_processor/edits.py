@@ -70,7 +70,7 @@ def replacing(operator: str, name: str | None, table: StateTable, source: RowsSo
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         _check_editable(table)
         state = stored_state(metadata, table, operator, name)
-        written = source(_target_of(state, context), context)
+        written = source(target_of(state, context), context)
         change = StateChange(
             state.operator,
             state.name,
@@ -82,8 +82,8 @@ def replacing(operator: str, name: str | None, table: StateTable, source: RowsSo
             removed_count=state.row_count - written.matched_count,
         )
         owner = operator_in(metadata, operator)
-        kept = _without(owner, lambda one: one.table is table and one.name == state.name)
-        return _with_operator(metadata, owner, _with_chunks(kept, written.chunks)), [change]
+        after = with_chunks_instead(owner, state, written.chunks)
+        return with_operator(metadata, owner, after), [change]
 
     return edit
 
@@ -109,7 +109,7 @@ def removing(operator: str, name: str | None, table: StateTable | None) -> Edit:
             StateChange(owner.title, state, f"{one.value} removed", count, 0, removed_count=count)
             for (one, state), count in removed.items()
         ]
-        return _with_operator(metadata, owner, kept), changes
+        return with_operator(metadata, owner, kept), changes
 
     return edit
 
@@ -137,7 +137,7 @@ def renaming(operator: str, name: str, new_name: str) -> Edit:
             if one.chunk.name == name
         )
         change = StateChange(owner.title, new_name, f"renamed from '{name}'", count, count)
-        return _with_operator(metadata, owner, with_chunks_changed(owner, renamed)), [change]
+        return with_operator(metadata, owner, with_chunks_changed(owner, renamed)), [change]
 
     return edit
 
@@ -163,7 +163,7 @@ def moving_operator(operator: str, uid: str) -> Edit:
         moved = msgspec.structs.replace(owner, operator_id=new_id, uid=uid)
         count = sum(chunk.row_count for state in owner.subtasks.values() for chunk in state.chunks)
         change = StateChange(moved.title, "", f"uid was {owner.uid!r}", count, count)
-        return _with_operator(metadata, owner, moved), [change]
+        return with_operator(metadata, owner, moved), [change]
 
     return edit
 
@@ -198,7 +198,7 @@ def deleting_keys(operator: str, keys: Sequence[Any]) -> Edit:
                 f"operator {owner.title} keeps nothing of {len(missing)} of the {len(keys)} keys to delete, "
                 f"as {named}: give keys as the column 'key' shows them"
             )
-        return _with_operator(metadata, owner, owner), changes
+        return with_operator(metadata, owner, owner), changes
 
     return edit
 
@@ -215,9 +215,10 @@ def _check_editable(table: StateTable) -> None:
         )
 
 
-def _target_of(state: StoredState, context: EditContext) -> EditTarget:
+def target_of(state: StoredState, context: EditContext) -> EditTarget:
+    """Return the state with what gives its rows their key groups. StateProcessorError where that is not known."""
     hashings = hashings_of(
-        _rows_of(state, context),
+        rows_of(state, context),
         state.schema,
         is_opaque=KEY in state.opaque,
         max_parallelism=state.max_parallelism,
@@ -234,11 +235,12 @@ def _target_of(state: StoredState, context: EditContext) -> EditTarget:
         hashing,
         context.allow_pickles,
         others[0] if others else None,
-        key_columns_behind(_rows_of(state, context)) if is_stored else (),
+        key_columns_behind(rows_of(state, context)) if is_stored else (),
     )
 
 
-def _rows_of(state: StoredState, context: EditContext) -> Iterator[pa.Table]:
+def rows_of(state: StoredState, context: EditContext) -> Iterator[pa.Table]:
+    """Yield all rows of a state, piece by piece."""
     for chunk in state.chunks:
         yield from chunk_rows(state, chunk, context.reader)
 
@@ -306,9 +308,18 @@ def _with_chunks(owner: OperatorSnapshot, chunks: Sequence[SubtaskChunk]) -> Ope
     return msgspec.structs.replace(owner, subtasks=subtasks)
 
 
-def _with_operator(
+def with_chunks_instead(
+    owner: OperatorSnapshot, state: StoredState, chunks: Sequence[SubtaskChunk]
+) -> OperatorSnapshot:
+    """Return the operator with other chunks in the place of all those of a state."""
+    kept = _without(owner, lambda one: one.table is state.table and one.name == state.name)
+    return _with_chunks(kept, chunks)
+
+
+def with_operator(
     metadata: CheckpointMetadata, before: OperatorSnapshot, after: OperatorSnapshot
 ) -> CheckpointMetadata:
+    """Return the metadata with an operator in the place of another one."""
     operators = tuple(
         after if one.operator_id == before.operator_id else one for one in metadata.operators
     )

@@ -55,6 +55,7 @@ from headrace.state_processor.errors import (
     NativeStateError,
     StateProcessorError,
 )
+from headrace.state_processor.key_group_edits import changing_max_parallelism
 from headrace.state_processor.pinned_reading import PinnedReader, held
 from headrace.state_processor.selection import open_snapshot
 from headrace.state_processor.stored_state import chunks_of, has_native_state
@@ -128,6 +129,10 @@ class SavepointEditor:
     def rename_operator(self, operator: str, uid: str) -> "SavepointEditor":
         """Give what an operator keeps to the operator with another uid."""
         return self._also(moving_operator(operator, uid))
+
+    def with_max_parallelism(self, operator: str, max_parallelism: int) -> "SavepointEditor":
+        """Put all that an operator keeps by key in so many key groups. StateProcessorError where there are no such."""
+        return self._also(changing_max_parallelism(operator, max_parallelism))
 
     def write(self, folder: str, *, reason: str, author: str = "") -> CompletedCheckpoint:
         """Write the new savepoint and return it. `author`: by default the user of this process.

@@ -52,15 +52,19 @@ class Totals:
         await_details(client, _has_read_all)
         return client.stop_with_savepoint(False, str(self.folder / "savepoints")).result(WAIT_S)
 
-    def go_on(self, backend: str, savepoint: str) -> Counter[str]:
+    def go_on(
+        self, backend: str, savepoint: str, max_parallelism: int | None = None
+    ) -> Counter[str]:
         """Add up the rest from a savepoint; return all lines of both runs."""
-        client = self._start(COUNT, backend, savepoint)
+        client = self._start(COUNT, backend, savepoint, max_parallelism)
         self._gate.open_to(COUNT)
         client.get_job_execution_result().result(WAIT_S)
         files = lines_of_files(self.folder / "target")
         return Counter(line for lines in files.values() for line in lines)
 
-    def _start(self, count: int | None, backend: str, path: str) -> JobClient:
+    def _start(
+        self, count: int | None, backend: str, path: str, max_parallelism: int | None = None
+    ) -> JobClient:
         GATES[self._name] = self._gate
         settings = {
             "execution.checkpointing.interval": "1 h",
@@ -82,6 +86,8 @@ class Totals:
             numbers.set_parallelism(1).uid("numbers").key_by(lambda n: n % KEY_COUNT, Types.INT())
         )
         lines = keyed.process(AddUp(), output_type=Types.STRING()).uid(UID)
+        if max_parallelism is not None:
+            lines = lines.set_max_parallelism(max_parallelism)
         encoder = Encoder.simple_string_encoder()
         sink = FileSink.for_row_format(str(self.folder / "target"), encoder).build()
         lines.sink_to(sink).uid("write")

@@ -18,8 +18,8 @@ from headrace.checkpoint.storage import StateReader
 from headrace.core.checkpoints import SnapshotKind
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
-from headrace.core.key_groups import key_groups_of
-from headrace.core.key_hash import hash_array
+from headrace.core.key_groups import key_group_range, key_groups_of
+from headrace.core.key_hash import hash_array, hash_keys
 from headrace.core.types.type_info import Types
 from headrace.functions.process import TimeDomain
 from headrace.state.keyed_chunks import ChunkFiles
@@ -394,3 +394,39 @@ def test_what_is_edited_is_not_deleted_meanwhile(tmp_path: Path) -> None:
     shutil.rmtree(parent.uri)
     with pytest.raises(SnapshotSubsumedError):
         SavepointEditor(parent, own).write(str(tmp_path / "again"), reason="a test")
+
+
+@pytest.mark.parametrize("max_parallelism", [1, 3, 16, 40])
+def test_every_row_moves_to_the_key_group_of_its_key(tmp_path: Path, max_parallelism: int) -> None:
+    own = settings_in(tmp_path)
+    parent = savepoint(tmp_path / "parent", own, range(40))
+    editor = SavepointEditor(parent, own).with_max_parallelism(UID, max_parallelism)
+    edited = write(editor, tmp_path)
+    (operator,) = edited.metadata.operators
+    assert operator.max_parallelism == max_parallelism
+    for table, state in TABLES:
+        before, after = table_of(parent, state, table), table_of(edited, state, table)
+        groups = key_groups_of(hash_array(after.column("key").combine_chunks()), max_parallelism)
+        assert after.column("key_group").to_pylist() == groups.tolist()
+        rows = [table.drop_columns(["key_group"]).to_pylist() for table in (before, after)]
+        assert sorted(map(repr, rows[0])) == sorted(map(repr, rows[1]))
+    for index, held in operator.subtasks.items():
+        owned = key_group_range(index, operator.parallelism, max_parallelism)
+        assert all(group in owned for one in held.chunks for group in one.key_groups or ())
+
+
+def test_another_max_parallelism_needs_keys(made: Made, tmp_path: Path) -> None:
+    for wrong in (0, 40_000):
+        with pytest.raises(StateProcessorError, match=f"{wrong} is no max parallelism"):
+            SavepointEditor(*made).with_max_parallelism(UID, wrong)
+    emptied = SavepointEditor(*made).remove(UID).with_max_parallelism(UID, 4)
+    with pytest.raises(UnknownStateError, match="has no keyed state"):
+        write(emptied, tmp_path)
+    pickled = savepoint(
+        tmp_path / "pickled", made[1], [("a", 1), ("b", 2)], Types.PICKLED_BYTE_ARRAY()
+    )
+    with pytest.raises(PickledKeysError):
+        write(SavepointEditor(pickled, made[1]).with_max_parallelism(UID, 4), tmp_path)
+    loading = SavepointEditor(pickled, made[1], allow_pickles=True).with_max_parallelism(UID, 4)
+    groups = table_of(write(loading, tmp_path, "loaded"), "count").column("key_group").to_pylist()
+    assert groups == sorted(key_groups_of(hash_keys([("a", 1), ("b", 2)]), 4).tolist())
