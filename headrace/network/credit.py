@@ -8,8 +8,10 @@ every channel:
 
 Data therefore always finds room at the receiver, reading never has to stop, and one slow channel cannot hold up its
 neighbours on a connection. Source: Flink RemoteInputChannel and BufferManager; beyond them, a batch may cost several
-credits, a lone channel begins with all floating segments, and whoever asks for floating segments queues behind those
-who asked before (or two channels with giant rows could each hold half of what one of them needs).
+credits, a lone channel begins with all floating segments and keeps them, and whoever asks for floating segments queues
+behind those who asked before (or two channels with giant rows could each hold half of what one of them needs). And
+credit is not announced while the sender has plenty: one announcement for each batch would wake both sides once more
+for it, which costs more than the batch where that is small.
 """
 
 from collections import deque
@@ -86,6 +88,7 @@ class ReceiverAccount:
     """Segments of one channel at the receiver. Changed only through its GateCredits."""
 
     __slots__ = (
+        "backlog",
         "held_exclusive",
         "held_floating",
         "idle_exclusive",
@@ -103,6 +106,7 @@ class ReceiverAccount:
         self.held_exclusive = 0
         self.held_floating = 0
         self.required = 0
+        self.backlog = 0
         self.unannounced = 0
         self.is_open = False
         self.is_stalled = False
@@ -122,6 +126,14 @@ class ReceiverAccount:
     def in_flight(self) -> int:
         """Segments that hold batches, or may at any moment: what a limit in flight bounds."""
         return self.granted + self.held_exclusive + self.held_floating
+
+    @property
+    def has_plenty(self) -> bool:
+        """Whether the sender knows of half of what the channel has, and of enough for all that it told of."""
+        if self.is_stalled or self.granted < self.backlog:
+            return False
+        owned = self.available + self.held_exclusive + self.held_floating
+        return 2 * self.granted >= owned
 
 
 class GateCredits:
@@ -145,6 +157,20 @@ class GateCredits:
         """The most that one channel can ever be granted at once."""
         return self.exclusive_count + self.floating_count
 
+    @property
+    def is_lone(self) -> bool:
+        """Whether the gate has a single channel: all segments are its own."""
+        return len(self.accounts) == 1
+
+    def needs_settling(self, index: int) -> bool:
+        """Whether what the task took of this channel is to be counted now: credit, or others, may wait for it.
+
+        Any thread. Who is told otherwise may let it be until the sender is heard of again. See `has_plenty`.
+        """
+        account = self.accounts[index]
+        is_wanted = bool(self._waiting) and not self.is_lone
+        return is_wanted or (account.is_open and not account.has_plenty)
+
     def limit_in_flight(self, segment_count: int) -> None:
         """From now on announce credit to a channel only as long as it has fewer than `segment_count` in flight."""
         assert segment_count > 0
@@ -153,7 +179,7 @@ class GateCredits:
 
     def can_open(self, index: int) -> bool:
         """Whether a closed channel would have credit to begin with: not all of it holds batches of its last time."""
-        share = self.idle_floating if len(self.accounts) == 1 else 0
+        share = self.idle_floating if self.is_lone else 0
         return self.accounts[index].held_exclusive < self.exclusive_count or share > 0
 
     def open_channel(self, index: int) -> int:
@@ -162,7 +188,7 @@ class GateCredits:
         assert not account.is_open
         # Of several channels none may begin with floating segments: the credit cannot be taken back from a producer
         # that turns out to be idle, and a giant row elsewhere may need every one of them.
-        share = self.idle_floating if len(self.accounts) == 1 else 0
+        share = self.idle_floating if self.is_lone else 0
         account.is_open = True
         # A channel that is opened again may have batches of its last time that nobody has taken yet.
         account.idle_exclusive = self.exclusive_count - account.held_exclusive
@@ -194,7 +220,11 @@ class GateCredits:
         """Aim at having room for `backlog` segments beside the exclusive ones."""
         if not account.is_open:
             return
-        account.required = backlog + self.exclusive_count
+        account.backlog = backlog
+        # Nobody else wants what a lone channel has: its sender need not ask for it again and again.
+        account.required = self.credit_max if self.is_lone else backlog + self.exclusive_count
+        if account.unannounced:
+            self._to_announce[index] = None
         if account.is_waiting or account.available >= account.required:
             return
         account.is_waiting = True
@@ -220,7 +250,7 @@ class GateCredits:
         account.is_open = False
         self.idle_floating += account.idle_floating
         account.idle_floating = account.idle_exclusive = 0
-        account.required = account.unannounced = 0
+        account.required = account.backlog = account.unannounced = 0
         self._to_announce.pop(index, None)
         if account.is_waiting:
             account.is_waiting = False
@@ -228,11 +258,16 @@ class GateCredits:
         self._serve_waiting()
 
     def take_announcements(self) -> list[tuple[int, int]]:
-        """Return `(channel index, credit)` of everything that became available, and count it as announced."""
+        """Return `(channel index, credit)` of what became available, and count it as announced.
+
+        Nothing for a channel that has plenty: it is looked at again when its sender is heard of.
+        """
         announcements: list[tuple[int, int]] = []
         withheld: dict[int, None] = {}
         for index in self._to_announce:
             account = self.accounts[index]
+            if account.has_plenty:
+                continue
             announced = self._announceable(account)
             if announced:
                 announcements.append((index, announced))

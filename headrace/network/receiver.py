@@ -1,11 +1,13 @@
 """GateReceiver: the receiving side of one gate's remote channels, their credits and the thread they live on.
 
 The task's thread only says which batches it took. The transport's thread owns the accounts, so that they need no
-lock; it is woken once for several batches, or as soon as the task finds nothing more to take.
+lock. It is woken for several batches, or when the task finds nothing more to take, and then only where a producer may
+come to lack credit: else what was taken is counted when the producer is heard of again.
 """
 
 from collections import deque
 from collections.abc import Mapping
+from itertools import starmap
 from typing import Final, Protocol
 
 from headrace.network.buffer_pool import Reservation
@@ -52,9 +54,8 @@ class GateReceiver:
     @property
     def used_count(self) -> int:
         """Segments that hold batches the task has not taken yet. Any thread; a moment's reading."""
-        return sum(
-            account.held_exclusive + account.held_floating for account in self.credits.accounts
-        )
+        exclusive, floating = self._held()
+        return exclusive + floating
 
     @property
     def granted_count(self) -> int:
@@ -64,14 +65,12 @@ class GateReceiver:
     @property
     def exclusive_usage(self) -> float:
         """Share of the channels' own segments that hold batches. Any thread; a moment's reading."""
-        held = sum(account.held_exclusive for account in self.credits.accounts)
-        return held / (len(self.credits.accounts) * self.credits.exclusive_count)
+        return self._held()[0] / (len(self.credits.accounts) * self.credits.exclusive_count)
 
     @property
     def floating_usage(self) -> float:
         """Share of the shared segments that hold batches. Any thread; a moment's reading."""
-        held = sum(account.held_floating for account in self.credits.accounts)
-        return held / self.credits.floating_count if self.credits.floating_count else 0.0
+        return self._held()[1] / self.credits.floating_count if self.credits.floating_count else 0.0
 
     def serve(self, channels: Mapping[int, CreditedChannel]) -> None:
         """Name the channels before any of them is opened."""
@@ -84,10 +83,28 @@ class GateReceiver:
             self.flush()
 
     def flush(self) -> None:
-        """Have credits announced for what was taken. Task thread."""
-        if self._taken and not self._is_wake_pending:
+        """Have credits announced for what was taken, where that may be needed. Task thread.
+
+        What a look at the accounts misses, because they are changed meanwhile, is found by whoever changes them: see
+        `heard_of`, which looks for what was taken after it has charged what came.
+        """
+        if not self._taken or self._is_wake_pending:
+            return
+        if any(starmap(self._is_missed, list(self._taken))):
             self._is_wake_pending = True
-            self.transport.post(self._settle)
+            self.transport.post(self._settle_and_announce)
+
+    def heard_of(self, index: int) -> None:
+        """The producer of a channel sent something, which is charged: give it credit if need be. Transport's thread."""
+        if self._taken and self.credits.needs_settling(index):
+            self.settle()
+        self.announce()
+
+    def settle(self) -> None:
+        """Count everything that the task took. The transport's thread."""
+        while self._taken:
+            index, charge = self._taken.popleft()
+            self.credits.batch_taken(index, charge)
 
     def limit_in_flight(self, batch_count: int) -> None:
         """Let each channel have at most so many batches in flight. Task thread."""
@@ -107,9 +124,23 @@ class GateReceiver:
         """Give the segments back, behind everything posted before."""
         self.transport.post(self._reservation.close)
 
-    def _settle(self) -> None:
+    def _is_missed(self, index: int, charge: Charge) -> bool:
+        """Whether somebody may lack what a batch occupied; what is shared is given back at once."""
+        is_shared = charge.floating_count > 0 and not self.credits.is_lone
+        return is_shared or self.credits.needs_settling(index)
+
+    def _settle_and_announce(self) -> None:
         self._is_wake_pending = False
-        while self._taken:
-            index, charge = self._taken.popleft()
-            self.credits.batch_taken(index, charge)
+        self.settle()
         self.announce()
+
+    def _held(self) -> tuple[int, int]:
+        """Exclusive and floating segments of batches that were not taken. Any thread; a moment's reading."""
+        accounts = self.credits.accounts
+        taken = [charge for _, charge in list(self._taken)]
+        exclusive = sum(account.held_exclusive for account in accounts)
+        floating = sum(account.held_floating for account in accounts)
+        return (
+            max(0, exclusive - sum(charge.exclusive_count for charge in taken)),
+            max(0, floating - sum(charge.floating_count for charge in taken)),
+        )

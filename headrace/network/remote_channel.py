@@ -253,7 +253,7 @@ class RemoteInputChannel:
         segment = self._placed.popleft() if len(frame.body) else None
         is_verified = self._session is not None and self._session.consumer.has_checksums
         self._enqueue((frame, charge, schema, segment, is_verified))
-        self._receiver.announce()
+        self._receiver.heard_of(self._index)
 
     def event_received(self, frame: Event) -> None:
         """See consumer_session.ChannelReceiver."""
@@ -279,7 +279,7 @@ class RemoteInputChannel:
     def backlog_received(self, frame: Backlog) -> None:
         """See consumer_session.ChannelReceiver."""
         self._receiver.credits.backlog_announced(self._index, frame.backlog)
-        self._receiver.announce()
+        self._receiver.heard_of(self._index)
 
     def error_received(self, code: int, text: str) -> None:
         """See consumer_session.ChannelReceiver."""
@@ -333,6 +333,7 @@ class RemoteInputChannel:
     def _connected(self, session: PeerSession) -> None:
         if self._is_closed:
             return
+        self._receiver.settle()
         if not self._receiver.credits.can_open(self._index):
             # Its task has not taken what came before the connection was lost.
             self._timer = self._receiver.transport.call_later(_NO_CREDIT_WAIT_MS, self._connect)

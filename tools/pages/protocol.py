@@ -195,9 +195,11 @@ credit pays for one segment.
 5. `Backlog` says the same where there is some credit, and too little for the next batch.
 6. When the task takes a batch out of its gate, floating segments go back to the gate, for whichever channel
    waits first. Exclusive ones go back to their channel: each is announced, or takes the place of a floating
-   one that the channel does not need any more.
-7. Events and control frames are free.
-8. Data without credit, or with more bytes than it pays for, is refused before memory is taken for it; the
+   one that the channel does not need any more. A channel that is alone in its gate keeps the floating ones.
+7. Nothing is announced while the producer knows of half of what the channel has, and of enough for the
+   backlog that it told of, unless it said that it lacks credit.
+8. Events and control frames are free.
+9. Data without credit, or with more bytes than it pays for, is refused before memory is taken for it; the
    connection ends.
 
 At every instant, for every channel:

@@ -55,7 +55,7 @@ def test_a_consumer_says_nothing_of_a_channel_before_its_request_or_after_one_ca
             sink.emit(numbers(turn * 1000, random.randrange(1, 2000)))
         elif choice < 0.34 and sink in open_sinks:
             options = CheckpointOptions()
-            sink.emit_event(CheckpointBarrier(turn, 0, options))
+            sink.emit_event(CheckpointBarrier(turn, 0, options), blocks_upstream=True)
         elif choice < 0.37 and sink in open_sinks:
             open_sinks.remove(sink)
             sink.emit_event(EndOfData())
