@@ -141,15 +141,16 @@ class SocketConnection(asyncio.BufferedProtocol):
         if self._drop is not None:
             self._dropped(nbytes)
             return
+        # Whoever has something to send because of what came need not ask for a turn: it is flushed below.
+        self._is_wake_pending = True
         try:
-            may_send = self._endpoint.received(nbytes)
+            self._endpoint.received(nbytes)
         except NetworkError as error:
             self._end(error, self._endpoint.last_output())
             return
         if self._endpoint.read_pause_ms:
             self._pause_reading(self._endpoint.read_pause_ms)
-        if may_send:
-            self._flush()
+        self._flush()
 
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol."""

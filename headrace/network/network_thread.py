@@ -47,16 +47,19 @@ class NetworkThread:
         self._drain_after_stop()
 
     def _drain(self) -> None:
-        # Before looking: what is appended after this line wakes the loop again.
-        self._is_wake_pending = False
+        """Run what is there; what comes meanwhile finds a wake-up pending, and has its turn behind everybody else."""
         try:
-            while self._posted:
+            for _ in range(len(self._posted)):
                 self._posted.popleft()()
         finally:
-            # Only where a callback raised: the loop reports it, and the others still have their turn.
+            # Also where a callback raised: the loop reports it, and the others still have their turn.
+            self._is_wake_pending = False
+            # Behind that line, so that what is appended after this look wakes the loop again.
             if self._posted and not self._loop.is_closed():
+                self._is_wake_pending = True
                 self._loop.call_soon(self._drain)
 
     def _drain_after_stop(self) -> None:
         with self._afterlife:
-            self._drain()
+            while self._posted:
+                self._drain()
