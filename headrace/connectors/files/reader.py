@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 from headrace.connectors.files.reader_format import FileReaderFormat, FileRecords
 from headrace.connectors.files.splits import FileSplit, decode_file_split
@@ -10,9 +11,15 @@ from headrace.functions.split_enumerator import SourceSplit, encode_split
 from headrace.functions.split_reader import SplitReader
 from headrace.functions.subtask_context import SubtaskContext
 
+AHEAD_BYTES: Final = 1 << 20
+"""While a split of at most so many bytes is read, the next one is asked for already: the way to the enumerator and back
+takes about as long as reading it. A larger one would keep its successor from readers that have nothing to do."""
+
 
 class FileReader(SplitReader):
-    """Asks for a split when it has none; it has several only after a restart with fewer readers.
+    """Asks for a split when it has none, or nearly so; it reads several only after a restart with fewer readers.
+
+    It asks ahead once it has read one, so that few files do not go to the reader that is first there.
 
     Files are opened, and closed, as they are come to. Each split has a watermark of its own. That of the last split
     stays until there is another: a reader without work still says how far it has got, and becomes idle in time.
@@ -22,28 +29,33 @@ class FileReader(SplitReader):
         super().__init__(context)
         self._format = reader_format
         self._splits: deque[FileSplit] = deque()
+        # What was asked for while another was read, and begins when that has ended.
+        self._ahead: deque[FileSplit] = deque()
         # Splits that the output does not know yet.
         self._new: list[str] = []
         self._last_ended: str | None = None
         self._paused: frozenset[str] = frozenset()
         self._records: dict[str, FileRecords] = {}
         self._has_asked = False
+        self._has_ended_one = False
 
     def add_splits(self, splits: Sequence[SourceSplit]) -> None:
         added = [decode_file_split(split) for split in splits]
-        self._splits.extend(added)
-        self._new += [split.split_id for split in added]
+        if self._splits:
+            self._ahead.extend(added)
+        else:
+            self._begin(added)
         self._has_asked = False
 
     def poll_next(self, output: SourceOutput) -> InputStatus:
         """Emit the records of the next chunk of the next file that is not paused."""
+        if self._ahead and not self._splits:
+            self._begin([self._ahead.popleft()])
         self._register_new(output)
         if not self._splits:
             if self.has_no_more_splits:
                 return InputStatus.END_OF_INPUT
-            if not self._has_asked:
-                self._has_asked = True
-                self.request_split()
+            self._ask()
             return InputStatus.NOTHING_AVAILABLE
         for _ in range(len(self._splits)):
             split = self._splits[0]
@@ -58,12 +70,22 @@ class FileReader(SplitReader):
         self.context.wake()
 
     def snapshot_state(self, checkpoint_id: int) -> Sequence[bytes]:
-        return [encode_split(self._as_read(split).encoded()) for split in self._splits]
+        splits = [*map(self._as_read, self._splits), *self._ahead]
+        return [encode_split(split.encoded()) for split in splits]
 
     def close(self) -> None:
         while self._records:
             _, records = self._records.popitem()
             records.close()
+
+    def _begin(self, splits: Sequence[FileSplit]) -> None:
+        self._splits.extend(splits)
+        self._new += [split.split_id for split in splits]
+
+    def _ask(self) -> None:
+        if not self._has_asked and not self.has_no_more_splits:
+            self._has_asked = True
+            self.request_split()
 
     def _register_new(self, output: SourceOutput) -> None:
         """Let new splits hold the watermark back; the one that had ended and stayed is then not needed."""
@@ -81,11 +103,15 @@ class FileReader(SplitReader):
         if records is None:
             records = self._format.open(split, self.context.types.output)
             self._records[split_id] = records
+            is_last = len(self._splits) == 1 and not self._ahead
+            if is_last and self._has_ended_one and split.length <= AHEAD_BYTES:
+                self._ask()
         batch = records.next_batch()
         if batch is None:
             del self._records[split_id]
             records.close()
             self._splits.popleft()
+            self._has_ended_one = True
             if self._splits:
                 output.release_split(split_id)
             else:
