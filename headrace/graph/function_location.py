@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,11 +48,23 @@ def user_location_of(functions: Sequence[object], call_site: str) -> str:
     Functions of libraries, such as `len` or a connector's source, say nothing about the program.
     """
     for function in functions:
+        if _is_of_library_class(function):
+            continue
         location = location_of(function)
         file, _, line = location.rpartition(", line ")
         if file and line.isdigit() and not _is_library(file):
             return location
     return call_site
+
+
+def _is_of_library_class(function: object) -> bool:
+    """Whether this is an object of a library's class, without a look for its line: that parses its whole file."""
+    code_holder = _underlying(function)
+    if isinstance(code_holder, FunctionType):
+        return False
+    user_class = code_holder if inspect.isclass(code_holder) else type(code_holder)
+    file = getattr(sys.modules.get(user_class.__module__), "__file__", None)
+    return file is not None and _is_library(file)
 
 
 def _is_library(file: str) -> bool:

@@ -1,3 +1,4 @@
+import inspect
 import threading
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,9 @@ from hypothesis import given
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError, FunctionNotPicklableError, ProgramError
 from headrace.core.key_groups import default_max_parallelism
+from headrace.functions.watermarks import WatermarkStrategy
 from headrace.graph.chaining import ChainingRules, is_chainable
+from headrace.graph.function_location import user_location_of
 from headrace.graph.job_graph import PartitionerKind, VertexKind
 from headrace.graph.operator_ids import operator_ids
 from headrace.graph.stream_graph import NodeRole, Partitioning, StreamEdge, StreamGraph
@@ -219,3 +222,13 @@ def test_a_partitioner_that_cannot_be_pickled_is_named_too() -> None:
     wrong = graph([source(1, "numbers"), node(2)], [StreamEdge(1, 2, 0, way, 100)])
     with pytest.raises(FunctionNotPicklableError, match=r"Source: numbers \(partition_custom\)"):
         job(wrong)
+
+
+def test_nothing_is_parsed_to_find_out_that_an_object_is_of_a_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(_: object) -> None:
+        raise AssertionError("the whole file of a class is parsed for its line")
+
+    monkeypatch.setattr(inspect, "getsourcelines", never)
+    assert user_location_of([WatermarkStrategy.no_watermarks(), len], "the call") == "the call"
