@@ -56,6 +56,9 @@ ITEM_RANGE: Final = "item_range"
 EXPIRED_ROWS: Final = "expired_rows"
 """Attribute of KEYED chunks of states with a time to live: rows whose time was over, and that are kept nevertheless
 until they are cleaned away. Absent: none, or nobody counted."""
+EXPIRED_UNTIL: Final = "expired_until_ms"
+"""Attribute of KEYED chunks of states with a time to live: rows that were accessed last then (epoch ms) or before had
+expired when they were stored. Absent: nobody knows."""
 WATERMARK: Final = "watermark"
 """Attribute of WATERMARKS chunks, which have no rows: the operator's event time, epoch ms."""
 OUTPUT_WATERMARK: Final = "output_watermark"

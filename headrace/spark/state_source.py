@@ -41,13 +41,14 @@ _OPTIONS: Final = (
     "keyGroups",
     "keyFile",
     "unpickle",
+    "includeExpired",
     "leaseDuration",
     "readChangeFeed",
     "changeStartCheckpoint",
     "changeEndCheckpoint",
 )
 _OF_FEEDS: Final = ("changeStartCheckpoint", "changeEndCheckpoint")
-_NOT_OF_FEEDS: Final = ("checkpoint", "keys", "keyGroups", "unpickle")
+_NOT_OF_FEEDS: Final = ("checkpoint", "keys", "keyGroups", "unpickle", "includeExpired")
 _LATEST_ATTEMPTS: Final = 3
 """How often a newer checkpoint is looked for, where the latest was given up in this very moment."""
 
@@ -61,6 +62,7 @@ class HeadraceStateSource(datasource.DataSource):
     `keyGroups` (like `3,7-9`): the only ones that are read. `keyFile`: the key of the metadata. `unpickle`: whether
     values of no declared type are loaded and shown as Python prints them, which runs code of whoever wrote them.
 
+    `includeExpired`: whether rows past their time to live are shown too, with a column `expired`.
     `readChangeFeed`: what became of a state between the checkpoints `changeStartCheckpoint` and `changeEndCheckpoint`
     (`latest`), with a column `change_type`: `insert`, `update` or `delete`.
     `leaseDuration`: for how long the snapshot is kept for a query that says nothing more, as `5 min`.
@@ -126,6 +128,7 @@ class HeadraceStateSource(datasource.DataSource):
             loads_pickles=self._chosen.get("unpickle", "false").lower() == "true",
             key_groups=None if groups is None else key_groups_in_text(groups),
             keys=None if keys is None else keys_in_text(keys),
+            includes_expired=self._chosen.get("includeExpired", "false").lower() == "true",
         )
 
     def _snapshot(self, uri: str) -> CompletedCheckpoint:

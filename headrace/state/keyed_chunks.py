@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.checkpoint.handles import EXPIRED_ROWS, StateChunk, StateTable
+from headrace.checkpoint.handles import EXPIRED_ROWS, EXPIRED_UNTIL, StateChunk, StateTable
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.arrow_mapping import arrow_type_of
@@ -251,7 +251,8 @@ class ChunkFiles:
         self._table = table
         self._name = name
         # What was counted once does not hold for rows that are written again.
-        self._attributes = {key: attributes[key] for key in attributes if key != EXPIRED_ROWS}
+        counted = (EXPIRED_ROWS, EXPIRED_UNTIL)
+        self._attributes = {key: attributes[key] for key in attributes if key not in counted}
         self._expired_until_ms = expired_until_ms
         self._writer = writer
         self._chunks: list[StateChunk] = []
@@ -291,9 +292,11 @@ class ChunkFiles:
     def _expired_rows(self, tables: Sequence[pa.Table]) -> dict[str, str]:
         if self._expired_until_ms is None:
             return {}
-        accesses = [table.column(LAST_ACCESS).drop_null().to_numpy() for table in tables]
+        timed = [table for table in tables if LAST_ACCESS in table.column_names]
+        accesses = [table.column(LAST_ACCESS).drop_null().to_numpy() for table in timed]
         count = sum(int(np.count_nonzero(one <= self._expired_until_ms)) for one in accesses)
-        return {EXPIRED_ROWS: str(count)} if count else {}
+        until = {EXPIRED_UNTIL: str(self._expired_until_ms)}
+        return until | ({EXPIRED_ROWS: str(count)} if count else {})
 
 
 def parquet_of(tables: Sequence[pa.Table]) -> memoryview:

@@ -344,7 +344,13 @@ def write_chunks(state: StoredState, rows: pa.Table, writer: SnapshotWriter) -> 
     for index in range(state.parallelism):
         own = key_group_range(index, state.parallelism, state.max_parallelism)
         begin, end = np.searchsorted(groups, [own.start, own.stop]).tolist()
-        files = ChunkFiles(state.table, state.name, state.attributes, writer)
+        files = ChunkFiles(
+            state.table,
+            state.name,
+            state.attributes,
+            writer,
+            expired_until_ms=state.expired_until_ms,
+        )
         for offset in range(begin, end, _PIECE_ROWS):
             piece = rows.slice(offset, min(_PIECE_ROWS, end - offset))
             for table in _as_jobs_write(state, piece):

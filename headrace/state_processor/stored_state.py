@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.checkpoint.file_systems import open_input
-from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
+from headrace.checkpoint.handles import EXPIRED_UNTIL, StateChunk, StateFile, StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.state.columns import (
@@ -69,6 +69,12 @@ class StoredChunk:
             return True
         return any(held[0] <= group <= held[1] for group in key_groups)
 
+    @property
+    def expired_until_ms(self) -> int | None:
+        """Its rows that were accessed last then (epoch ms) or before had expired; None where that is not known."""
+        said = self.chunk.attributes.get(EXPIRED_UNTIL)
+        return None if said is None else int(said)
+
 
 @dataclass(frozen=True)
 class StoredState:
@@ -97,6 +103,13 @@ class StoredState:
     def attributes(self) -> dict[str, str]:
         """What its chunks say of their rows; it is the same in all of them."""
         return self.chunks[0].chunk.attributes
+
+    @property
+    def expired_until_ms(self) -> int | None:
+        """Rows that were accessed last then or before had expired in every subtask; None where that is not known."""
+        said = [one.expired_until_ms for one in self.chunks]
+        known = [one for one in said if one is not None]
+        return min(known) if known and len(known) == len(said) else None
 
 
 def stored_state(

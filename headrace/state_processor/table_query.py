@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
@@ -20,7 +21,7 @@ from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.core.errors import short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, key_groups_of
 from headrace.core.key_hash import InvalidKeyError, hash_array
-from headrace.state.columns import KEY
+from headrace.state.columns import KEY, LAST_ACCESS
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from headrace.state_processor.key_hashing import hashable_column
 from headrace.state_processor.stored_state import (
@@ -42,6 +43,8 @@ STATE_TABLES: Final[Mapping[str, StateTable]] = {
     "items": StateTable.ITEMS,
 }
 """Tables of rows, by the name that a user asks with."""
+EXPIRED: Final = "expired"
+"""The column that says which rows had expired when they were stored."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class TableQuery:
     """One table of one snapshot. `loads_pickles`: values of undeclared types are shown as Python prints them.
 
     `key_groups`, `keys`: the only ones whose rows are wanted; they say nothing of tables without key groups.
+    `includes_expired`: rows whose time to live was over are shown too, and a column `expired` says which they are; null
+    where that is not known, as in snapshots of earlier versions, whose rows are all shown.
     """
 
     table: str = "keyed"
@@ -66,6 +71,7 @@ class TableQuery:
     loads_pickles: bool = False
     key_groups: frozenset[int] | None = None
     keys: tuple[Any, ...] | None = None
+    includes_expired: bool = False
 
     def open(self, snapshot: CompletedCheckpoint) -> "OpenTable":
         """Return the table in a snapshot. StateProcessorError."""
@@ -84,6 +90,8 @@ class TableQuery:
                 for one in nullable_schema(state.schema)
             ]
         )
+        if self.includes_expired and table is StateTable.KEYED:
+            schema = schema.append(pa.field(EXPIRED, pa.bool_()))
         groups, wanted = self.key_groups, None
         if self.keys is not None and table in BY_KEY_GROUP:
             wanted = frozenset(stored_keys(state, self.keys))
@@ -119,6 +127,9 @@ class OpenTable:
             assert part.chunk is not None
             tables = chunk_rows(part.state, part.chunk, reader, self.key_groups)
         for table in tables:
+            if part.state is not None and part.state.table is StateTable.KEYED:
+                assert part.chunk is not None
+                table = self._by_life(table, part.chunk)
             if self.keys is not None:
                 is_wanted = [key in self.keys for key in hashable_column(table.column(KEY))]
                 table = table.filter(pa.array(is_wanted, pa.bool_()))
@@ -127,6 +138,20 @@ class OpenTable:
             ]
             if table.num_rows:
                 yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _by_life(self, table: pa.Table, chunk: StoredChunk) -> pa.Table:
+        """The rows with a column that says which have expired, or only those that have not."""
+        expired = np.zeros(table.num_rows, dtype=np.bool_)
+        is_known = LAST_ACCESS not in table.column_names
+        if not is_known and chunk.expired_until_ms is not None:
+            is_known, accesses = True, table.column(LAST_ACCESS)
+            # Without a time they live from the restore on.
+            last = pc.fill_null(accesses, pa.scalar(0, pa.int64())).to_numpy()
+            expired = (last <= chunk.expired_until_ms) & accesses.is_valid().to_numpy()
+        if EXPIRED in self.schema.names:
+            shown = pa.array(expired) if is_known else pa.nulls(table.num_rows, pa.bool_())
+            return table.append_column(EXPIRED, shown)
+        return table.filter(pa.array(~expired))
 
     def read_all(self, reader: SnapshotReader) -> pa.Table:
         """Return all rows."""

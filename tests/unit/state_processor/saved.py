@@ -109,13 +109,14 @@ def saved(
     settings: Settings,
     subtasks: Sequence[OperatorSubtaskState],
     kind: SnapshotKind = SnapshotKind.SAVEPOINT,
+    max_parallelism: int = MAX_PARALLELISM,
 ) -> CompletedCheckpoint:
     """Publish the savepoint of one operator."""
     operator = OperatorSnapshot(
         uid_hash_of(UID),
         "count words",
         len(subtasks),
-        MAX_PARALLELISM,
+        max_parallelism,
         UID,
         dict(enumerate(subtasks)),
     )
