@@ -23,6 +23,7 @@ class ResultPartitionType(enum.Enum):
     PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
     PIPELINED_APPROXIMATE = "PIPELINED_APPROXIMATE"
     BLOCKING = "BLOCKING"
+    BLOCKING_PERSISTENT = "BLOCKING_PERSISTENT"
     HYBRID_FULL = "HYBRID_FULL"
     HYBRID_SELECTIVE = "HYBRID_SELECTIVE"
 
@@ -51,7 +52,8 @@ class ResultPartitionTraits(msgspec.Struct, frozen=True):
     """One row of the table of kinds.
 
     `is_bounded`: its network memory has a maximum of its own; `is_reconsumable`: it may be read again, by a consumer
-    that was restarted; `is_compressible`: its batches may be compressed where they are stored.
+    that was restarted; `is_compressible`: its batches may be compressed where they are stored; `is_persistent`: once
+    its job has finished it belongs to the cluster, until somebody has it released.
     """
 
     consuming: ConsumingConstraint
@@ -59,6 +61,7 @@ class ResultPartitionTraits(msgspec.Struct, frozen=True):
     is_bounded: bool
     release_by: ReleaseBy
     is_compressible: bool
+    is_persistent: bool = False
 
     @property
     def is_blocking(self) -> bool:
@@ -80,6 +83,7 @@ _TRAITS: Final = {
     ResultPartitionType.PIPELINED_BOUNDED: ResultPartitionTraits(_PIPELINED, False, True, _UPSTREAM, False),
     ResultPartitionType.PIPELINED_APPROXIMATE: ResultPartitionTraits(_EITHER, False, True, _UPSTREAM, False),
     ResultPartitionType.BLOCKING: ResultPartitionTraits(_LATER, True, False, _SCHEDULER, True),
+    ResultPartitionType.BLOCKING_PERSISTENT: ResultPartitionTraits(_LATER, True, False, _SCHEDULER, True, True),
     ResultPartitionType.HYBRID_FULL: ResultPartitionTraits(_EITHER, True, False, _SCHEDULER, True),
     ResultPartitionType.HYBRID_SELECTIVE: ResultPartitionTraits(_EITHER, False, False, _SCHEDULER, True),
 }  # fmt: skip

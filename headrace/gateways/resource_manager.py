@@ -13,7 +13,12 @@ from headrace.core.ids import (
     ResourceManagerId,
     SlotId,
 )
-from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
+from headrace.gateways.cluster_partitions import (
+    ClusterDataSetId,
+    ClusterPartitionReport,
+    DataSetInfo,
+)
 from headrace.gateways.messages import (
     Acknowledge,
     MemoryUsage,
@@ -138,4 +143,24 @@ class ResourceManagerGateway(Protocol):
 
     async def request_resource_overview(self) -> ResourceOverview:
         """Return what is registered, pending and missing."""
+        ...
+
+    async def report_cluster_partitions(
+        self, resource_id: ResourceId, instance_id: InstanceId, report: ClusterPartitionReport
+    ) -> Acknowledge:
+        """A TaskManager has new results that outlive their job. StaleLeaderError for a registration that is over."""
+        ...
+
+    async def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        """Return the data sets that jobs left to the cluster, as far as TaskManagers have told."""
+        ...
+
+    async def request_cluster_partitions(
+        self, data_set: ClusterDataSetId
+    ) -> tuple[ShuffleDescriptor, ...]:
+        """Where the partitions of a data set are read, by their numbers; none of one that is unknown or incomplete."""
+        ...
+
+    async def release_cluster_partitions(self, data_set: ClusterDataSetId) -> Acknowledge:
+        """Have a data set deleted; from now on nobody is told of it. Unknown ones are acknowledged."""
         ...

@@ -25,6 +25,11 @@ from headrace.core.shuffle_descriptors import (
     ResultPartitionDescriptor,
     ShuffleDescriptor,
 )
+from headrace.gateways.cluster_partitions import (
+    ClusterDataSetId,
+    ClusterPartition,
+    ClusterPartitionReport,
+)
 from headrace.gateways.messages import (
     Acknowledge,
     AllocatedSlotReport,
@@ -79,6 +84,7 @@ class TaskExecutorHeartbeatPayload(msgspec.Struct, frozen=True):
 
     slot_report: SlotReport
     memory: MemoryUsage | None = None
+    cluster_partitions: ClusterPartitionReport = ClusterPartitionReport()
 
 
 class TaskExecutorGateway(Protocol):
@@ -113,6 +119,24 @@ class TaskExecutorGateway(Protocol):
         partition_ids: tuple[ResultPartitionId, ...],
     ) -> None:
         """Delete stored results that no consumer needs any more. Unknown ones are passed over."""
+        ...
+
+    async def promote_partitions(
+        self,
+        job_id: JobId,
+        job_master_id: JobMasterId,
+        partitions: tuple[ClusterPartition, ...],
+    ) -> Acknowledge:
+        """Keep stored results beyond their job, which has finished, for the cluster. Idempotent.
+
+        Acknowledged once the ResourceManager was told, if there is one; heartbeats tell it as well.
+        """
+        ...
+
+    async def release_cluster_partitions(
+        self, data_sets: tuple[ClusterDataSetId, ...]
+    ) -> ClusterPartitionReport:
+        """Delete what is here of data sets of the cluster, and say what is left. Unknown ones are passed over."""
         ...
 
     def update_partitions(

@@ -7,6 +7,7 @@
     BLOCKING                  < 8 (option)    bounded blocking                2, 10
     BLOCKING                  more            sort-merge                      512 (option) or 1/8 of what is free
                                                                     (1/4 for many consumers: see below)
+    BLOCKING_PERSISTENT       n               as BLOCKING
     HYBRID_FULL, _SELECTIVE   n               hybrid                          2n + 8
 
 Source: Flink ResultPartitionFactory.
@@ -86,11 +87,13 @@ class ResultPartitionFactory:
         match descriptor.result_type:
             case _Type.PIPELINED | _Type.PIPELINED_BOUNDED | _Type.PIPELINED_APPROXIMATE:
                 return self._pipelined(descriptor)
-            case _Type.BLOCKING if descriptor.subpartition_count < self._sort_from:
+            case _Type.BLOCKING | _Type.BLOCKING_PERSISTENT if (
+                descriptor.subpartition_count < self._sort_from
+            ):
                 return self._stored(
                     descriptor, self._write_through_size(), BoundedBlockingPartition
                 )
-            case _Type.BLOCKING:
+            case _Type.BLOCKING | _Type.BLOCKING_PERSISTENT:
                 return self._stored(
                     descriptor,
                     self._collecting_size(descriptor.subpartition_count),

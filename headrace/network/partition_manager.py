@@ -5,7 +5,7 @@ Source: Flink ResultPartitionManager.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from headrace.core.ids import JobId, ResultPartitionId
@@ -114,10 +114,16 @@ class ResultPartitionManager:
         for partition in partitions:
             partition.release()
 
-    def release_job(self, job_id: JobId) -> None:
-        """Drop all partitions of a job."""
+    def holds(self, partition_id: ResultPartitionId) -> bool:
+        """Whether a partition is registered."""
         with self._lock:
-            found = [key for key in self._partitions if key.producer.job_id == job_id]
+            return partition_id in self._partitions
+
+    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
+        """Drop all partitions of a job, but for those in `kept`."""
+        with self._lock:
+            ours = [key for key in self._partitions if key.producer.job_id == job_id]
+        found = [key for key in ours if key not in kept]
         self.release(found)
 
     def release_all(self) -> None:

@@ -109,8 +109,12 @@ class RemoteShuffleMaster:
     async def register_partition_with_producer(
         self, job_id: JobId, partition: PartitionDescriptor, producer: ProducerDescriptor
     ) -> ShuffleDescriptor:
-        """See ShuffleMaster: blocking results at the service, others with their producer."""
-        if not partition.result_type.traits.is_blocking:
+        """See ShuffleMaster: blocking results at the service, others with their producer.
+
+        So are those that outlive the job: the service forgets a job with all it has of it.
+        """
+        traits = partition.result_type.traits
+        if not traits.is_blocking or traits.is_persistent:
             return await self._built_in.register_partition_with_producer(
                 job_id, partition, producer
             )

@@ -368,6 +368,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """Close what may still change the result, then tell; `on_stop` gives the slots back."""
         await self._checkpointing.close(self._scheduler.status)
         await self._coordination.close()
+        if self._scheduler.status is JobStatus.FINISHED:
+            await self.task_managers.promote_partitions(self._scheduler.partitions.promote())
         self._resource_manager.close("the job has ended")
         self._has_ended = True
         self._ended.set_result(self._scheduler.status)

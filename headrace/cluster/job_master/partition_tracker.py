@@ -2,7 +2,8 @@
 
 Only results that do not release themselves are tracked. Each is released once: when the last of its consumers has
 finished, or with the attempt that wrote it when that restarts. What is left at the end of the job goes with the
-job's connections, from TaskManager by TaskManager. Source: Flink JobMasterPartitionTrackerImpl.
+job's connections, from TaskManager by TaskManager; but for persistent results of a job that has finished, which are
+promoted: they are the cluster's from then on. Source: Flink JobMasterPartitionTrackerImpl.
 """
 
 from collections import defaultdict
@@ -12,6 +13,7 @@ from typing import Final
 from headrace.core.config import ConfigOption
 from headrace.core.ids import ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.shuffle_descriptors import ReleaseBy, ResultPartitionDescriptor
+from headrace.gateways.cluster_partitions import ClusterPartition
 
 RELEASE_DURING_JOB: Final = ConfigOption(
     "jobmanager.partition.release-during-job-execution", bool, True,
@@ -30,6 +32,7 @@ class PartitionTracker:
         self._places: dict[ResultPartitionId, ResourceId | None] = {}
         self._consumer_counts: dict[ResultPartitionId, int] = {}
         self._consumed_by: dict[ResultPartitionId, set[ExecutionVertexId]] = {}
+        self._persistent: dict[ResultPartitionId, ClusterPartition] = {}
 
     @property
     def tracked(self) -> frozenset[ResultPartitionId]:
@@ -37,15 +40,22 @@ class PartitionTracker:
         return frozenset(self._places)
 
     def deployed(
-        self, resource_id: ResourceId, descriptors: Iterable[ResultPartitionDescriptor]
+        self,
+        resource_id: ResourceId,
+        descriptors: Iterable[ResultPartitionDescriptor],
+        producer_count: int = 1,
     ) -> None:
-        """A task that writes these results goes to a TaskManager."""
+        """A task that writes these results, one of `producer_count` subtasks, goes to a TaskManager."""
         for descriptor in descriptors:
             if descriptor.result_type.traits.release_by is ReleaseBy.SCHEDULER:
                 is_external = descriptor.shuffle is not None and descriptor.shuffle.is_external
                 self._places[descriptor.partition_id] = None if is_external else resource_id
                 self._consumer_counts[descriptor.partition_id] = descriptor.subpartition_count
                 self._consumed_by[descriptor.partition_id] = set()
+                if descriptor.result_type.traits.is_persistent and descriptor.shuffle is not None:
+                    self._persistent[descriptor.partition_id] = ClusterPartition(
+                        descriptor.shuffle, producer_count
+                    )
 
     def consumed(
         self, consumer: ExecutionVertexId, partition_ids: Iterable[ResultPartitionId]
@@ -55,7 +65,10 @@ class PartitionTracker:
         for partition_id in partition_ids:
             if partition_id in self._places:
                 self._consumed_by[partition_id].add(consumer)
-                if len(self._consumed_by[partition_id]) == self._consumer_counts[partition_id]:
+                is_done = (
+                    len(self._consumed_by[partition_id]) == self._consumer_counts[partition_id]
+                )
+                if is_done and partition_id not in self._persistent:
                     done.append(partition_id)
         return self._release(done) if self._releases_during_job else {}
 
@@ -66,6 +79,19 @@ class PartitionTracker:
         return self._release(
             [each for each in self._places if each.producer.execution_vertex_id in subtasks]
         )
+
+    def promote(self) -> dict[ResourceId, tuple[ClusterPartition, ...]]:
+        """The job has finished: what lies on each TaskManager from now on for the cluster, and is forgotten here.
+
+        What a shuffle service stores goes with the job, as all there does.
+        """
+        by_place: defaultdict[ResourceId, list[ClusterPartition]] = defaultdict(list)
+        for partition_id, promoted in list(self._persistent.items()):
+            place = self._places[partition_id]
+            if place is not None:
+                by_place[place].append(promoted)
+                self._forget(partition_id)
+        return {place: tuple(found) for place, found in by_place.items()}
 
     def lost(self, resource_id: ResourceId) -> None:
         """A TaskManager is gone, with everything on it; what is external stays."""
@@ -88,3 +114,4 @@ class PartitionTracker:
         del self._places[partition_id]
         del self._consumer_counts[partition_id]
         del self._consumed_by[partition_id]
+        self._persistent.pop(partition_id, None)

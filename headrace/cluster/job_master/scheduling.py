@@ -268,7 +268,9 @@ class Scheduler:
             self._become(execution, ExecutionState.DEPLOYING)
             assert execution.slot is not None
             self.partitions.deployed(
-                execution.slot.resource_id, [p.descriptor for p in descriptor.result_partitions]
+                execution.slot.resource_id,
+                [p.descriptor for p in descriptor.result_partitions],
+                descriptor.vertex.parallelism,
             )
             execution.is_submit_pending = True
             self._shell.task_managers.submit_task(execution, descriptor)

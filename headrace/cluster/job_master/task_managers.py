@@ -5,6 +5,7 @@ Runs on the JobMaster's main thread. Source: Flink JobMaster, DefaultExecutionDe
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -24,6 +25,7 @@ from headrace.core.ids import (
 )
 from headrace.core.lifecycle import ExecutionState
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.cluster_partitions import ClusterPartition
 from headrace.gateways.job_master import (
     TaskManagerRegistered,
     TaskManagerRegistration,
@@ -332,6 +334,34 @@ class TaskManagers:
         task_manager = self._registered.get(resource_id)
         if task_manager is not None:
             task_manager.gateway.release_partitions(self._job_id, self.job_master_id, partition_ids)
+
+    async def promote_partitions(
+        self, promoted: Mapping[ResourceId, tuple[ClusterPartition, ...]]
+    ) -> None:
+        """Have TaskManagers keep results beyond the job, which is over: to be called before they are dismissed."""
+        await asyncio.gather(*(self._promote(*each) for each in promoted.items()))
+
+    async def _promote(
+        self, resource_id: ResourceId, partitions: tuple[ClusterPartition, ...]
+    ) -> None:
+        for _ in range(_TRIES):
+            task_manager = self._registered.get(resource_id)
+            if task_manager is None:
+                break
+            try:
+                await with_timeout(task_manager.gateway, _DISMISS_TIMEOUT_MS).promote_partitions(
+                    self._job_id, self.job_master_id, partitions
+                )
+                return
+            except AskTimeoutError:
+                continue
+            except HeadraceError as error:
+                _LOG.info("promoting results on %s failed: %s", resource_id, error)
+                break
+        _LOG.warning(
+            "%s results of job %s do not outlive it: TaskManager %s does not keep them",
+            len(partitions), self._job_id, resource_id,
+        )  # fmt: skip
 
     def free_slot(self, slot: PhysicalSlot, cause: str) -> None:
         """Give a slot back."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headrace.cluster.resource_manager.data_sets import DataSets
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.explanation import explain_missing
 from headrace.cluster.resource_manager.job_masters import JobMasters, RegisteredJobMaster
@@ -41,6 +42,12 @@ from headrace.core.ids import (
     ResourceId,
     ResourceManagerId,
     SlotId,
+)
+from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.gateways.cluster_partitions import (
+    ClusterDataSetId,
+    ClusterPartitionReport,
+    DataSetInfo,
 )
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.job_master import JobMasterGateway
@@ -125,6 +132,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._job_masters: Final = JobMasters(
             self, resource_manager_id, resource_id, self._forget_requirements
         )
+        self._data_sets: Final = DataSets(self, self._gateway_of)
         self._heartbeats: Final = HeartbeatSender[_SlotsReport](
             self, self._task_manager_silent, self._answered
         )
@@ -232,6 +240,37 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         task_manager.gateway.disconnect_resource_manager(self.fencing_token, cause)
         self._workers.handle(WorkerLost(worker_id, cause))
         self._handle_slots(TaskManagerRemoved(worker_id))
+        self._data_sets.lost(worker_id)
+
+    def _gateway_of(self, worker_id: ResourceId) -> TaskExecutorGateway | None:
+        task_manager = self._task_managers.get(worker_id)
+        return None if task_manager is None else task_manager.gateway
+
+    # Results that outlive their jobs
+
+    async def report_cluster_partitions(
+        self, resource_id: ResourceId, instance_id: InstanceId, report: ClusterPartitionReport
+    ) -> Acknowledge:
+        """See ResourceManagerGateway."""
+        if not self._is_registered(resource_id, instance_id):
+            raise StaleLeaderError(f"TaskManager {resource_id} is not registered as {instance_id}")
+        self._data_sets.reported(resource_id, report)
+        return Acknowledge()
+
+    async def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        """See ResourceManagerGateway."""
+        return self._data_sets.tracker.data_sets()
+
+    async def request_cluster_partitions(
+        self, data_set: ClusterDataSetId
+    ) -> tuple[ShuffleDescriptor, ...]:
+        """See ResourceManagerGateway."""
+        return self._data_sets.tracker.descriptors_of(data_set)
+
+    async def release_cluster_partitions(self, data_set: ClusterDataSetId) -> Acknowledge:
+        """See ResourceManagerGateway."""
+        await self._data_sets.release(data_set)
+        return Acknowledge()
 
     # JobMasters
 
@@ -308,6 +347,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         if task_manager is not None:
             memory = answer.payload.memory
             self._task_managers[resource_id] = replace(task_manager, memory=memory)
+            self._data_sets.reported(resource_id, answer.payload.cluster_partitions)
         # What happened while the question was under way may not be in the answer; the next one will have it.
         if answer.change_number == self._matching.change_number(resource_id):
             self._handle_slots(SlotsReported(resource_id, answer.payload.slot_report.slots))
@@ -365,6 +405,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         if task_manager is not None:
             self._heartbeats.unmonitor_target(worker_id)
             self._handle_slots(TaskManagerRemoved(worker_id))
+            self._data_sets.lost(worker_id)
             await self._ask_to_stop(task_manager, cause)
 
     async def ask_whether_releasable(self, worker_id: ResourceId) -> None:

@@ -14,6 +14,7 @@ from headrace.core.clock import Cancellable
 from headrace.core.errors import HeadraceError
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import AllocationId, InstanceId, ResourceId, ResourceManagerId, SlotId
+from headrace.gateways.cluster_partitions import ClusterPartitionReport
 from headrace.gateways.messages import SlotReport
 from headrace.gateways.resource_manager import (
     ResourceManagerGateway,
@@ -22,8 +23,12 @@ from headrace.gateways.resource_manager import (
     TaskExecutorRegistrationResponse,
 )
 from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.proxies import with_timeout
 
 _LOG = logging.getLogger(__name__)
+
+_REPORT_TIMEOUT_MS: Final = 1_000.0
+"""A JobMaster waits for the answer, and has patience for twice as long."""
 
 
 class TaskExecutorToResourceManagerConnection:
@@ -68,6 +73,17 @@ class TaskExecutorToResourceManagerConnection:
         gateway = self.link.gateway
         if gateway is not None and self._instance_id is not None:
             gateway.notify_slot_available(self._instance_id, slot_id, allocation_id)
+
+    async def report_cluster_partitions(self, report: ClusterPartitionReport) -> None:
+        """Tell of results that outlive their job, if anybody listens; heartbeats tell it as well."""
+        gateway = self.link.gateway
+        if gateway is not None and self._instance_id is not None:
+            try:
+                await with_timeout(gateway, _REPORT_TIMEOUT_MS).report_cluster_partitions(
+                    self._resource_id, self._instance_id, report
+                )
+            except HeadraceError as error:
+                _LOG.info("the ResourceManager did not take a report of results: %s", error)
 
     def close(self, reason: str) -> None:
         """Say goodbye and forget."""

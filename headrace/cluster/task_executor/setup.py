@@ -1,6 +1,6 @@
 """TaskExecutorSetup: all that a TaskExecutor is given, and the errors with which it stops tasks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -25,8 +25,12 @@ class StoredPartitions(Protocol):
         """Drop results; unknown ones are passed over."""
         ...
 
-    def release_job(self, job_id: JobId) -> None:
-        """Drop all results of a job."""
+    def holds(self, partition_id: ResultPartitionId) -> bool:
+        """Whether a result is here."""
+        ...
+
+    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
+        """Drop all results of a job, but for those in `kept`."""
         ...
 
 
@@ -38,7 +42,11 @@ class NoPartitions:
     def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
         """See StoredPartitions."""
 
-    def release_job(self, job_id: JobId) -> None:
+    def holds(self, partition_id: ResultPartitionId) -> bool:
+        """See StoredPartitions."""
+        return False
+
+    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
         """See StoredPartitions."""
 
 

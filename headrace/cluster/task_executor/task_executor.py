@@ -9,6 +9,7 @@ from typing import Final
 
 from headrace.checkpoint.handles import CheckpointProgress
 from headrace.cluster.blob.blob_cache import BlobCache
+from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
 from headrace.cluster.task_executor.payload_loader import PayloadLoader
 from headrace.cluster.task_executor.resource_manager_connection import (
@@ -39,6 +40,11 @@ from headrace.core.ids import (
     SlotId,
 )
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
+from headrace.gateways.cluster_partitions import (
+    ClusterDataSetId,
+    ClusterPartition,
+    ClusterPartitionReport,
+)
 from headrace.gateways.errors import StaleLeaderError, TaskBuildError, TaskSubmissionError
 from headrace.gateways.messages import (
     Acknowledge,
@@ -69,6 +75,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
         self._setup: Final = setup
         self._tasks: Final = TaskTable(self, setup.exit_process)
+        self._cluster_partitions: Final = ClusterPartitions(setup.partitions)
         table = TaskSlotTable(setup.slot_count, setup.slot_profile)
         self._slots: Final = TaskSlots(self, self, table, self._tasks)
         self._jobs: Final = JobConnections(self, self, setup.resource_id, setup.location)
@@ -179,7 +186,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
 
     def _close_job_if_over(self, job_id: JobId) -> None:
         if not self._slots.table.has_slots_of(job_id) and not self._tasks.of_job(job_id):
-            self._setup.partitions.release_job(job_id)
+            self._cluster_partitions.release_job(job_id)
             self._jobs.close(job_id, "no slots of the job are left here")
             self._payloads.release_job(job_id)
 
@@ -236,7 +243,26 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     ) -> None:
         """See TaskExecutorGateway."""
         self._jobs.refuse_stale(job_id, job_master_id)
-        self._setup.partitions.release(partition_ids)
+        self._cluster_partitions.release_of_job(partition_ids)
+
+    async def promote_partitions(
+        self,
+        job_id: JobId,
+        job_master_id: JobMasterId,
+        partitions: tuple[ClusterPartition, ...],
+    ) -> Acknowledge:
+        """See TaskExecutorGateway."""
+        self._jobs.refuse_stale(job_id, job_master_id)
+        self._cluster_partitions.promote(partitions)
+        await self._resource_manager.report_cluster_partitions(self._cluster_partitions.report())
+        return Acknowledge()
+
+    async def release_cluster_partitions(
+        self, data_sets: tuple[ClusterDataSetId, ...]
+    ) -> ClusterPartitionReport:
+        """See TaskExecutorGateway."""
+        self._cluster_partitions.release(data_sets)
+        return self._cluster_partitions.report()
 
     def update_partitions(
         self,
@@ -337,7 +363,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     ) -> TaskExecutorHeartbeatPayload:
         """See TaskExecutorGateway."""
         self._resource_manager.link.heartbeat_received(resource_id)
-        return TaskExecutorHeartbeatPayload(self.slot_report(), self._setup.measure_memory())
+        return TaskExecutorHeartbeatPayload(
+            self.slot_report(), self._setup.measure_memory(), self._cluster_partitions.report()
+        )
 
     async def heartbeat_from_job_master(
         self, job_master_id: JobMasterId, slots: AllocatedSlotReport

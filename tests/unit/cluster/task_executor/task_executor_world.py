@@ -1,7 +1,7 @@
 """A TaskExecutor between a scripted ResourceManager and a scripted JobMaster, on virtual time."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
@@ -67,12 +67,18 @@ class NotedPartitions:
         self.partition_count = 0
         self.released: list[ResultPartitionId] = []
         self.released_jobs: list[JobId] = []
+        self.kept: set[ResultPartitionId] = set()
+        self.missing: set[ResultPartitionId] = set()
 
     def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
         self.released += partition_ids
 
-    def release_job(self, job_id: JobId) -> None:
+    def holds(self, partition_id: ResultPartitionId) -> bool:
+        return partition_id not in self.missing
+
+    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
         self.released_jobs.append(job_id)
+        self.kept = set(kept)
 
 
 class World:

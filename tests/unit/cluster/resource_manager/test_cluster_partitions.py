@@ -1,0 +1,192 @@
+"""Data sets of the cluster: told by reports, whole or of no use, and released until nobody reports them any more."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.cluster.resource_manager.cluster_partitions import ClusterPartitionTracker
+from headrace.core.ids import InstanceId, ResourceId
+from headrace.gateways.cluster_partitions import ClusterPartition, DataSetInfo
+from headrace.gateways.errors import StaleLeaderError
+from headrace.gateways.messages import SlotReport
+from headrace.gateways.task_executor import TaskExecutorHeartbeatPayload
+from tests.unit.cluster.cluster_samples import TM_1, TM_2, empty_slots
+from tests.unit.cluster.data_sets import DATA_SET, part, report
+from tests.unit.cluster.resource_manager.test_resource_manager import WORKER, World
+
+HALF, WHOLE = DataSetInfo(DATA_SET, 2, 1), DataSetInfo(DATA_SET, 2, 2)
+RELEASE = (DATA_SET,)
+
+
+def whole() -> ClusterPartitionTracker:
+    tracker = ClusterPartitionTracker()
+    assert tracker.reported(TM_1, report(1, part(0))) == {}
+    assert tracker.data_sets() == (HALF,)
+    assert tracker.descriptors_of(DATA_SET) == ()
+    assert tracker.reported(TM_2, report(1, part(1))) == {}
+    return tracker
+
+
+def test_a_data_set_can_be_read_once_all_its_parts_were_reported() -> None:
+    tracker = whole()
+    assert tracker.data_sets() == (WHOLE,) and WHOLE.is_complete
+    assert tracker.descriptors_of(DATA_SET) == (part(0).shuffle, part(1).shuffle)
+
+
+def test_with_a_task_manager_its_data_sets_are_lost_and_the_rest_of_them_is_released() -> None:
+    tracker = whole()
+    assert tracker.lost(TM_1) == {TM_2: RELEASE}
+    assert tracker.data_sets() == () and tracker.descriptors_of(DATA_SET) == ()
+
+
+def test_a_part_that_is_not_reported_any_more_is_lost() -> None:
+    tracker = whole()
+    assert tracker.reported(TM_1, report(2)) == {TM_2: RELEASE}
+    assert tracker.data_sets() == ()
+
+
+def test_an_older_report_that_comes_late_loses_nothing() -> None:
+    tracker = whole()
+    assert tracker.reported(TM_1, report(0)) == {}
+    assert tracker.data_sets() == (WHOLE,)
+
+
+def test_who_still_reports_what_was_released_is_told_again() -> None:
+    tracker = whole()
+    assert tracker.release([DATA_SET]) == {TM_1: RELEASE, TM_2: RELEASE}
+    assert tracker.data_sets() == () and tracker.descriptors_of(DATA_SET) == ()
+    assert tracker.reported(TM_2, report(1, part(1))) == {TM_2: RELEASE}
+
+
+def test_once_nobody_has_it_it_is_forgotten_and_may_come_again() -> None:
+    tracker = whole()
+    tracker.release([DATA_SET])
+    tracker.reported(TM_1, report(2))
+    assert tracker.reported(TM_2, report(2)) == {}
+    tracker.reported(TM_1, report(3, part(0)))
+    assert tracker.data_sets() == (HALF,)
+
+
+def test_what_is_unknown_is_released_by_nobody_and_not_remembered() -> None:
+    tracker = ClusterPartitionTracker()
+    assert tracker.release([DATA_SET]) == {}
+    tracker.reported(TM_1, report(1, part(0)))
+    assert tracker.data_sets() == (HALF,)
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["promote", "lose", "release", "hear"]))
+)
+
+
+@given(STEPS)
+def test_a_part_that_nobody_lost_or_released_is_listed_and_no_other(
+    steps: list[tuple[int, str]],
+) -> None:
+    """Three TaskManagers, of which only who reports is reached: after two reports of each all agree."""
+    tracker = ClusterPartitionTracker()
+    names = [ResourceId(f"tm-{index}") for index in range(3)]
+    there: dict[ResourceId, tuple[int, list[ClusterPartition]]] = {name: (0, []) for name in names}
+
+    def hear(name: ResourceId) -> None:
+        change, parts = there[name]
+        if name in tracker.reported(name, report(change, *parts)):
+            there[name] = change + 1, []
+
+    for index, step in steps:
+        name = names[index]
+        change, parts = there[name]
+        if step == "promote" and not parts:
+            there[name] = change + 1, [part(index, of=3)]
+        elif step == "lose":
+            tracker.lost(name)
+            there[name] = change + 1, []
+        elif step == "release":
+            tracker.release([DATA_SET])
+        else:
+            hear(name)
+    for name in names * 2:
+        hear(name)
+    held = [name for name, (_, parts) in there.items() if parts]
+    assert [info.stored_count for info in tracker.data_sets()] == ([len(held)] if held else [])
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    for service in list(world.network.services.values()):
+        service.abort()
+    world.run_for(1)
+    world.loop.close()
+
+
+def promoted(world: World) -> InstanceId:
+    """A TaskManager that has reported both parts of the data set."""
+    world.declare(1)
+    world.run_for(10)
+    world.driver.listener.worker_started(WORKER)
+    world.run_for(10)
+    instance_id = world.register_with_slots().instance_id
+    told = world.gateway.report_cluster_partitions(WORKER, instance_id, report(1, part(0), part(1)))
+    world.ask(told)
+    # As from now on each heartbeat does.
+    payload = TaskExecutorHeartbeatPayload(
+        SlotReport(empty_slots(WORKER, 1)), None, report(1, part(0), part(1))
+    )
+    world.task_manager.script.answers["heartbeat_from_resource_manager"] = payload
+    return instance_id
+
+
+def test_what_a_task_manager_reports_is_listed_and_found(world: World) -> None:
+    promoted(world)
+    assert world.ask(world.gateway.list_data_sets()) == (WHOLE,)
+    found = world.ask(world.gateway.request_cluster_partitions(DATA_SET))
+    assert found == (part(0).shuffle, part(1).shuffle)
+
+
+def test_the_report_of_a_registration_that_is_over_is_refused(world: World) -> None:
+    promoted(world)
+    stale = world.gateway.report_cluster_partitions(WORKER, InstanceId(b"x" * 16), report(9))
+    with pytest.raises(StaleLeaderError):
+        world.ask(stale)
+    assert world.ask(world.gateway.list_data_sets()) == (WHOLE,)
+
+
+def test_heartbeats_tell_of_data_sets_too(world: World) -> None:
+    promoted(world)
+    payload = TaskExecutorHeartbeatPayload(SlotReport(empty_slots(WORKER, 1)), None, report(2))
+    world.task_manager.script.answers["heartbeat_from_resource_manager"] = payload
+    world.run_for(20_000)
+    assert world.ask(world.gateway.list_data_sets()) == ()
+
+
+def test_a_release_reaches_the_task_manager_and_is_repeated_until_it_was_heard(
+    world: World,
+) -> None:
+    promoted(world)
+    answers = world.task_manager.script.answers
+    answers["release_cluster_partitions"] = report(1, part(0), part(1))
+    world.ask(world.gateway.release_cluster_partitions(DATA_SET))
+    assert world.ask(world.gateway.list_data_sets()) == ()
+    told = world.task_manager.script.called("release_cluster_partitions")
+    assert told and set(told) == {((DATA_SET,),)}
+    answers["release_cluster_partitions"] = report(2)
+    world.run_for(20_000)
+    assert len(world.task_manager.script.called("release_cluster_partitions")) > 1
+    answers["heartbeat_from_resource_manager"] = TaskExecutorHeartbeatPayload(
+        SlotReport(empty_slots(WORKER, 1)), None, report(2)
+    )
+    world.run_for(20_000)
+    count = len(world.task_manager.script.called("release_cluster_partitions"))
+    world.run_for(60_000)
+    assert len(world.task_manager.script.called("release_cluster_partitions")) == count
+
+
+def test_the_data_sets_of_a_lost_task_manager_are_gone(world: World) -> None:
+    promoted(world)
+    world.gateway.disconnect_task_manager(WORKER, "it was killed")
+    world.run_for(10)
+    assert world.ask(world.gateway.list_data_sets()) == ()
