@@ -59,6 +59,7 @@ from headrace.state_processor.key_group_edits import changing_max_parallelism
 from headrace.state_processor.pinned_reading import PinnedReader, held
 from headrace.state_processor.selection import open_snapshot
 from headrace.state_processor.stored_state import chunks_of, has_native_state
+from headrace.state_processor.window_checks import check_windows
 
 _FILE_PREFIX = "edited"
 
@@ -180,6 +181,7 @@ class SavepointEditor:
         for edit in self._edits:
             metadata, made = edit(metadata, context)
             changes += made
+        check_windows(self._parent.metadata, metadata, context.reader)
         operators = tuple(
             _standing_alone(one, folder, context.reader, writer) for one in metadata.operators
         )
