@@ -65,6 +65,7 @@ class CreditBasedShuffleEnvironment:
         wait: WaitStrategy | None = None,
         io: IoExecutor | None = None,
         files: FileLayer | None = None,
+        partitions: ResultPartitionManager | None = None,
     ) -> None:
         self.resource_id: Final = resource_id
         self.secret: Final = secret
@@ -74,13 +75,12 @@ class CreditBasedShuffleEnvironment:
         self.transport: Final[Transport] = transport or SocketTransport(
             settings, bind_host, advertised_host, socket_directory, tls
         )
-        self.partitions: Final = ResultPartitionManager(str(resource_id))
+        self.partitions: Final = partitions or ResultPartitionManager(str(resource_id))
         self.task_events: Final = TaskEventDispatcher()
         self.features: Final = offered_features(settings)
         self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
-        memory_bytes = network_memory_bytes(settings, process_memory_bytes(settings))
-        page_bytes = segment_bytes(settings, memory_bytes)
-        self.buffer_pool: Final = NetworkBufferPool(memory_bytes, page_bytes)
+        memory = network_memory_bytes(settings, process_memory_bytes(settings))
+        self.buffer_pool: Final = NetworkBufferPool(memory, segment_bytes(settings, memory))
         if metrics is not None:
             register_pool_metrics(metrics, self.buffer_pool)
         io = io or ThreadIoPool(f"result files {resource_id}")

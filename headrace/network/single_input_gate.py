@@ -146,6 +146,11 @@ class SingleInputGate:
         return self._open_count == 0
 
     @property
+    def is_closed(self) -> bool:
+        """Whether nobody reads it any more."""
+        return self._is_closed
+
+    @property
     def is_available(self) -> bool:
         """See InputGate."""
         return bool(self._ready) or self._open_count == 0 or self._is_closed

@@ -32,13 +32,13 @@ from headrace.gateways.messages import ResourceProfile
 from headrace.gateways.resource_manager import ResourceManagerGateway, ResourceOverview
 from headrace.graph.job_graph import JobGraph
 from headrace.metrics.groups import MetricGroup
-from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.io_pool import PostingIo
 from headrace.network.local_pool import NeverWait
 from headrace.network.simulated_transport import SimulatedNetwork
 from headrace.rpc.loopback import DeliveryPolicy, LoopbackMessage, LoopbackNetwork
 from headrace.rpc.proxies import with_timeout
 from headrace.task.runner import CooperativeTaskRunner
+from headrace.testing.exchange_scan import ExchangeScan
 from headrace.testing.lossy_network import LinkFaults, LossyNetwork
 from headrace.testing.virtual_loop import VirtualLoop
 
@@ -96,7 +96,7 @@ class SimulatedTaskManager:
         clock = simulation.clock_of(worker_id.name, simulation.clock)
         self.rpc_service: Final = simulation.rpc_network.create_service(worker_id.name, clock=clock)
         transport = simulation.data_network.create_transport()
-        self._shuffle: Final = CreditBasedShuffleEnvironment(
+        self._shuffle: Final = simulation.exchanges.create_exchange(
             resource_id=worker_id,
             settings=settings,
             secret=b"simulation".ljust(32),
@@ -141,17 +141,7 @@ class SimulatedTaskManager:
 
     def exchange_leaks(self) -> list[str]:
         """What its data plane still holds, once no task is left."""
-        pool, found = self._shuffle.buffer_pool, list[str]()
-        missing_pages = pool.total_pages - pool.count_idle_pages()
-        if missing_pages:
-            found.append(f"{self.worker_id} holds {missing_pages} pages of network memory")
-        if self._shuffle.partitions.partition_count:
-            count = self._shuffle.partitions.partition_count
-            found.append(f"{self.worker_id} holds {count} partitions")
-        files = self._shuffle.storage.directories.files()
-        if files:
-            found.append(f"{self.worker_id} keeps {len(files)} files of results")
-        return found
+        return self._shuffle.leaks()
 
     def die(self, reason: str) -> None:
         """End on the spot, as a killed process does: nothing more is sent, its connections break."""
@@ -160,6 +150,7 @@ class SimulatedTaskManager:
             self._simulation.trace.add(f"{self.worker_id} dies: {reason}")
             self.rpc_service.abort()
             self._simulation.data_network.kill(self.worker_id.name)
+            self._simulation.exchanges.killed(self._shuffle)
             self._simulation.driver.process_ended(self.worker_id, reason)
 
     def _ended(self, reason: str) -> None:
@@ -276,6 +267,7 @@ class SimulatedCluster:
         self.data_network: Final = SimulatedNetwork(
             self.later, _OrderedDelay(self.clock, delays, max_data_delay_ms)
         )
+        self.exchanges: Final = ExchangeScan()
         self.driver: Final = SimulatedDriver(self, max_worker_count)
         self.cluster: Final = Cluster(
             self.rpc_network.create_service(MASTER),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.dispatcher import JobResult
@@ -139,6 +140,8 @@ class Outcome:
     trace_digest: str
     trace_lines: tuple[str, ...]
     details: JobDetails
+    release_count: int
+    """Results that were released while the job went on."""
 
 
 def run_scenario(
@@ -148,13 +151,17 @@ def run_scenario(
     numbers_path: str | None = None,
     is_sliced: bool = False,
     stored_as: tuple[str, str] | None = None,
+    is_cancelled_amid_reading: bool = False,
 ) -> Outcome:
     """Run the counting job through the faults of `seed` and look at what must hold.
 
     `numbers_path`: a file with the numbers up to `COUNT`, to be read instead of the paced source. `is_sliced`: each
     subtask restarts without the others. `stored_as`: the kind of all exchanges, and where their files are to lie.
+    `is_cancelled_amid_reading`: the job ends soon after the first result is written, which somebody is to read then.
     """
     plan = Plan.draw(seed)
+    if is_cancelled_amid_reading:
+        plan = replace(plan, cancel_at_ms=0.0)
     job_settings: dict[str, str] = {}
     settings = SETTINGS
     if stored_as is not None:
@@ -190,13 +197,30 @@ def run_scenario(
             is_sliced=is_sliced,
         )
     )
-    if plan.cancel_at_ms is not None:
+    if is_cancelled_amid_reading:
+        _cancel_amid_reading(sim, job_id, SeededRandom(seed ^ 0xCA))
+    elif plan.cancel_at_ms is not None:
         sim.later(plan.cancel_at_ms, lambda: sim.cancel(job_id))
     result = sim.await_result(job_id)
     details = sim.loop.run_until(sim.dispatcher.request_job_details(job_id))
-    faults = (*_faults_of_the_result(plan, result, name), *_leaks(sim))
+    leaks = _leaks(sim)
+    faults = (*_faults_of_the_result(plan, result, name), *sim.exchanges.early_releases, *leaks)
     sim.close()
-    return Outcome(result, faults, sim.trace.digest, tuple(sim.trace.lines), details)
+    return Outcome(
+        result,
+        faults,
+        sim.trace.digest,
+        tuple(sim.trace.lines),
+        details,
+        sim.exchanges.release_count,
+    )
+
+
+def _cancel_amid_reading(sim: SimulatedCluster, job_id: JobId, random: SeededRandom) -> None:
+    if sim.exchanges.has_finished_results:
+        sim.later(random.uniform(0, 100), lambda: sim.cancel(job_id))
+    else:
+        sim.later(10, lambda: _cancel_amid_reading(sim, job_id, random))
 
 
 def _faults_of_the_result(plan: Plan, result: JobResult, name: str) -> Iterator[str]:

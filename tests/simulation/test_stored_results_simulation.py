@@ -1,4 +1,7 @@
-"""Jobs of stored exchanges on workers that die at any time: the output is exact, and no result outlives its job."""
+"""Jobs of stored exchanges on workers that die at any time: the output is exact, and no result goes too early or late.
+
+Whatever it is and whoever is killed, after the job all live TaskManagers are scanned: see ExchangeScan.leaks.
+"""
 
 from pathlib import Path
 
@@ -22,6 +25,23 @@ SEEDS = [KILLED[number] for number in seeds(30)]
 def test_no_result_outlives_its_job_whoever_is_killed(seed: int, kind: str, tmp_path: Path) -> None:
     outcome = run_scenario(seed, stored_as=(kind, str(tmp_path)))
     assert outcome.faults == (), failure_note(seed)("not as it must be")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_result_outlives_its_job_that_is_cancelled_amid_reading(
+    seed: int, kind: str, tmp_path: Path
+) -> None:
+    outcome = run_scenario(seed, stored_as=(kind, str(tmp_path)), is_cancelled_amid_reading=True)
+    assert outcome.faults == (), failure_note(seed)("not as it must be")
+
+
+@pytest.mark.slow
+def test_results_are_released_while_their_job_goes_on(tmp_path: Path) -> None:
+    """Else nobody looks whether that is too early."""
+    outcomes = [run_scenario(seed, stored_as=(KINDS[0], str(tmp_path))) for seed in KILLED[:6]]
+    assert sum(outcome.release_count for outcome in outcomes) > 6
 
 
 @pytest.mark.slow

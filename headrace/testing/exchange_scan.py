@@ -1,0 +1,141 @@
+"""ExchangeScan: what the data planes of a simulated cluster hold of jobs, and whether a result goes too early.
+
+Every TaskManager's shuffle environment is the real one, which also tells the scan of the gates and sessions it makes.
+Nothing of a job may be left on any live TaskManager once the job has ended; and no result is released, as long as its
+job goes on, while a gate may still read it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from headrace.core.ids import ExecutionAttemptId, ResultPartitionId
+from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
+from headrace.network.environment import CreditBasedShuffleEnvironment
+from headrace.network.partition import ResultPartition
+from headrace.network.partition_manager import ResultPartitionManager
+from headrace.network.peer_session import PeerSession, Session
+from headrace.network.single_input_gate import SingleInputGate
+from headrace.network.transport import Link
+
+
+class ExchangeScan:
+    """One for all data planes of a cluster."""
+
+    def __init__(self) -> None:
+        self._exchanges: list[ScannedExchange] = []
+        self.early_releases: list[str] = []
+        """Results that were released although somebody may still have read them."""
+        self.release_count = 0
+        """Results that were looked at as they were released."""
+
+    def create_exchange(self, **arguments: Any) -> "ScannedExchange":
+        """Make the data plane of one more TaskManager, of what CreditBasedShuffleEnvironment takes."""
+        place = str(arguments["resource_id"])
+        exchange = ScannedExchange(
+            partitions=_ScannedPartitions(place, self._releasing), **arguments
+        )
+        self._exchanges.append(exchange)
+        return exchange
+
+    @property
+    def has_finished_results(self) -> bool:
+        """Whether any TaskManager has a result that is written to its end."""
+        return any(exchange.has_finished_results for exchange in self._exchanges)
+
+    def killed(self, exchange: "ScannedExchange") -> None:
+        """A TaskManager is gone with whatever it held."""
+        self._exchanges.remove(exchange)
+
+    def _releasing(self, place: str, partition_ids: Sequence[ResultPartitionId]) -> None:
+        for partition_id in partition_ids:
+            self.release_count += 1
+            self.early_releases += [
+                f"{place} releases {partition_id}, which {consumer} may still read"
+                for exchange in self._exchanges
+                for consumer in exchange.readers_of(partition_id)
+            ]
+
+
+class _ScannedPartitions(ResultPartitionManager):
+    """Tells of results that the JobMaster has released while the job goes on."""
+
+    def __init__(
+        self, owner: str, releasing: Callable[[str, Sequence[ResultPartitionId]], None]
+    ) -> None:
+        super().__init__(owner)
+        self._place: Final = owner
+        self._releasing: Final = releasing
+        self._is_job_over = False
+
+    def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
+        """See ResultPartitionManager."""
+        found = tuple(partition_ids)
+        if not self._is_job_over:
+            self._releasing(self._place, found)
+        super().release(found)
+
+    def release_job(self, *arguments: Any, **options: Any) -> None:
+        """See ResultPartitionManager. Tasks of the job may still be on their way out elsewhere."""
+        self._is_job_over = True
+        super().release_job(*arguments, **options)
+        self._is_job_over = False
+
+
+class ScannedExchange(CreditBasedShuffleEnvironment):
+    """The data plane of one TaskManager."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._gates: Final[
+            list[tuple[ExecutionAttemptId, InputGateDescriptor, SingleInputGate]]
+        ] = []
+        self._sessions: Final[list[PeerSession]] = []
+        self._results: Final[list[ResultPartition]] = []
+
+    @property
+    def has_finished_results(self) -> bool:
+        """Whether a result here is written to its end."""
+        return any(each.is_finished for each in self._results)
+
+    def create_result_partition(self, descriptor: ResultPartitionDescriptor) -> ResultPartition:
+        """See ShuffleEnvironment."""
+        result = super().create_result_partition(descriptor)
+        self._results.append(result)
+        return result
+
+    def create_input_gate(
+        self, descriptor: InputGateDescriptor, consumer: ExecutionAttemptId
+    ) -> SingleInputGate:
+        """See ShuffleEnvironment."""
+        gate = super().create_input_gate(descriptor, consumer)
+        self._gates.append((consumer, descriptor, gate))
+        return gate
+
+    def open_session(self, link: Link, peer_name: str, features: int) -> Session:
+        """See transport.TransportHost."""
+        session = super().open_session(link, peer_name, features)
+        if isinstance(session, PeerSession):
+            self._sessions.append(session)
+        return session
+
+    def readers_of(self, partition_id: ResultPartitionId) -> Iterator[ExecutionAttemptId]:
+        """Attempts here that are to read a partition and have neither finished nor ended."""
+        for consumer, descriptor, gate in self._gates:
+            reads = any(each.shuffle.partition_id == partition_id for each in descriptor.channels)
+            if reads and not gate.is_closed and not gate.is_finished:
+                yield consumer
+
+    def leaks(self) -> list[str]:
+        """What it still holds, once no task is left."""
+        pool = self.buffer_pool
+        held = {
+            "pages of network memory": pool.total_pages - pool.count_idle_pages(),
+            "reserved pages": pool.total_pages - pool.unreserved_pages,
+            "partitions": self.partitions.partition_count,
+            "files of results": len(self.storage.directories.files()),
+            "bytes that were read ahead": self.storage.read_memory.used_bytes,
+            "open gates": sum(not gate.is_closed for _, _, gate in self._gates),
+            "channels that read": sum(each.consumer.channel_count for each in self._sessions),
+            "channels that are read": sum(each.producer.reader_count for each in self._sessions),
+        }
+        return [f"{self.name} holds {count} {what}" for what, count in held.items() if count]
