@@ -430,3 +430,31 @@ def test_another_max_parallelism_needs_keys(made: Made, tmp_path: Path) -> None:
     loading = SavepointEditor(pickled, made[1], allow_pickles=True).with_max_parallelism(UID, 4)
     groups = table_of(write(loading, tmp_path, "loaded"), "count").column("key_group").to_pylist()
     assert groups == sorted(key_groups_of(hash_keys([("a", 1), ("b", 2)]), 4).tolist())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_savepoint_written_without_a_change_is_stored_again_byte_by_byte(
+    tmp_path: Path, backend: str
+) -> None:
+    """Restored with no input, and stored again: but for names of files nothing is another."""
+    own = settings_in(tmp_path, **{"state.backend.type": backend})
+    parent = savepoint(tmp_path / "parent", own, range(20))
+    edited = write(SavepointEditor(parent, own), tmp_path)
+    (operator,) = edited.metadata.operators
+    chunks = tuple(one for held in operator.subtasks.values() for one in held.chunks)
+    again: list[OperatorSubtaskState] = []
+    for index in range(operator.parallelism):
+        task = Subtask(own, index, 2, restored=OperatorSubtaskState(chunks), scratch=str(tmp_path))
+        again.append(task.snapshot(storage_of(tmp_path / "again", own)))
+        task.backend.close()
+    (before,) = parent.metadata.operators
+    assert _digests(again) == _digests([before.subtasks[index] for index in range(2)])
+    assert len(_digests(again)) == 8
+
+
+def _digests(states: list[OperatorSubtaskState]) -> dict[tuple[int, str, str], bytes]:
+    return {
+        (index, one.table.value, one.name): one.file.digest
+        for index, held in enumerate(states)
+        for one in held.chunks
+    }
