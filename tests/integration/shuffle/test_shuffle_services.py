@@ -246,6 +246,11 @@ def test_pipelined_partitions_always_lie_with_their_producer(world: ShuffleWorld
     assert shuffle.stored_by == ResourceId("tm-1")
 
 
+def test_results_that_outlive_their_job_always_lie_with_their_producer(world: ShuffleWorld) -> None:
+    shuffle = world.register(partition_id(), ResultPartitionType.BLOCKING_PERSISTENT)
+    assert shuffle == ShuffleDescriptor(partition_id(), world.producer_place)
+
+
 def test_a_registration_that_is_repeated_changes_nothing(world: ShuffleWorld) -> None:
     shuffle = world.register(partition_id())
     world.produce(shuffle)
