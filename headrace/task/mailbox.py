@@ -35,11 +35,17 @@ class MailboxTimer:
 class Mailbox:
     """FIFO of mails with a sticky wake flag. `put` and `wake` may be called from any thread.
 
-    The lock guards the queue and the flag together: a wake between "nothing to do" and "wait" must not be lost.
+    The lock guards the queue and the flags together: a wake between "nothing to do" and "wait" must not be lost. The
+    bell is a lock that is held, but for the moment between a wake-up and the end of the wait: a Condition, which serves
+    any number of sleepers, makes a new lock for each wait.
     """
 
     def __init__(self) -> None:
-        self._condition: Final = threading.Condition()
+        # Taken again by its thread where collecting garbage under it frees what the task waits for.
+        self._lock: Final = threading.RLock()
+        self._bell: Final = threading.Lock()
+        self._bell.acquire()
+        self._is_asleep = False
         self._mails: deque[Mail] = deque()
         self.taken_count = 0
         self._is_awake = False
@@ -60,7 +66,7 @@ class Mailbox:
 
     def put(self, mail: Mail) -> bool:
         """Append a mail; returns False, without effect, once the mailbox is closed."""
-        with self._condition:
+        with self._lock:
             if self._is_closed:
                 return False
             self._mails.append(mail)
@@ -71,7 +77,7 @@ class Mailbox:
 
     def wake(self) -> None:
         """Make the task try its default action again."""
-        with self._condition:
+        with self._lock:
             hook = self._wake_up()
         if hook is not None:
             hook()
@@ -80,7 +86,9 @@ class Mailbox:
         if self._is_awake:
             return None
         self._is_awake = True
-        self._condition.notify()
+        if self._is_asleep:
+            self._is_asleep = False
+            self._bell.release()
         return self._wake_hook
 
     def set_wake_hook(self, hook: Callable[[], None]) -> None:
@@ -89,7 +97,7 @@ class Mailbox:
 
     def take_all(self) -> list[Mail]:
         """Return the mails that are there, in order, and forget earlier wake-ups."""
-        with self._condition:
+        with self._lock:
             self._is_awake = False
             mails = list(self._mails)
             self._mails.clear()
@@ -98,13 +106,23 @@ class Mailbox:
 
     def wait(self, timeout_ms: float | None) -> None:
         """Block until there is mail or a wake-up, or `timeout_ms` passed."""
-        with self._condition:
-            if not self._is_awake:
-                self._condition.wait(None if timeout_ms is None else timeout_ms / 1000)
+        with self._lock:
+            if self._is_awake:
+                return
+            self._is_asleep = True
+        # A timer may be due later than a lock can wait: then the task looks once more, in some centuries.
+        timeout_s = -1 if timeout_ms is None else min(timeout_ms / 1000, threading.TIMEOUT_MAX)
+        if self._bell.acquire(timeout=timeout_s):
+            return
+        with self._lock:
+            if not self._is_asleep:
+                # Somebody rang when the time was just over: the next wait must not hear it.
+                self._bell.acquire()
+            self._is_asleep = False
 
     def close(self) -> None:
         """Refuse further mail; what was queued is dropped."""
-        with self._condition:
+        with self._lock:
             self._is_closed = True
             self._mails.clear()
 

@@ -1,6 +1,8 @@
 """Mail, wake-ups and timers of one task."""
 
-from headrace.core.clock import ManualClock
+from typing import Any, cast
+
+from headrace.core.clock import ManualClock, SystemClock
 from headrace.core.threads import start_thread
 from headrace.task.mailbox import Mailbox, MailboxTimers
 
@@ -30,6 +32,47 @@ def test_a_mail_from_another_thread_ends_the_wait() -> None:
     mailbox.wait(None)
     thread.join()
     assert len(mailbox.take_all()) == 1
+
+
+def test_a_wait_that_nobody_ends_is_over_in_time_and_the_next_one_too() -> None:
+    mailbox = Mailbox()
+    for _ in range(2):
+        started_ns = SystemClock().monotonic_ns()
+        mailbox.wait(20)
+        assert SystemClock().monotonic_ns() - started_ns >= 19_000_000
+
+
+class LateBell:
+    """Rings just after the time is over."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self.ring_count = 0
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        if timeout is None:
+            self.ring_count -= 1
+            return True
+        self._mailbox.wake()
+        return False
+
+    def release(self) -> None:
+        self.ring_count += 1
+
+
+def test_a_wake_up_in_the_moment_when_the_time_is_over_is_not_heard_by_the_next_wait() -> None:
+    mailbox = Mailbox()
+    bell = LateBell(mailbox)
+    mailbox._bell = cast(Any, bell)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    mailbox.wait(1)
+    assert bell.ring_count == 0
+
+
+def test_a_timer_in_the_far_future_is_waited_for() -> None:
+    mailbox = Mailbox()
+    thread = start_thread("sender", mailbox.wake)
+    mailbox.wait(2.0**63)
+    thread.join()
 
 
 def test_a_closed_mailbox_refuses_mail() -> None:
