@@ -74,7 +74,7 @@ _SMOKE: Final = tuple(scenario for scenario in KILLS if scenario.name in SMOKE)
 _UNALIGNED: Final = {"execution.checkpointing.unaligned.enabled": "true"}
 _ROCKSDB: Final = {"state.backend.type": "rocksdb"}
 # So fast that barriers overtake what waits in channels.
-_HURRIED_EVENTS: Final = EventsJob(count=30_000, rows_per_second=1_000_000)
+_HURRIED_EVENTS: Final = EventsJob(count=16_000, rows_per_second=1_000_000)
 # From unaligned checkpoints subtasks would go on from the smallest of their event times, so that other events are late.
 _RESCALED: Final[dict[str, Play]] = {
     "from a savepoint at another parallelism": rescale_from_savepoint(3),

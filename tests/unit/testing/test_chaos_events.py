@@ -3,16 +3,18 @@
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import StreamExecutionEnvironment
 from headrace.common import Configuration
+from headrace.testing.chaos import planted_bugs
 from headrace.testing.chaos.events_answer import SessionModel
 from headrace.testing.chaos.events_job import EventsJob
 from headrace.testing.chaos.jobs import OUTPUT
 from headrace.testing.chaos.records import LATENESS_MS, SESSION_GAP_MS, RecordKind, rule_of
-from headrace.testing.exactly_once import compare_output, lines_of_files
+from headrace.testing.exactly_once import Verdict, compare_output, lines_of_files
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 
 JOB = EventsJob(count=3_000)
@@ -85,7 +87,7 @@ def test_the_model_fires_again_within_lateness_and_refuses_behind_it() -> None:
     assert [*model.take(event)] == [f"l 0 {event}"]
 
 
-def test_a_run_without_chaos_gives_the_answer(tmp_path: Path) -> None:
+def verdict_of_a_run(tmp_path: Path) -> Verdict:
     job = EventsJob(count=1_500, rows_per_second=1_000_000)
     checkpoints = {
         "execution.checkpointing.interval": "100 ms",
@@ -97,8 +99,22 @@ def test_a_run_without_chaos_gives_the_answer(tmp_path: Path) -> None:
         job.build(env, tmp_path)
         env.execute("events")
     found = [row for rows in lines_of_files(tmp_path / OUTPUT).values() for row in rows]
-    verdict = compare_output(job.expected_rows(), found)
+    return compare_output(job.expected_rows(), found)
+
+
+def test_a_run_without_chaos_gives_the_answer(tmp_path: Path) -> None:
+    verdict = verdict_of_a_run(tmp_path)
     assert verdict.is_exact, str(verdict)
+
+
+@pytest.mark.parametrize("bug", ["merge-too-little", "forget-late-records"])
+def test_a_bug_that_needs_no_restart_is_found_in_a_run(
+    bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planted_bugs, "_replace", monkeypatch.setattr)
+    planted_bugs.BUGS[bug]()
+    verdict = verdict_of_a_run(tmp_path)
+    assert verdict.lost and not verdict.duplicated
 
 
 def test_rows_of_timers_have_a_place_unless_their_event_was_behind() -> None:
