@@ -218,7 +218,7 @@ def _check_editable(table: StateTable) -> None:
 def target_of(state: StoredState, context: EditContext) -> EditTarget:
     """Return the state with what gives its rows their key groups. StateProcessorError where that is not known."""
     hashings = hashings_of(
-        rows_of(state, context),
+        stored_rows(state, context),
         state.schema,
         is_opaque=KEY in state.opaque,
         max_parallelism=state.max_parallelism,
@@ -235,11 +235,11 @@ def target_of(state: StoredState, context: EditContext) -> EditTarget:
         hashing,
         context.allow_pickles,
         others[0] if others else None,
-        key_columns_behind(rows_of(state, context)) if is_stored else (),
+        key_columns_behind(stored_rows(state, context)) if is_stored else (),
     )
 
 
-def rows_of(state: StoredState, context: EditContext) -> Iterator[pa.Table]:
+def stored_rows(state: StoredState, context: EditContext) -> Iterator[pa.Table]:
     """Yield all rows of a state, piece by piece."""
     for chunk in state.chunks:
         yield from chunk_rows(state, chunk, context.reader)

@@ -12,7 +12,7 @@ from headrace.state_processor.edits import (
     Edit,
     EditContext,
     Edited,
-    rows_of,
+    stored_rows,
     target_of,
     with_chunks_instead,
     with_operator,
@@ -46,7 +46,7 @@ def changing_max_parallelism(operator: str, max_parallelism: int) -> Edit:
         for state in states:
             target = target_of(state, context)
             grouped = dataclasses.replace(state, max_parallelism=max_parallelism)
-            rows = pa.concat_tables(rows_of(state, context))
+            rows = pa.concat_tables(stored_rows(state, context))
             chunks = write_regrouped(
                 dataclasses.replace(target, state=grouped), rows, context.writer
             )
