@@ -21,6 +21,7 @@ from headrace.state_processor.change_feed import CHANGE_TYPE, ChangeFeed
 from headrace.state_processor.edited_rows import identity_columns
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from headrace.state_processor.key_hashing import hashable_rows
+from headrace.state_processor.savepoint_editor import SavepointEditor
 from headrace.state_processor.stored_state import stored_state
 from headrace.state_processor.table_query import STATE_TABLES, TableQuery
 from tests.unit.state_processor.saved import (
@@ -181,3 +182,19 @@ def test_questions_without_an_answer_are_refused(tmp_path: Path) -> None:
     later = CompletedCheckpoint(metadata, made.uri)
     with pytest.raises(StateProcessorError, match="8 is later than 7"):
         ChangeFeed.open(later, made, "keyed", UID, "count")
+
+
+def test_keys_in_other_key_groups_are_the_same_keys(tmp_path: Path) -> None:
+    own = settings_in(tmp_path)
+    before = checkpoint(tmp_path / "chk-7", own, whole(3), 2)
+    editor = SavepointEditor(before, own).with_max_parallelism(UID, 5)
+    after = editor.write(str(tmp_path / "edited"), reason="a test")
+    for table, state in TABLES:
+        feed = ChangeFeed.open(before, after, table, UID, state)
+        assert len(feed.parts) == 1
+        assert feed.read_all(StateReader()).num_rows == 0
+    replaced = editor.remove_keys(UID, [3]).write(str(tmp_path / "without"), reason="a test")
+    (gone,) = (
+        ChangeFeed.open(before, replaced, "keyed", UID, "count").read_all(StateReader()).to_pylist()
+    )
+    assert (gone["change_type"], gone["key"]) == ("delete", 3)
