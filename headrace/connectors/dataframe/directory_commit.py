@@ -4,6 +4,9 @@
                     └── a crash: written again              └── a crash: the rest is moved
 
 The note lies in the folder of results. It is the point from which id n counts; before it, nothing was seen of n.
+
+Each attempt writes apart in a folder of its own, which the note names: a driver that was taken for dead and goes on
+must not delete, or write into, what its successor has noted.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +19,7 @@ from headrace.connectors.files.notes import NoteFile, digest_of_scope
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import HIDDEN_PREFIX, delete_file, exists
 from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.randomness import system_random
 
 ERROR_MODES: Final = ("error", "errorifexists")
 
@@ -41,14 +45,15 @@ class NumberUsedTwiceError(HeadraceError):
 class DirectoryNote(msgspec.Struct, frozen=True):
     """What a folder was given in a scope; `last_content` stands for what came with `last_id`.
 
-    While `moving_id` is set, `arriving` files come and `leaving` ones go. `is_ignored`: there were results already, and
-    mode `ignore` keeps them as they are.
+    While `moving_id` is set, `arriving` files come, out of the folder of that `attempt`, and `leaving` ones go.
+    `is_ignored`: there were results already, and mode `ignore` keeps them as they are.
     """
 
     scope: str
     last_id: int = 0
     last_content: str = ""
     moving_id: int = 0
+    attempt: str = ""
     arriving: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
     is_ignored: bool = False
@@ -90,7 +95,7 @@ class DirectoryCommit:
             notes.write(note)
         self._move(note)
         notes.write(DirectoryNote(scope, last_id=checkpoint_id, last_content=content))
-        self._delete_folder(self._apart(note.scope, checkpoint_id))
+        self._delete_attempts(scope, checkpoint_id)
 
     def has_committed(self, scope: str) -> bool:
         """Whether anything was committed in the scope."""
@@ -111,8 +116,8 @@ class DirectoryCommit:
     def _written(
         self, note: DirectoryNote, checkpoint_id: int, write: Callable[[str], None]
     ) -> DirectoryNote:
-        folder = self._apart(note.scope, checkpoint_id)
-        self._delete_folder(folder)
+        attempt = f"{system_random().getrandbits(32):08x}"
+        folder = self._apart(note.scope, checkpoint_id, attempt)
         # The writer is given a place of the same kind as the target's: a URI where that is one.
         write(f"{self._path.rpartition('/')[0]}/{folder.rpartition('/')[2]}")
         return DirectoryNote(
@@ -120,6 +125,7 @@ class DirectoryCommit:
             last_id=note.last_id,
             last_content=note.last_content,
             moving_id=checkpoint_id,
+            attempt=attempt,
             arriving=tuple(self._data_files(folder)),
             leaving=note.leaving,
         )
@@ -127,7 +133,7 @@ class DirectoryCommit:
     def _move(self, note: DirectoryNote) -> None:
         for name in note.leaving:
             delete_file(self._file_system, f"{self._place}/{name}")
-        folder = self._apart(note.scope, note.moving_id)
+        folder = self._apart(note.scope, note.moving_id, note.attempt)
         for name in note.arriving:
             source, target = f"{folder}/{name}", f"{self._place}/{name}"
             if exists(self._file_system, source):
@@ -152,14 +158,23 @@ class DirectoryCommit:
             if not any(part.startswith((".", "_")) for part in name.split("/"))
         )
 
-    def _apart(self, scope: str, checkpoint_id: int) -> str:
-        """The folder beside the target in which an id's files are made."""
-        parent, _, name = self._place.rpartition("/")
-        return f"{parent}/.{name}.commit-{digest_of_scope(scope)}-{checkpoint_id}"
+    def _apart(self, scope: str, checkpoint_id: int, attempt: str) -> str:
+        """The folder beside the target in which an attempt makes an id's files."""
+        return f"{self._all_apart(scope)}{checkpoint_id}-{attempt}"
 
-    def _delete_folder(self, folder: str) -> None:
-        if exists(self._file_system, folder):
-            self._file_system.delete_dir(folder)
+    def _all_apart(self, scope: str) -> str:
+        """What the paths of all such folders of a scope begin with."""
+        parent, _, name = self._place.rpartition("/")
+        return f"{parent}/.{name}.commit-{digest_of_scope(scope)}-"
+
+    def _delete_attempts(self, scope: str, checkpoint_id: int) -> None:
+        """Delete what attempts at an id, and at those before it, have left. Those behind it may be a successor's."""
+        beginning = self._all_apart(scope)
+        selector = fs.FileSelector(beginning.rpartition("/")[0], allow_not_found=True)
+        for info in self._file_system.get_file_info(selector):
+            number = info.path.removeprefix(beginning).partition("-")[0]
+            if info.path.startswith(beginning) and int(number) <= checkpoint_id:
+                self._file_system.delete_dir(info.path)
 
     def _notes(self, scope: str) -> NoteFile[DirectoryNote]:
         name = f"{HIDDEN_PREFIX}commits-{digest_of_scope(scope)}"
