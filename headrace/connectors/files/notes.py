@@ -5,13 +5,15 @@ that was never written, and what was committed for what is still to come.
 """
 
 import hashlib
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from headrace.connectors.files.durability import persist_file, persist_names
-from headrace.connectors.files.staging import exists
+from headrace.connectors.files.staging import delete_file, exists
 from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.core.randomness import system_random
 
 N = TypeVar("N", bound=msgspec.Struct)
 
@@ -26,6 +28,19 @@ class NoteLostError(HeadraceError):
             f"the note {path} of what was committed is gone, and {trace} says that there was one: whether rows were "
             f"committed already cannot be known. Put the note back, or delete {trace} too if nothing of this job is "
             "to be kept there"
+        )
+        self.path = path
+
+
+class NoteDamagedError(HeadraceError):
+    """A target's note of what it was given cannot be understood. Whether rows are there already is not guessed."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, path: str, trace: str, reason: str) -> None:
+        super().__init__(
+            f"the note {path} of what was committed is damaged ({reason}): whether rows were committed already cannot "
+            f"be known. Put a whole note back, or delete it and {trace} if nothing of this job is to be kept there"
         )
         self.path = path
 
@@ -47,8 +62,8 @@ class NoteFile(Generic[N]):
     """A note of type `note_type` at `path`. A crash leaves the old one or the new one.
 
     Who writes has read before, and what it read must still be there: a driver that was taken for dead and goes on
-    would put its old note in place of its successor's. Between the last look and the move a moment is left, as pyarrow
-    knows no conditional move.
+    would put its old note in place of its successor's. Each writes under a name of its own, so that what is moved is
+    what was written. Between the last look and the move a moment is left, as pyarrow knows no conditional move.
     """
 
     def __init__(self, file_system: Any, path: str, note_type: type[N]) -> None:
@@ -59,10 +74,13 @@ class NoteFile(Generic[N]):
         self._known: bytes | None = None
 
     def read(self) -> N | None:
-        """Return the note, or None where there never was one. NoteLostError where there was."""
+        """Return the note, or None where there never was one. NoteLostError where there was; NoteDamagedError."""
         self._known = self._content()
         if self._known is not None:
-            return msgspec.json.decode(self._known, type=self._type)
+            try:
+                return msgspec.json.decode(self._known, type=self._type)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise NoteDamagedError(self._path, self._trace, str(error)) from error
         if exists(self._file_system, self._trace):
             raise NoteLostError(self._path, self._trace)
         return None
@@ -70,20 +88,29 @@ class NoteFile(Generic[N]):
     def write(self, note: N) -> None:
         """Replace what was read; survives the machine when this returns. NoteChangedError where it is not there."""
         content = msgspec.json.encode(note)
-        folder, new = self._path.rpartition("/")[0], f"{self._path}.new"
+        folder = self._path.rpartition("/")[0]
+        new = f"{self._path}.{system_random().getrandbits(64):016x}.new"
         self._file_system.create_dir(folder, recursive=True)
-        with self._file_system.open_output_stream(new, compression=None) as stream:
-            stream.write(content)
-        persist_file(self._file_system, new)
-        if self._content() != self._known:
-            raise NoteChangedError(self._path)
-        self._file_system.move(new, self._path)
+        try:
+            self._replace(new, content)
+        except (HeadraceError, OSError):
+            with suppress(OSError):  # what failed first is what is told
+                delete_file(self._file_system, new)
+            raise
         self._known = content
         persist_names(self._file_system, folder, [self._path])
         # Behind the note: a crash in between leaves a note without a trace, never a trace without a note.
         if not exists(self._file_system, self._trace):
             self._file_system.open_output_stream(self._trace, compression=None).close()
             persist_names(self._file_system, folder, [self._trace])
+
+    def _replace(self, new: str, content: bytes) -> None:
+        with self._file_system.open_output_stream(new, compression=None) as stream:
+            stream.write(content)
+        persist_file(self._file_system, new)
+        if self._content() != self._known:
+            raise NoteChangedError(self._path)
+        self._file_system.move(new, self._path)
 
     def _content(self) -> bytes | None:
         try:

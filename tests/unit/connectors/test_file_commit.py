@@ -22,7 +22,7 @@ from headrace.connectors.files.committables import (
 from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
 from headrace.connectors.files.file_commit import FileCommitError, FileCommitter
 from headrace.connectors.files.formats import ParquetBulkWriters
-from headrace.connectors.files.notes import NoteLostError
+from headrace.connectors.files.notes import NoteDamagedError, NoteLostError
 from headrace.connectors.files.sink import FileSink
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
@@ -137,6 +137,24 @@ def test_a_note_that_somebody_deleted_is_an_error_instead_of_a_guess(
     assert note.name in str(caught.value)
     # What waits to be merged is known to the note alone.
     assert lines(tmp_path) == before == ([] if compacts else ["0:0", "0:1"])
+
+
+@pytest.mark.parametrize("content", [b"", b'{"scope":"l"', b'{"scope":"\xff"}', b'{"scope":1}'])
+def test_a_note_that_was_damaged_is_told_as_such_with_what_to_do(
+    tmp_path: Path, content: bytes
+) -> None:
+    world = world_of(text_builder(tmp_path).build())
+    world.write(0, 2)
+    world.checkpoint()
+    (note,) = [one for one in tmp_path.glob(".headrace-commits-*") if one.suffix != ".made"]
+    note.write_bytes(content)
+    world.write(0, 1)
+    world.publish()
+    with pytest.raises(NoteDamagedError, match="Put a whole note back, or delete it") as caught:
+        world.commit()
+    assert not caught.value.recoverable
+    assert note.name in str(caught.value)
+    assert lines(tmp_path) == ["0:0", "0:1"]
 
 
 def test_a_folder_that_somebody_emptied_is_one_without_a_note(tmp_path: Path) -> None:

@@ -2,18 +2,22 @@
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pyarrow import fs
 
 import headrace.connectors.dataframe.directory_commit as directory_commit
 from headrace.connectors.dataframe.sink import DataFrameSink
 from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
+from headrace.connectors.files.notes import NoteChangedError, NoteFile
 from headrace.core.errors import HeadraceError
 from headrace.functions.sink import commit_key
 from tests.unit.connectors import test_file_commit as files
@@ -24,27 +28,61 @@ CHANGING = FailingFileSystem.CHANGING
 
 
 class PausedFileSystem:
-    """Passes everything on; what happens meanwhile happens before the n-th call that changes something.
+    """Passes everything on; what happens meanwhile happens before the n-th step: a call that changes something, a write
+    to a file that is open, its end, or a look into a file.
 
     Not between the last look at a note and its move: that moment is all that is left to a zombie.
     """
 
-    def __init__(self, file_system: Any, calls_left: int, meanwhile: Callable[[], None]) -> None:
+    STEPS = (*CHANGING, "open_input_stream")
+
+    def __init__(self, file_system: Any, steps_left: int, meanwhile: Callable[[], None]) -> None:
         self._file_system = file_system
-        self._calls_left = calls_left
+        self._steps_left = steps_left
         self._meanwhile = meanwhile
+
+    def step(self) -> None:
+        self._steps_left -= 1
+        if self._steps_left == -1:
+            self._meanwhile()
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._file_system, name)
 
         def paused(*args: Any, **kwargs: Any) -> Any:
             if not str(args[0]).endswith(".new") or name != "move":
-                self._calls_left -= 1
-                if self._calls_left == -1:
-                    self._meanwhile()
-            return method(*args, **kwargs)
+                self.step()
+            result = method(*args, **kwargs)
+            return PausedStream(result, self) if name == "open_output_stream" else result
 
-        return paused if name in CHANGING else method
+        return paused if name in self.STEPS else method
+
+
+class PausedStream:
+    """A file that is open to be written."""
+
+    def __init__(self, stream: Any, steps: PausedFileSystem) -> None:
+        self._stream = stream
+        self._steps = steps
+
+    def __enter__(self) -> "PausedStream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._stream.closed:
+            self.close()
+
+    def write(self, content: bytes) -> None:
+        self._steps.step()
+        self._stream.write(content)
+
+    def close(self) -> None:
+        self._steps.step()
+        self._stream.close()
+
+
+class GoneError(Exception):
+    """The driver is gone for good."""
 
 
 class Successor:
@@ -95,6 +133,60 @@ def finish(world: SinkWorld) -> None:
     world.finish()
 
 
+class Note(msgspec.Struct, frozen=True):
+    """What a driver says it has committed."""
+
+    text: str
+
+
+@settings(max_examples=200)
+@given(
+    steps=st.integers(0, 4),
+    other_steps=st.integers(0, 7),
+    has_note=st.booleans(),
+    is_other_late=st.booleans(),
+)
+@example(steps=2, other_steps=7, has_note=True, is_other_late=False)  # paused with its file open
+@example(
+    steps=4, other_steps=4, has_note=True, is_other_late=False
+)  # both have written, and have not looked yet
+def test_a_note_is_what_the_driver_wrote_whose_write_succeeded(
+    steps: int, other_steps: int, has_note: bool, is_other_late: bool
+) -> None:
+    with TemporaryDirectory() as folder:
+        path, file_system = f"{folder}/.note", fs.LocalFileSystem()
+        if has_note:
+            NoteFile(file_system, path, Note).write(Note("before"))
+        is_gone = False
+
+        def go() -> None:
+            nonlocal is_gone
+            is_gone = True
+            raise GoneError
+
+        other = NoteFile(PausedFileSystem(file_system, other_steps + 1, go), path, Note)
+
+        def meanwhile() -> None:
+            if is_other_late:
+                other.read()
+            with suppress(GoneError):
+                other.write(Note("other"))
+
+        one = NoteFile(PausedFileSystem(file_system, steps + 1, meanwhile), path, Note)
+        one.read()
+        if not is_other_late:
+            other.read()
+        try:
+            one.write(Note("one"))
+            expected = "one"
+        except NoteChangedError:
+            expected = "other"
+        found = NoteFile(file_system, path, Note).read()
+        assert found == Note(expected)
+        # Whoever gives up takes along what it wrote; who is gone cannot.
+        assert is_gone or not list(Path(folder).glob(".note.*.new"))
+
+
 COMPACTIONS = {
     "none": None,
     "every second": FileCompactStrategy.builder().enable_compaction_on_checkpoint(2),
@@ -104,8 +196,8 @@ COMPACTIONS = {
 
 
 @pytest.mark.parametrize("strategy", COMPACTIONS)
-@settings(max_examples=30)
-@given(calls=st.integers(0, 12), checkpoint_count=st.integers(0, 3))
+@settings(max_examples=60)
+@given(calls=st.integers(0, 24), checkpoint_count=st.integers(0, 3))
 def test_files_are_committed_once_although_a_zombie_goes_on(
     strategy: str, calls: int, checkpoint_count: int
 ) -> None:
@@ -129,8 +221,8 @@ def test_files_are_committed_once_although_a_zombie_goes_on(
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-@settings(max_examples=30)
-@given(calls=st.integers(0, 12), checkpoint_count=st.integers(0, 3))
+@settings(max_examples=60)
+@given(calls=st.integers(0, 24), checkpoint_count=st.integers(0, 3))
 def test_rows_that_spark_writes_are_committed_once_although_a_zombie_goes_on(
     mode: str, calls: int, checkpoint_count: int
 ) -> None:
