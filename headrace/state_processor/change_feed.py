@@ -197,10 +197,10 @@ def _parts(before: StoredState | None, after: StoredState | None) -> Iterator[Fe
         yield FeedPart(before, after, None)  # a key is in another group there
         return
     first = max(present, key=lambda one: one.parallelism)
-    for index in range(min(first.parallelism, first.max_parallelism)):
+    for index in range(first.parallelism):  # with fewer groups than subtasks, some have none
         groups = key_group_range(index, first.parallelism, first.max_parallelism)
         part = FeedPart(_with_groups(before, groups), _with_groups(after, groups), groups)
-        if any(one is not None and one.chunks for one in (part.before, part.after)):
+        if groups and any(one is not None and one.chunks for one in (part.before, part.after)):
             yield part
 
 

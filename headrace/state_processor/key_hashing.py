@@ -1,6 +1,7 @@
 """How the key group of a stored key is found again: by the hash that the exchange used, from the column alone."""
 
 import enum
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -108,10 +109,16 @@ def row_at(rows: pa.Table, index: int) -> dict[str, Any]:
     return row
 
 
+class _Unequal(enum.Enum):
+    """Stands for values that Python takes for others than themselves, in other processes too."""
+
+    NAN = "not a number"
+
+
 def hashable_column(column: pa.ChunkedArray | pa.Array) -> list[Hashable]:
-    """Return a column's values as what sets and dicts take: equal where the stored values are."""
+    """Return a column's values as what sets and dicts take: equal where the stored values are, NaN too."""
     values = column.to_pylist()
-    if pa.types.is_nested(column.type):
+    if pa.types.is_nested(column.type) or pa.types.is_floating(column.type):
         return [_hashable(value) for value in values]
     return values
 
@@ -128,4 +135,6 @@ def _hashable(value: Any) -> Hashable:
         return tuple((name, _hashable(one)) for name, one in value.items())
     if isinstance(value, (list, tuple)):
         return tuple(_hashable(one) for one in value)
+    if isinstance(value, float) and math.isnan(value):
+        return _Unequal.NAN
     return value

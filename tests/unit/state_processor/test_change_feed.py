@@ -1,5 +1,6 @@
 """Changes between two checkpoints: applied to the first they give the second, whatever happened in between."""
 
+import pickle
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,27 @@ def test_keys_in_other_key_groups_are_the_same_keys(tmp_path: Path) -> None:
         ChangeFeed.open(before, replaced, "keyed", UID, "count").read_all(StateReader()).to_pylist()
     )
     assert (gone["change_type"], gone["key"]) == ("delete", 3)
+
+
+@pytest.mark.parametrize("max_parallelism", [1, 2, 3])
+def test_all_key_groups_are_compared_where_subtasks_outnumber_them(
+    tmp_path: Path, max_parallelism: int
+) -> None:
+    own = settings_in(tmp_path)
+    made = checkpoint(tmp_path / "chk-7", own, whole(3), 5)
+    editor = SavepointEditor(made, own).with_max_parallelism(UID, max_parallelism)
+    before = editor.write(str(tmp_path / "fewer"), reason="a test")
+    editor = SavepointEditor(before, own).remove_keys(UID, list(KEYS))
+    after = editor.write(str(tmp_path / "none"), reason="a test")
+    changes = ChangeFeed.open(before, after, "keyed", UID, "count").read_all(StateReader())
+    assert sorted(changes.column("key").to_pylist()) == list(KEYS)
+
+
+def test_values_that_are_no_numbers_are_equal_also_behind_another_process() -> None:
+    ratios = pa.array([float("nan"), None, 1.5])
+    nested = pa.array([{"x": [float("nan"), 2.0]}, None, {"x": [1.0]}])
+    rows = pa.table({"ratio": ratios, "nested": nested})
+    found = hashable_rows(rows, ["ratio", "nested"])
+    assert found == hashable_rows(rows, ["ratio", "nested"])
+    assert pickle.loads(pickle.dumps(found)) == found
+    assert len(set(found)) == 3
