@@ -105,7 +105,11 @@ class Mailbox:
             return mails
 
     def wait(self, timeout_ms: float | None) -> None:
-        """Block until there is mail or a wake-up, or `timeout_ms` passed."""
+        """Block until there is mail or a wake-up, or `timeout_ms`, which is not negative, passed.
+
+        Only a task's own thread calls it, in which no signal is handled: no exception out of it is expected, and after
+        one the bell could be a ring ahead.
+        """
         with self._lock:
             if self._is_awake:
                 return

@@ -1,9 +1,12 @@
 """Mail, wake-ups and timers of one task."""
 
+import threading
+from collections.abc import Callable
 from typing import Any, cast
 
-from headrace.core.clock import ManualClock, SystemClock
-from headrace.core.threads import start_thread
+import pytest
+
+from headrace.core.clock import ManualClock
 from headrace.task.mailbox import Mailbox, MailboxTimers
 
 
@@ -26,54 +29,68 @@ def test_a_wake_up_before_the_wait_is_not_lost() -> None:
     assert mailbox.take_all() == []
 
 
-def test_a_mail_from_another_thread_ends_the_wait() -> None:
+class Bell:
+    """In place of the lock: notes for how long it is waited for, and what `meanwhile` does happens during the wait."""
+
+    def __init__(self, mailbox: Mailbox, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self.timeouts_s: list[float] = []
+        self.ring_count = 0
+        self._meanwhile: Callable[[], object] = meanwhile
+        self.is_late = False
+        """Whether the time is just over when it rings."""
+        mailbox._bell = cast(Any, self)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+
+    def acquire(self, timeout: float = -1) -> bool:
+        assert timeout == -1 or 0 <= timeout <= threading.TIMEOUT_MAX, "a lock refuses it"
+        self.timeouts_s.append(timeout)
+        meanwhile, self._meanwhile = self._meanwhile, lambda: None
+        meanwhile()
+        if self.ring_count == 0 or (self.is_late and len(self.timeouts_s) == 1):
+            assert timeout != -1, "nobody would ever end this wait"
+            return False
+        self.ring_count -= 1
+        return True
+
+    def release(self) -> None:
+        assert self.ring_count == 0, "a lock that is free is not released"
+        self.ring_count += 1
+
+
+@pytest.mark.parametrize("is_mail", [True, False], ids=["mail", "wake-up"])
+def test_what_comes_during_the_wait_ends_it(is_mail: bool) -> None:
     mailbox = Mailbox()
-    thread = start_thread("sender", lambda: mailbox.put(lambda: None))
+    bell = Bell(mailbox, (lambda: mailbox.put(lambda: None)) if is_mail else mailbox.wake)
     mailbox.wait(None)
-    thread.join()
-    assert len(mailbox.take_all()) == 1
+    assert bell.timeouts_s == [-1] and bell.ring_count == 0
+    assert len(mailbox.take_all()) == is_mail
 
 
 def test_a_wait_that_nobody_ends_is_over_in_time_and_the_next_one_too() -> None:
     mailbox = Mailbox()
-    for _ in range(2):
-        started_ns = SystemClock().monotonic_ns()
-        mailbox.wait(20)
-        assert SystemClock().monotonic_ns() - started_ns >= 19_000_000
-
-
-class LateBell:
-    """Rings just after the time is over."""
-
-    def __init__(self, mailbox: Mailbox) -> None:
-        self._mailbox = mailbox
-        self.ring_count = 0
-
-    def acquire(self, timeout: float | None = None) -> bool:
-        if timeout is None:
-            self.ring_count -= 1
-            return True
-        self._mailbox.wake()
-        return False
-
-    def release(self) -> None:
-        self.ring_count += 1
+    bell = Bell(mailbox)
+    mailbox.wait(20)
+    mailbox.wait(0)
+    assert bell.timeouts_s == [0.02, 0]
+    mailbox.wake()
+    assert bell.ring_count == 0, "nobody waits any more"
 
 
 def test_a_wake_up_in_the_moment_when_the_time_is_over_is_not_heard_by_the_next_wait() -> None:
     mailbox = Mailbox()
-    bell = LateBell(mailbox)
-    mailbox._bell = cast(Any, bell)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    bell = Bell(mailbox, mailbox.wake)
+    bell.is_late = True
     mailbox.wait(1)
     assert bell.ring_count == 0
+    mailbox.take_all()
+    mailbox.wait(2)
+    assert bell.timeouts_s == [0.001, -1, 0.002]
 
 
-def test_a_timer_in_the_far_future_is_waited_for() -> None:
+def test_a_timer_in_the_far_future_is_waited_for_as_long_as_a_lock_can_wait() -> None:
     mailbox = Mailbox()
-    thread = start_thread("sender", mailbox.wake)
-    mailbox.wait(2.0**63)  # longer than a lock can wait: an error otherwise
-    thread.join()
-    assert mailbox.take_all() == []
+    bell = Bell(mailbox, mailbox.wake)
+    mailbox.wait(2.0**63)
+    assert bell.timeouts_s == [threading.TIMEOUT_MAX]
 
 
 def test_a_closed_mailbox_refuses_mail() -> None:
