@@ -75,13 +75,15 @@ class NoteFile(Generic[N]):
 
     def read(self) -> N | None:
         """Return the note, or None where there never was one. NoteLostError where there was; NoteDamagedError."""
+        # Asked before the note is looked at: another driver may just be making both for the first time.
+        was_made = exists(self._file_system, self._trace)
         self._known = self._content()
         if self._known is not None:
             try:
                 return msgspec.json.decode(self._known, type=self._type)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise NoteDamagedError(self._path, self._trace, str(error)) from error
-        if exists(self._file_system, self._trace):
+        if was_made:
             raise NoteLostError(self._path, self._trace)
         return None
 
