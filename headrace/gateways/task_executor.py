@@ -126,10 +126,10 @@ class TaskExecutorGateway(Protocol):
         job_id: JobId,
         job_master_id: JobMasterId,
         partitions: tuple[ClusterPartition, ...],
-    ) -> Acknowledge:
-        """Keep stored results beyond their job, which has finished, for the cluster. Idempotent.
+    ) -> ClusterPartitionReport:
+        """Keep stored results beyond their job, which has finished, for the cluster, and say what is kept. Idempotent.
 
-        Acknowledged once the ResourceManager was told, if there is one; heartbeats tell it as well.
+        Answered once the ResourceManager was told, if there is one; heartbeats tell it as well.
         """
         ...
 

@@ -3,10 +3,11 @@
 Only results that do not release themselves are tracked. Each is released once: when the last of its consumers has
 finished, or with the attempt that wrote it when that restarts. What is left at the end of the job goes with the
 job's connections, from TaskManager by TaskManager; but for persistent results of a job that has finished, which are
-promoted: they are the cluster's from then on. Source: Flink JobMasterPartitionTrackerImpl.
+promoted where their data set is whole: they are the cluster's from then on.
+Source: Flink JobMasterPartitionTrackerImpl.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -32,6 +33,7 @@ class PartitionTracker:
         self._places: dict[ResultPartitionId, ResourceId | None] = {}
         self._consumer_counts: dict[ResultPartitionId, int] = {}
         self._consumed_by: dict[ResultPartitionId, set[ExecutionVertexId]] = {}
+        # Those that lie on TaskManagers: no shuffle service keeps anything beyond the job.
         self._persistent: dict[ResultPartitionId, ClusterPartition] = {}
 
     @property
@@ -48,13 +50,15 @@ class PartitionTracker:
         """A task that writes these results, one of `producer_count` subtasks, goes to a TaskManager."""
         for descriptor in descriptors:
             if descriptor.result_type.traits.release_by is ReleaseBy.SCHEDULER:
-                is_external = descriptor.shuffle is not None and descriptor.shuffle.is_external
+                shuffle = descriptor.shuffle
+                is_external = shuffle is not None and shuffle.is_external
                 self._places[descriptor.partition_id] = None if is_external else resource_id
                 self._consumer_counts[descriptor.partition_id] = descriptor.subpartition_count
                 self._consumed_by[descriptor.partition_id] = set()
-                if descriptor.result_type.traits.is_persistent and descriptor.shuffle is not None:
+                is_persistent = descriptor.result_type.traits.is_persistent
+                if is_persistent and shuffle is not None and not is_external:
                     self._persistent[descriptor.partition_id] = ClusterPartition(
-                        descriptor.shuffle, producer_count
+                        shuffle, producer_count
                     )
 
     def consumed(
@@ -83,13 +87,14 @@ class PartitionTracker:
     def promote(self) -> dict[ResourceId, tuple[ClusterPartition, ...]]:
         """The job has finished: what lies on each TaskManager from now on for the cluster, and is forgotten here.
 
-        What a shuffle service stores goes with the job, as all there does.
+        A data set of which a part was lost is of no use to anybody: what is left of it goes with the job.
         """
+        counts = Counter(each.data_set for each in self._persistent.values())
         by_place: defaultdict[ResourceId, list[ClusterPartition]] = defaultdict(list)
-        for partition_id, promoted in list(self._persistent.items()):
+        for partition_id, each in list(self._persistent.items()):
             place = self._places[partition_id]
-            if place is not None:
-                by_place[place].append(promoted)
+            if place is not None and counts[each.data_set] == each.partition_count:
+                by_place[place].append(each)
                 self._forget(partition_id)
         return {place: tuple(found) for place, found in by_place.items()}
 

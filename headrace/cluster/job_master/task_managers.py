@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL, SUBMIT_TIMEOUT
+from headrace.cluster.job_master.result_promotion import ResultPromotion
 from headrace.cluster.job_master.slot_pool import PhysicalSlot, SlotPool
 from headrace.core.config import Settings
 from headrace.core.errors import HeadraceError
@@ -339,29 +340,8 @@ class TaskManagers:
         self, promoted: Mapping[ResourceId, tuple[ClusterPartition, ...]]
     ) -> None:
         """Have TaskManagers keep results beyond the job, which is over: to be called before they are dismissed."""
-        await asyncio.gather(*(self._promote(*each) for each in promoted.items()))
-
-    async def _promote(
-        self, resource_id: ResourceId, partitions: tuple[ClusterPartition, ...]
-    ) -> None:
-        for _ in range(_TRIES):
-            task_manager = self._registered.get(resource_id)
-            if task_manager is None:
-                break
-            try:
-                await with_timeout(task_manager.gateway, _DISMISS_TIMEOUT_MS).promote_partitions(
-                    self._job_id, self.job_master_id, partitions
-                )
-                return
-            except AskTimeoutError:
-                continue
-            except HeadraceError as error:
-                _LOG.info("promoting results on %s failed: %s", resource_id, error)
-                break
-        _LOG.warning(
-            "%s results of job %s do not outlive it: TaskManager %s does not keep them",
-            len(partitions), self._job_id, resource_id,
-        )  # fmt: skip
+        gateways = {key: each.gateway for key, each in self._registered.items()}
+        await ResultPromotion(self._job_id, self.job_master_id, gateways).promote(promoted)
 
     def free_slot(self, slot: PhysicalSlot, cause: str) -> None:
         """Give a slot back."""

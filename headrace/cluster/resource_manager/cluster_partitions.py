@@ -1,7 +1,8 @@
 """ClusterPartitionTracker: the data sets that jobs left to the cluster, as TaskManagers report them. Pure.
 
-Nothing is kept that reports do not bring again. A data set of which a part was lost is of no use to anybody: its other
-parts are released. Source: Flink ResourceManagerPartitionTrackerImpl.
+A data set of which a part was lost is of no use to anybody: its other parts are released, also those of which the
+tracker learns only then; else they would keep their TaskManagers for ever. But for that, nothing is kept that reports
+do not bring again. Source: Flink ResourceManagerPartitionTrackerImpl.
 """
 
 from collections import defaultdict
@@ -20,6 +21,8 @@ from headrace.gateways.cluster_partitions import (
 DataSetsToRelease = dict[ResourceId, tuple[ClusterDataSetId, ...]]
 """What each TaskManager is to be told."""
 _NOTHING: Final = ClusterPartitionReport(-1)
+UNWANTED_KEPT_MAX: Final = 1000
+"""So many data sets that nobody reports any more are remembered as lost or released."""
 
 
 class ClusterPartitionTracker:
@@ -27,8 +30,8 @@ class ClusterPartitionTracker:
 
     def __init__(self) -> None:
         self._reports: dict[ResourceId, ClusterPartitionReport] = {}
-        # Those of which somebody still reports a part.
-        self._unwanted: set[ClusterDataSetId] = set()
+        # Lost or released, oldest first: parts of them may still be reported, or for the first time.
+        self._unwanted: dict[ClusterDataSetId, None] = {}
 
     def reported(
         self, resource_id: ResourceId, report: ClusterPartitionReport
@@ -40,19 +43,22 @@ class ClusterPartitionTracker:
         there = {each.partition_id for each in report.partitions}
         lost = {each.data_set for each in known.partitions if each.partition_id not in there}
         self._reports[resource_id] = report
-        self._unwanted |= lost
-        stale = {each.data_set for each in report.partitions} & self._unwanted
+        self._unwanted |= dict.fromkeys(lost)
+        stale = {each.data_set for each in report.partitions} & self._unwanted.keys()
         return self._telling(lost | stale, only=None if lost else resource_id)
 
     def lost(self, resource_id: ResourceId) -> DataSetsToRelease:
         """A TaskManager is gone, with everything on it."""
         report = self._reports.pop(resource_id, _NOTHING)
-        return self.release({each.data_set for each in report.partitions})
+        lost = {each.data_set for each in report.partitions}
+        self._unwanted |= dict.fromkeys(lost)
+        return self._telling(lost)
 
     def release(self, data_sets: Collection[ClusterDataSetId]) -> DataSetsToRelease:
         """Nobody wants these any more; unknown ones are passed over."""
-        self._unwanted |= set(data_sets)
-        return self._telling(data_sets)
+        known = self._parts().keys() & set(data_sets)
+        self._unwanted |= dict.fromkeys(known)
+        return self._telling(known)
 
     def data_sets(self) -> tuple[DataSetInfo, ...]:
         """Return what there is, and is not being released."""
@@ -73,7 +79,7 @@ class ClusterPartitionTracker:
     def _telling(
         self, data_sets: Iterable[ClusterDataSetId], only: ResourceId | None = None
     ) -> DataSetsToRelease:
-        """Say who of those that have parts of these data sets is to be told, and forget those that nobody has."""
+        """Say who of those that have parts of these data sets is to be told."""
         wanted = set(data_sets)
         telling: DataSetsToRelease = {}
         held: set[ClusterDataSetId] = set()
@@ -82,7 +88,9 @@ class ClusterPartitionTracker:
             held |= here
             if here & wanted and only in (None, resource_id):
                 telling[resource_id] = tuple(sorted(here & wanted))
-        self._unwanted &= held
+        forgettable = [each for each in self._unwanted if each not in held]
+        for each in forgettable[:-UNWANTED_KEPT_MAX]:
+            del self._unwanted[each]
         return telling
 
     def _parts(self) -> dict[ClusterDataSetId, list[ClusterPartition]]:

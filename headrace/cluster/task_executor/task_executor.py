@@ -250,12 +250,13 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         job_id: JobId,
         job_master_id: JobMasterId,
         partitions: tuple[ClusterPartition, ...],
-    ) -> Acknowledge:
+    ) -> ClusterPartitionReport:
         """See TaskExecutorGateway."""
         self._jobs.refuse_stale(job_id, job_master_id)
         self._cluster_partitions.promote(partitions)
-        await self._resource_manager.report_cluster_partitions(self._cluster_partitions.report())
-        return Acknowledge()
+        report = self._cluster_partitions.report()
+        await self._resource_manager.report_cluster_partitions(report)
+        return report
 
     async def release_cluster_partitions(
         self, data_sets: tuple[ClusterDataSetId, ...]

@@ -49,9 +49,16 @@ def test_persistent_results_are_promoted_where_they_lie_and_once() -> None:
 
 
 def test_others_are_not_promoted() -> None:
-    tracker = deployed(descriptor(0, BLOCKING), descriptor(1))
-    assert tracker.promote() == {TM_2: (part(1),)}
-    assert tracker.tracked == {partition_id(0)}
+    tracker = deployed(descriptor(0, BLOCKING), descriptor(1, BLOCKING))
+    assert tracker.promote() == {}
+    assert tracker.tracked == {partition_id(0), partition_id(1)}
+
+
+def test_what_is_left_of_a_data_set_that_lost_a_part_goes_with_the_job() -> None:
+    tracker = deployed(descriptor(0), descriptor(1))
+    tracker.lost(TM_1)
+    assert tracker.promote() == {}
+    assert tracker.tracked == {partition_id(1)}
 
 
 def test_what_a_service_stores_is_not_promoted() -> None:

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.resource_manager.cluster_partitions import ClusterPartitionTracker
-from headrace.core.ids import InstanceId, ResourceId
+from headrace.cluster.resource_manager.cluster_partitions import (
+    UNWANTED_KEPT_MAX,
+    ClusterPartitionTracker,
+)
+from headrace.core.ids import InstanceId, JobId, ResourceId
 from headrace.gateways.cluster_partitions import ClusterPartition, DataSetInfo
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.messages import SlotReport
@@ -60,13 +64,34 @@ def test_who_still_reports_what_was_released_is_told_again() -> None:
     assert tracker.reported(TM_2, report(1, part(1))) == {TM_2: RELEASE}
 
 
-def test_once_nobody_has_it_it_is_forgotten_and_may_come_again() -> None:
-    tracker = whole()
+def test_a_part_that_is_reported_after_another_was_lost_is_released() -> None:
+    tracker = ClusterPartitionTracker()
+    tracker.reported(TM_1, report(1, part(0)))
+    assert tracker.lost(TM_1) == {}
+    assert tracker.reported(TM_2, report(1, part(1))) == {TM_2: RELEASE}
+    assert tracker.data_sets() == () and tracker.descriptors_of(DATA_SET) == ()
+
+
+def test_a_part_that_is_reported_after_the_rest_was_released_is_released_too() -> None:
+    tracker = ClusterPartitionTracker()
+    tracker.reported(TM_1, report(1, part(0)))
     tracker.release([DATA_SET])
+    assert tracker.reported(TM_1, report(2)) == {}
+    assert tracker.reported(TM_2, report(1, part(1))) == {TM_2: RELEASE}
+
+
+def test_of_lost_data_sets_that_nobody_reports_only_the_latest_are_remembered() -> None:
+    tracker = ClusterPartitionTracker()
+    tracker.reported(TM_1, report(1, part(0)))
+    tracker.release([DATA_SET])
+    others = [other_data_set(number) for number in range(UNWANTED_KEPT_MAX + 1)]
+    tracker.reported(TM_2, report(1, *others))
+    tracker.lost(TM_2)
+    assert tracker.reported(TM_1, report(1, part(0))) == {TM_1: RELEASE}, "it is still reported"
     tracker.reported(TM_1, report(2))
-    assert tracker.reported(TM_2, report(2)) == {}
     tracker.reported(TM_1, report(3, part(0)))
     assert tracker.data_sets() == (HALF,)
+    assert tracker.reported(TM_2, report(2, others[-1])) == {TM_2: (others[-1].data_set,)}
 
 
 def test_what_is_unknown_is_released_by_nobody_and_not_remembered() -> None:
@@ -76,22 +101,35 @@ def test_what_is_unknown_is_released_by_nobody_and_not_remembered() -> None:
     assert tracker.data_sets() == (HALF,)
 
 
+def other_data_set(number: int) -> ClusterPartition:
+    """A part of a data set of some other job."""
+    shuffle = part(0).shuffle
+    key = shuffle.partition_id
+    job_id = JobId(number.to_bytes(16, "big"))
+    producer = msgspec.structs.replace(key.producer, job_id=job_id)
+    key = msgspec.structs.replace(key, producer=producer)
+    return ClusterPartition(msgspec.structs.replace(shuffle, partition_id=key), 2)
+
+
 STEPS = st.lists(
     st.tuples(st.integers(0, 2), st.sampled_from(["promote", "lose", "release", "hear"]))
 )
 
 
 @given(STEPS)
-def test_a_part_that_nobody_lost_or_released_is_listed_and_no_other(
+def test_parts_are_listed_until_one_that_was_reported_is_lost_or_released_and_then_none(
     steps: list[tuple[int, str]],
 ) -> None:
     """Three TaskManagers, of which only who reports is reached: after two reports of each all agree."""
     tracker = ClusterPartitionTracker()
     names = [ResourceId(f"tm-{index}") for index in range(3)]
     there: dict[ResourceId, tuple[int, list[ClusterPartition]]] = {name: (0, []) for name in names}
+    heard: set[ResourceId] = set()
+    is_dead = False
 
     def hear(name: ResourceId) -> None:
         change, parts = there[name]
+        (heard.add if parts else heard.discard)(name)
         if name in tracker.reported(name, report(change, *parts)):
             there[name] = change + 1, []
 
@@ -102,14 +140,18 @@ def test_a_part_that_nobody_lost_or_released_is_listed_and_no_other(
             there[name] = change + 1, [part(index, of=3)]
         elif step == "lose":
             tracker.lost(name)
+            is_dead = is_dead or name in heard
+            heard.discard(name)
             there[name] = change + 1, []
         elif step == "release":
+            is_dead = is_dead or bool(heard)
             tracker.release([DATA_SET])
         else:
             hear(name)
     for name in names * 2:
         hear(name)
     held = [name for name, (_, parts) in there.items() if parts]
+    assert not (is_dead and held)
     assert [info.stored_count for info in tracker.data_sets()] == ([len(held)] if held else [])
 
 

@@ -28,8 +28,8 @@ def world() -> Iterator[World]:
     world.close()
 
 
-def promote(world: World) -> None:
-    world.ask(world.gateway.promote_partitions(JOB, JM_ID, PARTS))
+def promote(world: World) -> ClusterPartitionReport:
+    return world.ask(world.gateway.promote_partitions(JOB, JM_ID, PARTS))
 
 
 def reported(world: World) -> ClusterPartitionReport:
@@ -67,8 +67,7 @@ def test_a_promotion_that_is_repeated_changes_nothing(world: World) -> None:
 
 def test_what_is_not_here_is_not_promoted(world: World) -> None:
     world.partitions.missing = {PARTS[0].partition_id}
-    promote(world)
-    assert reported(world) == report(1, PARTS[1])
+    assert promote(world) == reported(world) == report(1, PARTS[1])
 
 
 def test_an_old_leader_promotes_nothing(world: World) -> None:
