@@ -1,7 +1,8 @@
 """A page about runs of the chaos suite: `python -m headrace.testing.chaos.report outcomes.jsonl page.md`.
 
 The file may have been written in parts, group by group: the newest of each counts, and the others leave the file, which
-is kept beside the results of benchmarks so that a part can be added anywhere without losing the rest.
+is kept beside the results of benchmarks so that a part can be added anywhere without losing the rest. A run that was
+not exact stays beside those that repeat it.
 """
 
 import json
@@ -49,14 +50,18 @@ def main() -> int:
 
 
 def newest_of_each_group(lines: Sequence[Line]) -> list[Line]:
-    """What was written of each group since it was last begun as a whole; a run that was done again counts once."""
+    """What was written of each group since it was last begun as a whole.
+
+    A run that was done again counts once, but for one that was not exact: no repetition takes its place.
+    """
     found: dict[str, dict[object, Line]] = {}
     for line in lines:
         name = line.get("begun") or line.get("group") or "bugs"
         if "begun" in line:
             found.pop(name, None)
+        group = found.setdefault(name, {})
         run = (line.get("scenario"), line.get("repeat")) if "group" in line else line.get("bug")
-        found.setdefault(name, {})[run] = line
+        group[(run, len(group)) if line.get("mistakes") else run] = line
     return [line for group in found.values() for line in group.values()]
 
 
@@ -79,7 +84,7 @@ def page_of(lines: Sequence[Line]) -> str:
     """The page as Markdown, of lines that count."""
     runs = [line for line in lines if "seed" in line and "scenario" in line]
     bugs = [line for line in lines if "bug" in line]
-    parts = [_HEAD, *_begun_text(lines), _summary(runs), ""]
+    parts = [_HEAD, *_begun_text(lines), _summary(runs), "", *_not_exact(runs)]
     if recovery_times(lines):
         parts += [f"![recovery times](pictures/{PICTURE}.svg)", ""]
     parts += [_runs_table(runs), ""]
@@ -117,6 +122,31 @@ def _summary(runs: Sequence[Line]) -> str:
         of_kills = f"; of killed TaskManagers {statistics.median(killed):.1f} s" if killed else ""
         text += f"{of_kills} (median; the aim is 6 s)."
     return text
+
+
+def _not_exact(runs: Sequence[Line]) -> list[str]:
+    """Every run that was not exact, by name, and what became of it when it was done again."""
+    text: list[str] = []
+    for place, run in enumerate(runs):
+        if not run["mistakes"]:
+            continue
+        again = [one for one in runs[place + 1 :] if _name_of(one) == _name_of(run)]
+        repeated = "It was not repeated."
+        if again:
+            exact = sum(not one["mistakes"] for one in again)
+            repeated = (
+                f"It was repeated with the same seed: {exact} of {len(again)} repetitions exact."
+            )
+        recovery = ", ".join(f"{time:.1f} s" for time in run["recoveries_s"]) or "not seen"
+        text.append(
+            f"- **{_name_of(run)}** (seed {run['seed']}, recovery {recovery}): "
+            f"{_cell('; '.join(run['mistakes']), 600)}. {repeated}"
+        )
+    return ["Not exact:", "", *text, ""] if text else []
+
+
+def _name_of(run: Line) -> str:
+    return f"{run['group']}: {run['scenario']} #{run['repeat']}"
 
 
 def _disturbance_count(run: Line) -> int:
@@ -159,8 +189,9 @@ def _seeds_table(runs: Sequence[Line]) -> str:
         recovery = f"{statistics.median(times):.1f}" if times else ""
         mistakes = "; ".join(mistake.partition("\n")[0] for mistake in run["mistakes"])
         text = f"**{_cell(mistakes, 300)}**" if mistakes else _cell(run["note"], 200)
-        name = f"{run['group']}: {run['scenario']} #{run['repeat']}"
-        rows.append(f"| {name} | {run['seed']} | {run['duration_s']:.1f} | {recovery} | {text} |")
+        rows.append(
+            f"| {_name_of(run)} | {run['seed']} | {run['duration_s']:.1f} | {recovery} | {text} |"
+        )
     return "\n".join(rows)
 
 

@@ -167,9 +167,26 @@ def test_a_group_that_is_run_again_takes_the_place_of_its_earlier_run() -> None:
 
 
 def test_a_run_that_is_done_again_by_itself_counts_in_place_of_the_first() -> None:
-    first, second = {**RUN, "mistakes": ["lost"]}, {**RUN, "repeat": 1}
+    first, second = {**RUN, "duration_s": 8.0}, {**RUN, "repeat": 1}
     bugs = [{"bug": "x", "found_by": ""}, {"bug": "x", "found_by": "oracle"}]
     assert newest_of_each_group([first, second, RUN, *bugs]) == [RUN, second, bugs[1]]
+
+
+def test_a_run_that_was_not_exact_stays_and_is_named_however_often_it_is_repeated() -> None:
+    failed = {**RUN, "mistakes": ["StalledError: nothing\nTraceback"], "recoveries_s": [27.6]}
+    worse = {**RUN, "mistakes": ["oracle: 1 lost"], "recoveries_s": []}
+    lines = [failed, worse, RUN, {**RUN, "duration_s": 8.0}]
+    kept = newest_of_each_group(lines)
+    assert kept == [failed, worse, lines[3]]
+    assert newest_of_each_group(kept) == kept
+    page = page_of(kept)
+    assert "1 of 3 runs were exact" in page
+    name = "- **kills: ack sent #0** (seed 11, recovery"
+    assert f"{name} 27.6 s): StalledError: nothing. It was repeated" in page
+    assert "with the same seed: 1 of 2 repetitions exact." in page
+    assert f"{name} not seen): oracle: 1 lost. It was repeated" in page
+    assert "It was not repeated." in page_of([worse])
+    assert "Not exact" not in page_of([RUN])
 
 
 def test_the_file_keeps_what_counts_and_the_page_can_be_made_of_it_again(
