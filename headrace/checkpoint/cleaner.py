@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.checkpoint.completed_store import Deletion
-from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.checkpoint.file_systems import child_uri, remove_file, remove_folder
 from headrace.checkpoint.held_deletions import HeldDeletions
 from headrace.checkpoint.metadata_format import METADATA_NAME
@@ -47,12 +46,14 @@ class CheckpointCleaner:
         # One looks after the other, in order: a shared file goes only when it is known who reads earlier checkpoints.
         self._looking = threading.Lock()
         self._held = HeldDeletions(SystemClock() if clock is None else clock)
+        # As of the last look. To ask `_held` itself would be to wait for the storage.
+        self._held_folders: tuple[str, ...] = ()
 
     @property
     def held_folders(self) -> tuple[str, ...]:
         """Folders of checkpoints that are deleted when nobody reads them any more."""
-        with self._looking:
-            return self._held.folders
+        with self._condition:
+            return self._held_folders
 
     @property
     def waiting_count(self) -> int:
@@ -86,12 +87,16 @@ class CheckpointCleaner:
                         return
                     deletion = self._waiting.popleft()
                 admitted = self._held.admit(deletion)
-            for one in admitted:
-                perform_deletion(one)
-            with self._condition:
-                self._unfinished_count -= 1
-                self._condition.notify_all()
-                self._on_changed(self._unfinished_count)
+                with self._condition:
+                    self._held_folders = self._held.folders
+            try:
+                for one in admitted:
+                    perform_deletion(one)
+            finally:
+                with self._condition:
+                    self._unfinished_count -= 1
+                    self._condition.notify_all()
+                    self._on_changed(self._unfinished_count)
 
 
 def perform_deletion(deletion: Deletion) -> None:
@@ -107,5 +112,5 @@ def perform_deletion(deletion: Deletion) -> None:
 def _attempt(action: Callable[[], None]) -> None:
     try:
         action()
-    except CheckpointStorageError as error:
+    except Exception as error:  # of a file system that somebody installed, any may come
         _LOG.warning("left lying: %s", error)

@@ -9,7 +9,6 @@ import logging
 from typing import Final
 
 from headrace.checkpoint.completed_store import Deletion
-from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.checkpoint.file_systems import child_uri, remove_file
 from headrace.checkpoint.leases import live_leases
 from headrace.checkpoint.metadata_format import METADATA_NAME
@@ -35,10 +34,10 @@ class HeldDeletions:
     def admit(self, deletion: Deletion) -> list[Deletion]:
         """Return what may be deleted now, of this one and of those that wait; metadata of it are gone already."""
         waiting = [*self._held, deletion]
-        excess = len(self._held) + 1 - HELD_MAX
-        leased = [
-            one for place, one in enumerate(waiting) if place >= excess and self._is_read(one)
-        ]
+        leased = [one for one in waiting if self._is_read(one)]
+        for one in leased[:-HELD_MAX]:
+            _LOG.warning("%s goes under its reader: more than %d wait", one.folder_uri, HELD_MAX)
+        leased = leased[-HELD_MAX:]
         kept = {uri for one in leased for uri in one.shared_uris}
         self._held = []
         admitted: list[Deletion] = []
@@ -67,7 +66,7 @@ class HeldDeletions:
             # From here on nobody begins to read it; who has begun in this very moment has put a lease before.
             remove_file(child_uri(folder, METADATA_NAME))
             return self._is_leased(folder)
-        except CheckpointStorageError as error:
+        except Exception as error:  # others go on, and this one is looked at again
             _LOG.warning(
                 "whether somebody reads %s is not known, so it is deleted later: %s", folder, error
             )

@@ -1,3 +1,5 @@
+import queue
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -7,8 +9,10 @@ from headrace.checkpoint.cleaner import CheckpointCleaner, perform_deletion
 from headrace.checkpoint.completed_store import Deletion
 from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.checkpoint.file_systems import child_uri, files_below, is_there, write_new
+from headrace.checkpoint.leases import LeaseRecord
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.orphans import orphans_in
+from headrace.core.threads import start_thread
 from tests.unit.checkpoint.snapshots import metadata_of, stored
 
 
@@ -48,6 +52,46 @@ def test_the_last_count_that_is_told_is_the_last_one(folder: str) -> None:
     assert cleaner.wait_until_done(30)
     assert counts[-1] == 0
     assert all(abs(after - before) == 1 for before, after in pairwise(counts))
+
+
+def test_who_asks_what_is_held_does_not_wait_for_the_storage(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def hang(uri: str, now_ms: int) -> list[LeaseRecord]:
+        asked.set()
+        assert answers.wait(30)
+        return []
+
+    monkeypatch.setattr("headrace.checkpoint.held_deletions.live_leases", hang)
+    cleaner, held = CheckpointCleaner(1), queue.SimpleQueue[tuple[str, ...]]()
+    cleaner.delete(Deletion(1, child_uri(folder, "chk-1")))
+    try:
+        assert asked.wait(30)
+        start_thread("asks", lambda: held.put(cleaner.held_folders))
+        assert held.get(timeout=10) == ()
+    finally:
+        answers.set()
+    assert cleaner.wait_until_done(30)
+
+
+def test_after_an_unexpected_error_the_count_goes_down_and_deleting_goes_on(
+    folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(uri: str) -> None:
+        raise RuntimeError("a bug of a file system")
+
+    for number in (1, 2):
+        write_new(child_uri(folder, f"chk-{number}", "a"), [b"x"])
+    cleaner = CheckpointCleaner(1, start=lambda _, body: body())
+    with monkeypatch.context() as patched:
+        patched.setattr("headrace.checkpoint.cleaner.remove_folder", fail)
+        cleaner.delete(Deletion(1, child_uri(folder, "chk-1")))
+    assert "left lying: a bug of a file system" in caplog.text
+    cleaner.delete(Deletion(2, child_uri(folder, "chk-2")))
+    assert cleaner.waiting_count == 0
+    assert [one.relative_path for one in files_below(folder)] == ["chk-1/a"]
 
 
 def test_nothing_to_do_starts_no_thread() -> None:
