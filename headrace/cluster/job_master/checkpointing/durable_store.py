@@ -219,18 +219,25 @@ class DurableCheckpointStore:
                 deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
             is_empty = not self._completed.all
         self._delete(deletions)
-        if not self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S):
+        is_done = self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S)
+        if not is_done:
             _LOG.warning("%d deletions of checkpoints go on", self._cleaner.waiting_count)
         is_over = is_empty and not is_kept(status, self._retention)
-        held = self._cleaner.held_folders if is_over else ()
-        for folder in held:
-            # Files stay for whoever reads them; but nobody goes on from a job that is over.
-            perform_deletion(Deletion(0, "", (child_uri(folder, METADATA_NAME),)))
-            _LOG.warning("left lying, as somebody reads it: %s; delete it later", folder)
-        if is_over and self._owns_folder and not held:
+        held = self._cleaner.held_folders
+        if status.is_globally_terminal_state():
+            self._leave_held(held, is_over=is_over)
+        if is_over and self._owns_folder and is_done and not held:
             # Only now: a folder cannot be deleted while others delete in it.
             perform_deletion(Deletion(0, self._storage.checkpoint_folder))
         self._leave_lineage(ends=is_over and self._owns_folder and not self._has_savepoint)
+
+    def _leave_held(self, folders: Iterable[str], *, is_over: bool) -> None:
+        """Files stay for whoever reads them, and nobody deletes them later."""
+        for folder in folders:
+            if is_over:
+                # Nobody goes on from a job that is over.
+                perform_deletion(Deletion(0, "", (child_uri(folder, METADATA_NAME),)))
+            _LOG.warning("left lying, as somebody reads it: %s; delete it later", folder)
 
     def _leave_lineage(self, *, ends: bool) -> None:
         try:

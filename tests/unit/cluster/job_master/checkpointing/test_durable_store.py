@@ -477,3 +477,17 @@ def test_of_a_job_that_has_ended_nothing_is_left_to_go_on_from_though_somebody_r
     assert f"left lying, as somebody reads it: {checkpoint.uri}" in caplog.text
     jobs.start()
     assert jobs.restored is None
+
+
+def test_what_is_read_when_a_job_ends_that_keeps_its_checkpoints_is_told(
+    jobs: Jobs, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = jobs.start(**{RETENTION.key: "RETAIN_ON_CANCELLATION"})
+    old = take(store)
+    leased(jobs, old)
+    take(store)
+    store.close(JobStatus.SUSPENDED)
+    assert "left lying" not in caplog.text  # the next driver sees to it
+    jobs.start(**{RETENTION.key: "RETAIN_ON_CANCELLATION"}).close(JobStatus.CANCELED)
+    assert len(jobs.files()) == 4
+    assert f"left lying, as somebody reads it: {old.uri}" in caplog.text
