@@ -1,12 +1,12 @@
 """Leases: who reads a snapshot without a job, so that clean-up waits for them.
 
     <snapshot>/_leases/<token>      until when, and by whom: JSON
-    <snapshot>/_leases/<token>.3    part 3 of that reading is done
 
 A reader puts its lease and looks for the metadata *afterwards*; who cleans up looks for leases, deletes the metadata,
-and looks once more before anything else goes. So one of the two sees the other. A reader that is killed renews nothing,
-and its lease ends by itself. Clocks of different machines are compared: they may differ by less than two thirds of a
-lease. Everything here blocks.
+and looks once more before anything else goes. So one of the two sees the other. Several readers may share a lease, as
+tasks of Spark do that nobody counts: each renews it, and it ends by itself when none does, as with a reader that is
+killed. Only who alone has it gives it back. Clocks of different machines are compared: they may differ by less than two
+thirds of a lease. Everything here blocks.
 Source: Gray and Cheriton 1989.
 """
 
@@ -23,7 +23,6 @@ from headrace.checkpoint.errors import CheckpointStorageError, SnapshotSubsumedE
 from headrace.checkpoint.file_systems import (
     FileEntry,
     child_uri,
-    file_name_of,
     files_below,
     is_there,
     read_all,
@@ -37,6 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 LEASES_FOLDER: Final = "_leases"
 LEASE_DURATION_MS: Final = 5 * 60_000
 _RENEWALS_PER_LEASE: Final = 3
+_ATTEMPTS_PER_RENEWAL: Final = 4
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
@@ -50,8 +50,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
 class Lease:
     """The right of one reader to find a snapshot's files; it travels to whoever reads a part.
 
-    `part_count`: when so many parts are done, the last one gives the lease back; 0: whoever took it does. `renewed_ms`:
-    when it was renewed last, as far as this copy knows.
+    `renewed_ms`: since when this copy has nothing to do, for a third of `duration_ms`.
     """
 
     snapshot_uri: str
@@ -59,7 +58,6 @@ class Lease:
     holder: str
     duration_ms: int
     renewed_ms: int
-    part_count: int = 0
     clock: Clock = dataclasses.field(default_factory=SystemClock)
 
     def renewed(self, *, is_certain: bool = True) -> "Lease":
@@ -68,41 +66,33 @@ class Lease:
         Without `is_certain` nothing is done before a third of its time is over.
         """
         now_ms = self.clock.now_ms()
-        is_due = now_ms - self.renewed_ms >= self.duration_ms // _RENEWALS_PER_LEASE
+        interval_ms = self.duration_ms // _RENEWALS_PER_LEASE
+        is_due = now_ms - self.renewed_ms >= interval_ms
         if not (is_due or is_certain):
             return self
         try:
-            record = _record_at(self._uri)
+            record = _record_at(self._uri, now_ms)
             is_held = record is not None and record.expires_ms > now_ms
             if is_held and not is_due:
                 return self
+            if not is_held:
+                _check_published(self)  # and no folder is made where there is none any more
             self.write(now_ms)
+            if not is_held:
+                _check_published(self)  # whoever cleans up may have been here meanwhile
+        except SnapshotSubsumedError:
+            raise
         except CheckpointStorageError as error:
             _LOG.warning("a lease cannot be renewed, and reading goes on without: %s", error)
-            return self
-        if not is_held:
-            # Whoever cleans up may have been here meanwhile.
-            _check_published(self)
+            # Tried again before the lease ends, but not with every batch.
+            retry_ms = interval_ms // _ATTEMPTS_PER_RENEWAL
+            return dataclasses.replace(self, renewed_ms=now_ms - interval_ms + retry_ms)
         return dataclasses.replace(self, renewed_ms=now_ms)
-
-    def part_done(self, index: int) -> None:
-        """One of its parts is read to the end, or nobody wants the rest."""
-        try:
-            replace_file(f"{self._uri}.{index}", b"", f"{self.token[:8]}-{index}")
-            done = [one for one in _entries(self.snapshot_uri) if _is_mark_of(self.token, one)]
-        except CheckpointStorageError as error:
-            _LOG.warning("a lease stays until it ends: %s", error)
-            return
-        if len(done) >= self.part_count:
-            self.give_back()
 
     def give_back(self) -> None:
         """Nobody reads under it any more."""
         with contextlib.suppress(CheckpointStorageError):
             remove_file(self._uri)
-            for one in _entries(self.snapshot_uri):
-                if _is_mark_of(self.token, one):
-                    remove_file(one.uri)
 
     def write(self, now_ms: int) -> None:
         """Say that it lasts for its duration from now on. CheckpointStorageError."""
@@ -145,8 +135,8 @@ def take_lease(
 
 
 def live_leases(snapshot_uri: str, now_ms: int) -> list[LeaseRecord]:
-    """Return the leases on a snapshot that have not ended. CheckpointStorageError."""
-    records = [_record_at(one.uri) for one in _entries(snapshot_uri) if not _is_mark(one)]
+    """Return the leases on a snapshot that have not ended; one that cannot be read has not. CheckpointStorageError."""
+    records = [_record_at(one.uri, now_ms) for one in _entries(snapshot_uri)]
     return [one for one in records if one is not None and one.expires_ms > now_ms]
 
 
@@ -175,40 +165,32 @@ def _check_published(lease: Lease) -> None:
 
 def _forget_ended(snapshot_uri: str, now_ms: int) -> None:
     """Delete what readers left behind that were killed."""
-    entries = _entries(snapshot_uri)
-    ended: set[str] = set()
-    for one in entries:
-        if not _is_mark(one):
-            record = _record_at(one.uri)
-            if record is None or record.expires_ms <= now_ms:
-                ended.add(file_name_of(one.uri))
-    for one in entries:
-        if file_name_of(one.uri).partition(".")[0] in ended:
+    for one in _entries(snapshot_uri):
+        record = _record_at(one.uri, now_ms)
+        if record is not None and record.expires_ms <= now_ms:
             remove_file(one.uri)
 
 
 def _entries(snapshot_uri: str) -> list[FileEntry]:
+    # No token has a dot: such are files on their way, and what file systems put beside theirs.
     return [
         one
         for one in files_below(child_uri(snapshot_uri, LEASES_FOLDER), is_recursive=False)
-        if not one.relative_path.startswith(".")
+        if "." not in one.relative_path
     ]
 
 
-def _is_mark(entry: FileEntry) -> bool:
-    return "." in entry.relative_path
+def _record_at(uri: str, now_ms: int) -> LeaseRecord | None:
+    """What a lease says; None where it was given back.
 
-
-def _is_mark_of(token: str, entry: FileEntry) -> bool:
-    return entry.relative_path.startswith(f"{token}.")
-
-
-def _record_at(uri: str) -> LeaseRecord | None:
-    """What a lease says; None where it was given back, or is none."""
+    One that cannot be read counts as taken just now: where files are not replaced at once, that is how it looks while
+    it is renewed.
+    """
     try:
         return msgspec.json.decode(bytes(read_all(uri)), type=LeaseRecord)
-    except msgspec.DecodeError:
-        return None
+    except (msgspec.DecodeError, ValueError):
+        holder = f"somebody whose lease is not readable ({uri}: delete it if that is nobody)"
+        return LeaseRecord(now_ms + LEASE_DURATION_MS, holder)
     except CheckpointStorageError:
         if is_there(uri):
             raise

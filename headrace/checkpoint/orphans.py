@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from headrace.checkpoint.file_systems import FileEntry, child_uri
+from headrace.checkpoint.file_systems import FileEntry, child_uri, parent_uri
 from headrace.checkpoint.leases import LEASES_FOLDER
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.metadata_format import METADATA_NAME
@@ -26,13 +26,13 @@ def orphans_in(
     """
     completed = list(completed)
     used = {file.uri for one in completed for file in one.metadata.files()}
-    leases = tuple(child_uri(one.uri, LEASES_FOLDER, "") for one in completed)
+    leases = {child_uri(one.uri, LEASES_FOLDER) for one in completed}
     return [
         entry
         for entry in files
         if _is_judged(entry.relative_path)
         and entry.uri not in used
-        and not entry.uri.startswith(leases)
+        and parent_uri(entry.uri) not in leases
     ]
 
 

@@ -5,8 +5,6 @@ from headrace.checkpoint.errors import MetadataError, SnapshotLeasedError
 from headrace.checkpoint.file_systems import (
     child_uri,
     files_below,
-    put_if_absent,
-    read_all,
     remove_file,
     remove_folder,
 )
@@ -15,7 +13,6 @@ from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.metadata_format import METADATA_NAME
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
-from headrace.core.randomness import system_random
 
 
 def dispose_savepoint(
@@ -23,7 +20,8 @@ def dispose_savepoint(
 ) -> CompletedCheckpoint:
     """Delete a savepoint: first what makes it one, then its files. MetadataError, CheckpointStorageError.
 
-    SnapshotLeasedError where somebody reads it: nothing was deleted.
+    SnapshotLeasedError where somebody reads it: nothing was deleted. There is no way back afterwards, so that whoever
+    begins to read it in this very moment is told that it was disposed of.
     """
     clock = SystemClock() if clock is None else clock
     snapshot = load_snapshot(path, settings)
@@ -32,15 +30,7 @@ def dispose_savepoint(
             f"{snapshot.uri} is a checkpoint, which other checkpoints may refer to: only savepoints are disposed of"
         )
     _check_leases(snapshot.uri, clock)
-    uri = child_uri(snapshot.uri, METADATA_NAME)
-    content = bytes(read_all(uri))
-    remove_file(uri)
-    try:
-        # Somebody may have begun to read it in this very moment.
-        _check_leases(snapshot.uri, clock)
-    except SnapshotLeasedError:
-        put_if_absent(uri, content, system_random().randbytes(8).hex())
-        raise
+    remove_file(child_uri(snapshot.uri, METADATA_NAME))
     for entry in files_below(snapshot.uri):
         remove_file(entry.uri)
     remove_folder(snapshot.uri)

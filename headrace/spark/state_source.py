@@ -4,7 +4,6 @@ Spark finds it by itself in every session (`pyspark_headrace`). Its options are 
 this runs in Python workers of Spark, and nothing of it needs a job.
 """
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -104,13 +103,12 @@ class HeadraceStateSource(datasource.DataSource):
             (snapshot,) = snapshots
             return self._query().open(snapshot)
 
-    def take_leases(self) -> list[Lease]:
-        """Keep the snapshots for a query. What was taken for the DataFrame has done its duty by then."""
-        taken = [lease for uri in self.uris if (lease := self._take_lease(uri)) is not None]
-        for _, first in self._pinned:
-            if first is not None:
-                first.give_back()
-        return taken
+    def renewed_leases(self) -> list[Lease]:
+        """Keep the snapshots for a query. SnapshotSubsumedError.
+
+        All queries of a DataFrame share its leases, and none of them knows when the last one is over.
+        """
+        return [lease.renewed() for _, lease in self._pinned if lease is not None]
 
     @property
     def _is_feed(self) -> bool:
@@ -161,41 +159,32 @@ class HeadraceStateSource(datasource.DataSource):
 
 
 class PartOfTable(datasource.InputPartition):
-    """What one task reads, and what must be known for it. `leases`: of the query, with the count of its parts."""
+    """What one task reads, and under which leases."""
 
-    def __init__(
-        self, table: OpenTable | ChangeFeed, part: Any, index: int, leases: Sequence[Lease]
-    ) -> None:
+    def __init__(self, table: OpenTable | ChangeFeed, part: Any, leases: Sequence[Lease]) -> None:
         super().__init__(None)
         self.table = table
         self.part = part
-        self.index = index
         self.leases = leases
 
 
 class HeadraceStateReader(datasource.DataSourceReader):
-    """Reads a table part by part, under leases that are given back with the last of them."""
+    """Reads a table part by part, under leases that each part renews."""
 
     def __init__(self, source: HeadraceStateSource, schema: StructType) -> None:
         self._source = source
         self._schema = schema
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
-        leases = self._source.take_leases()
-        try:
-            table = self._source.open()
-        except BaseException:
-            _give_back(leases)
-            raise
+        leases = self._source.renewed_leases()
+        table = self._source.open()
         if isinstance(table, OpenTable) and all(one.chunk is None for one in table.parts):
-            _give_back(leases)  # all that there is to read was read just now
+            # All that there is to read was read just now, and no other query of the DataFrame reads more.
+            for lease in leases:
+                lease.give_back()
             leases = []
-        count = len(table.parts)
-        if not count:
-            _give_back(leases)
-        leases = [dataclasses.replace(one, part_count=count) for one in leases]
         bare = table.without_parts()
-        return [PartOfTable(bare, part, index, leases) for index, part in enumerate(table.parts)]
+        return [PartOfTable(bare, part, leases) for part in table.parts]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, PartOfTable):
@@ -203,20 +192,11 @@ class HeadraceStateReader(datasource.DataSourceReader):
         schema = to_arrow_schema(self._schema, timezone="UTC")
         # They may have ended while the task waited for its turn, or with an earlier run of this very query.
         leases = [one.renewed() for one in partition.leases]
-        try:
-            reader = PinnedReader(*self._source.uris)
-            for batch in partition.table.read(partition.part, reader):
-                leases = [one.renewed(is_certain=False) for one in leases]
-                columns = [converted(batch.column(one.name), one.type) for one in schema]
-                yield pa.RecordBatch.from_arrays(columns, schema=schema)
-        finally:
-            for one in leases:
-                one.part_done(partition.index)
-
-
-def _give_back(leases: Sequence[Lease]) -> None:
-    for one in leases:
-        one.give_back()
+        reader = PinnedReader(*self._source.uris)
+        for batch in partition.table.read(partition.part, reader):
+            leases = [one.renewed(is_certain=False) for one in leases]
+            columns = [converted(batch.column(one.name), one.type) for one in schema]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _chosen(options: Mapping[str, str]) -> dict[str, str]:

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.checkpoint.cleaner import CheckpointCleaner
 from headrace.checkpoint.completed_store import Deletion
-from headrace.checkpoint.file_systems import files_below, is_there
-from headrace.checkpoint.leases import LEASES_FOLDER, live_leases
+from headrace.checkpoint.file_systems import is_there
+from headrace.checkpoint.leases import live_leases
 from headrace.core.clock import SystemClock
 from headrace.core.threads import start_thread
 from headrace.spark.session import HostSession
@@ -59,10 +59,14 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def test_a_query_finds_its_files_and_then_they_go(session: HostSession, job: Job) -> None:
-    counts = job.read(session.spark)
+    counts = job.read(session.spark, leaseDuration="10 s")
     job.give_up()
     assert sorted(row["key"] for row in counts.collect()) == [0, 1, 2, 3, 4, 5]
-    assert job.lease_count() == 0
+    assert counts.join(counts, "key").count() == 6
+    assert job.lease_count() == 1
+    job.give_up()
+    assert is_there(job.old)
+    eventually(lambda: job.lease_count() == 0)
     job.give_up()
     assert not is_there(job.old)
     with pytest.raises(PySparkException, match="the oldest that is still there is 8"):
@@ -94,12 +98,12 @@ def test_the_lease_of_a_query_that_was_killed_ends_and_its_files_go(
 
     errors: list[Exception] = []
     counts = job.read(spark, leaseDuration="8 s")
-    first = {one.uri for one in files_below(f"{job.old}/{LEASES_FOLDER}")}
     blocker = start_thread("blocker", block)
     try:
         eventually(lambda: len(list(tmp_path.glob("taken-*"))) == 4)
         start_thread("reader", query)
-        eventually(lambda: {one.uri for one in files_below(f"{job.old}/{LEASES_FOLDER}")} != first)
+        # That of the blocker, and that of the query: its partitions are planned.
+        eventually(lambda: len(context.statusTracker().getActiveJobsIds()) == 2)
 
         def is_canceled() -> bool:
             context.cancelJobsWithTag("reader")

@@ -1,6 +1,5 @@
 """Leases of readers against clean-up, on a clock that the test moves."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,9 +19,9 @@ from headrace.checkpoint.file_systems import (
     files_below,
     is_there,
     remove_file,
+    replace_file,
     write_new,
 )
-from headrace.checkpoint.held_deletions import HELD_MAX
 from headrace.checkpoint.leases import (
     LEASE_DURATION_MS,
     LEASES_FOLDER,
@@ -139,14 +138,66 @@ def test_shared_files_of_what_is_read_stay_though_a_later_one_was_the_last_to_ne
     assert job.files() == files_of(5)
 
 
-def test_of_very_many_that_are_read_the_oldest_goes(job: Job) -> None:
-    for number in range(1, HELD_MAX + 3):
+def test_of_very_many_that_are_read_the_oldest_goes(
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(held_deletions, "HELD_MAX", 3)
+    for number in range(1, 6):
         job.complete(number)
         job.lease(number)
-    job.complete(HELD_MAX + 3)
+    job.complete(6)
     assert not is_there(job.uri(1))
     assert not is_there(job.uri(2))
     assert is_there(job.uri(3))
+    assert f"{job.uri(2)} goes under its reader" in caplog.text
+
+
+def test_what_waits_for_shared_files_alone_is_no_reader_too_many(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_deletions, "HELD_MAX", 3)
+    names = [f"shared-{number}" for number in range(8)]
+    job.complete(1, *names)
+    job.lease(1)
+    for number in range(2, 10):
+        job.complete(number, *names[number - 1 :])
+    assert is_there(job.uri(1))
+    assert all(is_there(child_uri(job.folder, "shared", name)) for name in names)
+
+
+def test_a_lease_that_cannot_be_read_holds_its_checkpoint_and_no_other(job: Job) -> None:
+    uri = job.complete(1)
+    lease = job.lease(1)
+    file = child_uri(uri, LEASES_FOLDER, lease.token)
+    for number, content in ((2, b""), (3, b'{"holder": "\xff"}'), (4, b"{}")):
+        replace_file(file, content, "damaged")
+        job.complete(number)
+        assert job.files() == files_of(1) + files_of(number)
+        assert "not readable" in live_leases(uri, job.clock.now_ms())[0].holder
+    job.lease(1).give_back()
+    assert is_there(file)
+    lease.give_back()
+    job.complete(5)
+    assert job.files() == files_of(5)
+
+
+def test_whatever_goes_wrong_with_one_deletion_the_others_go_on(
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(uri: str, now_ms: int) -> list[LeaseRecord]:
+        if uri == job.uri(1):
+            raise RuntimeError("a bug of a file system")
+        return live_leases(uri, now_ms)
+
+    job.complete(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(held_deletions, "live_leases", fail)
+        job.complete(2)
+        job.complete(3)
+        assert job.files() == files_of(1) + files_of(3)
+        assert "a bug of a file system" in caplog.text
+    job.complete(4)
+    assert job.files() == files_of(4)
 
 
 def test_nobody_begins_to_read_what_is_gone(job: Job) -> None:
@@ -202,37 +253,57 @@ def test_a_reader_that_slept_too_long_is_told_so(job: Job) -> None:
     assert live_leases(job.uri(1), job.clock.now_ms()) == []
 
 
-def test_the_last_part_that_is_done_gives_the_lease_back(job: Job) -> None:
-    uri = job.complete(1)
-    taken = job.lease(1)
-    lease = Lease(uri, taken.token, "a test", taken.duration_ms, 0, part_count=2, clock=job.clock)
-    lease.part_done(1)
-    lease.part_done(1)  # a task that Spark runs twice
-    assert len(live_leases(uri, job.clock.now_ms())) == 1
-    lease.part_done(0)
-    assert live_leases(uri, job.clock.now_ms()) == []
-    assert files_below(child_uri(uri, LEASES_FOLDER)) == []
+def test_a_reader_that_is_too_late_makes_no_folder_where_there_is_none(job: Job) -> None:
+    job.complete(1)
+    lease = job.lease(1)
+    job.clock.advance_ms(LEASE_DURATION_MS)
+    job.complete(2)
+    with pytest.raises(SnapshotSubsumedError):
+        lease.renewed()
+    assert not is_there(job.uri(1))
+
+
+def test_while_the_storage_refuses_a_renewal_is_tried_a_few_times_and_not_with_every_batch(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried_ms: list[int] = []
+
+    def refuse(lease: Lease, now_ms: int) -> None:
+        tried_ms.append(now_ms)
+        raise CheckpointStorageError("write", lease.snapshot_uri, "no answer")
+
+    job.complete(1)
+    lease = job.lease(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Lease, "write", refuse)
+        for _ in range(200):  # batches, in two thirds of the lease
+            job.clock.advance_ms(LEASE_DURATION_MS // 300)
+            lease = lease.renewed(is_certain=False)
+    assert 3 <= len(tried_ms) <= 5
+    job.clock.advance_ms(LEASE_DURATION_MS // 10)
+    lease.renewed(is_certain=False)
+    (record,) = live_leases(job.uri(1), job.clock.now_ms())
+    assert record.expires_ms == job.clock.now_ms() + LEASE_DURATION_MS
 
 
 def test_what_killed_readers_left_goes_with_the_next_one(job: Job) -> None:
     uri = job.complete(1)
     killed = job.lease(1)
-    Lease(uri, killed.token, "x", 1, 0, part_count=9, clock=job.clock).part_done(4)
     job.clock.advance_ms(LEASE_DURATION_MS)
     job.lease(1)
     (left,) = files_below(child_uri(uri, LEASES_FOLDER))
     assert killed.token not in left.relative_path
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write everywhere")
-def test_who_may_not_write_reads_without_a_lease(tmp_path: Path) -> None:
+def test_who_may_not_write_reads_without_a_lease(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file lies where the leases' folder should be: not even root makes one there."""
     job = Job(str(tmp_path))
-    folder = Path(job.complete(1))
-    folder.chmod(0o500)
-    try:
-        assert take_lease(str(folder), "a test", clock=job.clock) is None
-    finally:
-        folder.chmod(0o700)
+    uri = job.complete(1)
+    write_new(child_uri(uri, LEASES_FOLDER), [b"in the way"])
+    assert take_lease(uri, "a test", clock=job.clock) is None
+    assert "is read without a lease" in caplog.text
 
 
 def test_without_the_right_to_write_there_is_no_lease(
@@ -269,6 +340,20 @@ def test_leases_on_complete_checkpoints_are_no_orphans(job: Job) -> None:
     ]
 
 
+def test_leases_hold_where_uris_have_options(folder_with_options: str) -> None:
+    job = Job(folder_with_options)
+    uri = job.complete(1)
+    lease = job.lease(1)
+    (file,) = files_below(child_uri(uri, LEASES_FOLDER))
+    assert file.relative_path == lease.token
+    assert orphans_in(files_below(job.folder), job.completed.all) == []
+    job.complete(2)
+    assert job.files() == files_of(1) + files_of(2)
+    lease.give_back()
+    job.complete(3)
+    assert job.files() == files_of(3)
+
+
 def test_a_savepoint_that_is_read_is_not_disposed_of(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,16 +365,49 @@ def test_a_savepoint_that_is_read_is_not_disposed_of(
     with pytest.raises(SnapshotLeasedError, match=r"is being read by query 12 of host a, .* 300 s"):
         dispose_savepoint(uri, settings, clock)
     lease.give_back()
+    dispose_savepoint(uri, settings, clock)
+    assert not is_there(uri)
+
+
+@pytest.mark.parametrize("failing_look", [1, 2])
+def test_a_savepoint_is_whole_as_long_as_its_disposal_is_refused(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing_look: int
+) -> None:
+    settings, clock = Settings({KEY_FILE.key: str(tmp_path / "key")}), ManualClock(1_000_000)
+    uri = child_uri(folder, "savepoint-1")
+    publish_metadata(metadata_of(7, kind=SnapshotKind.SAVEPOINT), uri, metadata_key(settings))
+    looks: list[str] = []
+
+    def fail_once(looked_at: str, now_ms: int) -> list[LeaseRecord]:
+        looks.append(looked_at)
+        if len(looks) == failing_look:
+            raise CheckpointStorageError("list", looked_at, "no answer")
+        return live_leases(looked_at, now_ms)
+
+    monkeypatch.setattr(savepoint_disposal, "live_leases", fail_once)
+    try:
+        dispose_savepoint(uri, settings, clock)
+    except CheckpointStorageError:
+        assert is_there(child_uri(uri, METADATA_NAME))
+    else:
+        assert not is_there(uri)
+    assert looks
+
+
+def test_who_begins_to_read_a_savepoint_while_it_is_disposed_of_is_told_so(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, clock = Settings({KEY_FILE.key: str(tmp_path / "key")}), ManualClock(1_000_000)
+    uri = child_uri(folder, "savepoint-1")
+    publish_metadata(metadata_of(7, kind=SnapshotKind.SAVEPOINT), uri, metadata_key(settings))
 
     def remove_with_a_reader_before(removed: str) -> None:
-        take_lease(uri, "a late reader", clock=clock)
+        if removed.endswith(METADATA_NAME):
+            assert take_lease(uri, "a late reader", clock=clock) is not None
         remove_file(removed)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(savepoint_disposal, "remove_file", remove_with_a_reader_before)
-        with pytest.raises(SnapshotLeasedError, match="a late reader"):
-            dispose_savepoint(uri, settings, clock)
-    assert is_there(child_uri(uri, METADATA_NAME))
-    clock.advance_ms(LEASE_DURATION_MS)
+    monkeypatch.setattr(savepoint_disposal, "remove_file", remove_with_a_reader_before)
     dispose_savepoint(uri, settings, clock)
+    missing = CheckpointStorageError("read", child_uri(uri, "state"), "no such file")
+    assert "or disposed of" in str(explained(missing, uri))
     assert not is_there(uri)
