@@ -87,7 +87,7 @@ def page_of(lines: Sequence[Line]) -> str:
     parts = [_HEAD, *_begun_text(lines), _summary(runs), "", *_not_exact(runs)]
     if recovery_times(lines):
         parts += [f"![recovery times](pictures/{PICTURE}.svg)", ""]
-    parts += [_runs_table(runs), ""]
+    parts += [_runs_table(runs), "", *_in_flight(runs)]
     if bugs:
         parts += [_BUGS_HEAD, _bugs_table(bugs), ""]
     parts += ["## Every run, with its seed", "", _seeds_table(runs)]
@@ -172,6 +172,22 @@ def _runs_table(runs: Sequence[Line]) -> str:
             f"| {group} | {scenario} | {len(found)} | {exact} | {disturbances} | {median} | {longest} |"
         )
     return "\n".join(rows)
+
+
+def _in_flight(runs: Sequence[Line]) -> list[str]:
+    """In how many runs with hurried events rows were seen to be overtaken; older ones did not look."""
+    unaligned = [run for run in runs if run["group"].startswith("events-unaligned")]
+    if not unaligned:
+        return []
+    looked = [run["in_flight_bytes"] for run in unaligned if "in_flight_bytes" in run]
+    text = f"Of {len(unaligned)} runs of groups `events-unaligned…`"
+    if looked:
+        held = sum(count > 0 for count in looked)
+        text += f", {held} of the {len(looked)} that looked had checkpoints with rows that were in flight"
+    if len(looked) < len(unaligned):
+        older = len(unaligned) - len(looked)
+        text += f", {older} did not look whether checkpoints held rows that were in flight"
+    return [f"{text}.", ""]
 
 
 def _bugs_table(bugs: Sequence[Line]) -> str:

@@ -38,7 +38,8 @@ SEED: Final = 7
 class Outcome:
     """How one run went. `mistakes` is empty where the output was exact and the moment was reached.
 
-    `recoveries_s`: each from a disturbance until every task ran again, as far as that was seen.
+    `recoveries_s`: each from a disturbance until every task ran again, as far as that was seen. `in_flight_bytes`: the
+    most that a checkpoint held of what its barriers overtook.
     """
 
     scenario: str
@@ -49,6 +50,7 @@ class Outcome:
     recoveries_s: tuple[float, ...]
     note: str = ""
     mistakes: tuple[str, ...] = ()
+    in_flight_bytes: int = 0
 
     @property
     def is_exact(self) -> bool:
@@ -143,6 +145,7 @@ class ChaosRunner:
             tuple(stage.watch.recoveries_s),
             self._without_place(stage.note),
             tuple(self._without_place(mistake) for mistake in mistakes),
+            stage.watch.in_flight_bytes,
         )
 
     def _without_place(self, text: str) -> str:

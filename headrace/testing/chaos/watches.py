@@ -9,6 +9,7 @@ from typing import Final
 
 from headrace.api.job_client import JobClient
 from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.checkpoints import CheckpointOverview
 
 _POLL_S: Final = 0.02
 
@@ -17,7 +18,8 @@ class RecoveryWatch:
     """Sees how long it takes after a disturbance until every task runs again.
 
     `tokens()` are the files that were left, one when each thing was done; set `client` once there is a job. What is
-    done before everything runs again belongs to the same recovery, which counts from the first.
+    done before everything runs again belongs to the same recovery, which counts from the first. `in_flight_bytes`: the
+    most that a complete checkpoint was seen to hold of what barriers overtook.
     """
 
     def __init__(self, tokens: Callable[[], Sequence[Path]]) -> None:
@@ -26,6 +28,7 @@ class RecoveryWatch:
         self._was_down = False
         self.client: JobClient | None = None
         self.recoveries_s: list[float] = []
+        self.in_flight_bytes = 0
         self._is_over = threading.Event()
 
     @contextmanager
@@ -50,6 +53,7 @@ class RecoveryWatch:
                 continue
             states = [subtask.state for vertex in details.vertices for subtask in vertex.subtasks]
             self.look(all(state is ExecutionState.RUNNING for state in states))
+            self.look_at_checkpoints(details.checkpoints)
 
     def look(self, is_running: bool) -> None:
         """The job was looked at, and all its tasks ran, or not."""
@@ -61,3 +65,9 @@ class RecoveryWatch:
             self.recoveries_s.append(time.time() - min(token.stat().st_ctime for token in new))
             self._accounted |= new
             self._was_down = False
+
+    def look_at_checkpoints(self, checkpoints: CheckpointOverview) -> None:
+        """See what the latest complete one holds."""
+        if checkpoints.latest_completed is not None:
+            found = checkpoints.latest_completed.slowest.in_flight_bytes  # of all subtasks together
+            self.in_flight_bytes = max(self.in_flight_bytes, found)

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from headrace.checkpoint.handles import CheckpointMetrics
 from headrace.core import failpoints
+from headrace.core.checkpoints import SnapshotKind
 from headrace.core.config import Settings
 from headrace.core.failpoints import FAILPOINTS, Failpoint
+from headrace.gateways.checkpoints import CheckpointInfo, CheckpointOverview
 from headrace.testing.chaos import planted_bugs, report
 from headrace.testing.chaos.digest_job import (
     DigestJob,
@@ -22,7 +25,8 @@ from headrace.testing.chaos.groups import GROUPS
 from headrace.testing.chaos.planted_bugs import BUGS
 from headrace.testing.chaos.plays import DAMAGES
 from headrace.testing.chaos.report import newest_of_each_group, page_of, recovery_times
-from headrace.testing.chaos.scenarios import EVENT_KILLS, KILLS, SMOKE, UPLOADS, USER_CODE
+from headrace.testing.chaos.runner import Outcome
+from headrace.testing.chaos.scenarios import EVENT_KILLS, KILLS, SMOKE, UPLOADS, USER_CODE, Scenario
 from headrace.testing.chaos.searches import SEARCHES
 from headrace.testing.chaos.watches import RecoveryWatch
 
@@ -219,6 +223,47 @@ def test_recovery_times_are_kept_apart_by_moment_and_kind_of_group() -> None:
     assert times == {"ack sent": [2.0], "ack sent, rocksdb": [3.0, 5.0]}
     of_events = recovery_times([RUN, {**RUN, "group": "events"}, {**RUN, "group": "events-x"}])
     assert [*of_events] == ["ack sent", "ack sent, events", "ack sent, events-x"]
+
+
+class FakeRunner:
+    """Gives the same outcome for every run."""
+
+    def __init__(self, in_flight_bytes: int, mistakes: tuple[str, ...] = ()) -> None:
+        self._rest = (mistakes, in_flight_bytes)
+
+    def run(self, scenario: Scenario, repeat: int) -> Outcome:
+        return Outcome(scenario.name, repeat, 11, 7.0, 1, (2.0,), "", *self._rest)
+
+
+@pytest.mark.parametrize("name", ["events-unaligned", "events-unaligned-rocksdb"])
+def test_hurried_runs_are_exact_only_where_checkpoints_held_what_was_in_flight(name: str) -> None:
+    def run(runner: Any, group: str = name) -> set[tuple[str, ...]]:
+        return {one.mistakes for one in GROUPS[group].runs(runner, 1)}
+
+    assert run(FakeRunner(0)) == {("no checkpoint held anything that was in flight",)}
+    assert run(FakeRunner(1)) == {()}
+    assert run(FakeRunner(0, ("lost",))) == {("lost",)}
+    assert run(FakeRunner(0), "kills") == {()}
+
+
+def test_the_page_says_where_rows_in_flight_were_seen_and_where_nobody_looked() -> None:
+    older = {**RUN, "group": "events-unaligned"}
+    assert "Of 1 runs of groups `events-unaligned…`, 1 did not look" in page_of([older])
+    page = page_of([{**older, "in_flight_bytes": 5}, {**older, "repeat": 1, "in_flight_bytes": 0}])
+    assert "1 of the 2 that looked had" in page
+    assert "did not look" not in page
+    assert "in flight" not in page_of([RUN])
+
+
+def test_the_most_that_a_checkpoint_held_of_what_was_in_flight_is_kept() -> None:
+    watch = RecoveryWatch(lambda: ())
+    watch.look_at_checkpoints(CheckpointOverview())
+    assert watch.in_flight_bytes == 0
+    for count in (7, 3):
+        slowest = CheckpointMetrics(in_flight_bytes=count)
+        info = CheckpointInfo(1, SnapshotKind.CHECKPOINT, 0, 0, 0, 0, "", slowest)
+        watch.look_at_checkpoints(CheckpointOverview(latest_completed=info))
+    assert watch.in_flight_bytes == 7
 
 
 def test_a_recovery_ends_when_everything_ran_again_after_it_was_seen_not_to(tmp_path: Path) -> None:
