@@ -63,7 +63,10 @@ class PendingCommit(msgspec.Struct, frozen=True):
 
 
 class StateChange(msgspec.Struct, frozen=True):
-    """What an edit did to one state: rows before and after, and of these how many were added, changed and removed."""
+    """What an edit did to one state: rows before and after, and of these how many were added, changed and removed.
+
+    `removed_expired_count`: how many of the removed ones were past their time to live when they were stored.
+    """
 
     operator: str
     state: str
@@ -73,6 +76,7 @@ class StateChange(msgspec.Struct, frozen=True):
     added_count: int = 0
     changed_count: int = 0
     removed_count: int = 0
+    removed_expired_count: int = 0
 
 
 class SnapshotEdit(msgspec.Struct, frozen=True):

@@ -80,6 +80,11 @@ def _edit_facts(metadata: CheckpointMetadata) -> list[tuple[str, str]]:
         return []
     changes = [
         f"{one.state or one.operator}: {one.action}, {one.row_count_before:,} -> {one.row_count:,} rows"
+        + (
+            f", {one.removed_expired_count:,} expired ones left away"
+            if one.removed_expired_count
+            else ""
+        )
         for one in edit.changes
     ]
     made = f"by {edit.author}, {time_text(edit.timestamp_ms)}: {edit.reason}"

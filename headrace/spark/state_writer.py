@@ -80,7 +80,10 @@ class StateWriter:
     def replace(
         self, operator: str, state: str | None, df: DataFrame, table: str = "keyed"
     ) -> "StateWriter":
-        """Put the rows of `df` in the place of all rows of a state. Columns: as read; `key_group` may be left out."""
+        """Put the rows of `df` in the place of all rows of a state. Columns: as read; `key_group` may be left out.
+
+        Rows past their time to live are lost unless `df` was read with `includeExpired`.
+        """
         source = rows_of_dataframe(df, self._settings)
         self._editor.replace_from(operator, state, source, _editable(table))
         return self

@@ -40,7 +40,12 @@ from headrace.state_processor.key_hashing import (
     row_at,
 )
 from headrace.state_processor.stored_hashes import HashedColumns, first_with_other_hash
-from headrace.state_processor.stored_state import OPTIONAL_COLUMNS, StoredState, chunk_rows
+from headrace.state_processor.stored_state import (
+    EXPIRED,
+    OPTIONAL_COLUMNS,
+    StoredState,
+    chunk_rows,
+)
 from headrace.state_processor.stored_types import converted, type_differences
 
 _PIECE_ROWS: Final = 65_536
@@ -91,12 +96,16 @@ class SubtaskChunk(msgspec.Struct, frozen=True):
 
 
 class WrittenRows(msgspec.Struct, frozen=True):
-    """What became of some rows. `matched_count`: those whose entry the parent has, `changed_count` of them differ."""
+    """What became of some rows. `matched_count`: those whose entry the parent has, `changed_count` of them differ.
+
+    `matched_expired_count`: those whose entry the parent has as one that had expired.
+    """
 
     chunks: tuple[SubtaskChunk, ...] = ()
     row_count: int = 0
     matched_count: int = 0
     changed_count: int = 0
+    matched_expired_count: int = 0
 
     def __add__(self, other: "WrittenRows") -> "WrittenRows":
         return WrittenRows(
@@ -104,6 +113,7 @@ class WrittenRows(msgspec.Struct, frozen=True):
             self.row_count + other.row_count,
             self.matched_count + other.matched_count,
             self.changed_count + other.changed_count,
+            self.matched_expired_count + other.matched_expired_count,
         )
 
 
@@ -121,9 +131,9 @@ def write_rows(
     _check_unique(target, rows)
     _check_positions(target, rows)
     _check_timers(target, rows)
-    matched, changed = _compared(target, rows, np.unique(groups).tolist(), reader)
+    compared = _compared(target, rows, np.unique(groups).tolist(), reader)
     chunks = write_chunks(target.state, rows, writer)
-    return WrittenRows(tuple(chunks), rows.num_rows, matched, changed)
+    return WrittenRows(tuple(chunks), rows.num_rows, *compared)
 
 
 def write_regrouped(
@@ -181,10 +191,9 @@ def _check_nulls(state: StoredState, rows: pa.Table, reader: SnapshotReader) -> 
 
 
 def check_schema(state: StoredState, given: pa.Schema) -> None:
-    """StateSchemaError where columns of these types cannot be a state's rows."""
-    differences = [
-        f"'{name}' is no column of it" for name in given.names if name not in state.schema.names
-    ]
+    """StateSchemaError where columns of these types cannot be a state's rows; `expired` may come along, as read."""
+    known = [*state.schema.names, *([EXPIRED] if state.table is StateTable.KEYED else [])]
+    differences = [f"'{name}' is no column of it" for name in given.names if name not in known]
     if len(set(given.names)) != len(given.names):
         differences.append("two columns have one name")
     for field in state.schema:
@@ -321,20 +330,25 @@ def _check_timers(target: EditTarget, rows: pa.Table) -> None:
 
 def _compared(
     target: EditTarget, rows: pa.Table, groups: Sequence[int], reader: SnapshotReader
-) -> tuple[int, int]:
-    """How many rows are of entries that the parent has in these key groups, and how many of those differ."""
+) -> tuple[int, int, int]:
+    """How many rows are of entries that the parent has in these key groups, how many differ, how many had expired."""
     state, identity = target.state, identity_columns(target.state)
     others = [one for one in state.schema.names if one not in identity and one != KEY_GROUP]
     if not identity:
         identity, others = [one for one in state.schema.names if one != KEY_GROUP], []
     old: dict[Hashable, Hashable] = {}
+    expired: set[Hashable] = set()
     for chunk in state.chunks:
         for table in chunk_rows(state, chunk, reader, groups):
             keys = hashable_rows(table, identity)
             old.update(zip(keys, hashable_rows(table, others), strict=True))
-    new = zip(hashable_rows(rows, identity), hashable_rows(rows, others), strict=True)
-    matches = [value != old[key] for key, value in new if key in old]
-    return len(matches), sum(matches)
+            is_expired = chunk.expired_rows(table)
+            if is_expired is not None:
+                expired.update(keys[place] for place in np.flatnonzero(is_expired))
+    new = hashable_rows(rows, identity)
+    pairs = zip(new, hashable_rows(rows, others), strict=True)
+    matches = [value != old[key] for key, value in pairs if key in old]
+    return len(matches), sum(matches), sum(key in expired for key in new)
 
 
 def write_chunks(state: StoredState, rows: pa.Table, writer: SnapshotWriter) -> list[SubtaskChunk]:

@@ -71,6 +71,7 @@ def replacing(operator: str, name: str | None, table: StateTable, source: RowsSo
         _check_editable(table)
         state = stored_state(metadata, table, operator, name)
         written = source(target_of(state, context), context)
+        expired_count = sum(one.expired_count for one in state.chunks)
         change = StateChange(
             state.operator,
             state.name,
@@ -80,6 +81,7 @@ def replacing(operator: str, name: str | None, table: StateTable, source: RowsSo
             added_count=written.row_count - written.matched_count,
             changed_count=written.changed_count,
             removed_count=state.row_count - written.matched_count,
+            removed_expired_count=expired_count - written.matched_expired_count,
         )
         owner = operator_in(metadata, operator)
         after = with_chunks_instead(owner, state, written.chunks)

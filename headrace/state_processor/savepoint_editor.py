@@ -104,7 +104,10 @@ class SavepointEditor:
         rows: pa.Table,
         table: StateTable = StateTable.KEYED,
     ) -> "SavepointEditor":
-        """Put `rows` in the place of all rows of a state. Columns: as read; `key_group` may be left out."""
+        """Put `rows` in the place of all rows of a state. Columns: as read; `key_group` may be left out.
+
+        Rows past their time to live are lost unless `rows` were read with them (`TableQuery.includes_expired`).
+        """
         return self.replace_from(operator, state, rows_of_table(rows), table)
 
     def replace_from(

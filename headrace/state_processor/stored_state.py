@@ -10,10 +10,17 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.checkpoint.file_systems import open_input
-from headrace.checkpoint.handles import EXPIRED_UNTIL, StateChunk, StateFile, StateTable
+from headrace.checkpoint.handles import (
+    EXPIRED_ROWS,
+    EXPIRED_UNTIL,
+    StateChunk,
+    StateFile,
+    StateTable,
+)
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.state.columns import (
@@ -35,6 +42,8 @@ POSITION: Final = "pos"
 BY_KEY_GROUP: Final = frozenset({StateTable.KEYED, StateTable.TIMERS, StateTable.COLUMNAR})
 OPTIONAL_COLUMNS: Final = frozenset({VALUE_ROW_KIND, LAST_ACCESS})
 """Columns that some files of a state have and others need not."""
+EXPIRED: Final = "expired"
+"""The column that says which rows had expired when they were stored; it is not stored itself."""
 _KEYED_ORDER: Final = (
     KEY_GROUP,
     KEY,
@@ -75,6 +84,23 @@ class StoredChunk:
         said = self.chunk.attributes.get(EXPIRED_UNTIL)
         return None if said is None else int(said)
 
+    @property
+    def expired_count(self) -> int:
+        """Its rows that are known to have expired."""
+        is_known = self.expired_until_ms is not None
+        return int(self.chunk.attributes.get(EXPIRED_ROWS, 0)) if is_known else 0
+
+    def expired_rows(self, table: pa.Table) -> np.ndarray | None:
+        """Return which of its rows had expired when they were stored, shape (num_rows,); None where nobody knows."""
+        if LAST_ACCESS not in table.column_names:
+            return np.zeros(table.num_rows, dtype=np.bool_)
+        if self.expired_until_ms is None:
+            return None
+        accesses = table.column(LAST_ACCESS)
+        # Without a time they live from the restore on.
+        last = pc.fill_null(accesses, pa.scalar(0, pa.int64())).to_numpy()
+        return (last <= self.expired_until_ms) & accesses.is_valid().to_numpy()
+
 
 @dataclass(frozen=True)
 class StoredState:
@@ -101,7 +127,7 @@ class StoredState:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """What its chunks say of their rows; it is the same in all of them."""
+        """What the first of its chunks says of its rows: but for those that expired, all say the same."""
         return self.chunks[0].chunk.attributes
 
     @property

@@ -29,7 +29,7 @@ _CHANGE: Final = pa.struct(
         *(pa.field(name, pa.string()) for name in ("operator", "state", "action")),
         *(
             pa.field(name, pa.int64())
-            for name in ("rows_before", "rows", "added", "changed", "removed")
+            for name in ("rows_before", "rows", "added", "changed", "removed", "removed_expired")
         ),
     ]
 )
@@ -130,6 +130,7 @@ def _edit(edit: SnapshotEdit) -> dict[str, Any]:
                 "added": one.added_count,
                 "changed": one.changed_count,
                 "removed": one.removed_count,
+                "removed_expired": one.removed_expired_count,
             }
             for one in edit.changes
         ],

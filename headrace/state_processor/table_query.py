@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CompletedCheckpoint
@@ -21,11 +20,12 @@ from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.core.errors import short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, key_groups_of
 from headrace.core.key_hash import InvalidKeyError, hash_array
-from headrace.state.columns import KEY, LAST_ACCESS
+from headrace.state.columns import KEY
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from headrace.state_processor.key_hashing import hashable_column
 from headrace.state_processor.stored_state import (
     BY_KEY_GROUP,
+    EXPIRED,
     StoredChunk,
     StoredState,
     chunk_rows,
@@ -43,8 +43,6 @@ STATE_TABLES: Final[Mapping[str, StateTable]] = {
     "items": StateTable.ITEMS,
 }
 """Tables of rows, by the name that a user asks with."""
-EXPIRED: Final = "expired"
-"""The column that says which rows had expired when they were stored."""
 
 
 @dataclass(frozen=True)
@@ -141,17 +139,12 @@ class OpenTable:
 
     def _by_life(self, table: pa.Table, chunk: StoredChunk) -> pa.Table:
         """The rows with a column that says which have expired, or only those that have not."""
-        expired = np.zeros(table.num_rows, dtype=np.bool_)
-        is_known = LAST_ACCESS not in table.column_names
-        if not is_known and chunk.expired_until_ms is not None:
-            is_known, accesses = True, table.column(LAST_ACCESS)
-            # Without a time they live from the restore on.
-            last = pc.fill_null(accesses, pa.scalar(0, pa.int64())).to_numpy()
-            expired = (last <= chunk.expired_until_ms) & accesses.is_valid().to_numpy()
+        expired = chunk.expired_rows(table)
         if EXPIRED in self.schema.names:
+            is_known = expired is not None
             shown = pa.array(expired) if is_known else pa.nulls(table.num_rows, pa.bool_())
             return table.append_column(EXPIRED, shown)
-        return table.filter(pa.array(~expired))
+        return table if expired is None else table.filter(pa.array(~expired))
 
     def read_all(self, reader: SnapshotReader) -> pa.Table:
         """Return all rows."""

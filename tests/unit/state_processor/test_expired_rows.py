@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from headrace.checkpoint.handles import (
@@ -13,10 +14,13 @@ from headrace.checkpoint.handles import (
     OperatorSubtaskState,
     StateChunk,
 )
-from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.inspection import InspectedSnapshot, SnapshotCondition
+from headrace.checkpoint.metadata import CompletedCheckpoint, StateChange
 from headrace.checkpoint.storage import StateReader
+from headrace.cli.snapshot_tables import facts
 from headrace.core.config import Settings
 from headrace.state_processor.savepoint_editor import SavepointEditor
+from headrace.state_processor.summary_tables import summary_table
 from headrace.state_processor.table_query import TableQuery
 from headrace.testing.memory_snapshots import snapshot
 from tests.unit.state.ttl_states import ALL_KINDS, Home, on_backend, ttl, value, write
@@ -59,8 +63,23 @@ def _without_times(chunk: StateChunk) -> StateChunk:
     return msgspec.structs.replace(chunk, attributes=kept)
 
 
+def table_of(made: CompletedCheckpoint, **query: Any) -> pa.Table:
+    return TableQuery("keyed", UID, **query).open(made).read_all(StateReader())
+
+
 def rows(made: CompletedCheckpoint, **query: Any) -> list[dict[str, Any]]:
-    return TableQuery("keyed", UID, **query).open(made).read_all(StateReader()).to_pylist()
+    return table_of(made, **query).to_pylist()
+
+
+def replaced(made: CompletedCheckpoint, own: Settings, new: pa.Table) -> CompletedCheckpoint:
+    editor = SavepointEditor(made, own, allow_pickles=True).replace(UID, None, new)
+    return editor.write(str(Path(made.uri).parent / "edited"), reason="a test")
+
+
+def change_of(made: CompletedCheckpoint) -> StateChange:
+    assert made.metadata.edit is not None
+    (change,) = made.metadata.edit.changes
+    return change
 
 
 @ALL_KINDS
@@ -88,10 +107,8 @@ def test_without_a_time_to_live_no_row_has_expired(tmp_path: Path) -> None:
 
 def test_an_edit_keeps_what_is_known_of_the_rows_it_leaves(tmp_path: Path) -> None:
     made, own = savepoint_of(aged(value), tmp_path)
-    every = TableQuery("keyed", UID, includes_expired=True).open(made).read_all(StateReader())
-    editor = SavepointEditor(made, own, allow_pickles=True)
-    replaced = every.drop_columns(["expired"])
-    edited = editor.replace(UID, None, replaced).write(str(tmp_path / "edited"), reason="a test")
+    every = table_of(made, includes_expired=True)
+    edited = replaced(made, own, every.drop_columns(["expired"]))
     assert rows(edited, includes_expired=True) == every.to_pylist()
     (operator,) = edited.metadata.operators
     counts = [
@@ -100,3 +117,34 @@ def test_an_edit_keeps_what_is_known_of_the_rows_it_leaves(tmp_path: Path) -> No
         for one in state.chunks
     ]
     assert sum(int(one or 0) for one in counts) == 2
+
+
+@ALL_KINDS
+def test_what_is_read_with_expired_rows_is_written_as_it_was(describe: Any, tmp_path: Path) -> None:
+    made, own = savepoint_of(aged(describe), tmp_path)
+    every = table_of(made, includes_expired=True)
+    edited = replaced(made, own, every)
+    assert table_of(edited, includes_expired=True) == every
+    change = change_of(edited)
+    assert (change.changed_count, change.removed_count, change.removed_expired_count) == (0, 0, 0)
+
+
+def test_expired_rows_that_an_edit_leaves_away_are_counted(tmp_path: Path) -> None:
+    made, own = savepoint_of(aged(value), tmp_path)
+    kept = table_of(made)
+    edited = replaced(made, own, kept)
+    assert table_of(edited, includes_expired=True).drop_columns(["expired"]) == kept
+    change = change_of(edited)
+    assert (change.removed_count, change.removed_expired_count) == (2, 2)
+    (shown,) = summary_table("snapshot", edited).column("changes").to_pylist()
+    assert [one["removed_expired"] for one in shown] == [2]
+    told = facts(InspectedSnapshot(edited.uri, SnapshotCondition.COMPLETE), edited.metadata)
+    assert any(fact.endswith("3 -> 1 rows, 2 expired ones left away") for _, fact in told)
+
+
+def test_rows_that_live_are_not_counted_as_expired_where_they_are_left_away(tmp_path: Path) -> None:
+    made, own = savepoint_of(aged(value), tmp_path)
+    every = table_of(made, includes_expired=True)
+    edited = replaced(made, own, every.filter(every.column("expired")))
+    change = change_of(edited)
+    assert (change.removed_count, change.removed_expired_count) == (1, 0)
