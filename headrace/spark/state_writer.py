@@ -1,7 +1,8 @@
 """StateWriter: a new savepoint of a snapshot whose states are replaced by DataFrames.
 
-Spark brings the rows of each subtask together, and its tasks check and write them; the driver alone publishes. What is
-wrong with a row comes back as a value, so that the error is ours and no worker's traceback.
+Spark brings the rows of each subtask together, and its tasks check and write them. What is wrong with a row comes back
+as a value, so that the error is ours and no worker's traceback. The driver reads and checks the open windows of which
+the edits changed anything, subtask by subtask; it alone publishes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -7,7 +7,8 @@ hold to itself, as with a trigger that purges, is not asked of the edited one ei
 Source: Flink WindowOperator, MergingWindowSet.
 """
 
-from collections.abc import Hashable, Iterator
+import dataclasses
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ _Entry = tuple[Hashable, Hashable]
 
 @dataclass
 class _Windows:
-    """What one operator has by key and window. `timers`: the latest of each, epoch ms."""
+    """What one subtask has by key and window. `timers`: the latest of each, epoch ms."""
 
     contents: dict[_Entry, str] = field(default_factory=dict[_Entry, str])
     others: dict[_Entry, str] = field(default_factory=dict[_Entry, str])
@@ -40,27 +41,43 @@ class _Windows:
 def check_windows(
     parent: CheckpointMetadata, edited: CheckpointMetadata, reader: SnapshotReader
 ) -> None:
-    """EditRefusedError for the first window of an edited operator that its parent would not have left like that."""
-    before = {one.operator_id: one for one in parent.operators}
-    for owner in edited.operators:
-        old = before.get(owner.operator_id)
-        if old is not None and old.subtasks == owner.subtasks:
+    """EditRefusedError for the first window of an edited operator that its parent would not have left like that.
+
+    Windows of one subtask are in memory at a time, and those alone of which the edit changed anything are read.
+    """
+    # Edits leave every operator at its place, also one that gets another uid.
+    for old, owner in zip(parent.operators, edited.operators, strict=True):
+        if old.subtasks == owner.subtasks:
             continue
-        problems = _problems(edited, owner, reader)
-        if not problems:
-            continue
-        known = {} if old is None else _problems(parent, old, reader)
-        for entry, (state, reason) in problems.items():
-            if entry not in known:
-                (key, window) = entry
-                row = {"key": key, "window": dict(window) if isinstance(window, tuple) else window}
-                raise EditRefusedError(f"{state} of operator {owner.title}", row, reason)
+        before, after = _window_states(parent, old), _window_states(edited, owner)
+        known: set[_Entry] | None = None
+        for index in sorted(owner.subtasks):
+            states = _of_subtask(after, index)
+            if states == _of_subtask(before, index):
+                continue
+            problems = _problems(states, reader)
+            if problems and known is None:
+                known = _known_problems(before, old, reader)
+            for entry, (state, reason) in problems.items():
+                if entry not in (known or ()):
+                    (key, window) = entry
+                    shown = dict(window) if isinstance(window, tuple) else window
+                    row = {"key": key, "window": shown}
+                    raise EditRefusedError(f"{state} of operator {owner.title}", row, reason)
+
+
+def _known_problems(
+    states: Sequence[StoredState], owner: OperatorSnapshot, reader: SnapshotReader
+) -> set[_Entry]:
+    return {
+        entry for index in owner.subtasks for entry in _problems(_of_subtask(states, index), reader)
+    }
 
 
 def _problems(
-    metadata: CheckpointMetadata, owner: OperatorSnapshot, reader: SnapshotReader
+    states: Sequence[StoredState], reader: SnapshotReader
 ) -> dict[_Entry, tuple[str, str]]:
-    found = _windows_of(metadata, owner, reader)
+    found = _windows_of(states, reader)
     problems: dict[_Entry, tuple[str, str]] = {}
     live = dict(found.others)
     if found.merging is None:
@@ -83,34 +100,53 @@ def _problems(
     return problems
 
 
-def _windows_of(
-    metadata: CheckpointMetadata, owner: OperatorSnapshot, reader: SnapshotReader
-) -> _Windows:
+def _windows_of(states: Sequence[StoredState], reader: SnapshotReader) -> _Windows:
     found = _Windows()
-    for state in _states(metadata, owner, StateTable.KEYED):
-        if state.name == _MERGING and _are_windows(state.schema, MAP_KEY):
+    keyed = [one for one in states if one.table is StateTable.KEYED]
+    for state in keyed:
+        if _is_merging_set(state):
             rows = _rows(state, [KEY, MAP_KEY, VALUE], reader)
             found.merging = {(key, window): value for key, window, value in rows}
-        elif _are_windows(state.schema, NAMESPACE):
-            entries = found.contents if state.name.startswith(_CONTENTS) else found.others
-            for key, window in _rows(state, [KEY, NAMESPACE], reader):
-                entries.setdefault((key, window), f"keyed state '{state.name}'")
+            continue
+        entries = found.contents if state.name.startswith(_CONTENTS) else found.others
+        for key, window in _rows(state, [KEY, NAMESPACE], reader):
+            entries.setdefault((key, window), f"keyed state '{state.name}'")
     if found.merging is not None:
         found.others.clear()  # some are kept under the live window and some under its state window
     if not found.contents and not found.others and not found.merging:
         return found
-    for state in _states(metadata, owner, StateTable.TIMERS):
-        if _are_windows(state.schema, NAMESPACE):
+    for state in states:
+        if state.table is StateTable.TIMERS:
             for key, window, ts in _rows(state, [KEY, NAMESPACE, "ts"], reader):
                 found.timers[key, window] = max(ts, found.timers.get((key, window), ts))
     return found
 
 
-def _states(
-    metadata: CheckpointMetadata, owner: OperatorSnapshot, table: StateTable
-) -> Iterator[StoredState]:
-    for name in sorted({one.chunk.name for one in chunks_of(owner, table)}):
-        yield stored_state(metadata, table, owner.operator_id.hex(), name)
+def _window_states(metadata: CheckpointMetadata, owner: OperatorSnapshot) -> list[StoredState]:
+    """The states of an operator that are by window, and its timers of windows."""
+    states = [
+        stored_state(metadata, table, owner.operator_id.hex(), name)
+        for table in (StateTable.KEYED, StateTable.TIMERS)
+        for name in sorted({one.chunk.name for one in chunks_of(owner, table)})
+    ]
+    return [one for one in states if _is_merging_set(one) or _are_windows(one.schema, NAMESPACE)]
+
+
+def _of_subtask(states: Sequence[StoredState], index: int) -> list[StoredState]:
+    """The states with the chunks of one subtask, under a title that stays when an operator is renamed."""
+    return [
+        dataclasses.replace(
+            one,
+            operator="",
+            chunks=tuple(chunk for chunk in one.chunks if chunk.subtask_index == index),
+        )
+        for one in states
+    ]
+
+
+def _is_merging_set(state: StoredState) -> bool:
+    is_keyed = state.table is StateTable.KEYED
+    return is_keyed and state.name == _MERGING and _are_windows(state.schema, MAP_KEY)
 
 
 def _are_windows(schema: pa.Schema, name: str) -> bool:

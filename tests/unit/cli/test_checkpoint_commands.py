@@ -76,7 +76,7 @@ def test_a_list_shows_checkpoints_by_number_and_savepoints(snapshots: Snapshots)
 def test_an_edited_savepoint_says_of_what_it_was_made_and_why(snapshots: Snapshots) -> None:
     parent = snapshots.take(7)
     editor = SavepointEditor.open(parent, key_settings(snapshots.key))
-    editor.rename("counter", "counts", "tally")
+    editor.rename_operator("counter", "tally")
     editor.write(str(snapshots.folder / "edited"), reason="a better name", author="Ada")
     lines = snapshots.run(
         "checkpoint", "show", str(snapshots.folder / "edited")
@@ -84,7 +84,7 @@ def test_an_edited_savepoint_says_of_what_it_was_made_and_why(snapshots: Snapsho
     shown = [" ".join(line.split()) for line in lines]
     assert f"edited from {parent}" in shown
     assert any(line.startswith("edited by Ada, ") and "a better name" in line for line in shown)
-    assert "tally: renamed from 'counts', 3 -> 3 rows" in shown
+    assert "'count' (uid 'tally'): uid was 'counter', 3 -> 3 rows" in shown
     of_parent = snapshots.run("checkpoint", "show", parent).output.splitlines()
     assert not any(line.startswith("edited") for line in of_parent)
 

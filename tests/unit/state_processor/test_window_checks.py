@@ -4,23 +4,25 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
-from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.handles import OperatorSubtaskState, StateFile, StateTable
+from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
 from headrace.checkpoint.storage import StateReader
 from headrace.core.config import Settings
 from headrace.core.types.type_info import Types
 from headrace.functions.assigners import GlobalWindows
 from headrace.functions.session_assigners import EventTimeSessionWindows
 from headrace.functions.time_assigners import TumblingEventTimeWindows
-from headrace.functions.triggers import CountTrigger
+from headrace.functions.triggers import CountTrigger, PurgingTrigger
 from headrace.functions.window_functions import WindowFunction
 from headrace.functions.window_specs import WindowSpec
 from headrace.state_processor.errors import EditRefusedError
 from headrace.state_processor.savepoint_editor import SavepointEditor
 from headrace.state_processor.table_query import TableQuery
+from headrace.state_processor.window_checks import check_windows
 from headrace.testing.operator_harness import HARNESS_KEY_GROUPS, OperatorHarness, Rows
 from tests.unit.state_processor.saved import UID, saved, settings_in
 
@@ -117,3 +119,65 @@ def test_keys_are_deleted_with_their_windows(tmp_path: Path) -> None:
     editor = SavepointEditor(*made).remove_keys(UID, [1])
     edited = editor.write(str(tmp_path / "edited"), reason="a test")
     assert set(rows(edited, "window-contents").column("key").to_pylist()) == {0}
+
+
+def test_sessions_that_are_purged_go_to_another_uid(tmp_path: Path) -> None:
+    made = open_windows(tmp_path, EventTimeSessionWindows(5), PurgingTrigger.of(CountTrigger(1)))
+    assert rows(made[0], "merging-window-set").num_rows
+    assert "window-contents" not in {
+        chunk.name
+        for operator in made[0].metadata.operators
+        for held in operator.subtasks.values()
+        for chunk in held.chunks
+    }
+    editor = SavepointEditor(*made).rename_operator(UID, "other")
+    edited = editor.write(str(tmp_path / "edited"), reason="a test")
+    assert [one.uid for one in edited.metadata.operators] == ["other"]
+
+
+class _Noted(StateReader):
+    """Notes what is read."""
+
+    def __init__(self) -> None:
+        self.files: list[StateFile] = []
+
+    def read(self, file: StateFile) -> memoryview:
+        self.files.append(file)
+        return super().read(file)
+
+
+def with_subtasks(
+    metadata: CheckpointMetadata, *subtasks: OperatorSubtaskState
+) -> CheckpointMetadata:
+    (operator,) = metadata.operators
+    changed = msgspec.structs.replace(
+        operator, parallelism=len(subtasks), subtasks=dict(enumerate(subtasks))
+    )
+    return msgspec.structs.replace(metadata, operators=(changed,))
+
+
+def test_windows_of_which_nothing_changed_are_not_read(tmp_path: Path) -> None:
+    made, _ = open_windows(tmp_path / "one", EventTimeSessionWindows(5))
+    others, _ = open_windows(tmp_path / "other", EventTimeSessionWindows(6))
+    held, other = (one.metadata.operators[0].subtasks[0] for one in (made, others))
+    before = with_subtasks(made.metadata, held, held)
+    (operator,) = before.operators
+    renamed = msgspec.structs.replace(operator, operator_id=b"x" * 16, uid="other")
+    reader = _Noted()
+    moved = msgspec.structs.replace(before, operators=(renamed,))
+    check_windows(before, moved, reader)
+    assert reader.files == []
+    check_windows(before, with_subtasks(moved, held, other), reader)
+    assert {one.digest for one in reader.files} == {one.file.digest for one in other.chunks}
+    assert not {one.file.digest for one in other.chunks} & {one.file.digest for one in held.chunks}
+
+
+def test_a_window_without_a_timer_is_found_in_the_last_subtask(tmp_path: Path) -> None:
+    made, _ = open_windows(tmp_path, TumblingEventTimeWindows(10, 0))
+    held = made.metadata.operators[0].subtasks[0]
+    timerless = tuple(one for one in held.chunks if one.table is not StateTable.TIMERS)
+    edited = with_subtasks(made.metadata, held, OperatorSubtaskState(timerless))
+    with pytest.raises(EditRefusedError, match="with no timer at"):
+        check_windows(with_subtasks(made.metadata, held, held), edited, StateReader())
+    already = with_subtasks(made.metadata, OperatorSubtaskState(timerless), held)
+    check_windows(already, edited, StateReader())
