@@ -95,7 +95,7 @@ def settings_in(folder: Path, **more: str) -> Settings:
 
 
 def fill(subtask: Subtask, keys: Sequence[Any]) -> None:
-    """Give each key a count, a user, two events, two words and an event-time timer."""
+    """Give each key a count, two events, two words and an event-time timer."""
     for number, key in enumerate(keys):
         subtask.backend.set_current_key(key)
         subtask.handles["count"].update(10 * number)

@@ -433,13 +433,17 @@ def test_another_max_parallelism_needs_keys(made: Made, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("tables", [(), TABLES], ids=["not edited", "replaced by the same"])
 def test_a_savepoint_written_without_a_change_is_stored_again_byte_by_byte(
-    tmp_path: Path, backend: str
+    tmp_path: Path, backend: str, tables: tuple[tuple[str, str], ...]
 ) -> None:
     """Restored with no input, and stored again: but for names of files nothing is another."""
     own = settings_in(tmp_path, **{"state.backend.type": backend})
     parent = savepoint(tmp_path / "parent", own, range(20))
-    edited = write(SavepointEditor(parent, own), tmp_path)
+    editor = SavepointEditor(parent, own)
+    for table, state in tables:
+        editor.replace(UID, state, table_of(parent, state, table), StateTable(table))
+    edited = write(editor, tmp_path)
     (operator,) = edited.metadata.operators
     chunks = tuple(one for held in operator.subtasks.values() for one in held.chunks)
     again: list[OperatorSubtaskState] = []
