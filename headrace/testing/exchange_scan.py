@@ -2,13 +2,13 @@
 
 Every TaskManager's shuffle environment is the real one, which also tells the scan of the gates and sessions it makes.
 Nothing of a job may be left on any live TaskManager once the job has ended; and no result is released, as long as its
-job goes on, while a gate may still read it.
+job goes on and counts on the TaskManager, while a gate may still read it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from headrace.core.ids import ExecutionAttemptId, ResultPartitionId
+from headrace.core.ids import ExecutionAttemptId, JobId, ResultPartitionId
 from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.partition import ResultPartition
@@ -19,9 +19,13 @@ from headrace.network.transport import Link
 
 
 class ExchangeScan:
-    """One for all data planes of a cluster."""
+    """One for all data planes of a cluster.
 
-    def __init__(self) -> None:
+    `counts_on` says whether a job goes on that takes the TaskManager of this name for one that works for it.
+    """
+
+    def __init__(self, counts_on: Callable[[JobId, str], bool]) -> None:
+        self._counts_on: Final = counts_on
         self._exchanges: list[ScannedExchange] = []
         self.early_releases: list[str] = []
         """Results that were released although somebody may still have read them."""
@@ -32,7 +36,7 @@ class ExchangeScan:
         """Make the data plane of one more TaskManager, of what CreditBasedShuffleEnvironment takes."""
         place = str(arguments["resource_id"])
         exchange = ScannedExchange(
-            partitions=_ScannedPartitions(place, self._releasing), **arguments
+            partitions=_ScannedPartitions(place, self._counts_on, self._releasing), **arguments
         )
         self._exchanges.append(exchange)
         return exchange
@@ -57,28 +61,32 @@ class ExchangeScan:
 
 
 class _ScannedPartitions(ResultPartitionManager):
-    """Tells of results that the JobMaster has released while the job goes on."""
+    """Tells of results that are released, one by one or with a job that still counts on the TaskManager."""
 
     def __init__(
-        self, owner: str, releasing: Callable[[str, Sequence[ResultPartitionId]], None]
+        self,
+        owner: str,
+        counts_on: Callable[[JobId, str], bool],
+        releasing: Callable[[str, Sequence[ResultPartitionId]], None],
     ) -> None:
         super().__init__(owner)
         self._place: Final = owner
+        self._counts_on: Final = counts_on
         self._releasing: Final = releasing
-        self._is_job_over = False
+        self._is_nobodys_loss = False
 
     def release(self, partition_ids: Iterable[ResultPartitionId]) -> None:
         """See ResultPartitionManager."""
         found = tuple(partition_ids)
-        if not self._is_job_over:
+        if not self._is_nobodys_loss:
             self._releasing(self._place, found)
         super().release(found)
 
-    def release_job(self, *arguments: Any, **options: Any) -> None:
-        """See ResultPartitionManager. Tasks of the job may still be on their way out elsewhere."""
-        self._is_job_over = True
-        super().release_job(*arguments, **options)
-        self._is_job_over = False
+    def release_job(self, job_id: JobId, kept: Collection[ResultPartitionId] = ()) -> None:
+        """See ResultPartitionManager. Of a job that is over tasks may still be on their way out elsewhere."""
+        self._is_nobodys_loss = not self._counts_on(job_id, self._place)
+        super().release_job(job_id, kept)
+        self._is_nobodys_loss = False
 
 
 class ScannedExchange(CreditBasedShuffleEnvironment):

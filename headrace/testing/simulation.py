@@ -24,6 +24,7 @@ from headrace.cluster.versions import software_versions
 from headrace.core.clock import Cancellable, Clock, ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, ResourceId
+from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import SeededRandom
 from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway, JobResult
@@ -267,7 +268,7 @@ class SimulatedCluster:
         self.data_network: Final = SimulatedNetwork(
             self.later, _OrderedDelay(self.clock, delays, max_data_delay_ms)
         )
-        self.exchanges: Final = ExchangeScan()
+        self.exchanges: Final = ExchangeScan(self._counts_on)
         self.driver: Final = SimulatedDriver(self, max_worker_count)
         self.cluster: Final = Cluster(
             self.rpc_network.create_service(MASTER),
@@ -339,6 +340,16 @@ class SimulatedCluster:
         self.driver.is_deaf = True
         self.faults.partition(
             [MASTER], [each.worker_id.name for each in self.driver.live_workers()]
+        )
+
+    def _counts_on(self, job_id: JobId, name: str) -> bool:
+        """Whether a job goes on, and it and a TaskManager take each other for connected."""
+        job = self.cluster.dispatcher._jobs.get(job_id)  # pyright: ignore[reportPrivateUsage]
+        return (
+            job is not None
+            and job.job_master.status in (JobStatus.RUNNING, JobStatus.RESTARTING)
+            and job.job_master.task_managers.is_registered(ResourceId(name))
+            and self.driver.workers[ResourceId(name)].executor.follows(job_id)
         )
 
     def leaks(self) -> list[str]:

@@ -178,6 +178,11 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._slots.free_all(job_id, cause)
         self._close_job_if_over(job_id)
 
+    def follows(self, job_id: JobId) -> bool:
+        """Whether a JobMaster of the job has accepted this TaskManager, which has not lost it since."""
+        connection = self._jobs.find(job_id)
+        return connection is not None and connection.is_connected
+
     def slot_freed(self, freed: FreedSlot) -> None:
         """See TaskSlotsOwner."""
         slot_id = SlotId(self._setup.resource_id, freed.slot_index)

@@ -24,10 +24,14 @@ from tests.unit.network.simulated import VirtualLoop
 class World:
     """Two TaskManagers; the first has a stored result of five rows, written to its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, goes_on: bool = False) -> None:
         self.loop = VirtualLoop()
         self.network = SimulatedNetwork(self.loop.schedule)
-        self.scan = ExchangeScan()
+        self.scan = ExchangeScan(
+            lambda job_id, name: (
+                goes_on and (job_id, name) == (partition_id().producer.job_id, "here")
+            )
+        )
         self.here, self.location = self.start("here")
         self.there, _ = self.start("there")
         sink = writer(self.here, result_type=ResultPartitionType.BLOCKING)
@@ -99,3 +103,12 @@ def test_results_that_go_with_their_job_are_nobodys_loss() -> None:
     world.here.partitions.release_job(partition_id().producer.job_id)
     assert world.here.partitions.partition_count == 0
     assert world.scan.early_releases == [] and world.scan.release_count == 0
+
+
+def test_results_that_go_as_with_their_job_while_it_goes_on_are_told() -> None:
+    world = World(goes_on=True)
+    source = gate(world.there, [world.location])
+    world.here.partitions.release_job(partition_id().producer.job_id)
+    (told,) = world.scan.early_releases
+    assert told.startswith("here releases ") and f"which {attempt('consumer')} may" in told
+    source.close()
