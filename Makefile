@@ -42,7 +42,7 @@ check: setup  ## lint, format, types, floor plan, stale docs
 	$(BIN)/python -m pytest -q tests/architecture
 	$(BIN)/python tools/generate_docs.py --check
 
-test: setup  ## unit and simulation tests, under a minute; those that need more are in test-slow
+test: setup  ## unit and simulation tests, little more than a minute; those that need more are in test-slow
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" $(FAST_TESTS)
 
 test-all: test test-serialized test-slow  ## the same, then all the others
