@@ -17,6 +17,9 @@ from headrace.core.errors import ErrorDomain, HeadraceError
 _STATE: Final = "state-"
 _TIMERS: Final = "timers-"
 _WRITE_BUFFER_SHARE: Final = 0.5
+# Of what all write buffers share, one state's may take so much before it is written out. A state has two at most, and
+# waits for the disk with both full: without this bound a fast writer fills buffers as fast as others are written out.
+_LARGEST_BUFFER_SHARE: Final = 0.25
 _SUFFIX_OF_TABLES: Final = ".sst"
 
 
@@ -133,6 +136,8 @@ class Database:
         blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
         blocks.set_bloom_filter(10, False)
         options.set_block_based_table_factory(blocks)
+        shared_bytes = self.memory_bytes * _WRITE_BUFFER_SHARE
+        options.set_write_buffer_size(int(shared_bytes * _LARGEST_BUFFER_SHARE))
         return options
 
     @staticmethod
