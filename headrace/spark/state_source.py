@@ -112,7 +112,7 @@ class HeadraceStateSource(datasource.DataSource):
 
     @property
     def _is_feed(self) -> bool:
-        return self._chosen.get("readChangeFeed", "false").lower() == "true"
+        return _is_on(self._chosen, "readChangeFeed")
 
     @property
     def _named(self) -> tuple[str, str | None, str | None]:
@@ -123,10 +123,10 @@ class HeadraceStateSource(datasource.DataSource):
         groups, keys = self._chosen.get("keyGroups"), self._chosen.get("keys")
         return TableQuery(
             *self._named,
-            loads_pickles=self._chosen.get("unpickle", "false").lower() == "true",
+            loads_pickles=_is_on(self._chosen, "unpickle"),
             key_groups=None if groups is None else key_groups_in_text(groups),
             keys=None if keys is None else keys_in_text(keys),
-            includes_expired=self._chosen.get("includeExpired", "false").lower() == "true",
+            includes_expired=_is_on(self._chosen, "includeExpired"),
         )
 
     def _snapshot(self, uri: str) -> CompletedCheckpoint:
@@ -215,9 +215,13 @@ def _chosen(options: Mapping[str, str]) -> dict[str, str]:
     return chosen
 
 
+def _is_on(chosen: Mapping[str, str], name: str) -> bool:
+    return chosen.get(name, "false").lower() == "true"
+
+
 def _check_feed(chosen: Mapping[str, str]) -> None:
     """StateProcessorError where options of a feed and of a single snapshot are mixed."""
-    is_feed = chosen.get("readChangeFeed", "false").lower() == "true"
+    is_feed = _is_on(chosen, "readChangeFeed")
     if is_feed and "changeStartCheckpoint" not in chosen:
         raise StateProcessorError("readChangeFeed needs the option 'changeStartCheckpoint'")
     unfit = _NOT_OF_FEEDS if is_feed else _OF_FEEDS

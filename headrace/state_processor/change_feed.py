@@ -100,7 +100,8 @@ class ChangeFeed:
         identity = identity_columns(state)
         # The key group follows from the key, and is another one only where there are more or fewer of them.
         others = [one for one in state.schema.names if one not in (*identity, KEY_GROUP)]
-        old = dict(zip(hashable_rows(before, identity), hashable_rows(before, others), strict=True))
+        old_keys = hashable_rows(before, identity)
+        old = dict(zip(old_keys, hashable_rows(before, others), strict=True))
         kinds: list[str] = []
         places: list[int] = []
         keys = hashable_rows(after, identity)
@@ -113,9 +114,7 @@ class ChangeFeed:
                 places.append(place)
         yield from self._batch(kinds, after, places)
         there: set[Hashable] = set(keys)
-        gone = [
-            place for place, key in enumerate(hashable_rows(before, identity)) if key not in there
-        ]
+        gone = [place for place, key in enumerate(old_keys) if key not in there]
         yield from self._batch([DELETE] * len(gone), before, gone)
 
     def read_all(self, reader: SnapshotReader) -> pa.Table:

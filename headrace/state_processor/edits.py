@@ -34,6 +34,7 @@ from headrace.state_processor.stored_state import (
     StoredState,
     chunk_rows,
     chunks_of,
+    states_of,
     stored_state,
 )
 from headrace.state_processor.table_query import key_groups_of_keys, stored_keys
@@ -177,21 +178,20 @@ def deleting_keys(operator: str, keys: Sequence[Any]) -> Edit:
         owner = operator_in(metadata, operator)
         changes: list[StateChange] = []
         missing = set(range(len(keys)))
-        for table in (StateTable.KEYED, StateTable.TIMERS, StateTable.COLUMNAR):
-            for name in sorted({one.chunk.name for one in chunks_of(owner, table)}):
-                state = stored_state(metadata, table, owner.operator_id.hex(), name)
-                owner, removed_count, found = _without_keys(owner, state, keys, context)
-                missing -= found
-                changes.append(
-                    StateChange(
-                        state.operator,
-                        name,
-                        f"{table.value} without {len(keys)} keys",
-                        state.row_count,
-                        state.row_count - removed_count,
-                        removed_count=removed_count,
-                    )
+        tables = (StateTable.KEYED, StateTable.TIMERS, StateTable.COLUMNAR)
+        for state in states_of(metadata, owner, tables):
+            owner, removed_count, found = _without_keys(owner, state, keys, context)
+            missing -= found
+            changes.append(
+                StateChange(
+                    state.operator,
+                    state.name,
+                    f"{state.table.value} without {len(keys)} keys",
+                    state.row_count,
+                    state.row_count - removed_count,
+                    removed_count=removed_count,
                 )
+            )
         if not changes:
             raise UnknownStateError(f"operator {owner.title} has no keyed state", [])
         if missing:

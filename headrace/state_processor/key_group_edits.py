@@ -19,7 +19,7 @@ from headrace.state_processor.edits import (
 )
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from headrace.state_processor.selection import operator_in
-from headrace.state_processor.stored_state import BY_KEY_GROUP, chunks_of, stored_state
+from headrace.state_processor.stored_state import BY_KEY_GROUP, states_of
 
 
 def changing_max_parallelism(operator: str, max_parallelism: int) -> Edit:
@@ -35,11 +35,7 @@ def changing_max_parallelism(operator: str, max_parallelism: int) -> Edit:
     def edit(metadata: CheckpointMetadata, context: EditContext) -> Edited:
         owner = operator_in(metadata, operator)
         before = owner.max_parallelism
-        states = [
-            stored_state(metadata, table, owner.operator_id.hex(), name)
-            for table in sorted(BY_KEY_GROUP, key=lambda one: one.value)
-            for name in sorted({one.chunk.name for one in chunks_of(owner, table)})
-        ]
+        states = states_of(metadata, owner, sorted(BY_KEY_GROUP, key=lambda one: one.value))
         if not states:
             raise UnknownStateError(f"operator {owner.title} has no keyed state", [])
         changes: list[StateChange] = []

@@ -4,7 +4,7 @@ Columns are those of the files (`headrace.state.keyed_chunks`, docs/state.md). O
 and `pos` before them.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -162,6 +162,17 @@ def stored_state(
         )
         raise UnknownStateError(problem, names)
     return _state_of(owner, table, state, [one for one in found if one.chunk.name == state])
+
+
+def states_of(
+    metadata: CheckpointMetadata, operator: OperatorSnapshot, tables: Iterable[StateTable]
+) -> list[StoredState]:
+    """Return all states of an operator in some tables, by table and name. NativeStateError, StateSchemaError."""
+    return [
+        stored_state(metadata, table, operator.operator_id.hex(), name)
+        for table in tables
+        for name in sorted({one.chunk.name for one in chunks_of(operator, table)})
+    ]
 
 
 def chunks_of(operator: OperatorSnapshot, table: StateTable) -> list[StoredChunk]:

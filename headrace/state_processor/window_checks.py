@@ -20,7 +20,7 @@ from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.state.columns import KEY, MAP_KEY, NAMESPACE, VALUE
 from headrace.state_processor.errors import EditRefusedError
 from headrace.state_processor.key_hashing import hashable_rows
-from headrace.state_processor.stored_state import StoredState, chunk_rows, chunks_of, stored_state
+from headrace.state_processor.stored_state import StoredState, chunk_rows, states_of
 
 _MERGING: Final = "merging-window-set"
 _CONTENTS: Final = "window-contents"
@@ -124,11 +124,7 @@ def _windows_of(states: Sequence[StoredState], reader: SnapshotReader) -> _Windo
 
 def _window_states(metadata: CheckpointMetadata, owner: OperatorSnapshot) -> list[StoredState]:
     """The states of an operator that are by window, and its timers of windows."""
-    states = [
-        stored_state(metadata, table, owner.operator_id.hex(), name)
-        for table in (StateTable.KEYED, StateTable.TIMERS)
-        for name in sorted({one.chunk.name for one in chunks_of(owner, table)})
-    ]
+    states = states_of(metadata, owner, (StateTable.KEYED, StateTable.TIMERS))
     return [one for one in states if _is_merging_set(one) or _are_windows(one.schema, NAMESPACE)]
 
 
