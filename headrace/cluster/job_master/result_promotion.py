@@ -10,7 +10,11 @@ from typing import Final
 
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId, JobMasterId, ResourceId
-from headrace.gateways.cluster_partitions import ClusterDataSetId, ClusterPartition
+from headrace.gateways.cluster_partitions import (
+    ClusterDataSetId,
+    ClusterPartition,
+    ClusterPartitionReport,
+)
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.errors import AskTimeoutError
 from headrace.rpc.proxies import with_timeout
@@ -54,11 +58,26 @@ class ResultPromotion:
     async def _promote(
         self, resource_id: ResourceId, partitions: tuple[ClusterPartition, ...]
     ) -> bool:
+        report = await self._report_of(resource_id, partitions)
+        if report is not None and set(partitions) <= set(report.partitions):
+            return True
+        _LOG.warning(
+            "%s results of job %s, and what belongs to them, do not outlive it: TaskManager %s does not keep them",
+            len(partitions), self._job_id, resource_id,
+        )  # fmt: skip
+        return False
+
+    async def _report_of(
+        self, resource_id: ResourceId, partitions: tuple[ClusterPartition, ...]
+    ) -> ClusterPartitionReport | None:
+        """What a TaskManager says it keeps, once it was asked to keep these; None where it is gone or silent."""
         gateway = self._gateways.get(resource_id)
-        for _ in range(_TRIES if gateway is not None else 0):
-            assert gateway is not None
+        if gateway is None:
+            return None
+        gateway = with_timeout(gateway, _TIMEOUT_MS)
+        for _ in range(_TRIES):
             try:
-                report = await with_timeout(gateway, _TIMEOUT_MS).promote_partitions(
+                return await gateway.promote_partitions(
                     self._job_id, self._job_master_id, partitions
                 )
             except AskTimeoutError:
@@ -66,14 +85,7 @@ class ResultPromotion:
             except HeadraceError as error:
                 _LOG.info("promoting results on %s failed: %s", resource_id, error)
                 break
-            if set(partitions) <= set(report.partitions):
-                return True
-            break
-        _LOG.warning(
-            "%s results of job %s, and what belongs to them, do not outlive it: TaskManager %s does not keep them",
-            len(partitions), self._job_id, resource_id,
-        )  # fmt: skip
-        return False
+        return None
 
     async def _release(
         self, resource_id: ResourceId, data_sets: Collection[ClusterDataSetId]
