@@ -51,6 +51,7 @@ test-serialized: setup  ## whatever uses RPC, once more with every local call en
 	$(BIN)/python -m pytest -q -n $(WORKERS) --force-serialization $(RPC_TESTS)
 
 # A folder without a single test file is named and passed over; one with test files must have tests that run.
+# Each process takes its half in order, so that tests of a module share its cluster or session, then what the other has left.
 test-slow: setup  ## slow unit tests, many examples of each property, all seeds of the simulation, integration tests, Spark
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile thorough tests/unit
 	HEADRACE_ALL_SEEDS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --hypothesis-profile thorough tests/simulation
@@ -58,7 +59,7 @@ test-slow: setup  ## slow unit tests, many examples of each property, all seeds 
 	  if [ -z "$$(find $$folder -name 'test_*.py' 2>/dev/null)" ]; then \
 	    echo "$$folder: holds no test file"; \
 	  else \
-	    $(BIN)/python -m pytest -q $$folder || exit $$?; \
+	    $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $$folder || exit $$?; \
 	  fi; \
 	done
 

@@ -16,6 +16,11 @@ def check_checkpoints(graph: JobGraph, settings: Settings) -> None:
     """Raise ProgramError for checkpoints that could never be taken; warn where last output would not be committed."""
     if settings.duration_ms(INTERVAL) <= 0:
         return
+    if graph.has_cached_streams:
+        raise ProgramError(
+            "a job that makes or reads a cached stream runs one task after the other, and checkpoints need all of them "
+            f"at once: unset {INTERVAL.key} for it"
+        )
     if any(edge.result_type.traits.is_blocking for edge in graph.edges):
         raise ProgramError(
             f"{BATCH_SHUFFLE_MODE.key} {settings.get_option(BATCH_SHUFFLE_MODE)} runs one task after the other, and "

@@ -67,6 +67,7 @@ from headrace.graph.stream_graph import NodeRole, Partitioning
 
 if TYPE_CHECKING:
     from headrace.api.broadcast_streams import BroadcastConnectedStream, BroadcastStream
+    from headrace.api.cached_streams import CachedDataStream
     from headrace.api.connected_streams import ConnectedStreams
     from headrace.api.environment import StreamExecutionEnvironment
     from headrace.api.execution_config import ExecutionConfig
@@ -311,6 +312,17 @@ class DataStream(StreamProperties):
         operator.declare_side_output(output_tag.tag_id, side_type)
         side_output = SideOutputTransformation(operator, output_tag.tag_id, side_type)
         return DataStream(self._environment, side_output)
+
+    def cache(self) -> "CachedDataStream":
+        """Have the cluster keep the records for later jobs of this environment, which then need not make them again.
+
+        They are stored by the first job that reaches the stream, on its TaskManagers, until `invalidate()`,
+        `env.close()` or the end of the program. Where they are lost, the next job makes them anew. ProgramError where a
+        source has no end.
+        """
+        from headrace.api.cached_streams import cache_stream
+
+        return cache_stream(self)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Write every record to the standard output of its TaskManager, one line each."""

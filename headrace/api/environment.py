@@ -1,16 +1,18 @@
 """StreamExecutionEnvironment: where a program begins. It makes streams, keeps settings and runs the job."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from headrace.api import unexecuted
+from headrace.api.cached_streams import CachedStreams
 from headrace.api.call_site import call_site
 from headrace.api.checkpoint_checks import check_checkpoints
 from headrace.api.collected_records import CloseableIterator
 from headrace.api.data_stream import DataStream
 from headrace.api.dataframe_bridges import dataframe_source
 from headrace.api.environment_settings import EnvironmentSettings
-from headrace.api.executors import executor_for
+from headrace.api.executors import PipelineExecutor, executor_for
 from headrace.api.function_checks import check_name, resolve_type
 from headrace.api.interruption import end_interrupted_job
 from headrace.api.job_client import JobClient
@@ -24,8 +26,14 @@ from headrace.api.transformations import (
     operator_behind,
 )
 from headrace.core.entry_points import load_entry_point
-from headrace.core.errors import ProgramError, RecordTypeError
-from headrace.core.ids import JobId
+from headrace.core.errors import (
+    CachedStreamLostError,
+    JobCancelledError,
+    JobExecutionError,
+    ProgramError,
+    RecordTypeError,
+)
+from headrace.core.ids import ClusterDataSetId, JobId
 from headrace.core.jvm_only import no_jvm
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.randomness import system_random
@@ -49,6 +57,7 @@ from headrace.graph.pipeline_options import (
 from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole, StreamGraph
 
+_LOG: Final = logging.getLogger(__name__)
 SOURCES: Final = "headrace.sources"
 """Entry points of connectors for which the environment has a method."""
 
@@ -73,6 +82,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         super().__init__(configuration)
         self._operators: list[OperatorTransformation] = []
         self._last_id = 0
+        self.cached_streams: Final = CachedStreams(self)
+        """For the streams of this environment."""
 
     @staticmethod
     def get_execution_environment(configuration: object = None) -> "StreamExecutionEnvironment":
@@ -160,10 +171,25 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
         The streams made so far are forgotten, so the environment can be used for another job. Ctrl-C cancels the
         job; where a function does not return, its process is ended after two seconds, or with a second Ctrl-C.
+
+        Where a cached stream that the job was to read turns out to be lost, it runs once more, with what makes it.
         """
+        said = list(self._operators)
+        try:
+            return self._execute(job_name)
+        except CachedStreamLostError as error:
+            _LOG.warning("%s", error)
+            self.cached_streams.lost(error.data_set, self.executor())
+            self._operators = said
+            return self._execute(job_name)
+
+    def _execute(self, job_name: str | None) -> JobExecutionResult:
         client = self.execute_async(job_name)
         try:
             return client.get_job_execution_result().result()
+        except (JobExecutionError, JobCancelledError):
+            self.cached_streams.ended_without_result(client.get_job_id())
+            raise
         except KeyboardInterrupt:
             end_interrupted_job(client)
             raise
@@ -174,6 +200,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         The sinks made so far are forgotten whether or not this succeeds: in a notebook, a cell that is corrected and
         run again must not find the wrong sink of its last run beside the right one. Streams may be used again.
         """
+        return self._execute_async(job_name)[0]
+
+    def _execute_async(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
+        """Submit; return the program too, which depends on what it reads of cached streams."""
         had_operators = bool(self._operators)
         try:
             return self._submit(job_name)
@@ -184,16 +214,31 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         finally:
             self._operators.clear()
 
-    def _submit(self, job_name: str | None) -> JobClient:
+    def _submit(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
         settings = self._settings.to_settings()
         said = self.get_stream_graph(job_name)
         check_program(said, settings)
         _check_targets(said)
-        executor = executor_for(settings)
+        executor = self.executor()
+        self.cached_streams.look(executor)
         graph = self.get_stream_graph(job_name, executor.default_parallelism())
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
         check_checkpoints(job_graph, settings)
-        return executor.submit(job_graph)
+        client = executor.submit(job_graph)
+        self.cached_streams.submitted(job_graph, graph)
+        return client, graph
+
+    def executor(self) -> PipelineExecutor:
+        """Return who runs the jobs of this environment."""
+        return executor_for(self._settings.to_settings())
+
+    def list_completed_cluster_datasets(self) -> set[ClusterDataSetId]:
+        """Return what the cluster keeps of cached streams, of this environment and others, complete as it is now."""
+        return {info.data_set for info in self.executor().list_data_sets() if info.is_complete}
+
+    def invalidate_cluster_dataset(self, dataset_id: ClusterDataSetId) -> None:
+        """Have the cluster drop a cached stream of this environment; ValueError for what is none."""
+        self.cached_streams.invalidate_data_set(dataset_id)
 
     def execute_and_collect_stream(
         self, stream: DataStream, job_name: str | None
@@ -205,13 +250,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             CollectSinkSpec(), (collected.transformation,), batch_type, role=NodeRole.SINK
         )
         sink.set_parallelism(1)
-        try:
-            sink_id = operator_ids(self.get_stream_graph(job_name))[sink.transformation_id]
-        except Exception:
-            # As after a submission that failed.
-            self._operators.clear()
-            raise
-        client = self.execute_async(job_name)
+        client, program = self._execute_async(job_name)
+        sink_id = operator_ids(program)[sink.transformation_id]
         return CloseableIterator(client, sink_id, batch_type)
 
     def get_stream_graph(
@@ -242,8 +282,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return explain(self.get_stream_graph(), self._settings.to_settings())
 
     def close(self) -> None:
-        """Forget the streams made so far. The executor is shared and ends with the process."""
+        """Forget the streams made so far; drop the cached ones. The executor is shared and ends with the process."""
         self._operators.clear()
+        self.cached_streams.close()
 
     def add_operator(
         self,

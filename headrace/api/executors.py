@@ -11,6 +11,8 @@ from headrace.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from headrace.api.job_client import JobClient
+    from headrace.core.ids import ClusterDataSetId
+    from headrace.gateways.cluster_partitions import DataSetInfo
     from headrace.graph.job_graph import JobGraph
 
 ENTRY_POINT_GROUP: Final = "headrace.executors"
@@ -36,6 +38,14 @@ class PipelineExecutor(Protocol):
 
     def default_parallelism(self) -> int:
         """Parallelism of programs that set none: how many slots there are."""
+        ...
+
+    def list_data_sets(self) -> "tuple[DataSetInfo, ...]":
+        """Return what jobs left to the cluster; none where no cluster was started."""
+        ...
+
+    def release_data_set(self, data_set: "ClusterDataSetId") -> None:
+        """Have the cluster drop what a job left, or is going to leave."""
         ...
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ def pushed_down(operators: Sequence[OperatorTransformation]) -> dict[int, Operat
     for operator in operators:
         if isinstance(operator.spec, SourceSpec):
             sources[operator.transformation_id] = operator.spec
-        for one in operator.inputs:
+        for one in operator.needed_inputs:
             for upstream in upstreams_of(one):
                 readers[upstream.operator.transformation_id].append(operator)
     changed: dict[int, OperatorSpec] = {}

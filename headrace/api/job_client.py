@@ -2,16 +2,24 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.api.completable_future import CompletableFuture
 from headrace.api.job_execution_result import JobExecutionResult
-from headrace.core.errors import HeadraceError, JobCancelledError, JobExecutionError
+from headrace.core.errors import (
+    CachedStreamLostError,
+    HeadraceError,
+    JobCancelledError,
+    JobExecutionError,
+)
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import DispatcherGateway, JobResult
 from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.job_master import CollectedResults, JobDetails
+
+if TYPE_CHECKING:
+    from headrace.api.job_state import JobState
 
 T = TypeVar("T")
 
@@ -52,6 +60,13 @@ class JobClient:
     def get_job_details(self) -> CompletableFuture[JobDetails]:
         """The job with its vertices, subtasks and metrics as they are now."""
         return self._ask(self._dispatcher.request_job_details(self._job_id))
+
+    def state(self) -> "JobState":
+        """What the running job keeps, as tables: live, or in its last checkpoint."""
+        # Imported late: few programs look into state.
+        from headrace.api.job_state import JobState
+
+        return JobState(self._job_id, self._dispatcher, self._ask)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """Accumulators of the job, once it has ended."""
@@ -153,7 +168,11 @@ def execution_result(result: JobResult) -> JobExecutionResult:
         case JobStatus.CANCELED:
             raise JobCancelledError(str(result.job_id))
         case _:
-            raise JobExecutionError(str(result.job_id), result.name, _failure_text(result))
+            job_id, text = str(result.job_id), _failure_text(result)
+            if result.failure is not None and result.failure.lost_data_set is not None:
+                lost = result.failure.lost_data_set
+                raise CachedStreamLostError(job_id, result.name, text, lost)
+            raise JobExecutionError(job_id, result.name, text)
 
 
 def _failure_text(result: JobResult) -> str:

@@ -39,6 +39,7 @@ from headrace.graph.job_graph import PartitionerKind
 from headrace.graph.stream_graph import Partitioning
 
 if TYPE_CHECKING:
+    from headrace.api.cached_streams import CachedDataStream
     from headrace.api.data_stream_sink import DataStreamSink
     from headrace.api.interval_join import IntervalJoin
     from headrace.api.windowed_stream import WindowedStream
@@ -199,6 +200,10 @@ class KeyedStream(DataStream):
 
     def print(self, sink_identifier: str | None = None) -> "DataStreamSink":
         return self.without_keys().print(sink_identifier)
+
+    def cache(self) -> "CachedDataStream":
+        """Keep the values: see DataStream.cache."""
+        return self.without_keys().cache()
 
     def sink_to(self, sink: Any) -> "DataStreamSink":
         return self.without_keys().sink_to(sink)

@@ -17,6 +17,7 @@ from headrace.core.operator_types import OperatorTypes
 from headrace.graph.job_graph import PartitionerKind
 from headrace.graph.stream_graph import (
     DEFAULT_SLOT_SHARING_GROUP,
+    NodeRole,
     Partitioning,
     StreamEdge,
     StreamGraph,
@@ -47,12 +48,12 @@ def generate_stream_graph(
     edges: list[StreamEdge] = []
     for operator in operators:
         number = operator.transformation_id
-        inputs = [list(upstreams_of(one)) for one in operator.inputs]
+        inputs = [list(upstreams_of(one)) for one in operator.needed_inputs]
         groups[number] = operator.slot_sharing_group or _inherited_group(inputs, groups)
         node = _node(operator, parallelisms[number], groups[number], defaults)
         nodes.append(replace(node, spec=specs[number]) if number in specs else node)
         edges += [
-            _edge(upstream, number, input_number, parallelisms, defaults)
+            _edge(upstream, operator, input_number, parallelisms, defaults)
             for input_number, upstreams in enumerate(inputs)
             for upstream in upstreams
         ]
@@ -68,11 +69,13 @@ def _reachable(leaves: Iterable[OperatorTransformation]) -> list[OperatorTransfo
         if operator.transformation_id in found:
             continue
         found[operator.transformation_id] = operator
-        pending += [up.operator for one in operator.inputs for up in upstreams_of(one)]
+        pending += [up.operator for one in operator.needed_inputs for up in upstreams_of(one)]
     return [found[number] for number in sorted(found)]
 
 
 def _parallelism(operator: OperatorTransformation, defaults: GraphDefaults) -> int:
+    if operator.cache is not None and operator.cache.stored is not None:
+        return operator.cache.stored.partition_count
     if operator.parallelism is not None:
         return operator.parallelism
     if operator.parallelism_like is not None:
@@ -88,6 +91,7 @@ def _inherited_group(inputs: list[list[Upstream]], groups: dict[int, str]) -> st
 def _node(
     operator: OperatorTransformation, parallelism: int, group: str, defaults: GraphDefaults
 ) -> StreamNode:
+    stored = None if operator.cache is None else operator.cache.stored
     return StreamNode(
         node_id=operator.transformation_id,
         name=operator.name,
@@ -99,7 +103,7 @@ def _node(
         ),
         parallelism=parallelism,
         max_parallelism=operator.max_parallelism or defaults.max_parallelism,
-        role=operator.role,
+        role=operator.role if stored is None else NodeRole.SOURCE,
         chaining=operator.chaining,
         slot_sharing_group=group,
         uid=operator.uid,
@@ -108,17 +112,18 @@ def _node(
         is_function=operator.is_function,
         is_bounded=operator.is_bounded,
         location=operator.location,
+        cached_input=None if stored is None else stored.data_set,
     )
 
 
 def _edge(
     upstream: Upstream,
-    target_id: int,
+    target: OperatorTransformation,
     input_number: int,
     parallelisms: dict[int, int],
     defaults: GraphDefaults,
 ) -> StreamEdge:
-    source_id = upstream.operator.transformation_id
+    source_id, target_id = upstream.operator.transformation_id, target.transformation_id
     partitioning = upstream.partitioning
     if partitioning is None:
         same = parallelisms[source_id] == parallelisms[target_id]
@@ -131,4 +136,5 @@ def _edge(
         partitioning=partitioning,
         buffer_timeout_ms=defaults.buffer_timeout_ms if timeout_ms is None else timeout_ms,
         side_output_tag=upstream.side_output_tag,
+        is_kept=target.cache is not None,
     )

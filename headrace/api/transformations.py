@@ -9,9 +9,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace.core.errors import ProgramError
+from headrace.core.ids import ClusterDataSetId
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.record_batch import BatchType
 from headrace.graph.stream_graph import ChainingStrategy, NodeRole, Partitioning
+
+
+@dataclass(frozen=True)
+class StoredStream:
+    """A data set of the cluster that holds a whole stream, in as many partitions as its operator had subtasks."""
+
+    data_set: ClusterDataSetId
+    partition_count: int
+
+
+@dataclass(eq=False)
+class Cache:
+    """What became of a cached stream.
+
+    `made_by_jobs`: data sets of jobs that made it, or still do; the one that jobs read first, then the oldest.
+    `stored` is the one that the next job reads; None where that runs the producers.
+    """
+
+    made_by_jobs: list[ClusterDataSetId] = field(default_factory=list[ClusterDataSetId])
+    stored: StoredStream | None = None
 
 
 @dataclass(eq=False)
@@ -21,7 +42,8 @@ class OperatorTransformation:
     `parallelism` None takes that of `parallelism_like`, if set, and otherwise the default, when the graph is made. An
     operator that is not `is_parallel` has parallelism 1 for good.
     `slot_sharing_group` and `buffer_timeout_ms` None are inherited from the inputs and from the environment.
-    `location` is the user's file and line that made it.
+    `location` is the user's file and line that made it. `cache`: what is known of the kept result, for the operator
+    behind a cached stream.
     """
 
     transformation_id: int
@@ -44,6 +66,12 @@ class OperatorTransformation:
     buffer_timeout_ms: int | None = None
     location: str = ""
     side_outputs: dict[str, BatchType] = field(default_factory=dict[str, BatchType])
+    cache: "Cache | None" = None
+
+    @property
+    def needed_inputs(self) -> "tuple[Transformation, ...]":
+        """What has to run before it: nothing where an earlier job left what it gives."""
+        return () if self.cache is not None and self.cache.stored is not None else self.inputs
 
     def set_parallelism(self, parallelism: int) -> None:
         """Set it; ProgramError on an operator that cannot be parallel."""

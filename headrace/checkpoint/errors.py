@@ -15,6 +15,8 @@ _REMEDIES: Final = {
     errno.ENOENT: "see whether it was deleted or moved, and whether every host sees the same folder",
     errno.ENOTDIR: "name a folder, or a path where one can be made",
 }
+NEVER_COMPLETED: Final = "it was never completed, is still being written, or was deleted"
+"""What is known of a snapshot without metadata."""
 _REMEDY: Final = "see whether the storage is up and reachable from every host"
 
 
@@ -116,7 +118,9 @@ class MetadataMissingError(MetadataError):
 
     def __init__(self, uri: str, nearby: tuple[str, ...] = ()) -> None:
         hint = f"; there are {', '.join(nearby)}" if nearby else ""
-        super().__init__(f"there is no completed checkpoint or savepoint at {uri}{hint}")
+        super().__init__(
+            f"there is no completed checkpoint or savepoint at {uri}: {NEVER_COMPLETED}{hint}"
+        )
         self.uri = uri
 
 

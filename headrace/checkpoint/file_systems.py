@@ -242,6 +242,14 @@ def remove_folder(uri: str) -> None:
                 raise
 
 
+def remove_empty_folder(uri: str) -> None:
+    """Delete a folder of this machine if nothing is in it; elsewhere nobody can look and delete at once."""
+    system, path = _place_of("delete", uri)
+    if isinstance(system, fs.LocalFileSystem):
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+
+
 @contextlib.contextmanager
 def _errors(operation: str, uri: str) -> Generator[None, None, None]:
     try:
@@ -262,7 +270,8 @@ def _folder_of(uri: str) -> tuple[Any, str]:
     if not is_uri(uri):
         return fs.LocalFileSystem(), uri or "/"
     scheme = urlsplit(uri).scheme
-    open_file_system = _SCHEMES.get(scheme) or _installed(scheme)
+    # No package gives local files another meaning, and a look for one would hold up the first checkpoint of a process.
+    open_file_system = _SCHEMES.get(scheme) or (None if scheme == "file" else _installed(scheme))
     return (open_file_system or fs.FileSystem.from_uri)(uri)
 
 

@@ -1,14 +1,21 @@
-"""Looks at snapshots for people: which lie somewhere, what is in them, and whether they are whole.
+"""Looks at snapshots for people: which lie somewhere, and what is in them.
 
 Nothing of what is shown has to be trusted; it says so where it is not.
 """
 
 import enum
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
 
 from headrace.checkpoint.checkpoint_storage import snapshot_folder
-from headrace.checkpoint.errors import CheckpointError, MetadataAuthenticationError, MetadataError
+from headrace.checkpoint.errors import (
+    NEVER_COMPLETED,
+    CheckpointStorageError,
+    MetadataAuthenticationError,
+    MetadataError,
+)
 from headrace.checkpoint.file_systems import (
     absolute_uri,
     child_uri,
@@ -16,6 +23,7 @@ from headrace.checkpoint.file_systems import (
     folders_in,
     is_there,
     read_all,
+    size_of,
 )
 from headrace.checkpoint.metadata import CheckpointMetadata
 from headrace.checkpoint.metadata_format import (
@@ -25,9 +33,11 @@ from headrace.checkpoint.metadata_format import (
     read_untrusted,
 )
 from headrace.checkpoint.metadata_key import MetadataKey
-from headrace.checkpoint.storage import StateReader
 
-_PREFIXES = ("chk-", "savepoint-")
+_PREFIXES: Final = ("chk-", "savepoint-")
+_WHAT_TO_NAME: Final = (
+    f"name the folder of a checkpoint or savepoint, its {METADATA_NAME}, or the folder of a job"
+)
 
 
 class SnapshotCondition(enum.Enum):
@@ -52,20 +62,16 @@ class InspectedSnapshot:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class DamagedFile:
-    """A file of a snapshot that is not what was written. `place`: operator, subtask and state."""
-
-    place: str
-    reason: str
-
-
 def find_snapshots(path: str) -> list[str]:
     """Return the folders of all snapshots at a path: of one snapshot, one job, or of several jobs.
 
     CheckpointStorageError.
     """
+    if not path:
+        raise CheckpointStorageError("look for", "''", "the path is empty", _WHAT_TO_NAME)
     folder = snapshot_folder(absolute_uri(path))
+    if _is_file(folder):
+        raise CheckpointStorageError("look into", path, "it is a file", _WHAT_TO_NAME)
     if file_name_of(folder).startswith(_PREFIXES) or is_there(child_uri(folder, METADATA_NAME)):
         return [folder]
     found = _snapshots_in(folder)
@@ -79,7 +85,7 @@ def inspect_snapshot(folder: str, key: MetadataKey) -> InspectedSnapshot:
     """Return what there is to say of one snapshot. CheckpointStorageError."""
     uri = child_uri(folder, METADATA_NAME)
     if not is_there(uri):
-        return InspectedSnapshot(folder, SnapshotCondition.UNPUBLISHED, reason="it has no metadata")
+        return InspectedSnapshot(folder, SnapshotCondition.UNPUBLISHED, reason=NEVER_COMPLETED)
     content = read_all(uri)
     if is_abandonment(content):
         reason = "a later driver took over before it was published"
@@ -95,19 +101,16 @@ def inspect_snapshot(folder: str, key: MetadataKey) -> InspectedSnapshot:
         return InspectedSnapshot(folder, SnapshotCondition.DAMAGED, reason=str(error))
 
 
-def damaged_files(metadata: CheckpointMetadata) -> Iterator[DamagedFile]:
-    """Read every file of a snapshot and yield those whose digest does not fit."""
-    reader = StateReader()
-    for operator in metadata.operators:
-        for index, state in operator.subtasks.items():
-            for chunk in state.chunks:
-                if not chunk.file.digest:
-                    continue  # a chunk that says all it has to in its attributes
-                try:
-                    reader.verify(chunk.file)
-                except CheckpointError as error:
-                    place = f"{operator.title}, subtask {index}, {chunk.table.value} '{chunk.name}'"
-                    yield DamagedFile(place, str(error))
+def _is_file(uri: str) -> bool:
+    try:
+        return size_of(uri) is not None
+    except CheckpointStorageError as error:
+        if not isinstance(error.__cause__, pa.ArrowInvalid):
+            raise
+        # Not a storage that fails, but none: Arrow knows no file system for it.
+        reason = " ".join(str(error.__cause__).split())
+        remedy = "see whether the scheme is spelt right, and whether what brings its file system is installed"
+        raise CheckpointStorageError("look for", uri, reason, remedy) from error
 
 
 def _snapshots_in(folder: str) -> list[str]:

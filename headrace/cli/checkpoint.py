@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -11,7 +12,6 @@ from headrace.checkpoint.errors import MetadataMissingError
 from headrace.checkpoint.inspection import (
     InspectedSnapshot,
     SnapshotCondition,
-    damaged_files,
     find_snapshots,
     inspect_snapshot,
 )
@@ -21,11 +21,14 @@ from headrace.cli.failures import EXIT_FAILED
 from headrace.cli.snapshot_tables import (
     damage_lines,
     facts,
+    fault_lines,
     operators_table,
     snapshot_json,
     snapshots_table,
+    verified_line,
 )
 from headrace.core.config import Settings
+from headrace.state_processor.verification import DamagedFile, unsound_files
 
 _LIST_HELP: Final = """\
 List the checkpoints and savepoints at PATH: a folder of snapshots, of a job, or of all jobs.
@@ -42,6 +45,17 @@ Show one checkpoint or savepoint: PATH is its folder, or its `_metadata`.
 Try it:
   headrace checkpoint show /data/checkpoints/1a2b.../chk-7
   headrace checkpoint show --verify savepoint-1a2b3c-4d5e6f708192
+"""
+_VERIFY_HELP: Final = """\
+Say whether the checkpoint or savepoint at PATH is whole: its folder, or its `_metadata`.
+
+The metadata must have been written with the key, every file be there with its length and digest, and what is in it have
+a schema. The first line of an error names the file; the exit code is 1.
+
+\b
+Try it:
+  headrace checkpoint verify /data/checkpoints/1a2b.../chk-7
+  headrace checkpoint verify savepoint-1a2b3c-4d5e6f708192 && headrace run -s savepoint-1a2b3c-4d5e6f708192 job.py
 """
 
 _key_file = click.option(
@@ -78,6 +92,39 @@ def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
 @_as_json
 def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
     """Show one snapshot; the exit code is 1 where it could not be restored."""
+    snapshot = _only_one(path, key_file)
+    damaged = _faults(snapshot) if verify else []
+    if is_json:
+        _print_json(snapshot_json(snapshot, damaged if verify else None))
+    else:
+        _print_snapshot(snapshot)
+        if verify and snapshot.condition is SnapshotCondition.COMPLETE:
+            click.echo("\n".join(["", *damage_lines(damaged)]))
+    return 0 if _is_fine(snapshot, damaged) else EXIT_FAILED
+
+
+@checkpoint.command(help=_VERIFY_HELP)
+@click.argument("path")
+@_key_file
+@_as_json
+def verify(path: str, key_file: str | None, is_json: bool) -> int:
+    """Verify one snapshot; the exit code is 1 where it could not be restored."""
+    snapshot = _only_one(path, key_file)
+    faults = _faults(snapshot)
+    if is_json:
+        _print_json(snapshot_json(snapshot, faults))
+    elif _is_fine(snapshot, faults):
+        click.echo(verified_line(snapshot))
+    else:
+        first, *others = fault_lines(snapshot, faults)
+        click.secho(f"error: {first}", fg="red", bold=True, err=True)
+        for line in others:
+            click.echo(line, err=True)
+    return 0 if _is_fine(snapshot, faults) else EXIT_FAILED
+
+
+def _only_one(path: str, key_file: str | None) -> InspectedSnapshot:
+    """The one snapshot at a path. MetadataMissingError; click's UsageError where there are several."""
     found = find_snapshots(path)
     if not found:
         raise MetadataMissingError(path)
@@ -86,20 +133,18 @@ def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
             f"{path} is no snapshot; 'headrace checkpoint list {path}' shows the {len(found)} in it",
             click.get_current_context(silent=True),
         )
-    snapshot = _inspected(found[0], key_file)
-    metadata = snapshot.metadata
-    damaged = list(damaged_files(metadata)) if verify and metadata is not None else []
-    if is_json:
-        shown = snapshot_json(snapshot)
-        if verify:
-            shown["damaged"] = [{"place": one.place, "reason": one.reason} for one in damaged]
-        _print_json(shown)
-    else:
-        _print_snapshot(snapshot)
-        if verify and metadata is not None:
-            click.echo("\n".join(["", *damage_lines(damaged)]))
-    is_fine = snapshot.condition is SnapshotCondition.COMPLETE and not damaged
-    return 0 if is_fine else EXIT_FAILED
+    return _inspected(found[0], key_file)
+
+
+def _faults(snapshot: InspectedSnapshot) -> list[DamagedFile]:
+    # What is not to be trusted may name any file: none of them is touched.
+    if snapshot.condition is not SnapshotCondition.COMPLETE or snapshot.metadata is None:
+        return []
+    return list(unsound_files(snapshot.metadata))
+
+
+def _is_fine(snapshot: InspectedSnapshot, faults: Sequence[DamagedFile]) -> bool:
+    return snapshot.condition is SnapshotCondition.COMPLETE and not faults
 
 
 def _inspected(folder: str, key_file: str | None) -> InspectedSnapshot:

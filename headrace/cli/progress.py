@@ -23,7 +23,9 @@ from headrace.cli.progress_view import (
     watermark_text,
 )
 from headrace.core.clock import SystemClock
+from headrace.core.ids import ClusterDataSetId
 from headrace.core.threads import start_thread
+from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.job_master import JobDetails
 from headrace.graph.job_graph import JobGraph
 
@@ -142,6 +144,14 @@ class WatchedExecutor:
     def default_parallelism(self) -> int:
         """The executor's."""
         return self._executor.default_parallelism()
+
+    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        """The executor's."""
+        return self._executor.list_data_sets()
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        """The executor's."""
+        self._executor.release_data_set(data_set)
 
     def close(self) -> None:
         """End the display, then the executor."""

@@ -3,17 +3,18 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from headrace.checkpoint.file_systems import file_name_of
 from headrace.checkpoint.handles import EXPIRED_ROWS, StateChunk
-from headrace.checkpoint.inspection import DamagedFile, InspectedSnapshot, SnapshotCondition
+from headrace.checkpoint.inspection import InspectedSnapshot, SnapshotCondition
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
-
-_UNITS: Final = ("B", "KB", "MB", "GB", "TB")
+from headrace.checkpoint.metadata_format import METADATA_NAME
+from headrace.core.size_text import bytes_text
+from headrace.state_processor.verification import DamagedFile
 
 
 def snapshots_table(snapshots: Sequence[InspectedSnapshot]) -> Table:
@@ -102,8 +103,33 @@ def damage_lines(damaged: Sequence[DamagedFile]) -> list[str]:
     return [f"{one.place}: {one.reason}" for one in damaged]
 
 
-def snapshot_json(snapshot: InspectedSnapshot) -> dict[str, Any]:
-    """The same for programs."""
+def verified_line(snapshot: InspectedSnapshot) -> str:
+    """That a snapshot is whole, and how much was read to know it."""
+    metadata = snapshot.metadata
+    assert metadata is not None, "what cannot be read is not verified"
+    file_count = len({file.uri for file in metadata.files()})
+    return (
+        f"{_kind(metadata)} {metadata.checkpoint_id} of job '{metadata.job_name}' is whole: "
+        f"{bytes_text(metadata.size_bytes)} of {len(metadata.operators)} operator(s) in {file_count} file(s) and in "
+        "the metadata itself are as they were written"
+    )
+
+
+def fault_lines(snapshot: InspectedSnapshot, faults: Sequence[DamagedFile]) -> list[str]:
+    """Why a snapshot is not whole: each line names a file."""
+    lines: list[str] = []
+    uri = f"{snapshot.uri}/{METADATA_NAME}"
+    if snapshot.condition is SnapshotCondition.UNPUBLISHED:
+        lines.append(f"{uri} is not there: {snapshot.reason}")
+    elif snapshot.reason:
+        lines.append(snapshot.reason if uri in snapshot.reason else f"{uri}: {snapshot.reason}")
+    return [*lines, *(f"{one.reason} ({one.place})" for one in faults)]
+
+
+def snapshot_json(
+    snapshot: InspectedSnapshot, faults: Sequence[DamagedFile] | None = None
+) -> dict[str, Any]:
+    """The same for programs; with what verifying has found, where that was asked for."""
     shown: dict[str, Any] = {"uri": snapshot.uri, "condition": snapshot.condition.value}
     if snapshot.reason:
         shown["reason"] = snapshot.reason
@@ -136,15 +162,9 @@ def snapshot_json(snapshot: InspectedSnapshot) -> dict[str, Any]:
                 for one in metadata.operators
             ],
         }
+    if faults is not None:
+        shown["damaged"] = [{"place": one.place, "reason": one.reason} for one in faults]
     return shown
-
-
-def bytes_text(size_bytes: int) -> str:
-    """Bytes in the unit that people would choose."""
-    value, unit = float(size_bytes), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
 def time_text(timestamp_ms: int) -> str:

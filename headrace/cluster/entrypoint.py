@@ -26,11 +26,12 @@ from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
 from headrace.core.event_loop_thread import EventLoopThread
-from headrace.core.ids import DispatcherId, ResourceId, ResourceManagerId
+from headrace.core.ids import ClusterDataSetId, DispatcherId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
 from headrace.core.threads import BlockingRunner, run_in_thread
 from headrace.core.tls import TlsIdentity, client_context, server_context
 from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.graph.job_graph import JobGraph
@@ -46,6 +47,7 @@ _LOG = logging.getLogger(__name__)
 NO_TIMEOUT_MS: Final = 21_474_835_000.0
 """For callers in this process, who wait for a job's result as long as it takes."""
 _CLOSE_TIMEOUT_S: Final = 60.0
+_ASK_TIMEOUT_S: Final = 30.0
 
 WorkerNames = Callable[[int], str]
 
@@ -163,6 +165,14 @@ class ClusterHandle:
         job = prepare(graph, settings.with_values(graph.settings))
         self.call(upload_blobs(job, self.blob_server, settings))
         self.call(self.dispatcher.submit_job(job.graph), timeout_s)
+
+    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        """Return what jobs left to the cluster; RpcError, TimeoutError."""
+        return self.call(self.resource_manager.list_data_sets(), _ASK_TIMEOUT_S)
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        """Have the cluster drop what a job left, or is going to leave; RpcError, TimeoutError."""
+        self.call(self.resource_manager.release_cluster_partitions(data_set), _ASK_TIMEOUT_S)
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a call of one of the gateways on the control thread and wait for its answer."""

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from headrace.core.errors import (
+    ClusterDatasetCorruptedError,
     ErrorDomain,
     HeadraceError,
     RemoteError,
@@ -63,6 +64,7 @@ def _describe(error: BaseException, where: str) -> ErrorInfo:
             error.is_consequence,
             # Of errors of the exchange, which this side does not know by name.
             getattr(error, "partition_text", "") if error.is_consequence else "",
+            error.data_set if isinstance(error, ClusterDatasetCorruptedError) else None,
         )
     first = _located(f"{type(error).__name__}: {error}".partition("\n")[0], where)
     return ErrorInfo(type(error).__name__, first, ErrorDomain.INTERNAL.name, True, trace)

@@ -9,6 +9,8 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- RecordTypeError               a record does not fit its declared type
 +- UserCodeError                 an exception left a user function; carries the user's file and line
 +- JobExecutionError             what `execute` raises: the job FAILED, with its first cause
+|  +- CachedStreamLostError     the job was to read a cached stream that cannot be read any more
++- ClusterDatasetCorruptedError  the same, inside the cluster
 +- JobCancelledError
 +- NoResourceAvailableError      no slot within the timeout
 +- HostError                     Spark cannot host us: start-up checklist, ports, versions
@@ -26,6 +28,8 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final
+
+from headrace.core.ids import ClusterDataSetId
 
 
 class ErrorDomain(enum.Enum):
@@ -163,6 +167,31 @@ class JobExecutionError(HeadraceError):
         )
         self.job_id = job_id
         self.cause_text = cause_text
+
+
+class ClusterDatasetCorruptedError(HeadraceError):
+    """A data set that an earlier job left cannot be read. Source: Flink ClusterDatasetCorruptedException."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
+
+    def __init__(self, data_set: ClusterDataSetId, reason: str) -> None:
+        super().__init__(f"cached data set {data_set} cannot be read: {reason}")
+        self.data_set = data_set
+        self.reason = reason
+
+
+class CachedStreamLostError(JobExecutionError):
+    """The job was to read a cached stream whose data set is lost. `execute` runs it again by itself, once."""
+
+    domain = ErrorDomain.EXTERNAL
+
+    def __init__(
+        self, job_id: str, job_name: str, cause_text: str, data_set: ClusterDataSetId
+    ) -> None:
+        first, newline, rest = cause_text.partition("\n")
+        first += "; run the job again, and what makes the cached stream runs too"
+        super().__init__(job_id, job_name, f"{first}{newline}{rest}")
+        self.data_set = data_set
 
 
 class JobCancelledError(HeadraceError):

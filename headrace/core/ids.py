@@ -100,6 +100,16 @@ class SlotId(msgspec.Struct, frozen=True, order=True, array_like=True):
     slot_index: int
 
 
+class ClusterDataSetId(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """A data set that a job left to the cluster; a program names its edges alike in each of its jobs."""
+
+    job_id: JobId
+    data_set_id: IntermediateDataSetId
+
+    def __str__(self) -> str:
+        return f"{self.data_set_id} of job {self.job_id}"
+
+
 class ExecutionVertexId(msgspec.Struct, frozen=True, order=True, array_like=True):
     """A subtask: vertex and index, whatever its attempts."""
 

@@ -1,6 +1,7 @@
 """PyFlink's `datastream.data_stream`: re-exports."""
 
 from headrace.api.broadcast_streams import BroadcastConnectedStream, BroadcastStream
+from headrace.api.cached_streams import CachedDataStream
 from headrace.api.collected_records import CloseableIterator
 from headrace.api.connected_streams import ConnectedStreams
 from headrace.api.data_stream import DataStream
@@ -16,6 +17,7 @@ __all__ = [
     "BroadcastStream",
     "BroadcastConnectedStream",
     "DataStream",
+    "CachedDataStream",
     "DataStreamSink",
     "KeyedStream",
     "JoinedStreams",

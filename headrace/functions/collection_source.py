@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from headrace.core.arrow_streams import stream_bytes
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
@@ -24,10 +25,7 @@ class CollectionSource(Source):
     def __init__(self, values: Sequence[Any], type_info: TypeInformation | None = None) -> None:
         self._type = type_info or PickledBytesTypeInfo()
         columns = RecordBatch.of_rows(BatchType(self._type), list(values)).columns()
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, columns.schema) as writer:
-            writer.write_batch(columns)
-        self._arrow_stream: bytes = sink.getvalue().to_pybytes()
+        self._arrow_stream: bytes = stream_bytes(columns.schema, [columns])
 
     @property
     def boundedness(self) -> Boundedness:

@@ -98,6 +98,14 @@ class ProjectSpec(OperatorSpec):
 
 
 @dataclass(frozen=True)
+class CacheSpec(OperatorSpec):
+    """`cache`: what stands behind the stored stream, and gives on what it reads, in the first job and in later ones."""
+
+    kind: ClassVar[str] = "cache"
+    default_name: ClassVar[str] = "Cache"
+
+
+@dataclass(frozen=True)
 class KeyBySpec(OperatorSpec):
     """`key_by`: adds key and key hash to each row.
 

@@ -5,18 +5,8 @@ Source: Flink ClusterPartitionReport, DataSetMetaInfo.
 
 import msgspec
 
-from headrace.core.ids import IntermediateDataSetId, JobId, ResultPartitionId
+from headrace.core.ids import ClusterDataSetId, ResultPartitionId
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
-
-
-class ClusterDataSetId(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """A data set that a job left to the cluster; a program names its edges alike in each of its jobs."""
-
-    job_id: JobId
-    data_set_id: IntermediateDataSetId
-
-    def __str__(self) -> str:
-        return f"{self.data_set_id} of job {self.job_id}"
 
 
 class ClusterPartition(msgspec.Struct, frozen=True):

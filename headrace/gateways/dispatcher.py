@@ -4,10 +4,12 @@ from typing import Protocol
 
 import msgspec
 
+from headrace.checkpoint.state_reading import StateReadRequest, SubtaskState
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.job_master import CollectedResults, JobDetails
 from headrace.gateways.messages import Acknowledge, ErrorInfo
+from headrace.gateways.state_reading import OperatorDescription, StoredCheckpoint
 from headrace.graph.job_graph import JobGraph
 
 
@@ -76,6 +78,22 @@ class DispatcherGateway(Protocol):
 
     async def request_job_details(self, job_id: JobId) -> JobDetails:
         """Return the job with its vertices and metrics."""
+        ...
+
+    async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:
+        """See JobMasterGateway. JobAlreadyEndedError."""
+        ...
+
+    async def request_operator(self, job_id: JobId, named: str) -> OperatorDescription:
+        """See JobMasterGateway. JobAlreadyEndedError."""
+        ...
+
+    async def request_latest_checkpoint(self, job_id: JobId) -> StoredCheckpoint | None:
+        """See JobMasterGateway. JobAlreadyEndedError."""
+        ...
+
+    async def read_state(self, job_id: JobId, request: StateReadRequest) -> SubtaskState:
+        """See JobMasterGateway. JobAlreadyEndedError. Callers wait longer than the request may take."""
         ...
 
     async def request_job_result(self, job_id: JobId) -> JobResult:

@@ -6,6 +6,7 @@ import msgspec
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.checkpoint.state_reading import StateReadRequest, SubtaskState
 from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
@@ -27,6 +28,7 @@ from headrace.gateways.messages import (
     RegistrationRejected,
     SlotOffer,
 )
+from headrace.gateways.state_reading import OperatorDescription, StoredCheckpoint
 
 
 class TaskManagerRegistration(msgspec.Struct, frozen=True):
@@ -196,6 +198,25 @@ class JobMasterGateway(Protocol):
 
     async def request_job_details(self) -> JobDetails:
         """Return the job's state with fresh task metrics."""
+        ...
+
+    async def request_operators(self) -> tuple[OperatorDescription, ...]:
+        """Return the job's operators, whose state may be asked for."""
+        ...
+
+    async def request_operator(self, named: str) -> OperatorDescription:
+        """Return the one operator of a uid, else of an id, else of a name. UnknownOperatorError."""
+        ...
+
+    async def request_latest_checkpoint(self) -> StoredCheckpoint | None:
+        """Return where the newest complete checkpoint is, or what the job started from; None for neither."""
+        ...
+
+    async def read_state(self, request: StateReadRequest) -> SubtaskState:
+        """Read what an operator keeps in one subtask, which must run. Callers wait longer than the request may take.
+
+        UnknownOperatorError, StateReadError.
+        """
         ...
 
     async def trigger_checkpoint(self) -> int:

@@ -2,7 +2,14 @@
 
 import msgspec
 
-from headrace.core.ids import AllocationId, ExecutionAttemptId, JobId, ResourceId, SlotId
+from headrace.core.ids import (
+    AllocationId,
+    ClusterDataSetId,
+    ExecutionAttemptId,
+    JobId,
+    ResourceId,
+    SlotId,
+)
 from headrace.core.lifecycle import ExecutionState
 
 
@@ -14,7 +21,8 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     """An error on its way to the client, as text; nothing is unpickled.
 
     `text` begins with the one line that names cause, operator and the user's file and line. `is_consequence` says
-    that something else must have failed before. `lost_partition`: the result that could not be read, as text.
+    that something else must have failed before. `lost_partition`: the result that could not be read, as text;
+    `lost_data_set`: what an earlier job left and could not be read.
     """
 
     class_name: str
@@ -24,6 +32,7 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     remote_traceback: str = ""
     is_consequence: bool = False
     lost_partition: str = ""
+    lost_data_set: ClusterDataSetId | None = None
 
 
 class ResourceProfile(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import msgspec
 
 from headrace.core.ids import (
     AllocationId,
+    ClusterDataSetId,
     InstanceId,
     JobId,
     JobMasterId,
@@ -15,7 +16,6 @@ from headrace.core.ids import (
 )
 from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
 from headrace.gateways.cluster_partitions import (
-    ClusterDataSetId,
     ClusterPartitionReport,
     DataSetInfo,
 )
@@ -162,5 +162,5 @@ class ResourceManagerGateway(Protocol):
         ...
 
     async def release_cluster_partitions(self, data_set: ClusterDataSetId) -> Acknowledge:
-        """Have a data set deleted; from now on nobody is told of it. Unknown ones are acknowledged."""
+        """Have a data set deleted; from now on nobody is told of it, nor where its job has not left it yet."""
         ...

@@ -8,9 +8,11 @@ from typing import Protocol
 import msgspec
 
 from headrace.checkpoint.handles import CheckpointProgress, SubtaskRestore
+from headrace.checkpoint.state_reading import StateReadRequest, StateReadResult
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.ids import (
     AllocationId,
+    ClusterDataSetId,
     ExecutionAttemptId,
     JobId,
     JobMasterId,
@@ -26,7 +28,6 @@ from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
 )
 from headrace.gateways.cluster_partitions import (
-    ClusterDataSetId,
     ClusterPartition,
     ClusterPartitionReport,
 )
@@ -198,6 +199,19 @@ class TaskExecutorGateway(Protocol):
         self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> CheckpointProgress | None:
         """How far this task is with a checkpoint; None where it does not run. Answers even while the task is stuck."""
+        ...
+
+    async def read_state(
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        operator_id: OperatorId,
+        request: StateReadRequest,
+    ) -> StateReadResult:
+        """Read an operator's state between the batches of its task. Callers wait longer than the request may take.
+
+        StateReadError.
+        """
         ...
 
     async def heartbeat_from_resource_manager(

@@ -27,6 +27,8 @@ def explain(graph: StreamGraph, settings: Settings) -> str:
             + explain_break(graph, edge, rules)
             for edge in graph.edges_into(chain.head.node_id)
         ]
+        if chain.head.cached_input is not None:
+            lines.append(f"    reads the cached data set {chain.head.cached_input}")
         lines += [_operator_line(node, ids, chain) for node in chain.nodes]
     return "\n".join(lines)
 
@@ -53,6 +55,8 @@ def _edge_line(graph: StreamGraph, edge: StreamEdge, number_of: dict[int, int]) 
         if edge.buffer_timeout_ms >= 0
         else "full buffers only"
     )
+    if edge.is_kept:
+        timeout = "stored for later jobs too"
     return (
         f"{side}'{source.display_name}' of vertex {number_of[edge.source_id]} as input {edge.input_number}, "
         f"{edge.partitioning.kind.value}, {timeout}"

@@ -9,7 +9,13 @@ import enum
 import msgspec
 
 from headrace.core.blob_key import BlobKey
-from headrace.core.ids import IntermediateDataSetId, JobId, JobVertexId, OperatorId
+from headrace.core.ids import (
+    ClusterDataSetId,
+    IntermediateDataSetId,
+    JobId,
+    JobVertexId,
+    OperatorId,
+)
 from headrace.core.shuffle_descriptors import ResultPartitionType
 
 
@@ -111,7 +117,8 @@ class JobVertex(msgspec.Struct, frozen=True):
 
     `has_derived_max_parallelism`: nobody has stated it, so that a restored job takes over what it had. Where `payloads`
     is set, the payloads of the operators and of the outgoing edges' partitioners lie in that blob, and are empty here
-    (`headrace.graph.payloads`).
+    (`headrace.graph.payloads`). `cached_input`: the data set of an earlier job that it reads, one partition per
+    subtask, and nothing else; None where it reads edges, or is a source.
     """
 
     vertex_id: JobVertexId
@@ -124,6 +131,7 @@ class JobVertex(msgspec.Struct, frozen=True):
     chain_edges: tuple[ChainEdge, ...]
     payloads: BlobKey | None = None
     has_derived_max_parallelism: bool = False
+    cached_input: ClusterDataSetId | None = None
 
     def subtask_name(self, subtask_index: int) -> str:
         """The name of a subtask for people, who count from one: `Map (2/4)`."""
@@ -160,6 +168,13 @@ class JobGraph(msgspec.Struct, frozen=True):
         """Edges that `vertex_id` produces."""
         return tuple(edge for edge in self.edges if edge.source_vertex_id == vertex_id)
 
+    @property
+    def has_cached_streams(self) -> bool:
+        """Whether it reads results of earlier jobs, or leaves some to later ones."""
+        return any(vertex.cached_input is not None for vertex in self.vertices) or any(
+            edge.result_type.traits.is_persistent for edge in self.edges
+        )
+
     def __str__(self) -> str:
         lines = [
             f"JobGraph '{self.name}' ({self.job_id}): {len(self.vertices)} vertices, {len(self.edges)} edges"
@@ -169,6 +184,8 @@ class JobGraph(msgspec.Struct, frozen=True):
                 f"  {vertex.name} x {vertex.parallelism} of {vertex.max_parallelism}, "
                 f"{vertex.kind.value}, slot sharing group '{vertex.slot_sharing_group}'"
             )
+            if vertex.cached_input is not None:
+                lines.append(f"      input 0 <- cached data set {vertex.cached_input}")
             for edge in self.edges_into(vertex.vertex_id):
                 producer = self.vertex(edge.source_vertex_id)
                 side = f" side output '{edge.side_output_tag}'" if edge.side_output_tag else ""

@@ -129,8 +129,9 @@ def check_stream_graph(graph: StreamGraph, settings: Settings) -> None:
         source, target = graph.node(edge.source_id), graph.node(edge.target_id)
         forward = edge.partitioning.kind is PartitionerKind.FORWARD
         if forward and source.parallelism != target.parallelism:
+            why = "" if source.cached_input is None else ", in which an earlier job has stored it"
             raise ProgramError(
-                f"forward() from '{source.display_name}' (parallelism {source.parallelism}) to "
+                f"forward() from '{source.display_name}' (parallelism {source.parallelism}{why}) to "
                 f"'{target.display_name}' (parallelism {target.parallelism}) needs equal parallelism; "
                 "use rebalance() or rescale() instead"
             )
@@ -142,6 +143,7 @@ def check_program(graph: StreamGraph, settings: Settings) -> None:
         raise ProgramError("No operators defined in streaming topology. Cannot execute.")
     _check_runtime_mode(graph, settings)
     _check_shuffle_mode(graph, settings)
+    _check_cached_streams(graph)
     for node in graph.nodes:
         if not settings.get_option(AUTO_GENERATE_UIDS) and not (node.uid or node.uid_hash):
             raise ProgramError(
@@ -158,6 +160,17 @@ def _check_shuffle_mode(graph: StreamGraph, settings: Settings) -> None:
         raise ProgramError(
             f"{BATCH_SHUFFLE_MODE.key} {mode.name} needs bounded sources, but '{unbounded.display_name}' has no "
             "end: its results would be stored for ever"
+        )
+
+
+def _check_cached_streams(graph: StreamGraph) -> None:
+    unbounded = next((node for node in graph.nodes if not node.is_bounded), None)
+    kept = next((edge for edge in graph.edges if edge.is_kept), None)
+    if unbounded is not None and kept is not None:
+        cached = graph.node(kept.source_id)
+        raise ProgramError(
+            f"the cached stream of '{cached.display_name}' is there once its job has finished, but "
+            f"'{unbounded.display_name}' in the same job has no end: cache it in a job of bounded sources alone"
         )
 
 
@@ -181,6 +194,8 @@ def _check_runtime_mode(graph: StreamGraph, settings: Settings) -> None:
 def _vertex(graph: StreamGraph, chain: Chain, ids: dict[int, OperatorId]) -> JobVertex:
     head = chain.head
     input_count = len({edge.input_number for edge in graph.edges_into(head.node_id)})
+    if head.cached_input is not None:
+        input_count = 1
     kinds = (VertexKind.SOURCE, VertexKind.ONE_INPUT, VertexKind.TWO_INPUT)
     return JobVertex(
         vertex_id=JobVertexId(ids[head.node_id].value),
@@ -195,6 +210,7 @@ def _vertex(graph: StreamGraph, chain: Chain, ids: dict[int, OperatorId]) -> Job
             ChainEdge(ids[edge.source_id], ids[edge.target_id], edge.side_output_tag)
             for edge in chain.edges
         ),
+        cached_input=head.cached_input,
     )
 
 
@@ -238,7 +254,7 @@ def _job_edges(
     graph: StreamGraph,
     chains: Sequence[Chain],
     ids: dict[int, OperatorId],
-    result_type: ResultPartitionType,
+    default_type: ResultPartitionType,
 ) -> tuple[JobEdge, ...]:
     chain_of = {node.node_id: chain for chain in chains for node in chain.nodes}
     inside = {id(edge) for chain in chains for edge in chain.edges}
@@ -252,6 +268,8 @@ def _job_edges(
             place = (edge.source_id, edge.target_id, edge.input_number, edge.side_output_tag)
             ordinal = ordinals[place] = ordinals.get(place, -1) + 1
             producer = chain_of[edge.source_id].head
+            kept_type = ResultPartitionType.BLOCKING_PERSISTENT
+            result_type = kept_type if edge.is_kept else default_type
             found.append(
                 JobEdge(
                     data_set_id=_data_set_id(edge, ordinal, ids),

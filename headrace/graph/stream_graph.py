@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from headrace.core.ids import ClusterDataSetId
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.operator_types import OperatorTypes
 from headrace.graph.job_graph import PartitionerKind
@@ -49,7 +50,8 @@ class StreamNode:
 
     `max_parallelism` is None until the job graph decides. `is_function` marks operators around user functions that
     plans may show merged with their neighbours. `is_bounded` is False for a source without an end. `location` is the
-    user's file and line where the operator was made.
+    user's file and line where the operator was made. `cached_input` is the data set of an earlier job that it reads in
+    place of the operators that made it.
     """
 
     node_id: int
@@ -67,6 +69,7 @@ class StreamNode:
     is_function: bool = False
     is_bounded: bool = True
     location: str = ""
+    cached_input: ClusterDataSetId | None = None
 
     @property
     def display_name(self) -> str:
@@ -79,7 +82,7 @@ class StreamNode:
 class StreamEdge:
     """From the output (or side output) of one node to input `input_number` of another.
 
-    A union is several edges of one input number.
+    A union is several edges of one input number. `is_kept`: what goes along it is for later jobs too.
     """
 
     source_id: int
@@ -88,6 +91,7 @@ class StreamEdge:
     partitioning: Partitioning
     buffer_timeout_ms: int
     side_output_tag: str | None = None
+    is_kept: bool = False
 
 
 @dataclass(frozen=True)

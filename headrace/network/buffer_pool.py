@@ -12,6 +12,7 @@ is no order of locks to get wrong; whom to wake is collected under it and called
 Source: Flink NetworkBufferPool.
 """
 
+import gc
 import threading
 from typing import Final
 
@@ -43,6 +44,8 @@ class NetworkBufferPool:
             self.total_pages, page_bytes, _order(SEGMENT_BYTES_MAX, page_bytes)
         )
         self._required_pages = 0
+        # Of those: of closed gates, whose batches somebody refers to, or has let go of in a circle of references.
+        self._closing_pages = 0
         self._pools: list[LocalBufferPool] = []
 
     @property
@@ -72,8 +75,9 @@ class NetworkBufferPool:
 
         InsufficientBuffersError where not even segments of one page are left for `required`.
         """
+        self._reclaim(required, segment_size)
         with self.lock:
-            pages = self._affordable_pages(owner, required, segment_size)
+            pages, _ = self._affordable(owner, required, segment_size)
             pool = LocalBufferPool(
                 self, required, maximum, pages, overdraft_max, wait or BlockingWait()
             )
@@ -90,12 +94,9 @@ class NetworkBufferPool:
 
         InsufficientBuffersError; NetworkMemoryError.
         """
+        self._reclaim(count, segment_size, pin_budget)
         with self.lock:
-            self._sweep()
-            pages = self._affordable_pages(owner, count, segment_size)
-            left = self.total_pages - self._required_pages
-            if pin_budget and (count + pin_budget) * pages > left // 2:
-                pin_budget = 0
+            pages, pin_budget = self._affordable(owner, count, segment_size, pin_budget)
             region = self._memory.open_region(count, pin_budget, pages.bit_length() - 1)
             while region is None:
                 # What is free lies too scattered for segments of this size.
@@ -125,6 +126,7 @@ class NetworkBufferPool:
         """Take the segments of a gate back; those that user code still refers to come later."""
         with self.lock:
             self._memory.close_region(region)
+            self._closing_pages += region.count << region.order
             self._sweep()
             woken = self._redistribute()
         run_all(woken)
@@ -149,21 +151,54 @@ class NetworkBufferPool:
             woken += pool.collect_woken()
         return woken
 
-    def _affordable_pages(self, owner: str, count: int, segment_size: int) -> int:
-        """Pages per segment: a power of two, and more than one only where that leaves enough for those to come."""
-        pages = 1 << _order(segment_size, self.page_bytes)
+    def _affordable(
+        self, owner: str, count: int, segment_size: int, pin_budget: int = 0
+    ) -> tuple[int, int]:
+        """Pages per segment and pin budget. Lock held. InsufficientBuffersError."""
         left = self.total_pages - self._required_pages
+        shape = self._shape(left, count, segment_size, pin_budget)
+        if shape is None:
+            raise InsufficientBuffersError(owner, count, left, self.total_pages, self.page_bytes)
+        return shape
+
+    def _shape(
+        self, left: int, count: int, segment_size: int, pin_budget: int
+    ) -> tuple[int, int] | None:
+        """Pages per segment and pin budget where `left` pages are; None: not even the smallest segments fit.
+
+        The pages are a power of two, and more than one only where that leaves enough for those to come.
+        """
+        pages = 1 << _order(segment_size, self.page_bytes)
         while pages > 1 and count * pages > left // COMFORT_SHARE:
             pages //= 2
         if count * pages > left:
-            raise InsufficientBuffersError(owner, count, left, self.total_pages, self.page_bytes)
-        return pages
+            return None
+        return pages, pin_budget if (count + pin_budget) * pages <= left // 2 else 0
+
+    def _reclaim(self, count: int, segment_size: int, pin_budget: int = 0) -> None:
+        """Count in what nobody refers to any more; look for it where more or larger segments may be had of it.
+
+        Tasks that were stopped amid a batch go in circles of references, which only garbage collection takes apart; and
+        nothing makes an idle process collect. A task keeps the segments that it begins with.
+        """
+        with self.lock:
+            self._sweep()
+            left = self.total_pages - self._required_pages
+            most = left + self._closing_pages
+            must_collect = self._shape(left, count, segment_size, pin_budget) != self._shape(
+                most, count, segment_size, pin_budget
+            )
+        if must_collect:
+            # Not under the lock: whoever is collected may give back segments itself.
+            gc.collect()
+            self.count_idle_pages()
 
     def _sweep(self) -> None:
         """Count the pages in that user code has let go of since their gate was closed."""
         if self._memory.is_closing:
             swept = self._memory.sweep()
             self._required_pages -= swept
+            self._closing_pages -= swept
             self.give_back_pages(swept)
 
     def _redistribute(self) -> list[Callback]:

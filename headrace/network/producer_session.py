@@ -8,7 +8,6 @@ Source: Flink PartitionRequestQueue, CreditBasedSequenceNumberingViewReader; Shr
 """
 
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -26,6 +25,7 @@ from headrace.network.errors import (
 )
 from headrace.network.framing import PREFIX, Body, encode
 from headrace.network.local_pool import LocalBufferPool, SegmentLease
+from headrace.network.parked_request import ParkedRequest
 from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.subpartition import (
     DataElement,
@@ -35,7 +35,7 @@ from headrace.network.subpartition import (
     refuse_if_too_large,
 )
 from headrace.network.task_events import TaskEventDispatcher
-from headrace.network.transport import Cancellable, Link, Transport
+from headrace.network.transport import Link, Transport
 from headrace.network.wire import (
     TEXT_BYTES_MAX,
     AckAllUserRecordsProcessed,
@@ -71,11 +71,10 @@ class _Reader:
         "early",
         "is_blocked",
         "is_queued",
+        "parked",
         "request",
         "sequence",
-        "timer",
         "view",
-        "watcher",
     )
 
     def __init__(self, request: PartitionRequest) -> None:
@@ -90,8 +89,7 @@ class _Reader:
         self.is_blocked = False
         self.awaits_acknowledgement = False
         self.early = EarlyMessages()
-        self.timer: Cancellable | None = None
-        self.watcher: Callable[[], None] | None = None
+        self.parked: ParkedRequest | None = None
 
 
 class ProducerSession:
@@ -255,34 +253,33 @@ class ProducerSession:
         return True
 
     def _park(self, reader: _Reader) -> None:
-        def registered() -> None:
-            self._transport.post(unparked)
+        reader.parked = ParkedRequest(
+            reader.request.partition_id,
+            self._partitions,
+            self._transport,
+            self._request_timeout_ms,
+            partial(self._attach_parked, reader),
+            partial(self._refuse_parked, reader),
+        )
 
-        def unparked() -> None:
-            if self._readers.get(reader.request.channel) is reader and reader.view is None:
-                self._unpark(reader)
-                if self._attach(reader):
-                    self._link.wake()
-                else:
-                    not_found()
-
-        def not_found() -> None:
+    def _attach_parked(self, reader: _Reader) -> None:
+        if self._readers.get(reader.request.channel) is reader and reader.view is None:
             self._unpark(reader)
-            error = PartitionNotFoundError(str(reader.request.partition_id), "the producer's")
-            self._fail_channel(reader, ErrorCode.PARTITION_NOT_FOUND, error)
-            self._link.wake()
+            if self._attach(reader):
+                self._link.wake()
+            else:
+                self._refuse_parked(reader)
 
-        reader.watcher = registered
-        reader.timer = self._transport.call_later(self._request_timeout_ms, not_found)
-        self._partitions.watch(reader.request.partition_id, registered)
+    def _refuse_parked(self, reader: _Reader) -> None:
+        self._unpark(reader)
+        error = PartitionNotFoundError(str(reader.request.partition_id), "the producer's")
+        self._fail_channel(reader, ErrorCode.PARTITION_NOT_FOUND, error)
+        self._link.wake()
 
     def _unpark(self, reader: _Reader) -> None:
-        if reader.timer is not None:
-            reader.timer.cancel()
-            reader.timer = None
-        if reader.watcher is not None:
-            self._partitions.unwatch(reader.request.partition_id, reader.watcher)
-            reader.watcher = None
+        parked, reader.parked = reader.parked, None
+        if parked is not None:
+            parked.drop()
 
     def _enqueue(self, reader: _Reader) -> None:
         if not reader.is_queued and reader.view is not None:

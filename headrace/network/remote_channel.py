@@ -5,17 +5,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import pyarrow as pa
-
-from headrace.core.checkpoints import CheckpointBarrier
-from headrace.core.elements import EndOfPartition, StreamEvent
+from headrace.core.elements import EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.core.shuffle_descriptors import InputChannelDescriptor
 from headrace.network.assembler import DIRECT_BYTES
 from headrace.network.batches import SchemaMemory, decode_event, read_batch
-from headrace.network.channels import BarrierAnnouncement, ChannelElement, ReceivedBatch
+from headrace.network.channels import ChannelElement, ReceivedBatch
 from headrace.network.consumer_session import ConsumerSession
-from headrace.network.credit import Charge, CreditExceeded
+from headrace.network.credit import CreditExceeded
 from headrace.network.early_messages import EARLY_TASK_EVENTS_MAX, EarlyMessages
 from headrace.network.errors import (
     CorruptBatchError,
@@ -29,10 +26,11 @@ from headrace.network.errors import (
     TaskEventRefusedError,
 )
 from headrace.network.framing import attach_body
-from headrace.network.input_capture import CapturedBatch, ChannelCapture
+from headrace.network.input_capture import CapturedBatch
 from headrace.network.peer_session import PeerSession
 from headrace.network.producer_check import CheckProducer, ProducerVerdict
 from headrace.network.read_on import ReadOn
+from headrace.network.received_queue import QueuedBatch, ReceivedQueue
 from headrace.network.receiver import GateReceiver
 from headrace.network.retry import PartitionRequestRetry
 from headrace.network.segments import Segment
@@ -43,16 +41,12 @@ _NO_CREDIT_WAIT_MS: Final = 20.0
 _NOT_REQUESTED: Final = -1
 
 ConsumerCall = Callable[[ConsumerSession, int], None]
-_Batch = tuple[Data, Charge, pa.Schema | None, Segment | None, bool]
-"""... and whether a checksum said that the rows are what was sent."""
-_Queued = _Batch | tuple[int, StreamEvent]
-"""Events stand there with their sequence."""
 
 
 class RemoteInputChannel:
     """Reads a subpartition of another TaskManager. Bytes become a batch on the task's thread.
 
-    Between the threads stands one deque; accounts and schema belong to the transport's thread.
+    Between the threads stands the queue; accounts and schema belong to the transport's thread.
     """
 
     is_local = False
@@ -77,9 +71,7 @@ class RemoteInputChannel:
         self._receiver = receiver
         self._retry = retry
         self._notify = notify
-        self._queue: deque[_Queued] = deque()
-        self._priority_events: deque[StreamEvent | BarrierAnnouncement] = deque()
-        self._capture = ChannelCapture()
+        self._queue: Final = ReceivedQueue(self._peer)
         self._schema = SchemaMemory(self._peer)
         self._error: NetworkError | None = None
         self._session: PeerSession | None = None
@@ -92,8 +84,6 @@ class RemoteInputChannel:
         self._placed: deque[Segment | None] = deque()
         self._channel = _NOT_REQUESTED
         self._next_sequence = 0
-        # Each written by one thread: what came, and what the task took.
-        self._received_bytes = self._taken_bytes = 0
         self._is_notice_due = False
         self._timer: Cancellable | None = None
         self._is_closed = False
@@ -101,17 +91,17 @@ class RemoteInputChannel:
     @property
     def queued_count(self) -> int:
         """See InputChannel."""
-        return len(self._priority_events) + len(self._queue)
+        return len(self._queue)
 
     @property
     def queued_bytes(self) -> int:
         """See InputChannel."""
-        return self._received_bytes - self._taken_bytes
+        return self._queue.size_bytes
 
     @property
     def has_priority_event(self) -> bool:
         """See InputChannel."""
-        return bool(self._priority_events)
+        return self._queue.has_priority_event
 
     def request(self) -> None:
         """See InputChannel."""
@@ -121,17 +111,11 @@ class RemoteInputChannel:
         """See InputChannel."""
         if self._error is not None:
             raise self._error
-        try:
-            if self._priority_events:
-                return self._priority_events.popleft()
-            item = self._queue.popleft()
-        except IndexError:
-            # Also where a canceller has just emptied it.
-            return None
-        if len(item) == 2:
-            return item[1]
-        frame, charge, schema, segment, is_verified = item
-        self._taken_bytes += len(frame.body)
+        item = self._queue.take()
+        if not isinstance(item, QueuedBatch):
+            return item
+        frame, charge, schema = item.frame, item.charge, item.schema
+        segment, is_verified = item.segment, item.is_verified
         if segment is not None:
             attach_body(frame, self._receiver.region.hand_over(segment, frame.body))
             # Where it was copied, the segment must be free before credit for it is returned.
@@ -156,27 +140,16 @@ class RemoteInputChannel:
 
     def prioritise(self, sequence: int) -> None:
         """See InputChannel. No effect where it was handed out already."""
-        with self._capture.lock:
-            for place, item in enumerate(self._queue):
-                if len(item) == 2 and item[0] == sequence:
-                    del self._queue[place]
-                    self._priority_events.append(item[1])
-                    break
+        self._queue.prioritise(sequence)
         self._notify()
 
     def start_capture(self, checkpoint_id: int) -> None:
         """See InputChannel."""
-        capture = self._capture
-        with capture.lock:
-            end = capture.start(checkpoint_id)
-            for item in self._queue:
-                if len(item) == 5 and (end is None or item[0].sequence < end):
-                    capture.add(self._captured(item))
+        self._queue.start_capture(checkpoint_id)
 
     def stop_capture(self, checkpoint_id: int) -> list[CapturedBatch]:
         """See InputChannel."""
-        with self._capture.lock:
-            return self._capture.stop(checkpoint_id)
+        return self._queue.stop_capture(checkpoint_id)
 
     def acknowledge_all_data(self) -> None:
         """See InputChannel."""
@@ -249,10 +222,10 @@ class RemoteInputChannel:
             raise CreditOverspentError(
                 self._peer, self._name(), error.granted, error.spent
             ) from error
-        self._received_bytes += len(frame.body)
         segment = self._placed.popleft() if len(frame.body) else None
         is_verified = self._session is not None and self._session.consumer.has_checksums
-        self._enqueue((frame, charge, schema, segment, is_verified))
+        self._queue.add_batch(QueuedBatch(frame, charge, schema, segment, is_verified))
+        self._announce_arrival()
         self._receiver.heard_of(self._index)
 
     def event_received(self, frame: Event) -> None:
@@ -264,16 +237,7 @@ class RemoteInputChannel:
         if isinstance(event, EndOfPartition):
             self._end(tell_producer=False)
         has_priority = bool(frame.traits & EventTrait.PRIORITY)
-        with self._capture.lock:
-            if isinstance(event, CheckpointBarrier):
-                self._capture.barrier_arrived(event.checkpoint_id, frame.sequence)
-                if event.options.is_timeoutable and self._queue and not has_priority:
-                    announcement = BarrierAnnouncement(event, frame.sequence)
-                    self._priority_events.append(announcement)
-            if has_priority:
-                self._priority_events.append(event)
-            else:
-                self._queue.append((frame.sequence, event))
+        self._queue.add_event(event, frame.sequence, has_priority=has_priority)
         self._announce_arrival()
 
     def backlog_received(self, frame: Backlog) -> None:
@@ -380,19 +344,6 @@ class RemoteInputChannel:
         if self._told_events:
             self._told_events = []
 
-    def _enqueue(self, item: _Batch) -> None:
-        with self._capture.lock:
-            self._queue.append(item)
-            if self._capture.is_collecting:
-                self._capture.add(self._captured(item))
-        self._announce_arrival()
-
-    def _captured(self, item: _Batch) -> CapturedBatch:
-        frame, _, schema, _, is_verified = item
-        return CapturedBatch.of_message(
-            frame.body, schema, frame.row_count, frame.markers, self._peer, is_verified
-        )
-
     def _announce_arrival(self) -> None:
         # Also where the queue was not empty: the task may have emptied it since, and would not look again.
         if not self._is_notice_due:
@@ -415,13 +366,8 @@ class RemoteInputChannel:
             self._timer.cancel()
             self._timer = None
         self._end(tell_producer=True)
-        with self._capture.lock:
-            left = list(self._queue)
-            self._queue.clear()
-        for item in left:
-            if len(item) == 5:
-                self._receiver.credits.batch_taken(self._index, item[1])
-        self._taken_bytes = self._received_bytes
+        for charge in self._queue.clear():
+            self._receiver.credits.batch_taken(self._index, charge)
         self._receiver.announce()
 
     def _end(self, *, tell_producer: bool) -> None:

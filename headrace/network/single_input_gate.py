@@ -1,7 +1,6 @@
 """SingleInputGate: the channels of one edge of one subtask. Source: Flink SingleInputGate."""
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -11,6 +10,7 @@ from headrace.core.elements import CancelTaskException, EndOfOutputChannelState,
 from headrace.core.ids import ResultPartitionId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.shuffle_descriptors import InputChannelDescriptor, ShuffleDescriptor
+from headrace.network.channel_turns import ChannelTurns
 from headrace.network.channels import (
     DeliveredElement,
     EndOfInputChannelState,
@@ -51,14 +51,10 @@ class SingleInputGate:
         self._capture_id: int | None = None
         # Of recovered channels that were drained since the capture began.
         self._captured_of_recovered: list[tuple[int, CapturedBatch]] = []
-        # Guards the fields below: channels notify from the transport's and from producers' threads.
+        # Guards which channel stands in which place, and whether the gate is closed: channels become known from the
+        # control thread, and a task is cancelled from there.
         self._lock = threading.Lock()
-        # Channels with something to read, each at most once; those with priority events in front.
-        self._ready: deque[int] = deque()
-        self._is_queued: list[bool] = []
-        self._priority_channels: set[int] = set()
-        self._callbacks: list[Callable[[], None]] = []
-        self._priority_callbacks: list[Callable[[], None]] = []
+        self._turns = ChannelTurns(0)
         self._open_count = 0
         self._is_closed = False
         self.records_in = 0
@@ -70,7 +66,7 @@ class SingleInputGate:
     def serve(self, channels: Sequence[InputChannelDescriptor]) -> None:
         """Make the channels, in the order of their indices, before anything else."""
         self._descriptors = tuple(channels)
-        self._is_queued = [False] * len(channels)
+        self._turns = ChannelTurns(len(channels))
         self._open_count = len(channels)
         self._channels = [
             self._place_channel(self, index, channel) for index, channel in enumerate(channels)
@@ -153,12 +149,12 @@ class SingleInputGate:
     @property
     def is_available(self) -> bool:
         """See InputGate."""
-        return bool(self._ready) or self._open_count == 0 or self._is_closed
+        return self._turns.is_available or self._is_closed
 
     @property
     def has_priority_event(self) -> bool:
         """See InputGate."""
-        return bool(self._priority_channels)
+        return self._turns.has_priority
 
     @property
     def channels(self) -> Sequence[InputChannel]:
@@ -232,7 +228,7 @@ class SingleInputGate:
         while True:
             if self._is_closed:
                 raise CancelTaskException("the task's input was closed")
-            index = self._next_ready()
+            index = self._turns.next()
             if index is None:
                 if self._receiver is not None:
                     self._receiver.flush()
@@ -254,12 +250,7 @@ class SingleInputGate:
 
     def on_available(self, callback: Callable[[], None]) -> None:
         """See InputGate."""
-        with self._lock:
-            if not self.is_available:
-                if callback not in self._callbacks:
-                    self._callbacks.append(callback)
-                return
-        callback()
+        self._turns.on_available(callback)
 
     def limit_in_flight(self, in_flight_bytes: int) -> None:
         """Have at most about so many bytes on their way, evenly on all open channels; one batch on each always may be.
@@ -275,12 +266,7 @@ class SingleInputGate:
 
     def on_priority_event(self, callback: Callable[[], None]) -> None:
         """See InputGate."""
-        with self._lock:
-            if not self._priority_channels:
-                if callback not in self._priority_callbacks:
-                    self._priority_callbacks.append(callback)
-                return
-        callback()
+        self._turns.on_priority(callback)
 
     def resume(self, channel_index: int) -> None:
         """See InputGate."""
@@ -323,20 +309,7 @@ class SingleInputGate:
 
     def notify(self, index: int) -> None:
         """Channel `index` may have something. Any thread; one time too many costs a look."""
-        has_priority = self._channels[index].has_priority_event
-        callbacks: list[Callable[[], None]] = []
-        with self._lock:
-            if has_priority and index not in self._priority_channels:
-                self._put_in_front(index)
-                callbacks, self._priority_callbacks = self._priority_callbacks, []
-            elif self._is_queued[index]:
-                return
-            else:
-                self._ready.append(index)
-            self._is_queued[index] = True
-            callbacks += self._take_callbacks()
-        for callback in callbacks:
-            callback()
+        self._turns.add(index, has_priority=self._channels[index].has_priority_event)
 
     def close(self) -> None:
         """Stop reading and give everything back. Idempotent."""
@@ -344,34 +317,18 @@ class SingleInputGate:
             if self._is_closed:
                 return
             self._is_closed = True
-            callbacks = self._take_callbacks()
         for channel in self._channels:
             channel.close()
         if self._receiver is not None:
             self._receiver.close()
-        for callback in callbacks:
-            callback()
-
-    def _next_ready(self) -> int | None:
-        with self._lock:
-            if not self._ready:
-                return None
-            index = self._ready.popleft()
-            self._is_queued[index] = False
-            self._priority_channels.discard(index)
-            return index
-
-    def _put_in_front(self, index: int) -> None:
-        """Queue a channel behind those that came with priority before it, and before all others."""
-        if self._is_queued[index]:
-            self._ready.remove(index)
-        self._ready.insert(len(self._priority_channels), index)
-        self._priority_channels.add(index)
+        self._turns.end()
 
     def _to_element(self, index: int, is_local: bool, received: DeliveredElement) -> GateElement:
         if not isinstance(received, ReceivedBatch):
             if isinstance(received, EndOfPartition):
-                self._channel_ended()
+                self._open_count -= 1
+                if not self._open_count:
+                    self._turns.end()
             return EventElement(index, received)
         self.records_in += received.row_count
         if is_local:
@@ -403,14 +360,3 @@ class SingleInputGate:
         self._channels[index] = successor
         if self._capture_id is not None:
             successor.start_capture(self._capture_id)
-
-    def _channel_ended(self) -> None:
-        with self._lock:
-            self._open_count -= 1
-            callbacks = [] if self._open_count else self._take_callbacks()
-        for callback in callbacks:
-            callback()
-
-    def _take_callbacks(self) -> list[Callable[[], None]]:
-        callbacks, self._callbacks = self._callbacks, []
-        return callbacks

@@ -1,4 +1,4 @@
-"""Operators on columns: map_batches, filters and projections by expression, tuple fields by position."""
+"""Operators on columns: map_batches, filters and projections by expression, fields by position, cached streams."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +11,7 @@ from headrace.core.errors import USER_EXCEPTIONS, RecordTypeError
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.specs import (
+    CacheSpec,
     FilterExpressionSpec,
     MapBatchesSpec,
     ProjectSpec,
@@ -63,6 +64,16 @@ class FilterExpressionOperator(OneInputOperator):
             raise user_error(error, self.context.operator_name) from error
         kept: npt.NDArray[np.bool_] = mask.to_numpy(zero_copy_only=False)
         output.emit(batch.without_keys().filter(kept))
+
+
+class CacheOperator(OneInputOperator):
+    """Gives on every batch as it is: the rows of a cached stream, read where an earlier task stored them."""
+
+    def __init__(self, spec: CacheSpec) -> None:
+        pass
+
+    def process_batch(self, batch: RecordBatch, output: Output) -> None:
+        output.emit(batch)
 
 
 class SelectExpressionsOperator(OneInputOperator):

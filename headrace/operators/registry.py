@@ -8,6 +8,7 @@ from headrace.functions import columnar_specs, specs, window_specs
 from headrace.operators.async_io import AsyncWaitOperator
 from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columnar import (
+    CacheOperator,
     FilterExpressionOperator,
     MapBatchesOperator,
     ProjectOperator,
@@ -52,6 +53,7 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
     specs.FilterExpressionSpec.kind: FilterExpressionOperator,
     specs.SelectExpressionsSpec.kind: SelectExpressionsOperator,
     specs.ProjectSpec.kind: ProjectOperator,
+    specs.CacheSpec.kind: CacheOperator,
     specs.KeyBySpec.kind: KeyByOperator,
     specs.KeyedValuesSpec.kind: KeyedValuesOperator,
     specs.TimestampsAndWatermarksSpec.kind: TimestampsAndWatermarksOperator,

@@ -7,6 +7,7 @@ import sys
 
 import pyarrow as pa
 
+from headrace.core.arrow_streams import stream_bytes
 from headrace.core.collect_events import END, PIECE_SIZE_MAX, cut, mark_of
 from headrace.core.errors import USER_EXCEPTIONS
 from headrace.core.record_batch import RecordBatch
@@ -70,12 +71,5 @@ class CollectOperator(OneInputOperator):
             self._send(columns.slice(0, half))
             self._send(columns.slice(half))
         else:
-            for event in cut(_ipc_stream(columns)):
+            for event in cut(stream_bytes(columns.schema, [columns])):
                 self.context.send_event(event)
-
-
-def _ipc_stream(columns: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, columns.schema) as writer:
-        writer.write_batch(columns)
-    return sink.getvalue().to_pybytes()

@@ -3,7 +3,7 @@
 Columns: `service`, `domain` ("event" or "processing"), `ts` (epoch ms), `key_group`, `key`, `namespace`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -17,6 +17,7 @@ from headrace.functions.process import TimeDomain
 from headrace.state import columns as state_columns
 from headrace.state.columns import KEY, KEY_GROUP, NAMESPACE
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
+from headrace.state.live_rows import LivePiece
 from headrace.state.restored import KeySpace
 from headrace.state.timer_queue import FrozenTimerQueue, Timer
 
@@ -57,6 +58,27 @@ def write_timers(
         files.flush()
     _write_ordered(unordered, files)
     return files.finish()
+
+
+def live_timers(
+    name: str,
+    queues: Mapping[TimeDomain, FrozenTimerQueue],
+    key_space: KeySpace,
+    keys: Sequence[Any] | None,
+    count: Callable[[], int],
+) -> Iterator[LivePiece]:
+    """Yield the timers of a service in pieces, for certain keys or for all (None)."""
+    wanted = None if keys is None else set(keys)
+    for domain, queue in queues.items():
+        timers = iter(queue)
+        while piece := list(islice(timers, count())):
+            shown = piece if wanted is None else [one for one in piece if one[1] in wanted]
+            table = None
+            if shown:
+                times, own, namespaces = zip(*shown, strict=True)
+                rows = _Rows(_DOMAINS[domain], list(times), list(own), list(namespaces))
+                table = _table(name, rows, key_space)
+            yield LivePiece(table, len(piece))
 
 
 def _write_ordered(tables: Sequence[pa.Table], files: ChunkFiles) -> None:

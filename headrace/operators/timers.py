@@ -5,19 +5,23 @@ the two clocks and the current key. Source: Flink InternalTimerServiceImpl.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
-from headrace.checkpoint.handles import StateChunk
+from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.checkpoint.snapshot_files import SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.functions.process import TimeDomain
 from headrace.operators.operator import ProcessingTimeService, ScheduledTimer
-from headrace.operators.timer_chunks import read_timers, write_timers
+from headrace.operators.timer_chunks import live_timers, read_timers, write_timers
 from headrace.state.backend import KeyedStateBackend
+from headrace.state.columns import KEY, is_opaque
 from headrace.state.heap_timers import HeapTimerQueue
+from headrace.state.live_rows import AS_ROWS, LiveRows, LiveSource, PiecedRows, own_keys
 from headrace.state.operator_states import StatesOfOperator
 from headrace.state.restored import KeySpace
 from headrace.state.timer_queue import FrozenTimerQueue, IsEnough, TimerCallback, TimerQueue
@@ -115,6 +119,22 @@ class InternalTimerService:
         for domain, timer in read_timers(chunks, states.reader, states.key_space):
             self._queue(domain).register(*timer)
         self._schedule_wake_up()
+
+    def live_source(self) -> LiveSource:
+        """See LiveReadable."""
+        opaque = (KEY,) if is_opaque(self._key_space.key_type) else ()
+        return LiveSource(StateTable.TIMERS, self._name, self._live_rows, opaque=opaque)
+
+    def _live_rows(self, keys: pa.Array | None) -> LiveRows:
+        wanted = own_keys(self._name, keys, self._key_space)
+        queues = {domain: self._queue(domain).freeze(AS_ROWS) for domain in TimeDomain}
+
+        def release() -> None:
+            for queue in queues.values():
+                queue.release()
+
+        pieces = partial(live_timers, self._name, queues, self._key_space, wanted)
+        return PiecedRows(pieces, release)
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenTimers":
         """See Snapshotable."""

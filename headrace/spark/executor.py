@@ -9,6 +9,8 @@ from typing import Final
 from headrace.api.job_client import JobClient
 from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
 from headrace.core.errors import HostError
+from headrace.core.ids import ClusterDataSetId
+from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
@@ -76,6 +78,23 @@ class SparkExecutor:
             return max(1, kind.thread_count - 1)
         available = self._started_host().slot_count
         return max(1, available if available is not None else 1)
+
+    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        """See PipelineExecutor: with the session that a program stopped, everything is gone."""
+        host = self._live_host()
+        return () if host is None else host.handle.list_data_sets()
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        """See PipelineExecutor."""
+        host = self._live_host()
+        if host is not None:
+            host.handle.release_data_set(data_set)
+
+    def _live_host(self) -> SparkHost | None:
+        with self._lock:
+            host = self._host
+        is_lost = host is None or host.has_lost_session or host.failure is not None
+        return None if is_lost else host
 
     def close(self) -> None:
         """Cancel jobs, stop TaskManagers, and stop Spark if it was started here. Idempotent."""

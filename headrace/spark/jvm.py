@@ -3,10 +3,12 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.core.context import SparkContext
+
+_SESSION_STOPPED: Final = "its SparkSession was stopped"
 
 
 class JvmGoneError(Exception):
@@ -31,7 +33,7 @@ def jvm_context(context: SparkContext) -> Any:
     """Return the Scala SparkContext behind `context`, for what Python does not offer; JvmGoneError without one."""
     java_context = getattr(context, "_jsc", None)
     if java_context is None:
-        raise JvmGoneError("its SparkSession was stopped")
+        raise JvmGoneError(_SESSION_STOPPED)
     return java_context.sc()
 
 
@@ -45,26 +47,37 @@ def active_context() -> SparkContext | None:
     return getattr(SparkContext, "_active_spark_context", None)
 
 
-def application_slot_count(context: SparkContext, spark_profile: Any = None) -> int | None:
-    """How many tasks can run at once now, or None where executors come on demand.
+class ApplicationSlots:
+    """How many tasks an application can run at once.
 
-    `spark_profile` is a profile of PySpark's that all of them have; without one, the application's default.
+    Whoever looks after workers asks ten times a second, and one look at the configuration takes hundreds of calls of
+    the JVM: what stays as it is for as long as the application runs is fetched once.
     """
-    conf = context.getConf()
-    if str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
-        return None
-    scala_context = jvm_context(context)
-    if scala_context.isStopped():
-        # By somebody in the JVM, such as the master of its cluster.
-        raise JvmGoneError("its SparkContext was stopped")
-    manager = scala_context.resourceProfileManager()
-    if spark_profile is None:
-        profile = manager.defaultResourceProfile()
-    else:
-        profile = getattr(spark_profile, "_java_resource_profile")  # noqa: B009 - private, and named here only
-        # Spark counts for profiles that it knows; to be told twice changes nothing.
-        manager.addResourceProfile(profile)
-    return int(scala_context.maxNumConcurrentTasks(profile))
+
+    def __init__(self, context: SparkContext, spark_profile: Any = None) -> None:
+        """`spark_profile`: a profile of PySpark's that all tasks have; without one, the application's default."""
+        self._context: Final = context
+        grows = context.getConf().get("spark.dynamicAllocation.enabled", "false")
+        self._grows_on_demand: Final = str(grows).lower() == "true"
+        self._scala_context: Final = jvm_context(context)
+        manager = self._scala_context.resourceProfileManager()
+        if spark_profile is None:
+            self._profile: Any = manager.defaultResourceProfile()
+        else:
+            self._profile = getattr(spark_profile, "_java_resource_profile")  # noqa: B009 - private, and named here only
+            # Spark counts for profiles that it knows.
+            manager.addResourceProfile(self._profile)
+
+    def count(self) -> int | None:
+        """Return how many can run now, or None where executors come on demand. JvmGoneError once it was stopped."""
+        if is_stopped(self._context):
+            raise JvmGoneError(_SESSION_STOPPED)
+        if self._scala_context.isStopped():
+            # By somebody in the JVM, such as the master of its cluster.
+            raise JvmGoneError("its SparkContext was stopped")
+        if self._grows_on_demand:
+            return None
+        return int(self._scala_context.maxNumConcurrentTasks(self._profile))
 
 
 def registered_executor_count(context: SparkContext) -> int:

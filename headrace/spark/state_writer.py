@@ -116,6 +116,18 @@ class StateWriter:
         self._editor.with_max_parallelism(operator, max_parallelism)
         return self
 
+    def derive_window_timers(
+        self, operator: str, *, allowed_lateness_ms: int = 0, is_by_clock: bool = False
+    ) -> "StateWriter":
+        """Give each open time window that has no timer at its end, or later, those that a job sets for it.
+
+        `allowed_lateness_ms`: of the operator. `is_by_clock`: its windows are of processing time. The driver does it.
+        """
+        self._editor.derive_window_timers(
+            operator, allowed_lateness_ms=allowed_lateness_ms, is_by_clock=is_by_clock
+        )
+        return self
+
     def write(self, path: str, *, reason: str, author: str = "") -> str:
         """Write the new savepoint to a folder that has nothing in it yet; return its URI.
 

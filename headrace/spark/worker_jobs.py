@@ -17,7 +17,7 @@ from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
-from headrace.spark.jvm import application_slot_count, jvm_calls, jvm_context
+from headrace.spark.jvm import ApplicationSlots, jvm_calls, jvm_context
 from headrace.spark.spark_errors import root_message
 
 WorkerBody = Callable[[Iterable[int]], Iterable[str]]
@@ -84,6 +84,7 @@ class SparkWorkerJobs:
         self._honours_profiles = honours_profiles
         self._counted = counted
         self._profiles: dict[ResourceProfile, Any] = {}
+        self._slots: ApplicationSlots | None = None
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> WorkerJob:
         """Start the worker's job."""
@@ -111,7 +112,9 @@ class SparkWorkerJobs:
     def slot_count(self) -> int | None:
         """How many tasks the application can run at once now."""
         with jvm_calls():
-            return application_slot_count(self._context, self._spark_profile(self._counted))
+            if self._slots is None:
+                self._slots = ApplicationSlots(self._context, self._spark_profile(self._counted))
+            return self._slots.count()
 
     def _spark_profile(self, profile: ResourceProfile) -> Any:
         cpus = ceil(profile.cpu_cores)

@@ -5,6 +5,7 @@ groups, which a restore at another parallelism reads in parts.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,13 @@ from headrace.core.key_groups import key_groups_of
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
+from headrace.state.live_rows import (
+    LiveRows,
+    LiveSource,
+    PiecedRows,
+    pieces_of_tables,
+    refuse_keys,
+)
 from headrace.state.operator_states import StatesOfOperator
 from headrace.state.snapshots import SnapshotWriter
 
@@ -55,6 +63,19 @@ class ColumnarRows:
                 )
             tables.append(rows)
         return tables
+
+    def live_source(self) -> LiveSource:
+        """See LiveReadable. Keys are several columns here, and nobody can ask for some of them."""
+        return LiveSource(StateTable.COLUMNAR, self._name, self._live_rows)
+
+    def _live_rows(self, keys: pa.Array | None) -> LiveRows:
+        refuse_keys(self._name, keys)
+        tables = [table for table in self._freeze_rows()() if table.num_rows]
+        return PiecedRows(partial(pieces_of_tables, tables, self._with_groups))
+
+    def _with_groups(self, rows: pa.Table) -> pa.Table:
+        groups = key_groups_of(rows.column(KEY_HASH).to_numpy(), self._max_parallelism)
+        return rows.add_column(0, KEY_GROUP, pa.array(groups))
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenColumnarRows":
         """See Snapshotable. Copies nothing."""

@@ -27,6 +27,8 @@ LIST_POS: Final = "list_pos"
 VALUE: Final = "value"
 VALUE_ROW_KIND: Final = "value_row_kind"
 LAST_ACCESS: Final = "last_access"
+EXPIRED: Final = "expired"
+"""Which rows are past their time to live: not stored itself, but shown to whoever asks for such rows."""
 
 KeyGroups = npt.NDArray[np.int32]
 

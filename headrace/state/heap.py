@@ -10,7 +10,10 @@ Source: Flink HeapKeyedStateBackend.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
+
+import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk
 from headrace.checkpoint.snapshot_files import SnapshotWriter
@@ -41,6 +44,15 @@ from headrace.state.heap_timers import HeapTimerQueue
 from headrace.state.heap_ttl import TTL_HANDLES, TtlHeapState
 from headrace.state.keyed_chunks import Flatten, KeyedStateForm, write_keyed_state
 from headrace.state.layered_entries import FrozenEntries
+from headrace.state.live_entries import EntryPieces
+from headrace.state.live_rows import (
+    LiveRows,
+    LiveSource,
+    PiecedRows,
+    keyed_source,
+    own_keys,
+    waiting_sources,
+)
 from headrace.state.restored import FrozenUnclaimed, KeySpace, RestoredKeyedState
 from headrace.state.ttl import BatchClock, EventClock, TtlClocks, TtlRules
 
@@ -137,7 +149,7 @@ class HeapKeyedStateBackend:
                 self._form(handle),
                 handle.flatten_at(),
                 handle.freeze_entries(),
-                handle.expired_until_ms() if isinstance(handle, TtlHeapState) else None,
+                handle.expired_until_ms(),
             )
             for handle in self._handles.values()
         ]
@@ -152,6 +164,23 @@ class HeapKeyedStateBackend:
     def forms(self) -> list[KeyedStateForm]:
         """Return the forms of all states that were asked for."""
         return [self._form(handle) for handle in self._handles.values()]
+
+    def live_sources(self) -> list[LiveSource]:
+        """Return how each state is read while the task runs."""
+        own = [
+            keyed_source(self._form(handle), partial(self._live_rows, handle))
+            for handle in self._handles.values()
+        ]
+        return [*own, *waiting_sources(self._restored)]
+
+    def _live_rows(self, handle: HeapState, keys: pa.Array | None) -> LiveRows:
+        form, key_space = self._form(handle), self._key_space
+        wanted = own_keys(form.name, keys, key_space)
+        entries = handle.freeze_entries()
+        pieces = EntryPieces(
+            form, entries, handle.flatten_all_at(), key_space.max_parallelism, wanted
+        )
+        return PiecedRows(pieces, entries.release, handle.expired_until_ms())
 
     def close(self) -> None:
         """Let go of everything."""

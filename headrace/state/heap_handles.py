@@ -58,8 +58,16 @@ class HeapState(State):
         self.entries = entries
 
     def flatten_at(self) -> Flatten:
-        """Return how entries that are frozen now become rows."""
+        """Return how entries that are frozen now become rows of a snapshot."""
+        return self.flatten_all_at()
+
+    def flatten_all_at(self) -> Flatten:
+        """Return how they become rows, those among them that have expired and snapshots leave out."""
         return self.flatten
+
+    def expired_until_ms(self) -> int | None:
+        """Return the latest last access (epoch ms) of what has expired by now; None without a time to live."""
+        return None
 
     def clear(self) -> None:
         # Not pop: on an empty dict it does not hash, and so would not notice that no key is current.

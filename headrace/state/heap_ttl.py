@@ -72,7 +72,6 @@ class TtlHeapState(HeapState):
         return self.rules.is_expired(stamp_ms, now_ms)
 
     def expired_until_ms(self) -> int:
-        """Return the latest last access of what has expired by now."""
         return self.rules.expired_until_ms(self._now_ms())
 
     def _stamp(self, held: Stamped | None) -> int:
@@ -89,7 +88,7 @@ class TtlHeapState(HeapState):
     def flatten_stamped(held: list[Any], rows: KeyedRows) -> list[int] | None:
         """See Flatten."""
 
-    def flatten_at(self) -> Flatten:
+    def flatten_all_at(self) -> Flatten:
         # Of this moment: the clocks go on while the rows are written.
         flatten, untimed_ms = self.flatten_stamped, self._clock.untimed_ms()
 
@@ -100,6 +99,10 @@ class TtlHeapState(HeapState):
             rows.last_accesses = [since if one == NO_STAMP else one for one in rows.last_accesses]
             return counts
 
+        return flatten_timed
+
+    def flatten_at(self) -> Flatten:
+        flatten_timed = self.flatten_all_at()
         if not self.rules.filters_snapshots:
             return flatten_timed
         now_ms, unexpired = self._now_ms(), self.unexpired

@@ -93,6 +93,12 @@ class KeyedStateForm:
         return attributes | ({OPAQUE: ",".join(opaque)} if opaque else {})
 
 
+def opaque_columns(attributes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return which columns are pickles, by what a chunk says of its state."""
+    named = attributes.get(OPAQUE)
+    return tuple(named.split(",")) if named else ()
+
+
 class EntriesView(Protocol):
     """Entries of a state as they were when it was frozen; read from another thread while the state goes on."""
 
@@ -192,6 +198,17 @@ def _piece_table(
 ) -> pa.Table:
     rows = KeyedRows.for_form(form)
     counts = flatten(entries.values_of(piece), rows)
+    return table_of_entries(form, piece, groups, rows, counts)
+
+
+def table_of_entries(
+    form: KeyedStateForm,
+    piece: Sequence[Any],
+    groups: KeyGroups,
+    rows: KeyedRows,
+    counts: Sequence[int] | None,
+) -> pa.Table:
+    """Return the rows of entries: what `flatten` has made of them, beside their keys and namespaces."""
     if counts is not None:
         piece = list(chain.from_iterable(map(repeat, piece, counts)))
         groups = np.repeat(groups, counts)

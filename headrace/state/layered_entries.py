@@ -50,6 +50,13 @@ class FrozenEntries:
                 left = filterfalse(higher.__contains__, left)
             yield from left
 
+    def __contains__(self, entry: Any) -> bool:
+        for layer in reversed(self._layers):
+            value = layer.get(entry, _MISSING)
+            if value is not _MISSING:
+                return value is not _GONE
+        return False
+
     def values_of(self, entries: Sequence[Any]) -> list[Any]:
         """What the entries, all of them there, hold: in their order."""
         if len(self._layers) == 1:

@@ -78,13 +78,19 @@ class OperatorStateBackend(OperatorStateStore):
 
     def freeze(self) -> list[FrozenOperatorState]:
         """Return copies of all states, in the order in which they were first asked for."""
-        live = [
-            FrozenOperatorState(
-                name, state.mode, tuple(map(private_copy, state.frozen_items())), state.type_info
-            )
-            for name, state in self._states.items()
-        ]
-        return [*live, *self._restored.values()]
+        return [self.freeze_one(name) for name in self.names()]
+
+    def names(self) -> list[str]:
+        """Return the names of all states, those among them that nobody has asked for since the restore."""
+        return [*self._states, *self._restored]
+
+    def freeze_one(self, name: str) -> FrozenOperatorState:
+        """Return a copy of one of them."""
+        state = self._states.get(name)
+        if state is None:
+            return self._restored[name]
+        items = tuple(map(private_copy, state.frozen_items()))
+        return FrozenOperatorState(name, state.mode, items, state.type_info)
 
     def restore(self, states: Sequence[FrozenOperatorState]) -> None:
         """Begin with these states; called once, before any state is asked for."""

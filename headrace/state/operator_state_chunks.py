@@ -5,7 +5,10 @@ Columns: `map_key` (broadcast) and `value`. The coordinator deals out items by t
 
 import base64
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +24,7 @@ from headrace.state import columns as state_columns
 from headrace.state.columns import MAP_KEY, VALUE, VALUE_ROW_KIND
 from headrace.state.item_state import item_slice
 from headrace.state.keyed_chunks import parquet_of
+from headrace.state.live_rows import LivePiece, LiveRows, LiveSource, PiecedRows, refuse_keys
 from headrace.state.operator_state import (
     FrozenOperatorState,
     OperatorStateBackend,
@@ -60,6 +64,26 @@ class FrozenOperatorStates:
 
     def discard(self) -> None:
         """See FrozenState."""
+
+
+def live_operator_states(backend: OperatorStateBackend) -> list[LiveSource]:
+    """Return how each state is read while the task runs: it is copied at once, as for a snapshot, and cut later."""
+
+    def source(name: str) -> LiveSource:
+        def opened(keys: pa.Array | None) -> LiveRows:
+            refuse_keys(name, keys)
+            state = backend.freeze_one(name)
+            return PiecedRows(partial(_pieces_of, state))
+
+        return LiveSource(StateTable.OPERATOR, name, opened)
+
+    return [source(name) for name in backend.names()]
+
+
+def _pieces_of(state: FrozenOperatorState, count: Callable[[], int]) -> Iterator[LivePiece]:
+    items = iter(state.items)
+    while piece := tuple(islice(items, count())):
+        yield LivePiece(_table_of(replace(state, items=piece)), len(piece))
 
 
 def restore_operator_state(

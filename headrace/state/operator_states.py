@@ -27,8 +27,13 @@ from headrace.state.backend import KeyedStateBackend
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.heap import HeapKeyedStateBackend
 from headrace.state.keyed_chunks import OPAQUE, KeyedStateForm
+from headrace.state.live_rows import LiveReadable, LiveSource, waiting_sources
 from headrace.state.operator_state import OperatorStateBackend
-from headrace.state.operator_state_chunks import OperatorStateSnapshots, restore_operator_state
+from headrace.state.operator_state_chunks import (
+    OperatorStateSnapshots,
+    live_operator_states,
+    restore_operator_state,
+)
 from headrace.state.restored import KeySpace, RestoredKeyedState, UnclaimedStates
 from headrace.state.snapshots import FrozenPart, FrozenState, Snapshotable
 
@@ -41,6 +46,10 @@ class KeyedBackend(KeyedStateBackend, Snapshotable, Protocol):
 
     def forms(self) -> list[KeyedStateForm]:
         """Return the forms of all states that were asked for."""
+        ...
+
+    def live_sources(self) -> list[LiveSource]:
+        """Return how each state is read while the task runs."""
         ...
 
     def total_entry_count(self) -> int:
@@ -167,6 +176,17 @@ class StatesOfOperator:
             for part in self._parts()
         ]
 
+    def live_sources(self) -> list[LiveSource]:
+        """Return how everything is read while the task runs; splits and items of connectors are not."""
+        if self._keyed_backend is None:
+            sources = waiting_sources(self._restored_keyed)
+        else:
+            sources = self._keyed_backend.live_sources()
+        if self._has_operator_state:
+            sources += live_operator_states(self.operator_state)
+        others = self._snapshotables.values()
+        return sources + [one.live_source() for one in others if isinstance(one, LiveReadable)]
+
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """A checkpoint is published."""
         for part in self._parts():
@@ -196,13 +216,17 @@ class StatesOfOperator:
                 ", ".join(sorted(names)),
             )
 
+    @property
+    def _has_operator_state(self) -> bool:
+        was_restored = any(chunk.table is StateTable.OPERATOR for chunk in self._chunks)
+        return self._operator_state is not None or was_restored
+
     def _parts(self) -> list[Snapshotable]:
         parts: list[Snapshotable] = []
         if self._keyed_backend is not None:
             parts.append(self._keyed_backend)
         elif self._restored_keyed.unclaimed():
             parts.append(UnclaimedStates(self._restored_keyed))
-        has_operator_state = any(chunk.table is StateTable.OPERATOR for chunk in self._chunks)
-        if self._operator_state is not None or has_operator_state:
+        if self._has_operator_state:
             parts.append(OperatorStateSnapshots(self.operator_state))
         return [*parts, *self._snapshotables.values()]

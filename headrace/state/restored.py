@@ -24,12 +24,12 @@ from headrace.state.evolution import (
 )
 from headrace.state.keyed_chunks import (
     KIND,
-    OPAQUE,
     SCHEMA,
     SCOPE,
     ChunkFiles,
     KeyedRows,
     KeyedStateForm,
+    opaque_columns,
     read_tables,
     rows_to_table,
     table_to_rows,
@@ -191,9 +191,8 @@ def check_form(
 
 def _opaque_differences(form: KeyedStateForm, attributes: Mapping[str, str]) -> Iterator[str]:
     """Pickles and byte strings are both binary to Arrow."""
-    wanted = set(form.attributes().get(OPAQUE, "").split(","))
-    found = set(attributes.get(OPAQUE, "").split(","))
-    for column in sorted((wanted ^ found) - {""}):
+    wanted, found = set(opaque_columns(form.attributes())), set(opaque_columns(attributes))
+    for column in sorted(wanted ^ found):
         was, now = ("undeclared", "declared") if column in found else ("declared", "undeclared")
         yield f"'{column}' was {was} and is {now} now"
 

@@ -20,6 +20,7 @@ from headrace.core.key_groups import key_group_range, owners_of_groups
 from headrace.core.key_hash import InvalidKeyError
 from headrace.state.columnar_rows import KEY_HASH
 from headrace.state.columns import (
+    EXPIRED,
     KEY,
     KEY_GROUP,
     LIST_POS,
@@ -41,7 +42,6 @@ from headrace.state_processor.key_hashing import (
 )
 from headrace.state_processor.stored_hashes import HashedColumns, first_with_other_hash
 from headrace.state_processor.stored_state import (
-    EXPIRED,
     OPTIONAL_COLUMNS,
     StoredState,
     chunk_rows,

@@ -274,7 +274,7 @@ def _without_keys(
             written += write_chunks(state, pa.concat_tables(kept), context.writer)
     owner = _without(owner, lambda chunk: any(chunk is one for one in replaced))
     indices = {index for index, key in enumerate(stored) if key in found}
-    return _with_chunks(owner, written), removed_count, indices
+    return with_chunks_added(owner, written), removed_count, indices
 
 
 def _without(
@@ -300,7 +300,8 @@ def with_chunks_changed(
     return msgspec.structs.replace(owner, subtasks=subtasks)
 
 
-def _with_chunks(owner: OperatorSnapshot, chunks: Sequence[SubtaskChunk]) -> OperatorSnapshot:
+def with_chunks_added(owner: OperatorSnapshot, chunks: Sequence[SubtaskChunk]) -> OperatorSnapshot:
+    """Return the operator with some more chunks."""
     subtasks = dict(owner.subtasks)
     for one in chunks:
         state = subtasks.get(one.subtask_index, OperatorSubtaskState())
@@ -315,7 +316,7 @@ def with_chunks_instead(
 ) -> OperatorSnapshot:
     """Return the operator with other chunks in the place of all those of a state."""
     kept = _without(owner, lambda one: one.table is state.table and one.name == state.name)
-    return _with_chunks(kept, chunks)
+    return with_chunks_added(kept, chunks)
 
 
 def with_operator(

@@ -60,6 +60,7 @@ from headrace.state_processor.pinned_reading import PinnedReader, held
 from headrace.state_processor.selection import open_snapshot
 from headrace.state_processor.stored_state import chunks_of, has_native_state
 from headrace.state_processor.window_checks import check_windows
+from headrace.state_processor.window_timers import deriving_timers
 
 _FILE_PREFIX = "edited"
 
@@ -137,6 +138,15 @@ class SavepointEditor:
     def with_max_parallelism(self, operator: str, max_parallelism: int) -> "SavepointEditor":
         """Put all that an operator keeps by key in so many key groups. StateProcessorError where there are no such."""
         return self._also(changing_max_parallelism(operator, max_parallelism))
+
+    def derive_window_timers(
+        self, operator: str, *, allowed_lateness_ms: int = 0, is_by_clock: bool = False
+    ) -> "SavepointEditor":
+        """Give each open time window that has no timer at its end, or later, those that a job sets for it.
+
+        `allowed_lateness_ms`: of the operator. `is_by_clock`: its windows are of processing time.
+        """
+        return self._also(deriving_timers(operator, allowed_lateness_ms, is_by_clock=is_by_clock))
 
     def write(self, folder: str, *, reason: str, author: str = "") -> CompletedCheckpoint:
         """Write the new savepoint and return it. `author`: by default the user of this process.

@@ -33,7 +33,7 @@ from headrace.state.columns import (
     VALUE,
     VALUE_ROW_KIND,
 )
-from headrace.state.keyed_chunks import OPAQUE, read_tables
+from headrace.state.keyed_chunks import opaque_columns, read_tables
 from headrace.state_processor.errors import NativeStateError, StateSchemaError, UnknownStateError
 from headrace.state_processor.selection import operator_in
 
@@ -42,8 +42,6 @@ POSITION: Final = "pos"
 BY_KEY_GROUP: Final = frozenset({StateTable.KEYED, StateTable.TIMERS, StateTable.COLUMNAR})
 OPTIONAL_COLUMNS: Final = frozenset({VALUE_ROW_KIND, LAST_ACCESS})
 """Columns that some files of a state have and others need not."""
-EXPIRED: Final = "expired"
-"""The column that says which rows had expired when they were stored; it is not stored itself."""
 _KEYED_ORDER: Final = (
     KEY_GROUP,
     KEY,
@@ -265,7 +263,9 @@ def _state_of(
     owner: OperatorSnapshot, table: StateTable, name: str, chunks: Sequence[StoredChunk]
 ) -> StoredState:
     title = _title_of(owner.title, table, name)
-    schema = _common_schema(title, [_schema_of(one.chunk.file) for one in chunks])
+    schema = _common_schema(
+        title, [parquet_footer(one.chunk.file).schema.to_arrow_schema() for one in chunks]
+    )
     if table is StateTable.KEYED:
         schema = pa.schema([schema.field(one) for one in _KEYED_ORDER if one in schema.names])
     elif table not in BY_KEY_GROUP:
@@ -288,12 +288,7 @@ def _opaque_columns(
 ) -> frozenset[str]:
     # Timers have the keys of their operator, but do not say themselves whether these are pickles.
     said = chunks if table is StateTable.KEYED else chunks_of(owner, StateTable.KEYED)
-    columns = {
-        column
-        for one in said
-        for column in one.chunk.attributes.get(OPAQUE, "").split(",")
-        if column
-    }
+    columns = {column for one in said for column in opaque_columns(one.chunk.attributes)}
     if table is StateTable.KEYED:
         return frozenset(columns)
     return frozenset(columns & {KEY}) if table is StateTable.TIMERS else frozenset()
@@ -310,9 +305,9 @@ def _common_schema(title: str, schemas: Sequence[pa.Schema]) -> pa.Schema:
     return pa.schema(list(fields.values()))
 
 
-def _schema_of(file: StateFile) -> pa.Schema:
-    # The footer alone: that the whole file is as it was written is seen where its rows are read.
+def parquet_footer(file: StateFile) -> pq.FileMetaData:
+    """Return what a file says of its rows; that the whole of it is as it was written has to be seen elsewhere."""
     if not file.uri:
-        return pq.read_schema(pa.BufferReader(file.content))
+        return pq.read_metadata(pa.BufferReader(file.content))
     with open_input(file.uri) as opened:
-        return pq.read_schema(opened)
+        return pq.read_metadata(opened)

@@ -20,12 +20,11 @@ from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.core.errors import short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, key_groups_of
 from headrace.core.key_hash import InvalidKeyError, hash_array
-from headrace.state.columns import KEY
+from headrace.state.columns import EXPIRED, KEY
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from headrace.state_processor.key_hashing import hashable_column
 from headrace.state_processor.stored_state import (
     BY_KEY_GROUP,
-    EXPIRED,
     StoredChunk,
     StoredState,
     chunk_rows,

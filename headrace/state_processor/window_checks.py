@@ -17,7 +17,8 @@ import pyarrow as pa
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.checkpoint.snapshot_files import SnapshotReader
-from headrace.state.columns import KEY, MAP_KEY, NAMESPACE, VALUE
+from headrace.core.elements import MIN_TIMESTAMP
+from headrace.state.columns import KEY, KEY_GROUP, MAP_KEY, NAMESPACE, VALUE
 from headrace.state_processor.errors import EditRefusedError
 from headrace.state_processor.key_hashing import hashable_rows
 from headrace.state_processor.stored_state import StoredState, chunk_rows, states_of
@@ -37,6 +38,16 @@ class _Windows:
     timers: dict[_Entry, int] = field(default_factory=dict[_Entry, int])
     merging: dict[_Entry, Hashable] | None = None
 
+    def without_timer(self) -> dict[_Entry, str]:
+        """Open windows that no timer will clear, with the words for the state that holds something for each."""
+        live = dict(self.others)
+        live |= self.contents if self.merging is None else dict.fromkeys(self.merging, _MERGING)
+        return {
+            entry: state
+            for entry, state in live.items()
+            if self.timers.get(entry, MIN_TIMESTAMP) < _end_ms(entry[1]) - 1
+        }
+
 
 def check_windows(
     parent: CheckpointMetadata, edited: CheckpointMetadata, reader: SnapshotReader
@@ -49,11 +60,11 @@ def check_windows(
     for old, owner in zip(parent.operators, edited.operators, strict=True):
         if old.subtasks == owner.subtasks:
             continue
-        before, after = _window_states(parent, old), _window_states(edited, owner)
+        before, after = window_states(parent, old), window_states(edited, owner)
         known: set[_Entry] | None = None
         for index in sorted(owner.subtasks):
-            states = _of_subtask(after, index)
-            if states == _of_subtask(before, index):
+            states = of_subtask(after, index)
+            if states == of_subtask(before, index):
                 continue
             problems = _problems(states, reader)
             if problems and known is None:
@@ -70,7 +81,7 @@ def _known_problems(
     states: Sequence[StoredState], owner: OperatorSnapshot, reader: SnapshotReader
 ) -> set[_Entry]:
     return {
-        entry for index in owner.subtasks for entry in _problems(_of_subtask(states, index), reader)
+        entry for index in owner.subtasks for entry in _problems(of_subtask(states, index), reader)
     }
 
 
@@ -79,25 +90,43 @@ def _problems(
 ) -> dict[_Entry, tuple[str, str]]:
     found = _windows_of(states, reader)
     problems: dict[_Entry, tuple[str, str]] = {}
-    live = dict(found.others)
-    if found.merging is None:
-        live |= found.contents
-    else:
+    if found.merging is not None:
         held = {(key, window) for (key, _), window in found.merging.items()}
         for entry, state in found.contents.items():
             if entry not in held:
                 problems[entry] = (state, f"is the state window of no window in '{_MERGING}'")
         for (key, window), state_window in found.merging.items():
-            live[key, window] = _MERGING
             if (key, state_window) not in found.contents:
                 reason = f"has a state window of which '{_CONTENTS}' holds nothing"
                 problems[key, window] = (_MERGING, reason)
-    for entry, state in live.items():
-        end_ms = _end_ms(entry[1])
-        if found.timers.get(entry, end_ms - 2) < end_ms - 1:
-            reason = f"is a window with no timer at {end_ms - 1} or later, so that nothing would ever clear it"
-            problems.setdefault(entry, (state, reason))
+    for entry, state in found.without_timer().items():
+        last_ms = _end_ms(entry[1]) - 1
+        reason = (
+            f"is a window with no timer at {last_ms} or later, so that nothing would ever clear it"
+        )
+        problems.setdefault(entry, (state, reason))
     return problems
+
+
+def windows_without_timer(
+    states: Sequence[StoredState], reader: SnapshotReader
+) -> Iterator[pa.Table]:
+    """Yield `key_group`, `key` and `namespace` of the open windows of one subtask that no timer would clear."""
+    missing = set(_windows_of(states, reader).without_timer())
+    has_merging = any(map(_is_merging_set, states))
+    for state in states:
+        if state.table is not StateTable.KEYED or _is_merging_set(state) != has_merging:
+            continue
+        names = [KEY_GROUP, KEY, MAP_KEY if has_merging else NAMESPACE]
+        for chunk in state.chunks:
+            for table in chunk_rows(state, chunk, reader):
+                rows = table.select(names).rename_columns([KEY_GROUP, KEY, NAMESPACE])
+                places: list[int] = []
+                for place, entry in enumerate(hashable_rows(rows, [KEY, NAMESPACE])):
+                    if entry in missing:
+                        missing.discard(entry)
+                        places.append(place)
+                yield rows.take(pa.array(places, pa.int64()))
 
 
 def _windows_of(states: Sequence[StoredState], reader: SnapshotReader) -> _Windows:
@@ -122,13 +151,13 @@ def _windows_of(states: Sequence[StoredState], reader: SnapshotReader) -> _Windo
     return found
 
 
-def _window_states(metadata: CheckpointMetadata, owner: OperatorSnapshot) -> list[StoredState]:
+def window_states(metadata: CheckpointMetadata, owner: OperatorSnapshot) -> list[StoredState]:
     """The states of an operator that are by window, and its timers of windows."""
     states = states_of(metadata, owner, (StateTable.KEYED, StateTable.TIMERS))
     return [one for one in states if _is_merging_set(one) or _are_windows(one.schema, NAMESPACE)]
 
 
-def _of_subtask(states: Sequence[StoredState], index: int) -> list[StoredState]:
+def of_subtask(states: Sequence[StoredState], index: int) -> list[StoredState]:
     """The states with the chunks of one subtask, under a title that stays when an operator is renamed."""
     return [
         dataclasses.replace(

@@ -4,7 +4,7 @@ Source: Flink StreamOneInputProcessor, AbstractStreamTaskNetworkInput.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
 from headrace.core.clock import Clock
@@ -17,9 +17,12 @@ from headrace.core.elements import (
     Watermark,
     WatermarkStatus,
 )
+from headrace.core.errors import ClusterDatasetCorruptedError
+from headrace.core.ids import ClusterDataSetId
 from headrace.core.record_batch import RecordBatch
 from headrace.network.channels import BarrierAnnouncement
-from headrace.network.gate import BatchElement, EventElement, InputGate
+from headrace.network.errors import NetworkError
+from headrace.network.gate import BatchElement, EventElement, GateElement, InputGate
 from headrace.task.pacing import PacedRows
 from headrace.task.watermark_valve import EmitWatermark, ValveAction, WatermarkValve
 
@@ -57,13 +60,19 @@ class InputHandler(RowHandler, Protocol):
 class LogicalInput:
     """One input of the head operator, and one valve over all channels of its gate.
 
-    With `pace_by` batches pass in parts, whose time that clock takes: see pacing.
+    With `pace_by` batches pass in parts, whose time that clock takes: see pacing. `data_set`: what it reads was left
+    by an earlier job, and ClusterDatasetCorruptedError says that it cannot be read.
     """
 
     def __init__(
-        self, gate: InputGate, handler: InputHandler, pace_by: Clock | None = None
+        self,
+        gate: InputGate,
+        handler: InputHandler,
+        pace_by: Clock | None = None,
+        data_set: ClusterDataSetId | None = None,
     ) -> None:
         self._gate = gate
+        self._data_set: Final = data_set
         self._handler = handler
         self._paced: PacedRows | None = None
         if pace_by is not None:
@@ -107,11 +116,20 @@ class LogicalInput:
 
     def process_next(self) -> bool:
         """Take one element; False if there is none."""
-        element = self._gate.poll()
+        element = self._poll()
         if element is None:
             return False
         self._dispatch(element)
         return True
+
+    def _poll(self) -> GateElement | None:
+        try:
+            return self._gate.poll()
+        except NetworkError as error:
+            if self._data_set is None:
+                raise
+            # Here it is known that the input is at fault: a result that cannot be written raises such errors too.
+            raise ClusterDatasetCorruptedError(self._data_set, str(error)) from error
 
     def process_priority_event(self, wake: Callable[[], None]) -> bool:
         """Take an event that must not wait for room in the outputs; without one have `wake` called when one comes."""

@@ -42,7 +42,9 @@ class InputStreamTask(StreamTask):
         super().__init__(environment, payloads, mailbox, timers)
         pace_by = environment.clock if self.chain.is_per_record else None
         self._inputs = [
-            LogicalInput(_gate_of(environment, number), handler, pace_by)
+            LogicalInput(
+                _gate_of(environment, number), handler, pace_by, environment.vertex.cached_input
+            )
             for number, handler in enumerate(self._input_handlers())
         ]
         self._barriers = InputBarriers(self, environment, timers, self._inputs)

@@ -47,6 +47,7 @@ from headrace.task.outputs import (
     Target,
 )
 from headrace.task.pacing import PacedRows
+from headrace.task.state_reads import ReadOperator
 from headrace.task.user_payloads import UNKNOWN_LOCATION
 
 
@@ -268,6 +269,10 @@ class OperatorChain:
     def deliver_event(self, operator_id: OperatorId, payload: bytes) -> None:
         """Hand an event of a coordinator to its operator."""
         self._operators[operator_id].handle_event(payload)
+
+    def read_operator(self, operator_id: OperatorId) -> ReadOperator:
+        """Return an operator as its state is read."""
+        return ReadOperator(self._operators[operator_id], self._states.get(operator_id))
 
     def metrics_snapshot(self) -> dict[str, float]:
         """Return the metrics of each operator as `<operator name>.<metric>`, and their latencies by operator id."""

@@ -36,6 +36,7 @@ from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.metrics import EdgeTimes, Occupation, TaskCounters, TaskTimes
 from headrace.task.operator_chain import OperatorChain
 from headrace.task.stall_watch import StallWatch
+from headrace.task.state_reads import StateRead, StateReads
 from headrace.task.subtask_checkpoints import BarrierTimes, SubtaskCheckpoints
 from headrace.task.user_payloads import create_writers, load_specs, load_types
 
@@ -109,6 +110,7 @@ class StreamTask(ABC):
         self.checkpoints: Final = SubtaskCheckpoints(
             environment, self.chain, self._writers, timers, self._fail_soon
         )
+        self._reads: Final = StateReads(self.chain.read_operator, environment.clock, mailbox.put)
         self._ending: Final = EndOfTask(
             self._writers,
             mailbox.wake,
@@ -282,9 +284,14 @@ class StreamTask(ABC):
         if not self._has_ended:
             self.chain.deliver_event(operator_id, payload)
 
+    def read_state(self, read: StateRead) -> None:
+        """Begin to read the state of an operator: what it is now."""
+        self._reads.begin(read)
+
     def close(self) -> None:
         """Close operators; gates and writers are closed by the task."""
         self._timers.quiesce()
+        self._reads.close()
         self.checkpoints.close()
         self.chain.close()
 

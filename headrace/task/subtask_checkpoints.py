@@ -24,7 +24,7 @@ from headrace.checkpoint.handles import (
     SubtaskPhase,
     TaskStateSnapshot,
 )
-from headrace.checkpoint.snapshot_files import SnapshotWriter
+from headrace.checkpoint.revocable_writer import RevocableWriter
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier, CheckpointOptions
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
@@ -189,7 +189,10 @@ class SubtaskCheckpoints:
 
 
 class AsynchronousPart:
-    """Writes what was frozen and answers the coordinator; or, once cancelled, lets go of it in silence."""
+    """Writes what was frozen and answers the coordinator; or, once cancelled, lets go of it in silence.
+
+    Files of which the coordinator was not told are deleted again.
+    """
 
     def __init__(
         self,
@@ -209,6 +212,9 @@ class AsynchronousPart:
         self._in_flight: Final = in_flight
         self._metrics: Final = metrics
         self._is_finished: Final = is_finished
+        self._writer: Final = RevocableWriter(
+            environment.snapshots.writer(self._options, self._name()), self._options.exclusive_uri
+        )
         # Guards the two flags: whoever comes first, answer or cancellation, decides.
         self._lock: Final = threading.Lock()
         self._is_cancelled = False
@@ -239,11 +245,13 @@ class AsynchronousPart:
             _LOG.warning("checkpoint %d of %s: %s", self._checkpoint_id, self._name(), error)
             if self._finish():
                 self._answer_failure(error)
+            self._writer.revoke()
             return
         finally:
             for state in self._states():
                 state.discard()
         if operators is None or not self._finish():
+            self._writer.revoke()
             return
         metrics = msgspec.structs.replace(
             self._metrics,
@@ -279,18 +287,15 @@ class AsynchronousPart:
     def _write(self) -> dict[OperatorId, OperatorSubtaskState] | None:
         """Write everything; None once cancelled."""
         chunks: dict[OperatorId, list[StateChunk]] = {}
-        writer: SnapshotWriter | None = None
         if not self._in_flight.is_empty:
-            writer = self._writer()
-            chunks = self._in_flight.write(writer)
+            chunks = self._in_flight.write(self._writer)
         for frozen in self._frozen:
             own = chunks.setdefault(frozen.operator_id, [])
             own.append(frozen.watermarks)
             for state in frozen.states:
                 if self._is_cancelled:
                     return None
-                writer = writer or self._writer()
-                own += state.write(writer)
+                own += state.write(self._writer)
                 reach(Failpoint.UPLOAD_HALF)
         if self._is_cancelled:
             return None
@@ -299,9 +304,6 @@ class AsynchronousPart:
             operator_id: OperatorSubtaskState(tuple(own), committables.get(operator_id, ()))
             for operator_id, own in chunks.items()
         }
-
-    def _writer(self) -> SnapshotWriter:
-        return self._environment.snapshots.writer(self._options, self._name())
 
     def _finish(self) -> bool:
         """Whether the answer may go."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointProgress
+from headrace.checkpoint.state_reading import StateReadError, SubtaskNotReadableError
 from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import CancelTaskException
 from headrace.core.errors import UserCodeError
@@ -24,6 +25,7 @@ from headrace.task.environment import TaskEnvironment
 from headrace.task.input_stream_tasks import create_stream_task
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.runner import Step, TaskRunner
+from headrace.task.state_reads import StateRead
 from headrace.task.stream_task import Progress, StreamTask
 
 
@@ -145,6 +147,33 @@ class Task:
                 self._stream_task.notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
 
         self.mailbox.put(notify)
+
+    def read_state(self, read: StateRead) -> None:
+        """Begin to read the state of an operator between two batches. Any thread.
+
+        A task that ends meanwhile may leave the read without an answer: whoever asked hears of its end.
+        """
+
+        def begin() -> None:
+            if self._stream_task is None or self._state is not ExecutionState.RUNNING:
+                read.answer(self._not_readable())
+            else:
+                self._stream_task.read_state(read)
+
+        if not self.mailbox.put(begin):
+            read.answer(self._ended())
+
+    def _not_readable(self) -> SubtaskNotReadableError:
+        return SubtaskNotReadableError("the subtask", f"it is {self._state.name}")
+
+    def _ended(self) -> StateReadError:
+        """What is said from the moment on at which no mail is taken, some time before the final state is reached."""
+        name = self._environment.vertex.subtask_name(self.attempt_id.subtask_index)
+        state = self._state
+        reason = f"is {state.name}" if state.is_terminal else "is ending"
+        return StateReadError(
+            f"the state of '{name}' cannot be read, as it {reason}: read the job's last checkpoint"
+        )
 
     def deliver_payloads(self, payloads: VertexPayloads) -> None:
         """Hand over what did not come with the description of the task. Any thread."""

@@ -7,6 +7,7 @@ job goes on and counts on the TaskManager, while a gate may still read it.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
+from weakref import ref
 
 from headrace.core.ids import ExecutionAttemptId, JobId, ResultPartitionId
 from headrace.core.shuffle_descriptors import InputGateDescriptor, ResultPartitionDescriptor
@@ -97,7 +98,8 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
         self._gates: Final[
             list[tuple[ExecutionAttemptId, InputGateDescriptor, SingleInputGate]]
         ] = []
-        self._sessions: Final[list[PeerSession]] = []
+        # Weakly: one whose connection was lost refers to what it was in the middle of receiving.
+        self._sessions: Final[list[ref[PeerSession]]] = []
         self._results: Final[list[ResultPartition]] = []
 
     @property
@@ -123,7 +125,7 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
         """See transport.TransportHost."""
         session = super().open_session(link, peer_name, features)
         if isinstance(session, PeerSession):
-            self._sessions.append(session)
+            self._sessions.append(ref(session))
         return session
 
     def readers_of(self, partition_id: ResultPartitionId) -> Iterator[ExecutionAttemptId]:
@@ -135,7 +137,9 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
 
     def leaks(self) -> list[str]:
         """What it still holds, once no task is left."""
+        self._forget_what_is_over()
         pool = self.buffer_pool
+        sessions = [session for each in self._sessions if (session := each()) is not None]
         held = {
             "pages of network memory": pool.total_pages - pool.count_idle_pages(),
             "reserved pages": pool.total_pages - pool.unreserved_pages,
@@ -143,7 +147,12 @@ class ScannedExchange(CreditBasedShuffleEnvironment):
             "files of results": len(self.storage.directories.files()),
             "bytes that were read ahead": self.storage.read_memory.used_bytes,
             "open gates": sum(not gate.is_closed for _, _, gate in self._gates),
-            "channels that read": sum(each.consumer.channel_count for each in self._sessions),
-            "channels that are read": sum(each.producer.reader_count for each in self._sessions),
+            "channels that read": sum(each.consumer.channel_count for each in sessions),
+            "channels that are read": sum(each.producer.reader_count for each in sessions),
         }
         return [f"{self.name} holds {count} {what}" for what, count in held.items() if count]
+
+    def _forget_what_is_over(self) -> None:
+        """Gates and results refer to their tasks, and these to what they were working on when they were stopped."""
+        self._gates[:] = [each for each in self._gates if not each[2].is_closed]
+        self._results[:] = [each for each in self._results if not each.pool.is_destroyed]

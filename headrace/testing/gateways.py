@@ -24,8 +24,11 @@ from headrace.graph.payloads import VertexPayloads
 from headrace.rpc.contract import gateway_contract
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.fencing import FencedRpcEndpoint
+from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.service import RpcService
 from headrace.task.environment import TaskListener
+from headrace.task.state_reads import StateRead
+from headrace.testing.virtual_loop import VirtualLoop
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ class ScriptedTask:
         self.metrics: dict[str, float] = {}
         self.payloads: VertexPayloads | None = None
         self.updates: list[ShuffleDescriptor] = []
+        self.state_reads: list[StateRead] = []
         self.checkpoint_calls: list[tuple[str, int]] = []
         self.checkpoint_options: dict[int, CheckpointOptions] = {}
         self._listener = listener
@@ -182,6 +186,10 @@ class ScriptedTask:
         """See RunningTask: nothing is known of it."""
         return None
 
+    def read_state(self, read: StateRead) -> None:
+        """See RunningTask: the test answers."""
+        self.state_reads.append(read)
+
     def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:
         """See RunningTask."""
         self.updates.append(shuffle)
@@ -208,3 +216,11 @@ class ScriptedTaskFactory:
         task = ScriptedTask(descriptor.attempt_id, listener)
         self.tasks[descriptor.attempt_id] = task
         return task
+
+
+def end_processes(network: LoopbackNetwork, loop: VirtualLoop) -> None:
+    """End every process of a network and then its loop, so that no task is left pending."""
+    for service in list(network.services.values()):
+        service.abort()
+    loop.run_for(1)
+    loop.close()

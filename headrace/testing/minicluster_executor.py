@@ -6,6 +6,8 @@ from headrace.api.executors import set_active_executor
 from headrace.api.job_client import JobClient
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
 from headrace.cluster.minicluster import MiniCluster
+from headrace.core.ids import ClusterDataSetId
+from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 
 
@@ -48,6 +50,14 @@ class MiniClusterExecutor:
     def default_parallelism(self) -> int:
         """See PipelineExecutor: every slot."""
         return self.cluster.slot_count
+
+    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        """See PipelineExecutor."""
+        return self.cluster.handle.list_data_sets()
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        """See PipelineExecutor."""
+        self.cluster.handle.release_data_set(data_set)
 
     def close(self) -> None:
         """See PipelineExecutor."""

@@ -45,13 +45,14 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "cluster": GROUND | {"gateways", "rpc", "cluster.task_executor"},
     "cluster.task_executor": GROUND | DATA_PLANE | {"gateways", "rpc", "cluster"},
     # edges
-    "api": GROUND | {"gateways"},
+    "api": GROUND | {"gateways", "state_processor"},
     "connectors": GROUND,
     "rest": GROUND | {"gateways"},
     "shuffle_service": GROUND | {"network", "gateways", "rpc", "cluster", "cluster.task_executor"},
     # hosts
     "spark": GROUND | _BELOW_HOSTS | {"network", "state_processor"},
-    "cli": GROUND | {"spark", "api", "rest", "gateways", "network", "shuffle_service"},
+    "cli": GROUND
+    | {"spark", "api", "rest", "gateways", "network", "shuffle_service", "state_processor"},
     # faces
     "datastream": frozenset({"api", "functions", "core", "connectors"}),
     "common": frozenset({"api", "functions", "core", "connectors"}),

@@ -8,6 +8,23 @@ from headrace.core.config import Settings
 from headrace.spark.session import HostSession, host_session
 from tests.spark.programs import Program
 
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+"""Of every JVM that a test starts: its first compiler alone. A job of three records needs 12 seconds of processor with
+it and 18 without, and hardly a test lasts long enough for what the second compiler makes. `make demo` has both."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Spark's launcher gives the options in this file to the JVMs of drivers, executors, masters and workers.
+
+    Source: https://github.com/apache/spark, launcher/…/AbstractCommandBuilder.java
+    """
+    folder = tmp_path_factory.mktemp("spark-conf")
+    (folder / "java-opts").write_text(JAVA_OPTIONS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(folder))
+        yield
+
 
 @pytest.fixture
 def started() -> Iterator[list[Program]]:

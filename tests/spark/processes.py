@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyspark
 
+from headrace.core.randomness import system_random
+
 SPARK_HOME = Path(pyspark.__file__).parent
 MARK_VARIABLE = "HEADRACE_TEST_MARK"
 """Put into the environment of everything a test starts; children inherit it, so leftovers are found by it."""
@@ -33,6 +35,11 @@ class Process:
     def pause(self) -> None:
         """Let it do nothing any more, with everything open that it has."""
         os.kill(self.pid, signal.SIGSTOP)
+
+
+def new_mark() -> str:
+    """A mark that no other test has, on this machine or in a process of pytest beside this one."""
+    return f"{system_random().getrandbits(64):016x}"
 
 
 def marked_processes(mark: str) -> list[Process]:
@@ -98,17 +105,6 @@ def listening_ports_of(pids: set[int]) -> set[int]:
                 continue
             if target.startswith("socket:[") and target[8:-1] in inodes:
                 found.add(inodes[target[8:-1]])
-    return found
-
-
-def listening_ports() -> set[int]:
-    """Every TCP port of this host on which somebody listens."""
-    found: set[int] = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A":
-                found.add(int(fields[1].rsplit(":", 1)[1], 16))
     return found
 
 

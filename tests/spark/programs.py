@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from headrace.core.randomness import system_random
 from headrace.spark.spark_home import link_spark_home
 from tests.spark.processes import (
     MARK_VARIABLE,
@@ -19,6 +18,7 @@ from tests.spark.processes import (
     executor_directories,
     listening_ports_of,
     marked_processes,
+    new_mark,
     parent_pid_of,
     temporary_files,
     wait_until,
@@ -156,7 +156,7 @@ def start(
 
     What others leave in the installed home at the same time must not be taken for this program's.
     """
-    mark = f"{system_random().getrandbits(64):016x}"
+    mark = new_mark()
     temporary = directory / "tmp"
     temporary.mkdir(exist_ok=True)
     spark_home = directory / "spark-home"

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.spark.session import HostSession
+from tests.spark.processes import new_mark
 from tests.spark.programs import ROOT, Program, start_headrace
 from tests.spark.standalone import StandaloneCluster
 
@@ -226,7 +227,7 @@ def test_the_whole_year_on_a_local_cluster_equals_plain_sql_where_watermarks_wai
 def test_the_whole_year_on_a_standalone_cluster(
     session: HostSession, tmp_path: Path, started: list[Program]
 ) -> None:
-    cluster = StandaloneCluster(tmp_path / "cluster", "standalone")
+    cluster = StandaloneCluster(tmp_path / "cluster", new_mark())
     try:
         program = run_example(
             tmp_path, "--master", cluster.url, "-p", "2",

@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 from headrace.spark.worker_process import routable_address
-from tests.spark.processes import children_of, listening_ports_of, marked_processes
+from tests.spark.processes import children_of, listening_ports_of, marked_processes, new_mark
 from tests.spark.programs import Program, headrace_run
 from tests.spark.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 LOOPBACK = "127.0.0.1"
-MARK = "encryption"
-"""Executors of a standalone cluster inherit the mark of its workers, not the program's."""
 FRAMES = """
 from headrace.common import Types
 from headrace.datastream import StreamExecutionEnvironment
@@ -109,7 +107,9 @@ def test_the_option_turns_every_port_of_one_host_to_tls(
 def test_a_driver_that_other_hosts_reach_has_tls_and_listens_nowhere_else(
     tmp_path: Path, started: list[Program], address: str
 ) -> None:
-    cluster = StandaloneCluster(tmp_path / "cluster", MARK)
+    # Executors of a standalone cluster inherit the mark of its workers, not the program's.
+    mark = new_mark()
+    cluster = StandaloneCluster(tmp_path / "cluster", mark)
     try:
         program = headrace_run(
             tmp_path, ENDLESS, "--master", cluster.url,
@@ -117,7 +117,7 @@ def test_a_driver_that_other_hosts_reach_has_tls_and_listens_nowhere_else(
         )  # fmt: skip
         started.append(program)
         program.wait_for_line("number 20")
-        for port in ports_of_task_managers(MARK):
+        for port in ports_of_task_managers(mark):
             assert tls_version(address, port) == "TLSv1.3"
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection((LOOPBACK, port), 10)

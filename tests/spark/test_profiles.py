@@ -9,7 +9,7 @@ import pytest
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
-from headrace.spark.jvm import application_slot_count
+from headrace.spark.jvm import ApplicationSlots
 from headrace.spark.session import HostSession, host_session
 from headrace.spark.worker_jobs import SparkWorkerJobs, WorkerBody
 from tests.spark.processes import wait_until
@@ -51,7 +51,8 @@ def threads_body(path: Path) -> WorkerBody:
 
 
 def test_a_profile_of_two_cores_takes_both(cluster: HostSession, tmp_path: Path) -> None:
-    wait_until(lambda: application_slot_count(cluster.context) == 2, 60, "the executor registered")
+    slots = ApplicationSlots(cluster.context)
+    wait_until(lambda: slots.count() == 2, 60, "the executor registered")
     jobs = SparkWorkerJobs(
         cluster.context, lambda _: threads_body(tmp_path / "threads"), honours_profiles=True
     )

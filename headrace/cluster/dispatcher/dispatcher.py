@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn, TypeVar
 
+from headrace.checkpoint.state_reading import StateReadRequest, SubtaskState
 from headrace.cluster.dispatcher.archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.job_master import JobMaster
@@ -28,6 +29,7 @@ from headrace.gateways.errors import (
 )
 from headrace.gateways.job_master import CollectedResults, JobDetails, JobMasterGateway
 from headrace.gateways.messages import Acknowledge
+from headrace.gateways.state_reading import OperatorDescription, StoredCheckpoint
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.payloads import blob_keys
 from headrace.rpc.errors import RecipientUnreachableError
@@ -214,6 +216,30 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         """See DispatcherGateway."""
         return await self._ask_job(
             job_id, lambda running: running.request_job_details(), lambda ended: ended.details
+        )
+
+    async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:
+        """See DispatcherGateway."""
+        return await self._ask_job(
+            job_id, lambda running: running.request_operators(), _refuse_ended
+        )
+
+    async def request_operator(self, job_id: JobId, named: str) -> OperatorDescription:
+        """See DispatcherGateway."""
+        return await self._ask_job(
+            job_id, lambda running: running.request_operator(named), _refuse_ended
+        )
+
+    async def request_latest_checkpoint(self, job_id: JobId) -> StoredCheckpoint | None:
+        """See DispatcherGateway."""
+        return await self._ask_job(
+            job_id, lambda running: running.request_latest_checkpoint(), _refuse_ended
+        )
+
+    async def read_state(self, job_id: JobId, request: StateReadRequest) -> SubtaskState:
+        """See DispatcherGateway."""
+        return await self._ask_job(
+            job_id, lambda running: _waiting(running).read_state(request), _refuse_ended
         )
 
     async def request_job_result(self, job_id: JobId) -> JobResult:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headrace.checkpoint.handles import SubtaskRestore
+from headrace.cluster.job_master.cluster_inputs import ClusterInputs
 from headrace.cluster.job_master.executions import Execution, Executions
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.shuffle_descriptors import (
@@ -63,15 +64,17 @@ def describe_task(
     executions: Executions,
     execution: Execution,
     shuffle_descriptors: ShuffleDescriptors,
+    cluster_inputs: ClusterInputs,
     restore: SubtaskRestore | None,
 ) -> TaskDeploymentDescriptor:
     """Everything a TaskManager needs to run `execution`; it and its producers must have their descriptors.
 
-    `restore`: what it starts from, None where it starts afresh.
+    `cluster_inputs`: where results of earlier jobs lie. `restore`: what it starts from, None where it starts afresh.
     """
     attempt_id = execution.attempt_id
     assert execution.slot is not None
     vertex = graph.vertex(attempt_id.execution_vertex_id).job_vertex
+    cached_gate = cluster_inputs.gate_of(attempt_id.execution_vertex_id)
     return TaskDeploymentDescriptor(
         attempt_id=attempt_id,
         allocation_id=execution.slot.allocation_id,
@@ -82,7 +85,9 @@ def describe_task(
             _partition(graph, edge, attempt_id, shuffle_descriptors)
             for edge in graph.edges_out_of(vertex.vertex_id)
         ),
-        input_gates=tuple(
+        input_gates=(cached_gate,)
+        if cached_gate is not None
+        else tuple(
             _gate(edge, attempt_id.subtask_index, executions, shuffle_descriptors)
             for edge in graph.edges_into(vertex.vertex_id)
         ),

@@ -10,10 +10,12 @@ from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
+from headrace.checkpoint.state_reading import StateReadRequest, SubtaskState
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.assembly import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
+from headrace.cluster.job_master.data_set_lookup import DataSetLookup
 from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
 from headrace.cluster.job_master.failover import Failure
@@ -26,11 +28,13 @@ from headrace.cluster.job_master.partition_tracker import RELEASE_DURING_JOB, Pa
 from headrace.cluster.job_master.resource_manager_connection import ResourceManagerConnection
 from headrace.cluster.job_master.restart_strategies import create_restart_strategy
 from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.state_reading import StateReading
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.cluster.shuffle.shuffle_master import ShuffleMaster
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
+    ClusterDataSetId,
     ExecutionAttemptId,
     ExecutionVertexId,
     JobId,
@@ -59,6 +63,7 @@ from headrace.gateways.messages import (
     RegistrationRejected,
     SlotOffer,
 )
+from headrace.gateways.state_reading import OperatorDescription, StoredCheckpoint
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.payloads import blob_keys
 from headrace.rpc.fencing import FencedRpcEndpoint
@@ -126,6 +131,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._checkpointing: Final = open_checkpointing(
             self, self._scheduler, self.task_managers, self._coordination, settings, run_blocking
         )
+        self._state_reading: Final = StateReading(
+            self._scheduler, self.task_managers, self._checkpointing.newest, settings
+        )
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
         self._savepoints: Final = Savepoints(self._scheduler, self._checkpointing, self._ended)
         self._restore: Final = JobRestore(
@@ -140,6 +148,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             resource_manager_id=resource_manager_id,
             requirements=lambda: self._scheduler.pool.requirements,
             on_rejected=self._rejected,
+        )
+        self._data_sets: Final = DataSetLookup(
+            self, self._scheduler, self._resource_manager, settings
         )
         self._slots: Final = JobSlots(
             self, self._scheduler, self.task_managers, self._resource_manager, settings
@@ -209,6 +220,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self, partition_id: ResultPartitionId
     ) -> ExecutionState | None:
         """See JobMasterGateway."""
+        if self._scheduler.cluster_inputs.reads(partition_id):
+            # Nobody in this job is about to write it: to ask for it again is of no use.
+            return ExecutionState.CREATED
         execution = self._scheduler.executions.find(partition_id.producer)
         return None if execution is None else execution.state
 
@@ -287,6 +301,22 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
             explanation = await self._resource_manager.explain()
         return describe_job(self._scheduler, self._checkpointing.overview, explanation)
 
+    async def request_operators(self) -> tuple[OperatorDescription, ...]:
+        """See JobMasterGateway."""
+        return self._state_reading.operators()
+
+    async def request_operator(self, named: str) -> OperatorDescription:
+        """See JobMasterGateway."""
+        return self._state_reading.operator(named)
+
+    async def request_latest_checkpoint(self) -> StoredCheckpoint | None:
+        """See JobMasterGateway."""
+        return await self._state_reading.latest_checkpoint()
+
+    async def read_state(self, request: StateReadRequest) -> SubtaskState:
+        """See JobMasterGateway."""
+        return await self._state_reading.read(request)
+
     async def trigger_checkpoint(self) -> int:
         """See JobMasterGateway."""
         return await self._savepoints.trigger_checkpoint()
@@ -328,6 +358,14 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     def request_slots(self) -> None:
         """See SchedulerShell."""
         self._slots.request()
+
+    def find_inputs(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
+        """See SchedulerShell."""
+        self._data_sets.find(data_sets, version)
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        """See SchedulerShell."""
+        self._data_sets.release(data_set)
 
     def register_partitions(
         self, registrations: Sequence[PartitionRegistration], version: int

@@ -1,9 +1,9 @@
 """PartitionTracker: which results lie where until their consumers are done, and who is told to release them. Pure.
 
-Only results that do not release themselves are tracked. Each is released once: when the last of its consumers has
-finished, or with the attempt that wrote it when that restarts. What is left at the end of the job goes with the
-job's connections, from TaskManager by TaskManager; but for persistent results of a job that has finished, which are
-promoted where their data set is whole: they are the cluster's from then on.
+Only results that do not release themselves are tracked. Each is released once: when all its consumers have finished,
+and with them whoever they would be begun anew with, or with the attempt that wrote it when that restarts. What is left
+at the end of the job goes with the job's connections, from TaskManager by TaskManager; but for persistent results of a
+job that has finished, which are promoted where their data set is whole: they are the cluster's from then on.
 Source: Flink JobMasterPartitionTrackerImpl.
 """
 
@@ -18,7 +18,8 @@ from headrace.gateways.cluster_partitions import ClusterPartition
 
 RELEASE_DURING_JOB: Final = ConfigOption(
     "jobmanager.partition.release-during-job-execution", bool, True,
-    "Whether a stored result is deleted when the last of its consumers has finished, or only with the job.",
+    "Whether a stored result is deleted when nobody can need it any more, as its consumers, and all tasks that would "
+    "restart together with one of them, have finished; or only with the job.",
 )  # fmt: skip
 
 ToRelease = dict[ResourceId | None, tuple[ResultPartitionId, ...]]
@@ -64,7 +65,7 @@ class PartitionTracker:
     def consumed(
         self, consumer: ExecutionVertexId, partition_ids: Iterable[ResultPartitionId]
     ) -> ToRelease:
-        """A task has finished that read one subpartition of each of these results."""
+        """A task that read one subpartition of each of these results has finished and will not be begun anew."""
         done: list[ResultPartitionId] = []
         for partition_id in partition_ids:
             if partition_id in self._places:

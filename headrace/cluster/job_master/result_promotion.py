@@ -9,9 +9,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from headrace.core.errors import HeadraceError
-from headrace.core.ids import JobId, JobMasterId, ResourceId
+from headrace.core.ids import ClusterDataSetId, JobId, JobMasterId, ResourceId
 from headrace.gateways.cluster_partitions import (
-    ClusterDataSetId,
     ClusterPartition,
     ClusterPartitionReport,
 )

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution
-from headrace.core.ids import ExecutionVertexId, ResourceId, ResultPartitionId
+from headrace.core.ids import ClusterDataSetId, ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
@@ -50,6 +50,17 @@ class SchedulerShell(Protocol):
 
     def request_slots(self) -> None:
         """Tell the ResourceManager the pool's whole requirements, and begin to wait for slots, anew."""
+        ...
+
+    def find_inputs(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
+        """Ask the ResourceManager where data sets of earlier jobs lie.
+
+        Answers with `Scheduler.inputs_found` or `Scheduler.lookup_failed`.
+        """
+        ...
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        """Have the cluster give up a data set that cannot be read."""
         ...
 
     def register_partitions(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from headrace.checkpoint.handles import SubtaskRestore
+from headrace.cluster.job_master.cluster_inputs import ClusterInputs, DataSetPlaces
 from headrace.cluster.job_master.deployment_plan import (
     describe_task,
     partition_id_of,
@@ -24,6 +25,7 @@ from headrace.cluster.job_master.failover import (
     FailureHistory,
 )
 from headrace.cluster.job_master.failover_regions import create_failover_strategy
+from headrace.cluster.job_master.finished_regions import FinishedRegions
 from headrace.cluster.job_master.group_slots import GroupSlots
 from headrace.cluster.job_master.partition_tracker import PartitionTracker, ToRelease
 from headrace.cluster.job_master.restart_strategies import RestartStrategy
@@ -80,6 +82,8 @@ class Scheduler:
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
         self.execution_graph = expand(graph)
         self._failover = create_failover_strategy(settings, self.execution_graph)
+        self._regions = FinishedRegions(self.execution_graph)
+        self.cluster_inputs: Final = ClusterInputs(graph)
         self._slots = GroupSlots(share_slots(self.execution_graph), self.pool)
         # Subtasks that are being started, or restarted; empty while all run or have ended.
         self._set_scope(self.executions.subtasks)
@@ -160,6 +164,9 @@ class Scheduler:
     def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
         """A TaskManager is gone, with all its slots."""
         lost = self.executions.on_task_manager(resource_id)
+        subtasks = (each.attempt_id.execution_vertex_id for each in self.executions)
+        readers = filter(self._regions.needs_input, subtasks)
+        error = self.cluster_inputs.lost_with(resource_id, readers) or error
         error = self.executions.with_tasks(error, lost)
         self.partitions.lost(resource_id)
         self.pool.fail_task_manager(resource_id)
@@ -172,9 +179,24 @@ class Scheduler:
             self._restores = restores
             self._events.put(lambda state: state.restored())
 
+    def inputs_found(self, places: DataSetPlaces, version: int) -> None:
+        """The ResourceManager said where data sets of earlier jobs lie; too late, it is asked again."""
+        if not self._is_registering(version):
+            return
+        error = self.cluster_inputs.found(places)
+        if error is not None:
+            self.fail_job(Failure(error))
+        else:
+            self._register_results()
+
+    def lookup_failed(self, error: ErrorInfo, version: int) -> None:
+        """The ResourceManager did not say it in time; where it is asked again, that counts."""
+        if self._is_registering(version):
+            self.fail_job(Failure(error))
+
     def partitions_registered(self, descriptors: Sequence[ShuffleDescriptor], version: int) -> None:
         """The shuffle master said where all partitions lie; too late, they are not needed any more."""
-        if version != self._version or not isinstance(self._state, RegisteringPartitions):
+        if not self._is_registering(version):
             self._shell.release_externally([each for each in descriptors if each.is_external])
             return
         self._shuffle_descriptors |= {each.partition_id: each for each in descriptors}
@@ -238,6 +260,13 @@ class Scheduler:
     def register_partitions(self) -> None:
         """See SchedulerContext."""
         self._version += 1
+        needed = self.cluster_inputs.needed_by(self._scope)
+        if needed:
+            self._shell.find_inputs(needed, self._version)
+        else:
+            self._register_results()
+
+    def _register_results(self) -> None:
         location_of = self._shell.task_managers.location_of
         registrations = [
             registration
@@ -259,6 +288,7 @@ class Scheduler:
                     self.executions,
                     execution,
                     self._shuffle_descriptors,
+                    self.cluster_inputs,
                     restores.get(execution.attempt_id.execution_vertex_id),
                 ),
             )
@@ -355,6 +385,7 @@ class Scheduler:
         """See SchedulerContext."""
         self._version += 1
         self._release(self.partitions.restarted(self._scope))
+        self._regions.restarted(self._scope)
         self._shuffle_descriptors = {
             key: each
             for key, each in self._shuffle_descriptors.items()
@@ -374,6 +405,9 @@ class Scheduler:
 
     # Machinery
 
+    def _is_registering(self, version: int) -> bool:
+        return version == self._version and isinstance(self._state, RegisteringPartitions)
+
     def _set_scope(self, subtasks: frozenset[ExecutionVertexId]) -> None:
         self._scope = subtasks
         self._scope_end = self.executions.end_of(subtasks)
@@ -383,16 +417,23 @@ class Scheduler:
         if not execution.state.is_terminal:
             return
         if execution.state is ExecutionState.FAILED:
-            self._events.put(lambda state: state.failed(Failure.of_execution(execution)))
+            self._events.put(lambda state: state.failed(self._failure_of(execution)))
             return
         if execution.state is ExecutionState.FINISHED:
-            inputs = partitions_read_by(self.execution_graph, self.executions, execution)
-            subtask = execution.attempt_id.execution_vertex_id
-            self._release(self.partitions.consumed(subtask, inputs))
+            for each in self._regions.finished(execution.attempt_id.execution_vertex_id):
+                consumer = self.executions.current(each)
+                inputs = partitions_read_by(self.execution_graph, self.executions, consumer)
+                self._release(self.partitions.consumed(each, inputs))
         if execution.error is not None:
             # It failed while it was being cancelled: perhaps this is what the others suffered from.
-            self.refine_failure(Failure.of_execution(execution))
+            self.refine_failure(self._failure_of(execution))
         self._events.put(lambda state: state.execution_ended(execution))
+
+    def _failure_of(self, execution: Execution) -> Failure:
+        if execution.error is not None and execution.error.lost_data_set is not None:
+            # Whoever runs the job again must not be told of it again.
+            self._shell.release_data_set(execution.error.lost_data_set)
+        return Failure.of_execution(execution)
 
     def _release(self, to_release: ToRelease) -> None:
         for resource_id, partition_ids in to_release.items():

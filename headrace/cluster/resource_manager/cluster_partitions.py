@@ -1,18 +1,18 @@
 """ClusterPartitionTracker: the data sets that jobs left to the cluster, as TaskManagers report them. Pure.
 
 A data set of which a part was lost is of no use to anybody: its other parts are released, also those of which the
-tracker learns only then; else they would keep their TaskManagers for ever. But for that, nothing is kept that reports
-do not bring again. Source: Flink ResourceManagerPartitionTrackerImpl.
+tracker learns only then; else they would keep their TaskManagers for ever. So are those that were released before they
+were reported. But for that, nothing is kept that reports do not bring again.
+Source: Flink ResourceManagerPartitionTrackerImpl.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from headrace.core.ids import ResourceId
+from headrace.core.ids import ClusterDataSetId, ResourceId
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.cluster_partitions import (
-    ClusterDataSetId,
     ClusterPartition,
     ClusterPartitionReport,
     DataSetInfo,
@@ -47,6 +47,12 @@ class ClusterPartitionTracker:
         stale = {each.data_set for each in report.partitions} & self._unwanted.keys()
         return self._telling(lost | stale, only=None if lost else resource_id)
 
+    def registered(self, resource_id: ResourceId) -> None:
+        """A TaskManager begins anew, perhaps as another process: its next report counts, whatever its number."""
+        known = self._reports.get(resource_id)
+        if known is not None:
+            self._reports[resource_id] = ClusterPartitionReport(-1, known.partitions)
+
     def lost(self, resource_id: ResourceId) -> DataSetsToRelease:
         """A TaskManager is gone, with everything on it."""
         report = self._reports.pop(resource_id, _NOTHING)
@@ -55,10 +61,13 @@ class ClusterPartitionTracker:
         return self._telling(lost)
 
     def release(self, data_sets: Collection[ClusterDataSetId]) -> DataSetsToRelease:
-        """Nobody wants these any more; unknown ones are passed over."""
-        known = self._parts().keys() & set(data_sets)
-        self._unwanted |= dict.fromkeys(known)
-        return self._telling(known)
+        """Nobody wants these any more, nor those that are not there yet: their job may still go on."""
+        self._unwanted |= dict.fromkeys(data_sets)
+        return self._telling(data_sets)
+
+    def incomplete(self) -> tuple[ClusterDataSetId, ...]:
+        """Return those of which parts have not been reported yet, or never will be."""
+        return tuple(info.data_set for info in self.data_sets() if not info.is_complete)
 
     def data_sets(self) -> tuple[DataSetInfo, ...]:
         """Return what there is, and is not being released."""

@@ -39,5 +39,5 @@ JOB_TIMEOUT: Final = ConfigOption(
     "resourcemanager.job.timeout",
     timedelta,
     timedelta(minutes=5),
-    "What a job needs is forgotten when it has no JobMaster for so long.",
+    "What a job needs is forgotten when it has no JobMaster for so long; so is what it left to the cluster incomplete.",
 )

@@ -36,6 +36,7 @@ from headrace.cluster.versions import find_mismatch
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
+    ClusterDataSetId,
     InstanceId,
     JobId,
     JobMasterId,
@@ -45,7 +46,6 @@ from headrace.core.ids import (
 )
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.cluster_partitions import (
-    ClusterDataSetId,
     ClusterPartitionReport,
     DataSetInfo,
 )
@@ -132,7 +132,9 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._job_masters: Final = JobMasters(
             self, resource_manager_id, resource_id, self._forget_requirements
         )
-        self._data_sets: Final = DataSets(self, self._gateway_of)
+        self._data_sets: Final = DataSets(
+            self, self._gateway_of, lambda job_id: self._job_masters.find(job_id) is not None
+        )
         self._heartbeats: Final = HeartbeatSender[_SlotsReport](
             self, self._task_manager_silent, self._answered
         )
@@ -179,6 +181,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         instance_id = InstanceId.generate(self.rpc_service.random)
         self._task_managers[worker_id] = _RegisteredTaskManager(registration, instance_id, gateway)
         self._workers.handle(WorkerRegistered(worker_id))
+        self._data_sets.registered(worker_id)
         self._heartbeats.monitor_target(worker_id, lambda: self._ask_heartbeat(worker_id, gateway))
         return TaskExecutorRegistered(instance_id, self._resource_id)
 

@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from headrace.cluster.task_executor.setup import StoredPartitions
-from headrace.core.ids import JobId, ResultPartitionId
+from headrace.core.ids import ClusterDataSetId, JobId, ResultPartitionId
 from headrace.gateways.cluster_partitions import (
-    ClusterDataSetId,
     ClusterPartition,
     ClusterPartitionReport,
 )

@@ -32,6 +32,7 @@ from headrace.task.environment import (
     TaskListener,
 )
 from headrace.task.runner import TaskRunner
+from headrace.task.state_reads import StateRead
 from headrace.task.task import Task
 
 
@@ -84,6 +85,10 @@ class RunningTask(Protocol):
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int) -> None:
         """The checkpoint came to nothing."""
+        ...
+
+    def read_state(self, read: StateRead) -> None:
+        """Begin to read the state of an operator; a task that ends meanwhile may leave it without an answer."""
         ...
 
     def update_partition_info(self, shuffle: ShuffleDescriptor) -> bool:

@@ -8,9 +8,15 @@ import logging
 from typing import Final
 
 from headrace.checkpoint.handles import CheckpointProgress
+from headrace.checkpoint.state_reading import (
+    StateReadRequest,
+    StateReadResult,
+    SubtaskNotReadableError,
+)
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
+from headrace.cluster.task_executor.live_reads import LiveReads
 from headrace.cluster.task_executor.payload_loader import PayloadLoader
 from headrace.cluster.task_executor.resource_manager_connection import (
     TaskExecutorToResourceManagerConnection,
@@ -30,6 +36,7 @@ from headrace.core.errors import HeadraceError
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import (
     AllocationId,
+    ClusterDataSetId,
     ExecutionAttemptId,
     JobId,
     JobMasterId,
@@ -41,7 +48,6 @@ from headrace.core.ids import (
 )
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.cluster_partitions import (
-    ClusterDataSetId,
     ClusterPartition,
     ClusterPartitionReport,
 )
@@ -92,6 +98,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._payloads: Final = PayloadLoader(
             self, self._tasks, self._jobs, BlobCache(self, setup.run_blocking, setup.scratch)
         )
+        self._reads: Final = LiveReads(self)
         self._end_reason: str | None = None
 
     async def on_start(self) -> None:
@@ -346,6 +353,19 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         entry = self._tasks.find(attempt_id)
         return None if entry is None else entry.task.checkpoint_progress(checkpoint_id)
 
+    async def read_state(
+        self,
+        attempt_id: ExecutionAttemptId,
+        job_master_id: JobMasterId,
+        operator_id: OperatorId,
+        request: StateReadRequest,
+    ) -> StateReadResult:
+        """See TaskExecutorGateway."""
+        entry = self._find(attempt_id, job_master_id)
+        if entry is None:
+            raise SubtaskNotReadableError(f"attempt {attempt_id}", "its TaskManager has it no more")
+        return await self._reads.read(entry, operator_id, request)
+
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
         """See TaskExecutorGateway."""
         return tuple(entry.metrics() for entry in self._tasks.of_job(job_id))
@@ -353,6 +373,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
     def task_gone(self, entry: TaskEntry) -> None:
         """See TaskReporterOwner: the task has ended, and its JobMaster knows or will never know."""
         self._tasks.remove(entry)
+        self._reads.task_gone(entry.attempt_id)
         self._leave_slot(entry.attempt_id)
 
     def _leave_slot(self, attempt_id: ExecutionAttemptId) -> None:

@@ -4,6 +4,7 @@ Source: Flink ParquetColumnarRowInputFormat, CsvReaderFormat.
 """
 
 import csv
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -113,6 +114,7 @@ class ParquetRows:
         if condition is not None:
             pruned = pruned_row_groups(file, condition, schema)
         self._groups = SelectedGroups(file.metadata, split.offset, split.end, self.position, pruned)
+        self._row_count, self._size_bytes = _extent(file.metadata, self._groups.indexes, schema)
         self._read_count = 0
         # On this thread alone: tasks share the cores, and as many threads again only take turns with them.
         self._batches = file.iter_batches(
@@ -121,6 +123,12 @@ class ParquetRows:
             columns=schema.names,
             use_threads=False,
         )
+
+    @property
+    def unread_bytes(self) -> int:
+        """See FileRecords. Columns and row groups that are left out do not count."""
+        unread_count = self._row_count - self._read_count
+        return self._size_bytes * unread_count // max(1, self._row_count)
 
     def next_batch(self) -> RecordBatch | None:
         batch = next(self._batches, None)
@@ -135,6 +143,23 @@ class ParquetRows:
         self._stream.close()
 
 
+def _extent(metadata: Any, groups: Sequence[int], schema: pa.Schema) -> tuple[int, int]:
+    """Return how many rows these row groups have, and how many bytes of the file these columns of them take."""
+    row_count = size_bytes = 0
+    for index in groups:
+        group = metadata.row_group(index)
+        row_count += group.num_rows
+        size_bytes += sum(one.total_compressed_size for one in _columns_of(group, schema))
+    return row_count, size_bytes
+
+
+def _columns_of(group: Any, schema: pa.Schema) -> Iterator[Any]:
+    """Yield what a row group says of each column of a schema, or of its parts."""
+    names = set(schema.names)
+    columns = (group.column(number) for number in range(group.num_columns))
+    return (one for one in columns if one.path_in_schema.partition(".")[0] in names)
+
+
 def _batch_rows(metadata: Any, schema: pa.Schema, wanted: int) -> int:
     """Return how many rows of these columns to read at once: `wanted`, or fewer where they are long in this file."""
     if metadata.num_rows == 0:
@@ -142,12 +167,7 @@ def _batch_rows(metadata: Any, schema: pa.Schema, wanted: int) -> int:
     size_bytes = 0
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
-        columns = (group.column(number) for number in range(group.num_columns))
-        size_bytes += sum(
-            one.total_uncompressed_size
-            for one in columns
-            if one.path_in_schema.partition(".")[0] in schema.names
-        )
+        size_bytes += sum(one.total_uncompressed_size for one in _columns_of(group, schema))
     fitting = _BATCH_BYTES * metadata.num_rows // max(1, size_bytes)
     return min(wanted, max(_BATCH_ROWS_MIN, fitting))
 
@@ -227,6 +247,7 @@ class ParsedLines:
         self._batch_type = batch_type
         self._schema = data_schema(batch_type.value_type)
         self.position: int | None = None
+        self.unread_bytes: int | None = None
 
     def next_batch(self) -> RecordBatch | None:
         begin = self._blocks.position

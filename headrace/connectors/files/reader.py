@@ -12,8 +12,8 @@ from headrace.functions.split_reader import SplitReader
 from headrace.functions.subtask_context import SubtaskContext
 
 AHEAD_BYTES: Final = 1 << 20
-"""While a split of at most so many bytes is read, the next one is asked for already: the way to the enumerator and back
-takes about as long as reading it. A larger one would keep its successor from readers that have nothing to do."""
+"""Once at most so many bytes of a split are still to be read, the next one is asked for already: the way to the
+enumerator and back takes about as long as reading them. Asked for sooner, it would be kept from idle readers."""
 
 
 class FileReader(SplitReader):
@@ -87,6 +87,13 @@ class FileReader(SplitReader):
             self._has_asked = True
             self.request_split()
 
+    def _ask_ahead(self, split: FileSplit, records: FileRecords) -> None:
+        """Ask for the next split when little of the only one is left."""
+        unread_bytes = split.length if records.unread_bytes is None else records.unread_bytes
+        is_only = len(self._splits) == 1 and not self._ahead
+        if is_only and self._has_ended_one and unread_bytes <= AHEAD_BYTES:
+            self._ask()
+
     def _register_new(self, output: SourceOutput) -> None:
         """Let new splits hold the watermark back; the one that had ended and stayed is then not needed."""
         new, self._new = self._new, []
@@ -103,9 +110,7 @@ class FileReader(SplitReader):
         if records is None:
             records = self._format.open(split, self.context.types.output)
             self._records[split_id] = records
-            is_last = len(self._splits) == 1 and not self._ahead
-            if is_last and self._has_ended_one and split.length <= AHEAD_BYTES:
-                self._ask()
+        self._ask_ahead(split, records)
         batch = records.next_batch()
         if batch is None:
             del self._records[split_id]

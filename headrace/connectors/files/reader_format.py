@@ -20,6 +20,11 @@ class FileRecords(Protocol):
         """Right behind the last batch; a split `at` it goes on there. None before the first one."""
         ...
 
+    @property
+    def unread_bytes(self) -> int | None:
+        """About how many bytes of the file are read from here to the end of the split; None: not known."""
+        ...
+
     def next_batch(self) -> RecordBatch | None:
         """Return the next records (maybe none), or None after the last ones."""
         ...

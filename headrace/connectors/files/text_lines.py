@@ -57,6 +57,7 @@ class TextBlocks:
         self._charset_name = charset_name
         self._batch_type = batch_type
         self.position: int | None = None
+        self.unread_bytes: int | None = None
 
     def next_batch(self) -> RecordBatch | None:
         block = self._blocks.next_block()
@@ -87,6 +88,7 @@ class CountedLines:
         self._to_skip = skipped_count
         self._batch_type = batch_type
         self.position = skipped_count
+        self.unread_bytes: int | None = None
 
     def next_batch(self) -> RecordBatch | None:
         lines = self._lines.next_lines()

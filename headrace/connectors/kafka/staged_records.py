@@ -13,6 +13,7 @@ from pyarrow import fs
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import delete_file, remove_if_empty
 from headrace.connectors.kafka.clients import KafkaRecord
+from headrace.core.arrow_streams import stream_bytes
 
 KAFKA_COMMITTER: Final = "kafka"
 INLINE_SIZE_MAX: Final = 16 * 1024
@@ -56,10 +57,7 @@ def to_ipc_stream(records: Sequence[KafkaRecord]) -> bytes:
         pa.array([one.value for one in records], pa.large_binary()),
         pa.array([one.timestamp_ms for one in records], pa.int64()),
     ]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, STAGED_SCHEMA) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA))
-    return sink.getvalue().to_pybytes()
+    return stream_bytes(STAGED_SCHEMA, [pa.RecordBatch.from_arrays(columns, schema=STAGED_SCHEMA)])
 
 
 def staged_records(staged: StagedRecords) -> Iterator[KafkaRecord]:

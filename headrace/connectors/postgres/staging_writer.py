@@ -10,6 +10,7 @@ from headrace.connectors.postgres.connections import connect
 from headrace.connectors.postgres.messages import CREATE_TABLES, StagedRows
 from headrace.connectors.postgres.options import JdbcConnectionOptions
 from headrace.connectors.sink_owner import owner_of_sink
+from headrace.core.arrow_streams import stream_bytes
 from headrace.core.randomness import system_random
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.sink import SinkWriter
@@ -77,18 +78,10 @@ class StagingTableWriter(SinkWriter):
                     part.subtask_index,
                     part.attempt_number,
                     self._part_count,
-                    _ipc_stream(self._held),
+                    stream_bytes(self._held[0].schema, self._held),
                 ),
             )
         self._part_count += 1
         self._held.clear()
         self._held_size_bytes = 0
         self._staged.append(part)
-
-
-def _ipc_stream(batches: Sequence[pa.RecordBatch]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()

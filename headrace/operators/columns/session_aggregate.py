@@ -141,6 +141,8 @@ class SessionAggregateOperator(OneInputOperator):
         emit_table(made, ends - 1, self.context.types.output, output)
 
     def _frozen(self) -> FrozenTables:
+        # Before a barrier it is done already; whoever reads the running operator comes without one.
+        self._settle()
         sessions = self._open_sessions
         return lambda: [sessions]
 

@@ -4,8 +4,9 @@ Columns: `key_group`, `key` (a struct of the key columns), `window_start` (epoch
 input column its count of values and one column per accumulator. Nothing on the way is a Python object but the keys.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from headrace.operators.windowing.slots import FrozenWindow, SlotTable
 from headrace.state.columns import KEY, KEY_GROUP, is_opaque
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
+from headrace.state.live_rows import LivePiece, LiveRows, LiveSource, PiecedRows, refuse_keys
 from headrace.state.operator_states import StatesOfOperator
 from headrace.state.restored import KeySpace
 
@@ -74,6 +76,15 @@ class AggregateSnapshots:
         chunks = states.register(NAME, self)
         for table in read_tables(chunks, states.reader, states.key_space.key_groups):
             self._load(table)
+
+    def live_source(self) -> LiveSource:
+        """See LiveReadable."""
+        return LiveSource(StateTable.COLUMNAR, NAME, self._live_rows)
+
+    def _live_rows(self, keys: pa.Array | None) -> LiveRows:
+        refuse_keys(NAME, keys)
+        windows, aggregates = self._slots.freeze(), self._aggregates.freeze()
+        return PiecedRows(partial(_live_pieces, windows, aggregates, self._keys))
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenWindowAggregates":
         """See Snapshotable. Copies arrays of numbers, and no Python object."""
@@ -127,21 +138,9 @@ class FrozenWindowAggregates:
         assert self._aggregates is not None
         if not self._windows:
             return ()
-        keys = self._keys.struct_of([key for window in self._windows for key in window.keys()])
-        slots = np.array([slot for one in self._windows for slot in one.slots()], np.int64)
-        counts = [window.count for window in self._windows]
-        starts = np.repeat(np.array([one.start for one in self._windows], np.int64), counts)
-        fired = [has_fired for window in self._windows for has_fired in window.has_fired()]
-        groups = self._keys.key_groups(keys)
-        order = np.argsort(groups, kind="stable")
-        columns: dict[str, pa.Array] = {
-            KEY_GROUP: pa.array(groups),
-            KEY: keys,
-            _WINDOW_START: pa.array(starts),
-            _HAS_FIRED: pa.array(fired),
-        }
-        columns |= self._aggregates.stored(starts, slots)
-        ordered = pa.table(columns).take(pa.array(order)).combine_chunks()
+        table = _rows_of(self._windows, self._aggregates, self._keys)
+        order = np.argsort(table.column(KEY_GROUP).to_numpy(), kind="stable")
+        ordered = table.take(pa.array(order)).combine_chunks()
         files = ChunkFiles(StateTable.COLUMNAR, NAME, {}, writer)
         for offset in range(0, ordered.num_rows, _PIECE_ROWS):
             files.add(ordered.slice(offset, _PIECE_ROWS))
@@ -150,3 +149,34 @@ class FrozenWindowAggregates:
     def discard(self) -> None:
         """See FrozenState."""
         self._windows, self._aggregates = (), None
+
+
+def _rows_of(
+    windows: Sequence[FrozenWindow], aggregates: FrozenAggregates, key_columns: KeyColumns
+) -> pa.Table:
+    keys = key_columns.struct_of([key for window in windows for key in window.keys()])
+    slots = np.array([slot for one in windows for slot in one.slots()], np.int64)
+    counts = [window.count for window in windows]
+    starts = np.repeat(np.array([one.start for one in windows], np.int64), counts)
+    fired = [has_fired for window in windows for has_fired in window.has_fired()]
+    columns: dict[str, pa.Array] = {
+        KEY_GROUP: pa.array(key_columns.key_groups(keys)),
+        KEY: keys,
+        _WINDOW_START: pa.array(starts),
+        _HAS_FIRED: pa.array(fired),
+    }
+    return pa.table(columns | aggregates.stored(starts, slots))
+
+
+def _live_pieces(
+    windows: Sequence[FrozenWindow],
+    aggregates: FrozenAggregates,
+    keys: KeyColumns,
+    count: Callable[[], int],
+) -> Iterator[LivePiece]:
+    for window in windows:
+        first = 0
+        while first < window.count:
+            part = replace(window, first=first, count=min(window.count - first, count()))
+            first += part.count
+            yield LivePiece(_rows_of([part], aggregates, keys), part.count)

@@ -32,20 +32,21 @@ class _Window:
 
 @dataclass(frozen=True)
 class FrozenWindow:
-    """A window as it was: its first `count` keys, and for which of them it has fired (None: all). Any thread."""
+    """A window as it was: `count` keys from `first` on, and for which it has fired (None: all). Any thread."""
 
     start: int
     window: _Window
     count: int
     fired_keys: frozenset[Any] | None
+    first: int = 0
 
     def keys(self) -> list[Any]:
         """Return the keys, in order of arrival."""
-        return self.window.arrived_keys[: self.count]
+        return self.window.arrived_keys[self.first : self.first + self.count]
 
     def slots(self) -> list[int]:
         """Return the slot of each key."""
-        return self.window.arrived_slots[: self.count]
+        return self.window.arrived_slots[self.first : self.first + self.count]
 
     def has_fired(self) -> list[bool]:
         """Return for each key whether the window has fired for it."""

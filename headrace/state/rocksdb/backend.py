@@ -6,7 +6,10 @@ Source: Flink RocksDBKeyedStateBackend.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from headrace.checkpoint.handles import StateChunk
 from headrace.checkpoint.options import (
@@ -26,6 +29,14 @@ from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
 from headrace.state.backend import NO_KEY, EntryScope, refuse_other_registration
 from headrace.state.heap_timers import HeapTimerQueue
 from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm
+from headrace.state.live_rows import (
+    LiveRows,
+    LiveSource,
+    PiecedRows,
+    keyed_source,
+    own_keys,
+    waiting_sources,
+)
 from headrace.state.restored import (
     FrozenUnclaimed,
     KeySpace,
@@ -42,6 +53,7 @@ from headrace.state.rocksdb.handles import (
     StateHome,
 )
 from headrace.state.rocksdb.keys import CompositeKeys, form_of_keys, position_bytes
+from headrace.state.rocksdb.live_rows import TablePieces
 from headrace.state.rocksdb.restore import restore_databases
 from headrace.state.rocksdb.snapshots import (
     DATABASE,
@@ -236,6 +248,21 @@ class RocksDBKeyedStateBackend:
     def forms(self) -> list[KeyedStateForm]:
         """Return the forms of all states that were asked for."""
         return [self._forms[name] for name in self._handles]
+
+    def live_sources(self) -> list[LiveSource]:
+        """Return how each state is read while the task runs, those of a restored database among them."""
+        own = [keyed_source(form, partial(self._live_rows, form)) for form in self._forms.values()]
+        return [*own, *waiting_sources(self._restored)]
+
+    def _live_rows(self, form: KeyedStateForm, keys: pa.Array | None) -> LiveRows:
+        wanted = own_keys(form.name, keys, self._key_space)
+        pieces = TablePieces(form, self._database.table(form.name), self._keys, wanted)
+        handle = self._handles.get(form.name)
+        lifetime = None if handle is None else handle.lifetime
+        expired_until_ms = (
+            None if lifetime is None else lifetime.rules.expired_until_ms(lifetime.clock.now_ms())
+        )
+        return PiecedRows(pieces, pieces.release, expired_until_ms)
 
     def close(self) -> None:
         """Delete the database from this machine; idempotent."""

@@ -124,13 +124,19 @@ class FrozenRows:
 
 
 def pieces_of_rows(
-    form: KeyedStateForm, stored: Iterator[tuple[bytes, bytes]], keys: CompositeKeys
+    form: KeyedStateForm,
+    stored: Iterator[tuple[bytes, bytes]],
+    keys: CompositeKeys,
+    piece_size: Callable[[], int] = lambda: _PIECE_ROWS,
 ) -> Iterator[tuple[KeyedRows, list[int]]]:
-    """Yield stored rows, which are in order of key group, in pieces, with their key groups. Positions begin at 0."""
+    """Yield stored rows, which are in order of key group, in pieces, with their key groups. Positions begin at 0.
+
+    `piece_size`: asked before each piece how many rows it is to have.
+    """
     is_window = form.scope == "window"
     last_entry: Any = None
     position = 0
-    while piece := list(islice(stored, _PIECE_ROWS)):
+    while piece := list(islice(stored, piece_size())):
         rows, groups = KeyedRows.for_form(form), list[int]()
         for composite, value in piece:
             group, entry, rest = keys.split(composite, has_namespace=is_window)

@@ -44,6 +44,7 @@ def main() -> int:
     if arguments.json:
         # Lost calls to processes that were killed are no news; progress is to be read.
         log = arguments.log or arguments.json.with_suffix(".log")
+        log.parent.mkdir(parents=True, exist_ok=True)
         logging.basicConfig(filename=log, format=_LOG_FORMAT)
     wanted: list[str] = arguments.group
     if unknown := sorted({*wanted} - {*_CHOICES}):

@@ -1,6 +1,5 @@
 """The answer of the events job, by plain Python: a model that takes records and watermarks one at a time."""
 
-import zlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
@@ -14,8 +13,9 @@ from headrace.testing.chaos.records import (
     RecordKind,
     joined_row,
     late_row,
-    rule_of,
+    rule_content,
     ruled_row,
+    rules_of,
     session_row,
 )
 
@@ -88,8 +88,8 @@ def answer_of(event_count: int, key_count: int) -> list[str]:
     rows += model.advance(_END)
     rows += _pairs(event_count, key_count)
     for event in range(event_count):
-        rule = zlib.crc32(b"%d" % rule_of(RecordKind.EVENTS.time_ms(event)))
-        rows.append(ruled_row(RecordKind.EVENTS.key(event, key_count), event, rule))
+        contents = map(rule_content, rules_of(RecordKind.EVENTS.time_ms(event)))
+        rows.append(ruled_row(RecordKind.EVENTS.key(event, key_count), event, contents))
     return rows
 
 

@@ -9,7 +9,6 @@ Each source is one reader that says behind which of its records event time moves
 and watermarks in one order: which event is late is no matter of chance, and `events_answer` knows it.
 """
 
-import zlib
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +38,9 @@ from headrace.testing.chaos.records import (
     RecordKind,
     joined_row,
     late_row,
-    rule_of,
+    rule_content,
     ruled_row,
+    rules_of,
     session_row,
 )
 
@@ -203,12 +203,13 @@ class RuledRows(KeyedBroadcastProcessFunction[int, int, int, str]):
 
     def process_broadcast_element(self, value: int, ctx: Any) -> None:
         """See KeyedBroadcastProcessFunction."""
-        ctx.get_broadcast_state(_RULES)[value] = zlib.crc32(b"%d" % value)
+        ctx.get_broadcast_state(_RULES)[value] = rule_content(value)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[str]:
         """See KeyedBroadcastProcessFunction."""
         due = sorted(event for event, time_ms in self._waiting.items() if time_ms == timestamp)
-        rule = ctx.get_broadcast_state(_RULES).get(rule_of(timestamp))
+        known = ctx.get_broadcast_state(_RULES)
+        contents = [known.get(rule) for rule in rules_of(timestamp)]
         for event in due:
             self._waiting.remove(event)
-            yield ruled_row(ctx.get_current_key(), event, rule)
+            yield ruled_row(ctx.get_current_key(), event, contents)

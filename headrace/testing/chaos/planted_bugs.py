@@ -221,22 +221,18 @@ def lose_broadcast_state_at_restore() -> None:
 
 
 def merge_too_little() -> None:
-    """Of sessions that become one, some leave their records behind."""
+    """Of sessions that become one, every third time all but one leave their records behind."""
     windows: Any = MergingWindows
     original = windows._merge
-    counts = {"merged": 0}
+    counts = {"moved": 0}
 
     def merge(self: Any, merged_window: Any, olds: Any, on_merge: Any) -> None:
-        counts["merged"] += 1
-        forgets = counts["merged"] % 5 == 0
-        original(
-            self,
-            merged_window,
-            olds,
-            lambda new, parts, target, moved: on_merge(
-                new, parts, target, [] if forgets else moved
-            ),
-        )
+        def forgetful(new: Any, parts: Any, target: Any, moved: Any) -> None:
+            # A session that only grows moves nothing, and would forget nothing.
+            counts["moved"] += bool(moved)
+            on_merge(new, parts, target, [] if counts["moved"] % 3 == 0 else moved)
+
+        original(self, merged_window, olds, forgetful)
 
     _replace(windows, "_merge", merge)
 

@@ -2,15 +2,15 @@
 
 import enum
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 BEGIN_MS: Final = 10_000
 SESSION_GAP_MS: Final = 150
 LATENESS_MS: Final = 300
 """A session is kept so long behind its end."""
-JOIN_BEFORE_MS: Final = 40
-JOIN_AFTER_MS: Final = 60
+JOIN_BEFORE_MS: Final = 120
+JOIN_AFTER_MS: Final = 180
 RULE_SPAN_MS: Final = 500
 _RULES_BEGIN_MS: Final = BEGIN_MS - 2_000
 """Rules begin before any event, late ones among them."""
@@ -85,6 +85,16 @@ def rule_of(time_ms: int) -> int:
     return (time_ms - _RULES_BEGIN_MS) // RULE_SPAN_MS
 
 
+def rules_of(time_ms: int) -> tuple[int, int]:
+    """What an event of that time asks: the newest rule, and the first of all, which only state still knows."""
+    return rule_of(time_ms), 0
+
+
+def rule_content(rule: int) -> int:
+    """What a rule says."""
+    return zlib.crc32(b"%d" % rule)
+
+
 def session_row(key: int, start_ms: int, end_ms: int, events: Sequence[int]) -> str:
     """What a session holds when it fires; `events` ascend."""
     checksum = zlib.crc32(" ".join(map(str, events)).encode())
@@ -101,6 +111,6 @@ def joined_row(key: int, event: int, order: int) -> str:
     return f"j {key} {event} {order}"
 
 
-def ruled_row(key: int, event: int, rule: object) -> str:
-    """An event with what the rule of its time says."""
-    return f"r {key} {event} {rule}"
+def ruled_row(key: int, event: int, contents: Iterable[object]) -> str:
+    """An event with what its rules say."""
+    return f"r {key} {event} {'/'.join(map(str, contents))}"

@@ -164,7 +164,8 @@ class ChaosRunner:
                     play(stage)
                 except (HeadraceError, TimeoutError, AssertionError) as error:
                     # The job's own end, or a named check. Anything else is a failure of the suite, and raised.
-                    mistakes.append(f"{type(error).__name__}: {error}")
+                    # What follows its first line is a traceback of this machine's.
+                    mistakes.append(f"{type(error).__name__}: {error}".partition("\n")[0])
                 # What never came is no further mistake of a job that was to end early, or did.
                 is_partial = stage.is_partial or bool(mistakes)
                 stage.end_all()

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.core.checkpoints import (
+    AlignmentMode,
     CancelCheckpointMarker,
     CheckpointBarrier,
     CheckpointOptions,
@@ -29,7 +30,7 @@ from headrace.core.threads import start_thread
 from headrace.core.types.type_info import Types
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import NetworkError, ProducerFailedError, RecordTooLargeError
-from headrace.network.gate import BatchElement, EventElement
+from headrace.network.gate import BatchElement, EventElement, GateElement
 from headrace.network.pipelined_partition import PipelinedResultPartition
 from tests.integration.network.conftest import Edge, wait_until
 from tests.unit.network.exchange import (
@@ -150,6 +151,37 @@ def test_a_row_larger_than_a_segment_arrives_whole(edge: Callable[..., Edge]) ->
     producing.join()
     source.close()
     assert values_of(elements) == values
+
+
+@pytest.mark.parametrize("alignment", [AlignmentMode.ALIGNED, AlignmentMode.UNALIGNED])
+def test_a_barrier_right_behind_a_row_larger_than_a_segment_parts_it_nowhere(
+    edge: Callable[..., Edge], alignment: AlignmentMode
+) -> None:
+    is_past = alignment is AlignmentMode.UNALIGNED
+    ends = edge()
+    sink = writer(ends.producer, buffer_timeout_ms=0)
+    source = gate(ends.consumer, [ends.location], batch_type=TEXTS)
+    values = ["x" * 3_000_000, "behind"]
+    assert sink.partition.pool.segment_size < len(values[0]) / 2
+    sink.emit(texts(values[:1]))
+    barrier = CheckpointBarrier(1, 0, CheckpointOptions(alignment=alignment))
+    overtaken = [batch for _, every in sink.emit_barrier(barrier).overtaken() for batch in every]
+    sink.emit(texts(values[1:]))
+    sink.finish()
+    sink.close()
+    source.request_partitions()
+    elements: list[GateElement] = []
+    while (element := next_element(source)) is not None:
+        elements.append(element)
+        if events_of([element]) == [barrier] and not is_past:
+            source._channels[0].resume()
+    source.close()
+    batches = [element for element in elements if isinstance(element, BatchElement)]
+    assert [values_of([one]) for one in batches] == [[value] for value in values]
+    # Caught whole where the barrier went past it, and sent whole all the same.
+    caught = [one.arrow.column(0).to_pylist() for one in overtaken if one.arrow is not None]
+    assert caught == ([values[:1]] if is_past else [])
+    assert elements[0 if is_past else 1] == EventElement(0, barrier)
 
 
 def test_a_row_larger_than_the_output_may_hold_is_a_clear_error(edge: Callable[..., Edge]) -> None:

@@ -8,6 +8,8 @@ from headrace import StreamExecutionEnvironment
 from headrace.api.executors import set_active_executor
 from headrace.api.job_client import JobClient
 from headrace.cluster.minicluster import MiniCluster
+from headrace.core.ids import ClusterDataSetId
+from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.graph.job_graph import JobGraph
 
 
@@ -23,6 +25,12 @@ class MiniClusterExecutor:
 
     def default_parallelism(self) -> int:
         return self._cluster.slot_count
+
+    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        return self._cluster.handle.list_data_sets()
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        self._cluster.handle.release_data_set(data_set)
 
     def close(self) -> None:
         pass

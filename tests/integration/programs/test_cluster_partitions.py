@@ -11,12 +11,12 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.cluster.minicluster import MiniCluster
 from headrace.core.config import Settings
-from headrace.core.ids import JobId
+from headrace.core.ids import ClusterDataSetId, JobId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.randomness import system_random
 from headrace.core.shuffle_descriptors import ResultPartitionType, ShuffleDescriptor
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
-from headrace.gateways.cluster_partitions import ClusterDataSetId, DataSetInfo
+from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE
 from headrace.graph.job_graph import JobGraph

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Row, StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.job_client import JobClient
-from headrace.checkpoint.inspection import SnapshotCondition, damaged_files, inspect_snapshot
+from headrace.checkpoint.inspection import SnapshotCondition, inspect_snapshot
 from headrace.checkpoint.metadata_key import metadata_key
 from headrace.cli.checkpoint import key_settings
 from headrace.common import Configuration, Encoder
@@ -20,6 +20,7 @@ from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.gateways.job_master import JobDetails
+from headrace.state_processor.verification import unsound_files
 from headrace.testing.exactly_once import lines_of_files
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_details, every_task_runs
@@ -216,7 +217,7 @@ def test_a_program_whose_state_cannot_follow_ends_and_touches_neither_savepoint_
     assert digests(path) == stored
     inspected = inspect_snapshot(path, metadata_key(key_settings(str(program.key_file))))
     assert inspected.condition is SnapshotCondition.COMPLETE and inspected.metadata is not None
-    assert [*damaged_files(inspected.metadata)] == []
+    assert [*unsound_files(inspected.metadata)] == []
     unchanged = program.start(as_stored, COUNT, backend=backend, path=path)
     unchanged.get_job_execution_result().result(WAIT_S)
     assert program.written() == expected(COUNT)

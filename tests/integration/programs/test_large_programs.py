@@ -23,10 +23,11 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import JobExecutionError
 from headrace.core.event_loop_thread import EventLoopThread
-from headrace.core.ids import ResourceId
+from headrace.core.ids import ClusterDataSetId, ResourceId
 from headrace.core.randomness import secret_token, system_random
 from headrace.core.threads import start_thread
 from headrace.gateways.blob_server import BlobServerGateway
+from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import BlobStorageError
 from headrace.gateways.messages import ResourceProfile
@@ -52,6 +53,12 @@ class HandleExecutor:
 
     def default_parallelism(self) -> int:
         return 2
+
+    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        return ()
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        raise AssertionError("nothing is kept here")
 
     def close(self) -> None:
         pass
@@ -291,6 +298,12 @@ class RemoteClient:
 
     def default_parallelism(self) -> int:
         return 1
+
+    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        return ()
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        raise AssertionError("nothing is kept here")
 
     def close(self) -> None:
         self._control.run(self._service.stop())

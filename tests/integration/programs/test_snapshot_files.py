@@ -12,7 +12,6 @@ from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.job_client import JobClient
 from headrace.checkpoint.checkpoint_storage import load_snapshot
 from headrace.checkpoint.inspection import (
-    damaged_files,
     find_snapshots,
     inspect_snapshot,
 )
@@ -34,6 +33,7 @@ from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.gateways.errors import CheckpointFailedError
+from headrace.state_processor.verification import unsound_files
 
 COUNT, KEY_COUNT = 3_000, 7
 ENDED = ("numbers", "counter", "lines")
@@ -101,7 +101,7 @@ def test_a_savepoint_is_open_data(
                 rows |= dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
     assert rows.keys() <= set(range(KEY_COUNT))
     snapshot = load_snapshot(path, Settings(settings))
-    assert list(damaged_files(snapshot.metadata)) == []
+    assert list(unsound_files(snapshot.metadata)) == []
     assert counts_in(tmp_path / "lines") == rows
 
 

@@ -33,7 +33,7 @@ EXPORTS: Final[dict[str, str]] = {
     ),
     "datastream.data_stream": (
         "DataStream KeyedStream ConnectedStreams WindowedStream AllWindowedStream "
-        "DataStreamSink CloseableIterator BroadcastStream BroadcastConnectedStream"
+        "DataStreamSink CloseableIterator BroadcastStream BroadcastConnectedStream CachedDataStream"
     ),
     "common": (
         "Configuration ConfigOption ConfigOptions ExecutionConfig TypeInformation "
@@ -78,7 +78,7 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
             "set_description map flat_map key_by filter window_all union connect shuffle "
             "project rescale rebalance forward broadcast process "
             "assign_timestamps_and_watermarks partition_custom sink_to "
-            "execute_and_collect print get_side_output"
+            "execute_and_collect print get_side_output cache"
         ),
         "DataStreamSink": (
             "name uid set_uid_hash set_parallelism set_description disable_chaining "
@@ -94,6 +94,7 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         ),
         "ConnectedStreams": "key_by map flat_map process",
         "BroadcastStream": "",
+        "CachedDataStream": "invalidate cache",
         "BroadcastConnectedStream": "process",
         "WindowedStream": (
             "get_execution_environment get_input_type trigger allowed_lateness "

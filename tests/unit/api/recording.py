@@ -8,7 +8,9 @@ from typing import Any
 import cloudpickle
 
 from headrace.api.executors import set_active_executor
+from headrace.core.ids import ClusterDataSetId
 from headrace.core.operator_types import OperatorTypes
+from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.graph.job_graph import ChainedOperator, JobGraph
 
 
@@ -18,6 +20,8 @@ class RecordingExecutor:
     def __init__(self, parallelism: int = 4) -> None:
         self.submitted: list[JobGraph] = []
         self.client: Any = None
+        self.data_sets: list[DataSetInfo] = []
+        self.released: list[ClusterDataSetId] = []
         self._parallelism = parallelism
 
     def submit(self, job_graph: JobGraph) -> Any:
@@ -26,6 +30,13 @@ class RecordingExecutor:
 
     def default_parallelism(self) -> int:
         return self._parallelism
+
+    def list_data_sets(self) -> tuple[DataSetInfo, ...]:
+        return tuple(self.data_sets)
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        self.released.append(data_set)
+        self.data_sets = [info for info in self.data_sets if info.data_set != data_set]
 
     def close(self) -> None:
         pass

@@ -184,3 +184,15 @@ def test_a_folder_that_is_made_while_it_is_listed_was_not_there(
 
     monkeypatch.setattr(file_systems, "_place_of", lambda operation, uri: (Hasty(), uri))
     assert file_systems.folders_in("somewhere") == []
+
+
+def test_no_package_is_asked_what_a_local_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(file_systems, "_installed", asked.append)
+    assert not file_systems.is_there(f"file://{tmp_path}/nothing/there")
+    assert asked == []
+    with pytest.raises(CheckpointStorageError):
+        file_systems.is_there("nosuchscheme://host/folder/file")
+    assert asked == ["nosuchscheme"]

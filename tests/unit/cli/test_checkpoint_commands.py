@@ -1,25 +1,32 @@
 """`headrace checkpoint` and `headrace savepoint`, on snapshots in real folders."""
 
 import json
+import os
 import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
 from headrace.checkpoint.checkpoint_storage import open_checkpoint_storage
 from headrace.checkpoint.file_systems import child_uri, put_if_absent
 from headrace.checkpoint.lineages import LineageInMemory
+from headrace.checkpoint.metadata import CheckpointMetadata
 from headrace.checkpoint.metadata_format import abandonment
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, SAVEPOINT_DIRECTORY
 from headrace.checkpoint.storage import SubtaskStorage
+from headrace.cli import checkpoint as checkpoint_commands
 from headrace.cli.checkpoint import key_settings
 from headrace.cli.main import cli
 from headrace.cli.run import recovery_settings
 from headrace.cli.snapshot_tables import bytes_text
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.config import Settings
+from headrace.state.keyed_chunks import parquet_of
 from headrace.state_processor.savepoint_editor import SavepointEditor
+from headrace.state_processor.verification import DamagedFile, unsound_files
 from tests.unit.checkpoint.snapshots import JOB, LINEAGE, metadata_of
 
 
@@ -41,10 +48,14 @@ class Snapshots:
         )
 
     def take(
-        self, number: int, kind: SnapshotKind = SnapshotKind.CHECKPOINT, **attributes: str
+        self,
+        number: int,
+        kind: SnapshotKind = SnapshotKind.CHECKPOINT,
+        content: bytes | memoryview = bytes(30_000),
+        **attributes: str,
     ) -> str:
         options = self._storage.locate(number, CheckpointOptions(kind=kind))
-        file = SubtaskStorage(options, "state", self._settings).write("counts", bytes(30_000))
+        file = SubtaskStorage(options, "state", self._settings).write("counts", content)
         metadata = metadata_of(number, file, kind=kind, **attributes)
         return self._storage.publish(metadata, options).uri
 
@@ -52,6 +63,13 @@ class Snapshots:
         return CliRunner().invoke(
             cli, [*arguments, "--key-file", self.key], standalone_mode=False, catch_exceptions=True
         )
+
+
+def three_rows() -> memoryview:
+    """A table that is too large to lie within the metadata."""
+    return parquet_of(
+        [pa.table({"key": [1, 2, 3], "value": [os.urandom(10_000) for _ in range(3)]})]
+    )
 
 
 @pytest.fixture
@@ -127,16 +145,77 @@ def test_what_has_expired_and_is_still_kept_is_shown_state_by_state(snapshots: S
 
 
 def test_verifying_reads_every_file(snapshots: Snapshots) -> None:
-    uri = snapshots.take(7)
+    uri = snapshots.take(7, content=three_rows())
     assert "every file is as it was" in snapshots.run("checkpoint", "show", "--verify", uri).output
     (file,) = Path(uri).glob("state-*")
-    file.write_bytes(b"!" + bytes(29_999))
+    file.write_bytes(b"!" + file.read_bytes()[1:])
     result = snapshots.run("checkpoint", "show", "--verify", uri)
     assert result.return_value == 1
     assert "'count' (uid 'counter'), subtask 0, keyed 'counts'" in result.output
     assert "its digest is" in result.output
     shown = json.loads(snapshots.run("checkpoint", "show", "--verify", "--json", uri).output)
     assert len(shown["damaged"]) == 1
+
+
+def test_verify_says_that_a_snapshot_is_whole(snapshots: Snapshots) -> None:
+    uri = snapshots.take(7, content=three_rows())
+    for path in (uri, f"{uri}/_metadata"):
+        result = snapshots.run("checkpoint", "verify", path)
+        assert result.return_value == 0
+        assert result.output.startswith("checkpoint 7 of job 'words' is whole: ")
+    assert json.loads(snapshots.run("checkpoint", "verify", "--json", uri).output)["damaged"] == []
+
+
+def cut_off(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("spoil", [cut_off, Path.unlink], ids=["cut off", "missing"])
+@pytest.mark.parametrize("pattern", ["state-*", "_metadata"])
+def test_the_first_line_of_a_failed_verification_names_the_file(
+    snapshots: Snapshots, pattern: str, spoil: Callable[[Path], None]
+) -> None:
+    (file,) = Path(snapshots.take(7, content=three_rows())).glob(pattern)
+    spoil(file)
+    result = snapshots.run("checkpoint", "verify", str(file.parent))
+    assert (result.return_value, result.stdout) == (1, "")
+    first = result.stderr.splitlines()[0]
+    assert first.startswith("error: ") and str(file) in first
+    assert ("/_metadata is not there" in first) == (not file.exists() and pattern == "_metadata")
+
+
+@pytest.mark.parametrize("command", [("verify",), ("show", "--verify")])
+def test_of_metadata_that_is_not_to_be_trusted_no_file_is_touched(
+    snapshots: Snapshots,
+    tmp_path: Path,
+    command: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked_for: list[CheckpointMetadata] = []
+
+    def noted(metadata: CheckpointMetadata) -> Iterator[DamagedFile]:
+        asked_for.append(metadata)
+        return unsound_files(metadata)
+
+    monkeypatch.setattr(checkpoint_commands, "unsound_files", noted)
+    uri = snapshots.take(7)  # whose state is no table
+    assert "keyed 'counts'" in snapshots.run("checkpoint", *command, uri).output
+    assert len(asked_for) == 1
+    snapshots.key = str(tmp_path / "another")
+    result = snapshots.run("checkpoint", *command, uri)
+    assert result.return_value == 1
+    assert "is not to be trusted" in result.output
+    assert "every file is as it was written" not in result.output
+    assert len(asked_for) == 1
+
+
+def test_a_verification_of_what_is_not_to_be_trusted_is_one_line(
+    snapshots: Snapshots, tmp_path: Path
+) -> None:
+    uri = snapshots.take(7)
+    snapshots.key = str(tmp_path / "another")
+    (line,) = snapshots.run("checkpoint", "verify", uri).stderr.splitlines()
+    assert f"{uri}/_metadata is not to be trusted" in line
 
 
 def test_what_somebody_else_wrote_is_shown_and_not_trusted(

@@ -1,8 +1,8 @@
 """Partitions that outlive their job, and reports of them."""
 
+from headrace.core.ids import ClusterDataSetId
 from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
 from headrace.gateways.cluster_partitions import (
-    ClusterDataSetId,
     ClusterPartition,
     ClusterPartitionReport,
 )

@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.connectors.files import reader as reader_module
+from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
 from headrace.connectors.files.reader import FileReader
 from headrace.connectors.files.splits import FileSplit, decode_file_split
 from headrace.connectors.files.text_lines import StreamFormat
@@ -120,3 +123,57 @@ def test_all_that_was_given_is_read_after_the_enumerator_has_nothing_left(
     assert reading.poll_until_it_waits() is InputStatus.END_OF_INPUT
     assert reading.rows.values == ["a", "b"]
     assert reading.request_count == 3
+
+
+class ParquetReading(Reading):
+    """Reads the column `id`, eight bytes a row, ten rows at once."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.row_type = Types.ROW_NAMED(["id"], [Types.LONG()])
+        self.context = ConnectorContext(self.row_type)
+        self.context.send_event = lambda payload: self.events.append(event_to_coordinator(payload))
+        read = ParquetColumnarRowInputFormat(self.row_type, batch_size=10)
+        self.reader = FileReader(read, self.context)
+
+    def give(self, name: str) -> None:
+        file = self._folder / name
+        columns = {"id": list(range(40)), "text": ["not read" * 1000] * 40}
+        pq.write_table(pa.table(columns), file, compression="none", use_dictionary=False)
+        status = file.stat()
+        split = FileSplit("/", str(file), 0, status.st_size, status.st_size, status.st_mtime_ns)
+        self.reader.handle_event(event_bytes(AddSplits((split.encoded(),))))
+
+
+def second_of_two_files(tmp_path: Path) -> ParquetReading:
+    """A reader that has read one file, and is about to read another."""
+    reading = ParquetReading(tmp_path)
+    reading.poll()
+    reading.give("a")
+    reading.poll_until_it_waits()
+    reading.give("b")
+    return reading
+
+
+def test_columns_that_are_not_read_make_no_split_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "AHEAD_BYTES", 1000)
+    reading = second_of_two_files(tmp_path)
+    before = reading.request_count
+    reading.poll()
+    assert reading.request_count == before + 1
+
+
+def test_the_next_split_is_asked_for_when_little_of_a_large_one_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "AHEAD_BYTES", 150)
+    reading = second_of_two_files(tmp_path)
+    before = reading.request_count
+    asked: list[int] = []
+    for _ in range(4):
+        reading.poll()
+        asked.append(reading.request_count - before)
+    # Of forty rows, with some bytes around them, the last ten are less than 150 bytes.
+    assert asked == [0, 0, 0, 1]

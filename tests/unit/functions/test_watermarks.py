@@ -69,6 +69,23 @@ def test_watermarks_never_go_back_and_batches_do_not_matter(events: list[int], b
         assert last == (MIN_TIMESTAMP if final is None else final)
 
 
+@given(
+    st.lists(st.one_of(st.integers(-50, 50), st.integers(-(2**62), 2**62)), min_size=1),
+    st.one_of(st.integers(0, 20), st.integers(0, 2**40)),
+)
+def test_exactly_who_is_further_behind_the_largest_than_the_bound_finds_a_watermark_before_it(
+    events: list[int], bound: int
+) -> None:
+    generator = BoundedOutOfOrderness(bound)
+    last, largest = MIN_TIMESTAMP, events[0]
+    for event in events:
+        assert (event <= last) == (largest - event > bound)
+        generator.on_event(event)
+        largest = max(largest, event)
+        said = generator.on_periodic_emit()
+        last = last if said is None else said
+
+
 def test_strategies_are_values() -> None:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
     assigner = SecondField()

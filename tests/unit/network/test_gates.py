@@ -2,18 +2,18 @@
 
 from functools import partial
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.elements import EndOfPartition
+from headrace.core.elements import CancelTaskException, EndOfPartition
 from headrace.core.shuffle_descriptors import (
     ShuffleDescriptor,
 )
-from headrace.network.gate import BatchElement, EventElement
 from headrace.network.union_gate import UnionInputGate
 from headrace.network.unknown_channel import UnknownInputChannel
 from tests.unit.network.exchange import partition_id
-from tests.unit.network.scripted_gate import BARRIER, HERE, Gate, polled, rows
+from tests.unit.network.scripted_gate import BARRIER, HERE, Gate, polled, rows, told
 
 
 def test_channels_are_read_in_turn_one_element_each() -> None:
@@ -84,49 +84,67 @@ def test_a_union_is_finished_when_all_its_gates_are_and_says_so() -> None:
     assert union.is_finished and union.is_available
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["give", "urgent", "poll", "wait"]), st.integers(0, 3)))
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["give", "give", "urgent", "poll", "poll", "wait", "wait", "end", "close"]),
+        st.integers(0, 3),
+    )
+)
 
 
+@settings(max_examples=200)
 @given(STEPS, st.booleans())
 def test_no_wake_up_is_lost_and_every_channel_keeps_its_order(
     steps: list[tuple[str, int]], is_union: bool
 ) -> None:
-    one, other = Gate(2), Gate(2)
-    gate = UnionInputGate([one.gate, other.gate]) if is_union else Gate(4).gate
-    made = {0: one.scripted[0], 1: one.scripted[1], 2: other.scripted[0], 3: other.scripted[1]}
-    if not is_union:
-        whole = Gate(4)
-        gate, made = whole.gate, whole.scripted
-    given_to: dict[int, list[object]] = {k: [] for k in range(4)}
-    seen: dict[int, list[object]] = {k: [] for k in range(4)}
+    parts = [Gate(2), Gate(2)] if is_union else [Gate(4)]
+    scripted = [channel for part in parts for channel in part.scripted.values()]
+    gate = UnionInputGate([part.gate for part in parts]) if is_union else parts[0].gate
+    given_to: list[list[object]] = [[] for _ in scripted]
+    seen: list[list[object]] = [[] for _ in scripted]
+    ended: set[int] = set()
     woken: list[bool] = []
-    number = waits = 0
-    for step, index in steps:
-        if step == "give":
-            number += 1
-            made[index].give(rows(number))
+    waits = 0
+    for number, (step, index) in enumerate(steps):
+        if step == "give" and index not in ended:
+            scripted[index].give(rows(number))
             given_to[index].append(number)
-        elif step == "urgent":
-            made[index].give_priority(BARRIER)
+        elif step == "urgent" and index not in ended:
+            scripted[index].give_priority(BARRIER)
+        elif step == "end" and index not in ended:
+            ended.add(index)
+            scripted[index].give(EndOfPartition())
+            given_to[index].append(EndOfPartition())
         elif step == "wait":
             waits += 1
             gate.on_available(partial(woken.append, True))
-        else:
+        elif step == "close":
+            # By whoever cancels the task, which may be waiting.
+            for part in parts:
+                part.gate.close()
+            assert gate.is_available and len(woken) == waits
+            with pytest.raises(CancelTaskException):
+                gate.poll()
+            return
+        elif step == "poll":
+            has_priority = any(channel.priority for channel in scripted)
             element = gate.poll()
             if element is None:
-                assert not any(channel.queued_count for channel in made.values())
-            elif isinstance(element, BatchElement):
-                assert not any(channel.priority for channel in made.values())
-                seen[element.channel_index].append(element.batch.rows()[0])
+                assert not any(channel.queued_count for channel in scripted)
             else:
-                assert isinstance(element, EventElement)
-        if any(channel.queued_count for channel in made.values()):
+                channel, what = told(element)
+                assert (what is BARRIER) == has_priority
+                seen[channel] += [] if what is BARRIER else [what]
+        has_rows = any(channel.queued_count for channel in scripted)
+        assert gate.is_finished == all(EndOfPartition() in each for each in seen)
+        if has_rows or gate.is_finished:
             assert gate.is_available
             assert len(woken) == waits
     for index, element in polled(gate):
         if element is not BARRIER:
             seen[index].append(element)
     assert seen == given_to
+    assert gate.is_finished == (len(ended) == 4)
 
 
 def test_a_channel_that_is_placed_while_others_capture_captures_too() -> None:

@@ -163,7 +163,8 @@ def test_a_channel_stands_in_line_once_and_never_after_its_end(
             made.gate.notify(index)
         elif step == "poll":
             made.gate.poll()
-        assert len(made.gate._ready) == len(set(made.gate._ready))
+        line = made.gate._turns._ready
+        assert len(line) == len(set(line))
     ended = [index for index, event in polled(made.gate) if event == EndOfPartition()]
     assert len(ended) == len(set(ended))
     assert made.gate.poll() is None

@@ -19,6 +19,7 @@ from tests.unit.network.simulated import SimulatedCluster
 PIPELINED = {
     "UnionInputGate",
     "SingleInputGate",
+    "ChannelTurns",
     "PipelinedSubpartition",
     "PipelinedResultPartition",
     "ResultPartitionManager",

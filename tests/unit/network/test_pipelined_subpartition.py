@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,13 @@ from headrace.network.pipelined_subpartition import (
     PipelinedSubpartition,
     PipelinedSubpartitionView,
 )
-from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement, Element, QueuedEvent
+from headrace.network.subpartition import (
+    LOCAL_SEGMENT_BYTES,
+    DataElement,
+    Element,
+    QueuedEvent,
+    Stalled,
+)
 from tests.unit.network.exchange import numbers
 
 EVENT = EndOfData()
@@ -189,6 +196,53 @@ def test_order_holds_whatever_happens(steps: list[str]) -> None:
         assert data_count == (0 if is_blocked else sum(n not in numbered.values() for n, _ in rest))
     queue.view.release()
     assert queue.pool.used == 0
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["rows", "rows", "giant row", "event"]), st.integers(1, 900)),
+        max_size=20,
+    ),
+    st.sampled_from([1 << 10, 1 << 12, LOCAL_SEGMENT_BYTES]),
+    st.booleans(),
+)
+def test_the_backlog_is_what_comes_where_there_is_credit_enough(
+    steps: list[tuple[str, int]], segment_size: int, is_late: bool
+) -> None:
+    memory = NetworkBufferPool(1 << 20, 1 << 10)
+    pool = memory.create_local_pool(
+        "test", required=500, maximum=500, segment_size=1 << 10, overdraft_max=0, wait=NeverWait()
+    )
+    subpartition = PipelinedSubpartition("p", 0, pool, 1000, lambda: None, lambda: None)
+    view = None if is_late else subpartition.create_view(lambda: None, segment_size)
+    for what, count in steps:
+        if what == "event":
+            subpartition.add_event(EVENT)
+        else:
+            giant = pa.record_batch({"text": ["x" * 10 * count]})
+            sealed = SealedBatch(giant if what == "giant row" else numbers(0, count).columns(), ())
+            lease = pool.try_lease(sealed.size_bytes)
+            assert lease is not None
+            subpartition.add_data(sealed, lease)
+    view = view or subpartition.create_view(lambda: None, segment_size)
+    backlog, rows = view.backlog, 0
+    while (element := view.poll(1 << 62)) is not None:
+        assert not isinstance(element, Stalled)
+        if isinstance(element, DataElement):
+            backlog -= element.cost
+            rows += element.sealed.row_count
+            # Only a row that is larger than a segment of its consumer takes several.
+            size = element.sealed.size_bytes
+            assert element.cost == max(1, -(-size // segment_size))
+            assert element.cost == 1 or element.sealed.row_count == 1
+            if element.lease is not None:
+                element.lease.release()
+        assert view.backlog == backlog
+    assert backlog == 0
+    assert rows == sum(
+        1 if what == "giant row" else count for what, count in steps if what != "event"
+    )
+    assert pool.used == 0
 
 
 keep_alive: list[EndOfData] = []  # so that no two events share an identity

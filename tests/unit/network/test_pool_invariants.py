@@ -22,6 +22,7 @@ from headrace.network.segments import SegmentRegion
 
 PAGE = 1024
 DEAD = 0xDD
+OVERDRAFT = 2
 
 
 def local_pool(
@@ -70,7 +71,9 @@ class Waiters(RuleBasedStateMachine):
     @rule(required=st.integers(1, 4), extra=st.integers(0, 12), pages=st.sampled_from([1, 2, 4]))
     def create(self, required: int, extra: int, pages: int) -> None:
         try:
-            self.pools.append(local_pool(self.network, required, required + extra, pages, 2))
+            self.pools.append(
+                local_pool(self.network, required, required + extra, pages, OVERDRAFT)
+            )
         except InsufficientBuffersError as error:
             assert error.available < required
 
@@ -81,13 +84,24 @@ class Waiters(RuleBasedStateMachine):
         pool = self.pools[index % len(self.pools)]
         if id(pool) not in self.asleep:
             self.asleep.add(id(pool))
-            pool.on_available(lambda: self.asleep.discard(id(pool)))
+            pool.on_available(lambda: self.wake(pool))
+
+    def wake(self, pool: LocalBufferPool) -> None:
+        """Whoever is told finds what it was told of: here nobody else takes it in between."""
+        assert pool.is_available, "woken for nothing"
+        self.asleep.remove(id(pool))
 
     @rule(index=st.integers(0, 100), pages=st.integers(1, 5))
     def lease(self, index: int, pages: int) -> None:
         if self.pools:
-            lease = self.pools[index % len(self.pools)].try_lease(pages * PAGE)
-            self.leases += [lease] if lease is not None else []
+            pool = self.pools[index % len(self.pools)]
+            was_used = pool.used
+            lease = pool.try_lease(pages * PAGE)
+            if lease is not None:
+                self.leases.append(lease)
+                assert pool.used == was_used + lease.count
+                # Past its overdraft only what is larger than that, and alone.
+                assert pool.used <= pool.size + OVERDRAFT or was_used == 0
 
     @rule(index=st.integers(0, 100))
     def release(self, index: int) -> None:
@@ -145,7 +159,7 @@ class Waiters(RuleBasedStateMachine):
             self.used_when_destroyed[pool] = pool.used
 
 
-Waiters.TestCase.settings = settings(stateful_step_count=50)
+Waiters.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 TestWaiters = Waiters.TestCase
 
 

@@ -1,11 +1,15 @@
 """One connection's readers under any order of requests, credit, cancels, failures and ends."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
+from headrace.core.elements import EndOfPartition
+from headrace.network.batches import encode_event
 from headrace.network.errors import ProtocolError
 from headrace.network.frame_cutter import FrameCutter
 from headrace.network.producer_session import ProducerSession
+from headrace.network.record_writer import RecordWriter
 from headrace.network.wire import (
     AddCredit,
     Backlog,
@@ -14,6 +18,7 @@ from headrace.network.wire import (
     Data,
     Error,
     Event,
+    EventTrait,
     NewBufferSize,
     PartitionRequest,
     ResumeConsumption,
@@ -23,6 +28,7 @@ from tests.unit.network.exchange import numbers, partition_id, writer
 from tests.unit.network.simulated import SimulatedCluster
 
 PARTITIONS = 3
+END_OF_PARTITION = encode_event(EndOfPartition())[0]
 
 
 class NoLink:
@@ -36,11 +42,101 @@ class NoLink:
 
 ACT_NAMES = (
     *("request", "credit", "emit", "take") * 2,
-    *("cancel", "finish", "fail", "release", "resume", "size", "wait", "close"),
+    *("barrier", "barrier", "resume", "resume"),
+    *("cancel", "finish", "fail", "release", "size", "wait", "close"),
 )
 ACTS = st.lists(st.tuples(st.sampled_from(ACT_NAMES), st.integers(0, PARTITIONS)), max_size=50)
 
 
+BLOCKED_AND_RESUMED = "request barrier emit take take resume take resume"
+
+
+class Peer:
+    """The consumers on the other end of a session: what they ask for, and whether they may be told what they are."""
+
+    def __init__(self, session: ProducerSession) -> None:
+        self._session = session
+        self._cutter = FrameCutter("a")
+        self._open_channels: set[int] = set()
+        self._granted: dict[int, int] = {}
+        # Channels that were sent an event behind which nothing comes until they are resumed.
+        self.blocked: set[int] = set()
+        self._next_channel = 0
+        self.is_broken = False
+
+    def act(self, act: str, index: int) -> None:
+        """Do it, where it is an act of a consumer."""
+        channel = max(0, self._next_channel - 1 - index)
+        if act == "request":
+            self._request(index)
+        elif act == "credit" and channel in self._open_channels:
+            self._tell(AddCredit(channel, 2))
+            self._granted[channel] += 2
+        elif act == "cancel":
+            self._tell(Cancel(channel))
+            self._open_channels.discard(channel)
+        elif act == "resume" and (channel in self.blocked or index == 0):
+            # Of a channel that is not blocked it is a violation of the protocol, where there is one.
+            is_due = channel in self.blocked or channel not in self._open_channels
+            self.blocked.discard(channel)
+            self._tell(ResumeConsumption(channel))
+            assert is_due or self.is_broken
+        elif act == "size":
+            self._tell(NewBufferSize(channel, 4096))
+        elif act == "take":
+            data = b"".join(bytes(part) for part in self._session.take_output(1 << 16))
+            for cut in self._cutter.cut(data):
+                self._take(cut.frame)
+
+    def _request(self, index: int) -> None:
+        # The last of the partitions is never there; the others may have been read already.
+        channel = self._next_channel
+        request = PartitionRequest(channel, partition_id(index), 0, 1, 100, 1 << 20)
+        self._session.partition_requested(request)
+        self._open_channels.add(channel)
+        self._granted[channel] = 1
+        self._next_channel += 1
+
+    def _tell(self, frame: ChannelMessage) -> None:
+        try:
+            self._session.channel_message_received(frame)
+        except ProtocolError:
+            self.is_broken = True
+
+    def _take(self, frame: object) -> None:
+        assert isinstance(frame, Data | Event | Error | Schema | Backlog)
+        # Nothing is said of a channel before its request and after its cancel.
+        assert frame.channel in self._open_channels
+        assert frame.channel not in self.blocked or isinstance(frame, Error | Backlog)
+        if isinstance(frame, Event):
+            if frame.traits & EventTrait.BLOCKS_UPSTREAM:
+                self.blocked.add(frame.channel)
+            if frame.kind == END_OF_PARTITION:
+                self._open_channels.discard(frame.channel)
+        if isinstance(frame, Data):
+            self._granted[frame.channel] -= frame.credit_count
+            assert self._granted[frame.channel] >= 0
+        elif isinstance(frame, Error):
+            self._open_channels.discard(frame.channel)
+
+
+def produce(sink: RecordWriter, act: str, blocked_count: int) -> None:
+    """Do it, where it is an act of a producer."""
+    partition = sink.partition
+    may_write = sink.is_available and not partition.is_finished and not partition.pool.is_destroyed
+    if act == "emit" and may_write:
+        sink.emit(numbers(0, 10))
+    elif act == "barrier" and may_write:
+        barrier = CheckpointBarrier(blocked_count + 1, 0, CheckpointOptions())
+        sink.emit_event(barrier, blocks_upstream=True)
+    elif act == "finish" and not partition.pool.is_destroyed:
+        sink.finish()
+        sink.close()
+    elif act == "fail":
+        sink.fail(ValueError("no"))
+
+
+@example([(act, 0) for act in BLOCKED_AND_RESUMED.split()])
 @given(ACTS)
 def test_every_order_of_events_ends_without_a_reader_or_a_segment(
     acts: list[tuple[str, int]],
@@ -51,66 +147,19 @@ def test_every_order_of_events_ends_without_a_reader_or_a_segment(
         environment.partitions, environment.transport, NoLink(), 1000, environment.task_events
     )
     sinks = [writer(environment, number=number, buffer_timeout_ms=0) for number in range(2)]
-    cutter = FrameCutter("a")
-    open_channels: set[int] = set()
-    granted: dict[int, int] = {}
-    next_channel = 0
-
-    def tell(frame: ChannelMessage) -> None:
-        nonlocal is_broken
-        try:
-            session.channel_message_received(frame)
-        except ProtocolError:
-            is_broken = True
-
-    is_broken = False
-    for act, index in [*acts, ("close", 0)]:
-        channel = max(0, next_channel - 1 - index)
-        if act == "request":
-            # The last of the partitions is never there; the others may have been read already.
-            request = PartitionRequest(next_channel, partition_id(index), 0, 1, 100, 1 << 20)
-            session.partition_requested(request)
-            open_channels.add(next_channel)
-            granted[next_channel] = 1
-            next_channel += 1
-        elif act == "credit" and channel in open_channels:
-            tell(AddCredit(channel, 2))
-            granted[channel] += 2
-        elif act == "cancel":
-            tell(Cancel(channel))
-            open_channels.discard(channel)
-        elif act == "resume":
-            tell(ResumeConsumption(channel))
-        elif act == "size":
-            tell(NewBufferSize(channel, 4096))
-        elif act == "emit" and index < 2 and sinks[index].is_available:
-            if not sinks[index].partition.is_finished and not sinks[index].partition.pool.is_destroyed:  # fmt: skip
-                sinks[index].emit(numbers(0, 10))
-        elif act == "finish" and index < 2 and not sinks[index].partition.pool.is_destroyed:
-            sinks[index].finish()
-            sinks[index].close()
-        elif act == "fail" and index < 2:
-            sinks[index].fail(ValueError("no"))
-        elif act == "release" and index < 2:
-            environment.release_partitions([partition_id(index)])
-        elif act == "wait":
+    peer = Peer(session)
+    for act, index in acts:
+        peer.act(act, index)
+        if index < 2:
+            produce(sinks[index], act, len(peer.blocked))
+            if act == "release":
+                environment.release_partitions([partition_id(index)])
+        if act == "wait":
             cluster.loop.run_for(600)
-        elif act == "take":
-            data = b"".join(bytes(part) for part in session.take_output(1 << 16))
-            for cut in cutter.cut(data):
-                frame = cut.frame
-                assert isinstance(frame, Data | Event | Error | Schema | Backlog)
-                # Nothing is said of a channel before its request and after its cancel.
-                assert frame.channel in open_channels
-                if isinstance(frame, Data):
-                    granted[frame.channel] -= frame.credit_count
-                    assert granted[frame.channel] >= 0
-                elif isinstance(frame, Error):
-                    open_channels.discard(frame.channel)
-        if act == "close" or is_broken:
-            # As after a violation of the protocol: the connection ends.
-            session.close()
+        if act == "close" or peer.is_broken:
             break
+    # At a violation of the protocol too the connection ends.
+    session.close()
     assert not session._readers
     for sink in sinks:
         sink.close()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.network.buddies import BuddyAllocator
 from headrace.network.buffer_pool import NetworkBufferPool, Reservation
+from headrace.network.errors import InsufficientBuffersError
 from headrace.network.network_memory import NetworkMemoryError
 from headrace.network.segments import Segment, SegmentMemory, SegmentRegion
 
@@ -157,6 +158,109 @@ def test_a_kept_batch_outlives_its_gate_and_its_pages_come_back_after_it(
     assert network.count_idle_pages() == network.total_pages - 60
     for other in others:
         other.close()
+
+
+def request_all(network: NetworkBufferPool, is_gate: bool) -> None:
+    """Take all network memory for a gate or a partition; InsufficientBuffersError where some is missing."""
+    if is_gate:
+        network.reserve("another gate", network.total_pages, PAGE).close()
+    else:
+        all_pages = network.total_pages
+        network.create_local_pool(
+            "a partition", required=all_pages, maximum=all_pages, segment_size=PAGE, overdraft_max=0
+        ).destroy()
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """The garbage collector runs only where somebody calls it."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("is_gate", [True, False])
+@pytest.mark.usefixtures("no_collector")
+def test_nobody_is_refused_for_what_was_let_go_of_since(
+    network: NetworkBufferPool, is_gate: bool
+) -> None:
+    reservation = gate(network)
+    batch = taken(reservation.region, 7)
+    reservation.close()
+    with pytest.raises(InsufficientBuffersError):
+        request_all(network, is_gate)
+    del batch
+    request_all(network, is_gate)
+
+
+@pytest.mark.parametrize("is_gate", [True, False])
+@pytest.mark.usefixtures("no_collector")
+def test_nobody_is_refused_for_batches_that_are_garbage_and_only_for_such_that_are_not(
+    network: NetworkBufferPool, is_gate: bool
+) -> None:
+    reservation = gate(network)
+    # What a stopped task leaves: objects that refer to each other, and to a batch.
+    circle: list[object] = [taken(reservation.region, 7)]
+    circle.append(circle)
+    reservation.close()
+    with pytest.raises(InsufficientBuffersError):
+        request_all(network, is_gate)
+    del circle
+    assert network.count_idle_pages() == network.total_pages - 1
+    request_all(network, is_gate)
+
+
+@pytest.mark.parametrize("is_gate", [True, False])
+@pytest.mark.usefixtures("no_collector")
+def test_segments_are_not_smaller_for_batches_that_are_garbage(
+    network: NetworkBufferPool, is_gate: bool
+) -> None:
+    leave_garbage(network, batch_count=1)
+    if is_gate:
+        # 4 segments of 4 pages are a quarter of all 64 pages, and more than that of 63.
+        reservation = network.reserve("another gate", 4, 4 * PAGE)
+        assert reservation.segment_size == 4 * PAGE
+        reservation.close()
+    else:
+        pool = network.create_local_pool(
+            "a partition", required=4, maximum=4, segment_size=4 * PAGE, overdraft_max=0
+        )
+        assert pool.pages == 4
+        pool.destroy()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_batches_stay_where_they_are_although_there_is_garbage(network: NetworkBufferPool) -> None:
+    leave_garbage(network, batch_count=1)
+    # Half of all 64 pages, and more than that of 63.
+    reservation = gate(network, count=16, pin_budget=16)
+    assert reservation.region.pin_budget == 16
+    reservation.close()
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_nobody_collects_where_no_garbage_could_make_segments_larger(
+    network: NetworkBufferPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collections: list[None] = []
+    monkeypatch.setattr(gc, "collect", lambda: collections.append(None))
+    reservation = gate(network)
+    kept = taken(reservation.region, 7)
+    reservation.close()
+    # The first fits as it is, the second has too many segments for larger ones in any case.
+    for count, size in ((3, 4 * PAGE), (17, 4 * PAGE)):
+        network.reserve("another gate", count, size).close()
+    assert collections == []
+    monkeypatch.undo()
+    del kept
+
+
+def leave_garbage(network: NetworkBufferPool, batch_count: int) -> None:
+    """What a stopped task leaves: batches, one page each, that only a garbage collection finds."""
+    reservation = gate(network)
+    circle: list[object] = [taken(reservation.region, number) for number in range(batch_count)]
+    circle.append(circle)
+    reservation.close()
 
 
 def test_scattered_pages_give_smaller_segments_rather_than_a_refusal(

@@ -17,7 +17,7 @@ from headrace.network.local_pool import SegmentLease
 from headrace.network.subpartition import LOCAL_SEGMENT_BYTES, DataElement, QueuedEvent
 from tests.unit.network.exchange import gate, numbers, values_of, writer
 from tests.unit.network.simulated import SimulatedCluster
-from tests.unit.network.writer_edge import PLENTY, Edge, edge
+from tests.unit.network.writer_edge import PLENTY, Edge, edge, keyed
 
 SEGMENT = 1 << 15
 
@@ -67,7 +67,7 @@ def perform(made: Edge, emissions: list[Rows | Mark | Flush | Barrier]) -> Emitt
     for emission in emissions:
         match emission:
             case Rows(count):
-                made.writer.emit(numbers(emitted.row_count, count))
+                made.writer.emit(keyed(emitted.row_count, count))
                 emitted.row_count += count
             case Mark():
                 made.writer.emit_marker(Watermark(len(emitted.marked_after)))
@@ -101,9 +101,17 @@ def elements_of(made: Edge, channel: int) -> Iterator[tuple[str, int]]:
         yield from (("row", row) for row in rows[done:])
 
 
+KINDS = [
+    PartitionerKind.RESCALE,
+    PartitionerKind.GLOBAL,
+    PartitionerKind.HASH,
+    PartitionerKind.BROADCAST,
+]
+
+
 @given(
     EMISSIONS,
-    st.sampled_from([PartitionerKind.RESCALE, PartitionerKind.GLOBAL, PartitionerKind.BROADCAST]),
+    st.sampled_from(KINDS),
     st.sampled_from([0, -1]),
     st.sampled_from([SEGMENT, LOCAL_SEGMENT_BYTES]),
 )
@@ -273,25 +281,33 @@ def test_without_a_timeout_the_reader_sees_full_batches_only_and_the_last_one(
     assert sum(len(batch) for batch in batches) == sum(counts)
 
 
-def test_a_flush_with_nothing_new_sends_nothing() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_flush_with_nothing_new_sends_nothing(kind: PartitionerKind) -> None:
     cluster = SimulatedCluster()
     producer, location = cluster.start("a")
-    sink, source = writer(producer), gate(cluster.start("b")[0], [location])
-    source.request_partitions()
-    sink.emit(numbers(0, 3))
+    consumer, _ = cluster.start("b")
+    sink = writer(producer, 2, kind)
+    sources = [gate(consumer, [location], index) for index in range(2)]
+    for source in sources:
+        source.request_partitions()
+    sink.emit(keyed(0, 9))
     sink.flush_all()
     cluster.loop.run_all()
     for _ in range(3):
         sink.flush_all()
         assert not cluster.loop.step(), "a flush of nothing woke somebody"
-    element = source.poll()
-    assert element is not None and values_of([element]) == [0, 1, 2]
-    del element
+    elements = [source.poll() for source in sources]
+    values = values_of([element for element in elements if element is not None])
+    assert sorted(values) == sorted(
+        list(range(9)) * (2 if kind is PartitionerKind.BROADCAST else 1)
+    )
+    del elements
     sink.finish()
     sink.close()
     cluster.loop.run_all()
-    assert source.poll() is not None
-    source.close()
+    for source in sources:
+        assert source.poll() is not None
+        source.close()
     cluster.assert_nothing_leaks()
 
 

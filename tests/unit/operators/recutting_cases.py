@@ -272,6 +272,7 @@ CASES: Final[dict[str, Case]] = {
         output_type=Types.TUPLE([Types.LONG(), Types.STRING()]),
         record=lambda key, n, time, _: (key, n),
     ),
+    specs.CacheSpec.kind: _case(specs.CacheSpec, output_type=ROW),
     specs.KeyBySpec.kind: _case(
         lambda: specs.KeyBySpec(None, ("key",), Types.STRING()),
         output_type=ROW,

@@ -10,6 +10,7 @@ from headrace.core.errors import UserCodeError
 from headrace.core.types.rows import Row
 from headrace.core.types.type_info import Types
 from headrace.functions.specs import (
+    CacheSpec,
     FilterExpressionSpec,
     MapBatchesSpec,
     ProjectSpec,
@@ -118,3 +119,14 @@ def test_projection_picks_tuple_fields_by_position() -> None:
         finishes=False,
     )
     assert harness.output.timed_rows == [((0.5, 1), 7), ((None, 2), 8)]
+
+
+def test_what_stands_behind_a_cached_stream_gives_on_records_and_timestamps() -> None:
+    harness = run_all_ways(
+        lambda: OperatorHarness(
+            CacheSpec(), input_types=[Types.STRING()], output_type=Types.STRING()
+        ),
+        [Rows(["a", None, "b"], [1, 2, 3])],
+        finishes=False,
+    )
+    assert harness.output.timed_rows == [("a", 1), (None, 2), ("b", 3)]

@@ -70,7 +70,7 @@ def test_every_operator_has_a_case() -> None:
 @example(SHOWN, 4)
 def test_cuts_of_batches_do_not_show(kind: str, drawn: Drawn, restart_at: int) -> None:
     case = CASES[kind]
-    steps = _steps_of(case, drawn)
+    steps = steps_of(case, drawn)
     row_by_row = _outcome(case, steps, WAYS["row by row"], restart_at)
     for way, cut in WAYS.items():
         assert _outcome(case, steps, cut, restart_at) == row_by_row, way
@@ -79,11 +79,11 @@ def test_cuts_of_batches_do_not_show(kind: str, drawn: Drawn, restart_at: int) -
 @pytest.mark.parametrize("kind", CASES)
 def test_what_is_shown_does_something(kind: str) -> None:
     case = CASES[kind]
-    main, sides, *others = _outcome(case, _steps_of(case, SHOWN), WAYS["row by row"], 4)
+    main, sides, *others = _outcome(case, steps_of(case, SHOWN), WAYS["row by row"], 4)
     assert "row" in str(main) or sides or any(others)
 
 
-def _steps_of(case: Case, drawn: Drawn) -> list[HarnessStep]:
+def steps_of(case: Case, drawn: Drawn) -> list[HarnessStep]:
     steps: list[HarnessStep] = []
     watermark_ms = time_ms = 0
     for one in drawn:

@@ -14,6 +14,7 @@ from headrace.gateways.shuffle_service import ShuffleServiceGateway
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.shuffle_service.endpoint import ShuffleServiceEndpoint
 from headrace.shuffle_service.service import ShuffleService
+from headrace.testing.gateways import end_processes
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.network.exchange import partition_id
 
@@ -64,10 +65,7 @@ class World:
         return self.loop.run_until(coroutine)
 
     def close(self) -> None:
-        for service in list(self.network.services.values()):
-            service.abort()
-        self.loop.run_for(1)
-        self.loop.close()
+        end_processes(self.network, self.loop)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.spark import executor, session
 from headrace.spark.executor import SparkExecutor
-from headrace.spark.jvm import JvmGoneError, application_slot_count, is_stopped
+from headrace.spark.jvm import ApplicationSlots, JvmGoneError, is_stopped
 from headrace.spark.session_end import before_stop
 
 
@@ -59,7 +59,7 @@ def test_a_stopped_context_is_a_host_that_is_gone_and_no_broken_call() -> None:
     assert is_stopped(context)
     context.getConf = lambda: {}  # type: ignore[method-assign,assignment,return-value]
     with pytest.raises(JvmGoneError, match="its SparkSession was stopped"):
-        application_slot_count(context)
+        ApplicationSlots(context)
 
 
 class FakeSession:

@@ -93,6 +93,7 @@ class Subtask:
         parallelism: int = 1,
         index: int = 0,
         reader: SnapshotReader | None = None,
+        now_ms: int = 0,
     ) -> None:
         self.key_groups = key_group_range(index, parallelism, MAX_PARALLELISM)
         self.states = StatesOfOperator(
@@ -115,9 +116,8 @@ class Subtask:
         }
         self.fading: Any = backend.get_state(fading(), backend.key_scope)
         self.fired: list[tuple[int, Any, Any]] = []
-        self.timers = InternalTimerService(
-            backend, ManualTimers(ManualClock()), self._note_fired, self._note_fired
-        )
+        self.wall = ManualTimers(ManualClock(now_ms))
+        self.timers = InternalTimerService(backend, self.wall, self._note_fired, self._note_fired)
         self.timers.keep_in(self.states, "timers")
 
     def _note_fired(self, time_ms: int, key: Any, namespace: Any) -> None:

@@ -1,17 +1,22 @@
 """All backends against one model: accesses in any order, snapshots, failures, changes of parallelism and backend."""
 
-import enum
+import copy
 import tempfile
-from datetime import UTC, datetime, time, timedelta, timezone
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from headrace.checkpoint.handles import OperatorSubtaskState
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
@@ -19,6 +24,7 @@ from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.rows import Row
 from headrace.functions.process import TimeDomain
 from headrace.functions.windows import TimeWindow
+from headrace.state.snapshots import FrozenState
 from headrace.testing.memory_snapshots import snapshot, write_frozen
 from tests.unit.state.subtasks import Subtask, descriptors
 from tests.unit.state.ttl_states import at_record
@@ -37,6 +43,21 @@ TIMES = st.integers(-5, 5)
 NAMESPACES = st.one_of(st.none(), WINDOWS)
 
 
+Model = dict[str, dict[Any, Any]]
+"""Of each state what is in it, by key, or key and window."""
+Timers = dict[TimeDomain, set[tuple[int, Any, Any]]]
+
+
+@dataclass
+class Frozen:
+    """A checkpoint under way, and what there was when it was frozen."""
+
+    checkpoint_id: int
+    parts: Sequence[Sequence[FrozenState]]
+    model: Model
+    timers: Timers
+
+
 class BackendMachine(RuleBasedStateMachine):
     """The model: one dict per state, by key, or key and window."""
 
@@ -45,10 +66,10 @@ class BackendMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.scratch = tempfile.mkdtemp(prefix="conformance-")
-        self.model: dict[str, dict[Any, Any]] = {name: {} for name in descriptors()}
-        self.timers: dict[TimeDomain, set[tuple[int, Any, Any]]] = {
-            one: set() for one in TimeDomain
-        }
+        self.model: Model = {name: {} for name in descriptors()}
+        self.timers: Timers = {one: set() for one in TimeDomain}
+        self.under_way: list[Frozen] = []
+        self.now_ms = 0
         self.subtasks = [Subtask(self.kind, self.scratch)]
         self.checkpoint_id = 0
         self.fading: dict[Any, dict[Any, tuple[str, int]]] = {}
@@ -56,9 +77,7 @@ class BackendMachine(RuleBasedStateMachine):
         self.watermark_ms = MIN_TIMESTAMP
 
     def _owner(self, key: Any) -> Subtask:
-        (owner,) = [one for one in self.subtasks if one.owns(key)]
-        owner.backend.set_current_key(key)
-        return owner
+        return owner_of(self.subtasks, key)
 
     def _at(self, key: Any, window: TimeWindow | None = None) -> dict[str, Any]:
         owner = self._owner(key)
@@ -143,13 +162,26 @@ class BackendMachine(RuleBasedStateMachine):
     @rule(watermark_ms=TIMES)
     def advance_watermark(self, watermark_ms: int) -> None:
         self.watermark_ms = max(self.watermark_ms, watermark_ms)
-        timers = self.timers[TimeDomain.EVENT_TIME]
-        due = {timer for timer in timers if timer[0] <= watermark_ms}
-        timers -= due
-        fired = list[tuple[int, Any, Any]]()
         for one in self.subtasks:
             one.timers.advance_watermark(watermark_ms)
             one.backend.event_clock.end_batch()
+        self._check_fired(TimeDomain.EVENT_TIME, watermark_ms)
+
+    @rule(by_ms=st.integers(1, 3))
+    def advance_clock(self, by_ms: int) -> None:
+        self.now_ms += by_ms
+        for one in self.subtasks:
+            one.wall.advance_to(self.now_ms)
+        # One fires when its millisecond is over.
+        self._check_fired(TimeDomain.PROCESSING_TIME, self.now_ms - 1)
+
+    def _check_fired(self, domain: TimeDomain, limit_ms: int) -> None:
+        """Each timer up to the limit has fired once, on every subtask in the order of time, and no other one."""
+        timers = self.timers[domain]
+        due = {timer for timer in timers if timer[0] <= limit_ms}
+        timers -= due
+        fired = list[tuple[int, Any, Any]]()
+        for one in self.subtasks:
             assert [timer[0] for timer in one.fired] == sorted(timer[0] for timer in one.fired)
             fired += one.fired
             one.fired.clear()
@@ -160,10 +192,14 @@ class BackendMachine(RuleBasedStateMachine):
         parallelism=st.integers(1, 3),
         snapshot_kind=st.sampled_from([SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT]),
         changes=st.booleans(),
+        down_ms=st.integers(0, 2),
     )
     def fail_and_restore(
-        self, parallelism: int, snapshot_kind: SnapshotKind, changes: bool
+        self, parallelism: int, snapshot_kind: SnapshotKind, changes: bool, down_ms: int
     ) -> None:
+        """What comes due meanwhile by the clock fires when the clock moves on."""
+        self._drop_checkpoints()
+        self.now_ms += down_ms
         self.checkpoint_id += 1
         options = CheckpointOptions(kind=snapshot_kind)
         parts = [snapshot(one.states, self.checkpoint_id, options) for one in self.subtasks]
@@ -172,7 +208,7 @@ class BackendMachine(RuleBasedStateMachine):
         if changes:
             self.kind = self._other_kind(snapshot_kind)
         self.subtasks = [
-            Subtask(self.kind, self.scratch, merged, parallelism, index)
+            Subtask(self.kind, self.scratch, merged, parallelism, index, now_ms=self.now_ms)
             for index in range(parallelism)
         ]
         for one in self.subtasks:
@@ -202,22 +238,42 @@ class BackendMachine(RuleBasedStateMachine):
             elif outcome == "abort":
                 one.states.checkpoint_aborted(self.checkpoint_id)
 
+    @precondition(lambda self: len(self.under_way) < 2)
+    @rule(kind=st.sampled_from([SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT]))
+    def freeze(self, kind: SnapshotKind) -> None:
+        """Begin a checkpoint, which is written while everything goes on, and another one may begin."""
+        self.checkpoint_id += 1
+        options = CheckpointOptions(kind=kind)
+        parts = [one.states.freeze(self.checkpoint_id, options) for one in self.subtasks]
+        self.under_way.append(
+            Frozen(self.checkpoint_id, parts, copy.deepcopy(self.model), copy.deepcopy(self.timers))
+        )
+
+    @precondition(lambda self: self.under_way)
+    @rule(index=st.integers(0, 1), is_told=st.booleans())
+    def write(self, index: int, is_told: bool) -> None:
+        """Whoever restores it finds what there was when it was frozen."""
+        one = self.under_way.pop(index % len(self.under_way))
+        states = [write_frozen(parts) for parts in one.parts]
+        merged = OperatorSubtaskState(tuple(chunk for state in states for chunk in state.chunks))
+        restored = Subtask(self.kind, self.scratch, merged)
+        assert_holds([restored], one.model)
+        assert_waiting([restored], one.timers)
+        restored.states.close()
+        if is_told:
+            for subtask in self.subtasks:
+                subtask.states.checkpoint_completed(one.checkpoint_id)
+
+    def _drop_checkpoints(self) -> None:
+        for one in self.under_way:
+            for parts in one.parts:
+                for part in parts:
+                    part.discard()
+        self.under_way.clear()
+
     @invariant()
     def states_are_those_of_the_model(self) -> None:
-        for name in descriptors():
-            count = sum(one.backend.key_count(name) for one in self.subtasks)
-            assert count == len(self.model[name]), name
-        for key, wanted in self.model["value"].items():
-            assert self._at(key)["value"].value() == wanted
-        for key, wanted in self.model["list"].items():
-            assert list(self._at(key)["list"].get()) == wanted
-        for key, wanted in self.model["map"].items():
-            assert dict(self._at(key)["map"].items()) == wanted
-        for name in ("reducing", "aggregating"):
-            for key, wanted in self.model[name].items():
-                assert self._at(key)[name].get() == wanted
-        for (key, window), wanted in self.model["window"].items():
-            assert list(self._at(key, window)["window"].get()) == wanted
+        assert_holds(self.subtasks, self.model)
 
     @invariant()
     def only_what_lives_is_read(self) -> None:
@@ -231,17 +287,50 @@ class BackendMachine(RuleBasedStateMachine):
 
     @invariant()
     def timers_are_those_of_the_model(self) -> None:
-        for domain, wanted in self.timers.items():
-            found = [timer for one in self.subtasks for timer in one.timers_of(domain)]
-            assert len(found) == len(wanted)
-            assert set(found) == wanted
+        assert_waiting(self.subtasks, self.timers)
 
     def _close(self) -> None:
         for one in self.subtasks:
             one.states.close()
 
     def teardown(self) -> None:
+        self._drop_checkpoints()
         self._close()
+
+
+def owner_of(subtasks: Sequence[Subtask], key: Any) -> Subtask:
+    """The subtask of a key, at which it is the current one now."""
+    (owner,) = [one for one in subtasks if one.owns(key)]
+    owner.backend.set_current_key(key)
+    return owner
+
+
+def assert_holds(subtasks: Sequence[Subtask], model: Model) -> None:
+    def at(key: Any, window: TimeWindow | None = None) -> dict[str, Any]:
+        owner = owner_of(subtasks, key)
+        owner.backend.set_current_namespace(window)
+        return owner.handles
+
+    for name, entries in model.items():
+        assert sum(one.backend.key_count(name) for one in subtasks) == len(entries), name
+    for key, wanted in model["value"].items():
+        assert at(key)["value"].value() == wanted
+    for key, wanted in model["list"].items():
+        assert list(at(key)["list"].get()) == wanted
+    for key, wanted in model["map"].items():
+        assert dict(at(key)["map"].items()) == wanted
+    for name in ("reducing", "aggregating"):
+        for key, wanted in model[name].items():
+            assert at(key)[name].get() == wanted
+    for (key, window), wanted in model["window"].items():
+        assert list(at(key, window)["window"].get()) == wanted
+
+
+def assert_waiting(subtasks: Sequence[Subtask], timers: Timers) -> None:
+    for domain, wanted in timers.items():
+        found = [timer for one in subtasks for timer in one.timers_of(domain)]
+        assert len(found) == len(wanted)
+        assert set(found) == wanted
 
 
 class HeapMachine(BackendMachine):
@@ -263,52 +352,3 @@ TestRocksDBWithHeapTimers = HeapTimersMachine.TestCase
 TestHeap.settings = TestRocksDB.settings = TestRocksDBWithHeapTimers.settings = settings(
     max_examples=6, stateful_step_count=30, deadline=None
 )
-
-
-class Named(NamedTuple):
-    name: str
-    number: int
-
-
-class Side(enum.StrEnum):
-    NORTH = "north"
-
-
-PLUS_2, MINUS_3 = timezone(timedelta(hours=2)), timezone(timedelta(hours=-3))
-
-EQUAL: list[list[Any]] = [
-    [1, True, 1.0, np.int64(1), np.bool_(True)],
-    [Decimal(0), False, 0],
-    [("a", 1), ("a", True), ("a", 1.0)],
-    [Row(0, "a"), Row(False, "a")],
-    [frozenset({1, 9, 17}), frozenset({17, 9.0, True})],
-    [Decimal("1.10"), Decimal("1.1"), Decimal("1.1000")],
-    [Decimal("1.23456789012345678901234567890"), Decimal("1.2345678901234567890123456789")],
-    [Decimal("-1E-30"), Decimal("-10E-31")],
-    [(Decimal("0.3"), 1), (Decimal("0.30"), 1.0)],
-    [Named("b", 1), ("b", 1), ("b", True)],
-    [(("c", 2), 3), (Named("c", 2), 3)],
-    ["north", Side.NORTH],
-    [datetime(2024, 7, 1, 12, tzinfo=UTC), datetime(2024, 7, 1, 14, tzinfo=PLUS_2)],
-    [datetime(2024, 7, 1, 12), datetime(2024, 7, 1, 12, fold=1)],
-    [time(12, tzinfo=UTC), time(14, tzinfo=PLUS_2)],
-    [time(0, 30, tzinfo=PLUS_2), time(0, 0, tzinfo=timezone(timedelta(hours=1, minutes=30)))],
-    [time(23, tzinfo=MINUS_3), time(22, 30, tzinfo=timezone(timedelta(hours=-3, minutes=-30)))],
-    [time(12), time(12, fold=1)],
-]
-
-
-@pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
-def test_keys_that_python_calls_equal_are_one_key(kind: str, tmp_path: Path) -> None:
-    subtask = Subtask(kind, str(tmp_path))
-    for keys in EQUAL:
-        for key in keys:
-            subtask.backend.set_current_key(key)
-            subtask.handles["reducing"].add(1)
-            subtask.handles["map"].put(key, "x")
-            subtask.timers.register(TimeDomain.EVENT_TIME, 3, None)
-        assert subtask.handles["reducing"].get() == len(keys)
-        assert list(subtask.handles["map"].keys()) == keys[:1]
-    assert subtask.backend.key_count("reducing") == len(EQUAL)
-    assert len(subtask.timers_of(TimeDomain.EVENT_TIME)) == len(EQUAL)
-    subtask.states.close()

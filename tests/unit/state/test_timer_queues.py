@@ -6,7 +6,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.types.type_info import Types
@@ -96,6 +96,8 @@ def test_a_timer_that_an_earlier_one_of_its_time_deletes_does_not_fire(
 KEYS = st.sampled_from(["a", 7])
 """Few, since what is in memory is counted by key group."""
 TIMES = st.integers(-3, 20)
+Reaction = tuple[str, int, Any]
+"""What a callback does: register or delete a timer, perhaps of another key, perhaps one that is due."""
 OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("register"), TIMES, KEYS),
@@ -113,13 +115,23 @@ OPERATIONS = st.lists(
 @given(
     st.sets(st.tuples(TIMES, KEYS), min_size=6, max_size=20),
     OPERATIONS,
-    st.dictionaries(st.tuples(TIMES, KEYS), st.integers(-3, 25), max_size=5),
+    st.dictionaries(
+        st.tuples(TIMES, KEYS),
+        st.tuples(st.sampled_from(["register", "delete"]), st.integers(-3, 25), KEYS),
+        max_size=5,
+    ),
+)
+@example(
+    {(5, "a"), (5, 7), (9, "a")},
+    [("fire", 20, 0)],
+    # Whichever comes first.
+    {(5, "a"): ("register", 2, "a"), (5, 7): ("register", 2, 7)},
 )
 def test_a_queue_behaves_as_a_sorted_set(
     new_queue: NewQueue,
     already: set[tuple[int, Any]],
     operations: list[tuple[str, int, Any]],
-    reactions: dict[tuple[int, Any], int],
+    reactions: dict[tuple[int, Any], Reaction],
 ) -> None:
     """Each timer once, the earliest first; slices end after as many as they may; what was frozen stays as it was."""
     queue, model = new_queue(), set[tuple[int, Any]]()
@@ -157,7 +169,7 @@ def _fire_as_modelled(
     model: set[tuple[int, Any]],
     limit_ms: int,
     slice_size: int,
-    reactions: dict[tuple[int, Any], int],
+    reactions: dict[tuple[int, Any], Reaction],
 ) -> None:
     """`slice_size` 0: all that are due."""
     fired: list[tuple[int, Any]] = []
@@ -166,10 +178,15 @@ def _fire_as_modelled(
         assert time_ms == min(time for time, _ in model) <= limit_ms
         model.remove((time_ms, key))
         fired.append((time_ms, key))
-        reaction = reactions.pop((time_ms, key), None)
-        if reaction is not None:
-            queue.register(reaction, key, None)
-            model.add((reaction, key))
+        match reactions.pop((time_ms, key), None):
+            case ("register", at_ms, other):
+                queue.register(at_ms, other, None)
+                model.add((at_ms, other))
+            case ("delete", at_ms, other):
+                queue.delete(at_ms, other, None)
+                model.discard((at_ms, other))
+            case _:
+                pass
 
     is_done = queue.fire_until(
         limit_ms, fire, (lambda: len(fired) >= slice_size) if slice_size else None

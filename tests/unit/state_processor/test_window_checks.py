@@ -29,7 +29,7 @@ from tests.unit.state_processor.saved import UID, saved, settings_in
 LATENESS_MS = 3
 
 
-class _Listed(WindowFunction[Any, Any, Any, Any]):
+class Listed(WindowFunction[Any, Any, Any, Any]):
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
         yield list(inputs)
 
@@ -38,7 +38,7 @@ def open_windows(
     folder: Path, assigner: Any, trigger: Any = None
 ) -> tuple[CompletedCheckpoint, Settings]:
     """A savepoint of windows that a job has left open: those of the keys 0 and 1."""
-    spec = WindowSpec(assigner, trigger, LATENESS_MS, None, None, _Listed(), is_keyed=True)
+    spec = WindowSpec(assigner, trigger, LATENESS_MS, None, None, Listed(), is_keyed=True)
     harness = OperatorHarness(
         spec, input_types=[Types.LONG()], keys=[lambda one: one % 2], key_type=Types.LONG()
     )

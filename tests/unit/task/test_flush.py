@@ -1,5 +1,6 @@
 """The buffer timeout: how long rows and watermarks stay with the task that emitted them."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,19 +10,24 @@ from headrace.network.subpartition import DataElement
 from headrace.task.mailbox import MailboxTimers
 from headrace.task.metrics import TaskCounters
 from headrace.task.outputs import NetworkTarget
-from tests.unit.network.exchange import numbers
-from tests.unit.network.writer_edge import PLENTY, Edge, edge
+from tests.unit.network.writer_edge import PLENTY, Edge, edge, keyed
 
 
 class Target:
     """A network target on a manual clock, stepped a millisecond at a time as its mailbox would."""
 
-    def __init__(self, timeout_ms: int, latency_target: str = "0 ms") -> None:
+    def __init__(
+        self,
+        timeout_ms: int,
+        latency_target: str = "0 ms",
+        kind: PartitionerKind = PartitionerKind.RESCALE,
+    ) -> None:
+        self.copies = 2 if kind is PartitionerKind.BROADCAST else 1
         self.clock = ManualClock()
         self.timers = MailboxTimers(self.clock)
         self.edge: Edge = edge(
             2,
-            PartitionerKind.RESCALE,
+            kind,
             timeout_ms,
             overdraft=10_000,
             headrace_latency_target=latency_target,
@@ -32,7 +38,7 @@ class Target:
         self.emitted_ms: list[int] = []
 
     def emit(self) -> None:
-        self.target.receive(numbers(len(self.emitted_ms), 1))
+        self.target.receive(keyed(len(self.emitted_ms), 1))
         self.emitted_ms.append(self.timers.now_ms())
 
     def advance(self, duration_ms: int) -> list[tuple[int, int]]:
@@ -55,21 +61,30 @@ class Target:
         return waited
 
 
-@given(st.sampled_from([0, 1, 10, 100]), st.lists(st.integers(0, 150), max_size=15))
-def test_no_row_is_kept_longer_than_the_timeout(timeout_ms: int, pauses: list[int]) -> None:
-    made = Target(timeout_ms)
+KINDS = [PartitionerKind.RESCALE, PartitionerKind.HASH, PartitionerKind.BROADCAST]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    timeout_ms=st.sampled_from([0, 1, 10, 100]), pauses=st.lists(st.integers(0, 150), max_size=15)
+)
+def test_no_row_is_kept_longer_than_the_timeout(
+    kind: PartitionerKind, timeout_ms: int, pauses: list[int]
+) -> None:
+    made = Target(timeout_ms, kind=kind)
     waited: list[tuple[int, int]] = []
     for pause_ms in pauses:
         made.emit()
         made.emit()
         waited += made.advance(pause_ms)
     waited += made.advance(timeout_ms + 1)
-    assert sorted(row for row, _ in waited) == list(range(2 * len(pauses)))
+    assert sorted(row for row, _ in waited) == sorted(list(range(2 * len(pauses))) * made.copies)
     assert all(0 <= wait_ms <= timeout_ms for _, wait_ms in waited)
 
 
-def test_a_watermark_is_not_kept_longer_either() -> None:
-    made = Target(10)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_watermark_is_not_kept_longer_either(kind: PartitionerKind) -> None:
+    made = Target(10, kind=kind)
     made.target.receive_watermark(5)
     made.target.receive_status(True)
     assert made.edge.views[0].queued_count == 0

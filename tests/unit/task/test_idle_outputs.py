@@ -1,10 +1,13 @@
-"""What an output that is idle passes on: no watermark but the last, before which it is no longer idle."""
+"""What an output passes on of watermarks and idleness; of an idle one no watermark but the last."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headrace.core.elements import MAX_WATERMARK, LatencyMarker
+from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP, LatencyMarker
 from headrace.core.record_batch import RecordBatch
 from headrace.task.outputs import OperatorOutput
 
@@ -53,3 +56,35 @@ def test_an_idle_output(
     for step in steps:
         step(output)
     assert target.received == wanted
+
+
+SAID = st.one_of(
+    st.sampled_from([MIN_TIMESTAMP, -1, 0, 1, 2, 3, MAX_WATERMARK]), st.booleans(), st.booleans()
+)
+
+
+@given(st.lists(SAID, max_size=30))
+def test_of_any_output_watermarks_grow_strictly_and_statuses_alternate(
+    said: list[int | bool],
+) -> None:
+    """Whatever an operator says: a number is a watermark, a bool whether it is idle."""
+    targets, output = [_Target(), _Target()], OperatorOutput()
+    output.add_target(targets[0], None)
+    output.add_target(targets[1], "side")
+    for one in said:
+        if isinstance(one, bool):
+            output.emit_status(one)
+        else:
+            output.emit_watermark(one)
+    received = targets[0].received
+    assert targets[1].received == received, "side outputs are streams of their own"
+    watermarks = [what for kind, what in received if kind == "watermark"]
+    assert all(earlier < later for earlier, later in pairwise([MIN_TIMESTAMP, *watermarks]))
+    statuses = [what for kind, what in received if kind == "idle"]
+    assert all(is_idle == (index % 2 == 0) for index, is_idle in enumerate(statuses))
+    is_idle = False
+    for kind, what in received:
+        is_idle = bool(what) if kind == "idle" else is_idle
+        assert kind == "idle" or not is_idle
+    if MAX_WATERMARK in said:
+        assert watermarks[-1] == MAX_WATERMARK, "the end of event time is not swallowed"

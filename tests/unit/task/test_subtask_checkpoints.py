@@ -1,17 +1,23 @@
 """One subtask's part of a checkpoint: the order of its steps, what ends it, and what the coordinator hears."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from headrace.checkpoint import revocable_writer
+from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import NO_FILE, StateChunk, StateTable
 from headrace.checkpoint.snapshot_files import SnapshotWriter
+from headrace.checkpoint.storage import SubtaskStorage
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier, CheckpointOptions
 from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId, OperatorId
 from headrace.network.output_capture import OutputCapture
 from headrace.state.snapshots import StateNotStorableError
@@ -25,18 +31,25 @@ ATTEMPT = ExecutionAttemptId(
 OPERATOR = OperatorId(b"o" * 16)
 CHUNK = StateChunk(StateTable.WATERMARKS, "", 0, NO_FILE, None, {})
 NO_TIMES = BarrierTimes()
+LARGE = bytes(100_000)
+"""Too large to lie within its handle."""
 
 
 @dataclass
 class State:
-    """See FrozenState. `on_write`: what happens meanwhile."""
+    """See FrozenState. `on_write`: what happens meanwhile. `on_written`: and when all files are there."""
 
     log: list[str]
     on_write: Callable[[], None]
+    on_written: Callable[[], None]
 
     def write(self, writer: SnapshotWriter) -> Sequence[StateChunk]:
         self.log.append("write")
+        writer.write("own", LARGE)
         self.on_write()
+        writer.write("own", LARGE)
+        writer.write("shared", LARGE, is_shared=True)
+        self.on_written()
         return [CHUNK]
 
     def discard(self) -> None:
@@ -57,6 +70,7 @@ class World:
     log: list[str] = field(default_factory=list[str])
     beside: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     on_write: Callable[[], None] = lambda: None
+    on_written: Callable[[], None] = lambda: None
     freeze_error: Exception | None = None
     capture: OutputCapture | None = None
     """What the barrier may still overtake; None where it has gone in line."""
@@ -72,7 +86,9 @@ class World:
             outputs=(output,),
             listener=self,
             run_blocking=lambda name, body: self.beside.append(body),
-            snapshots=SimpleNamespace(writer=lambda options, name: None),
+            snapshots=SimpleNamespace(
+                writer=lambda options, name: SubtaskStorage(options, name, Settings())
+            ),
         )
         self.timers = MailboxTimers(self.clock)
         self.checkpoints = SubtaskCheckpoints(
@@ -103,7 +119,9 @@ class World:
         if self.freeze_error is not None:
             raise self.freeze_error
         self.log.append(f"freeze {checkpoint_id}")
-        return [FrozenOperator(OPERATOR, [State(self.log, self.on_write)], CHUNK, ())]
+        return [
+            FrozenOperator(OPERATOR, [State(self.log, self.on_write, self.on_written)], CHUNK, ())
+        ]
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self.log.append(f"complete {checkpoint_id}")
@@ -289,3 +307,82 @@ def test_an_output_that_will_never_say_it_ends_the_part_without_an_answer() -> N
     world.capture.abandon()
     world.work_beside()
     assert world.log[3:] == ["discard"]
+
+
+@pytest.mark.parametrize("moment", ["amid its files", "behind its files", "as it fails"])
+@pytest.mark.parametrize("whom", ["the checkpoint", "the task"])
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_of_a_part_that_was_given_up_while_it_was_written_slowly_no_file_is_left(
+    tmp_path: Path, moment: str, whom: str, is_deleted: bool
+) -> None:
+    world, options = World(), placed(tmp_path)
+
+    def give_up() -> None:
+        if whom == "the task":
+            world.checkpoints.close()
+        else:
+            world.checkpoints.notify_aborted(1, 0)
+        if is_deleted:
+            # The JobMaster has no part in what is written from now on.
+            shutil.rmtree(options.exclusive_uri)
+        if moment == "as it fails":
+            raise OSError("no space left")
+
+    if moment == "behind its files":
+        world.on_written = give_up
+    else:
+        world.on_write = give_up
+    world.take(1, options)
+    world.work_beside()
+    assert world.log[-1] != "acknowledged 1"
+    assert files_below(tmp_path) == ["of another checkpoint"]
+    assert not Path(options.exclusive_uri).exists()
+
+
+def test_of_a_part_that_cannot_be_written_no_file_is_left(tmp_path: Path) -> None:
+    world = World(on_written=_raise("no space left"))
+    world.take(1, placed(tmp_path))
+    world.work_beside()
+    assert any(line.startswith("declined 1") for line in world.log)
+    assert files_below(tmp_path) == ["of another checkpoint"]
+
+
+def test_files_of_others_and_those_the_coordinator_was_told_of_stay(tmp_path: Path) -> None:
+    world, options = World(), placed(tmp_path)
+    world.take(1, options)
+    world.work_beside()
+    world.checkpoints.notify_aborted(1, 0)
+    answered = files_below(tmp_path)
+    assert len(answered) == 4
+    world.on_write = lambda: world.checkpoints.close()
+    world.take(2, options)
+    world.work_beside()
+    assert files_below(tmp_path) == answered
+
+
+def test_files_that_cannot_be_deleted_are_told_and_end_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(uri: str) -> None:
+        raise CheckpointStorageError("delete", uri, "the storage is down")
+
+    monkeypatch.setattr(revocable_writer, "remove_file", refuse)
+    world = World()
+    world.on_write = lambda: world.checkpoints.close()
+    world.take(1, placed(tmp_path))
+    world.work_beside()
+    assert "3 files of a checkpoint that came to nothing are left lying" in caplog.text
+    assert world.log[-1] == "discard"
+
+
+def placed(folder: Path) -> CheckpointOptions:
+    """A checkpoint's own folder beside the shared one, in which another has put a file."""
+    own, shared = folder / "chk-1", folder / "shared"
+    own.mkdir()
+    shared.mkdir()
+    (shared / "of another checkpoint").write_bytes(b"")
+    return CheckpointOptions(exclusive_uri=str(own), shared_uri=str(shared))
+
+
+def files_below(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())

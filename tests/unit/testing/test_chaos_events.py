@@ -13,7 +13,13 @@ from headrace.testing.chaos import planted_bugs
 from headrace.testing.chaos.events_answer import SessionModel
 from headrace.testing.chaos.events_job import EventsJob
 from headrace.testing.chaos.jobs import OUTPUT
-from headrace.testing.chaos.records import LATENESS_MS, SESSION_GAP_MS, RecordKind, rule_of
+from headrace.testing.chaos.records import (
+    LATENESS_MS,
+    SESSION_GAP_MS,
+    RecordKind,
+    rule_content,
+    rule_of,
+)
 from headrace.testing.exactly_once import Verdict, compare_output, lines_of_files
 from headrace.testing.minicluster_executor import MiniClusterExecutor
 
@@ -31,9 +37,12 @@ def test_the_answer_has_each_row_once_and_every_kind_of_row() -> None:
     assert {row[0] for row in rows} == {"s", "l", "j", "r"}
 
 
-def test_every_event_has_one_row_with_the_rule_of_its_time() -> None:
+def test_every_event_has_one_row_with_the_rule_of_its_time_and_the_first_one() -> None:
     rows = rows_of("r")
     assert sorted(int(event) for _, _, event, _ in rows) == [*range(JOB.count)]
+    newest, first = zip(*(contents.split("/") for *_, contents in rows), strict=True)
+    assert {*first} == {str(rule_content(0))}
+    assert {*newest} == {str(rule_content(rule_of(EVENTS.time_ms(n)))) for n in range(JOB.count)}
     rules = RecordKind.RULES
     for number in range(0, JOB.count, 37):
         rule, time_ms = rule_of(EVENTS.time_ms(number)), EVENTS.time_ms(number)

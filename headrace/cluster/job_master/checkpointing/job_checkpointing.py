@@ -192,6 +192,10 @@ class JobCheckpointing:
         await self.commits.resume()
         return self._starts_from(await self._store.call("latest", self._store.store.latest))
 
+    async def newest(self) -> CompletedCheckpoint | None:
+        """What the job would restart from, as the store has it now; nothing changes by that."""
+        return await self._store.call("latest", self._store.store.latest)
+
     async def close(self, status: JobStatus) -> None:
         """The job has ended: what is published is made visible first, as far as its sinks can."""
         await self._publisher.settled()

@@ -39,7 +39,8 @@ class CheckpointCalls:
     def plan(self) -> CheckpointPlan:
         """See CheckpointedTasks."""
         graph = self._scheduler.execution_graph
-        if any(edge.job_edge.result_type.traits.is_blocking for edge in graph.edges):
+        is_stored = any(edge.job_edge.result_type.traits.is_blocking for edge in graph.edges)
+        if is_stored or graph.job_graph.has_cached_streams:
             reason = CheckpointFailureReason.BLOCKING_OUTPUT_EXIST
             raise CheckpointRefusedError(reason, reason.value)
         attempts = {

@@ -16,7 +16,7 @@ from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobNotFoundError, BlobTransferError
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import start_scripted
+from headrace.testing.gateways import end_processes, start_scripted
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.blob.test_blob_server import run_at_once
 from tests.unit.cluster.cluster_samples import JOB
@@ -74,10 +74,7 @@ class World:
         return [path for path in self.scratch.rglob("*") if path.is_file()]
 
     def close(self) -> None:
-        for service in list(self.network.services.values()):
-            service.abort()
-        self.loop.run_for(1)
-        self.loop.close()
+        end_processes(self.network, self.loop)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from headrace.gateways.errors import (
     BlobTransferError,
 )
 from headrace.rpc.loopback import LoopbackMessage, LoopbackNetwork, MessageKind
+from headrace.testing.gateways import end_processes
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import JOB, OTHER_JOB
 
@@ -93,10 +94,7 @@ class World:
         return [] if directory is None else [p for p in directory.rglob("*") if p.is_file()]
 
     def close(self) -> None:
-        for service in list(self.network.services.values()):
-            service.abort()
-        self.loop.run_for(1)
-        self.loop.close()
+        end_processes(self.network, self.loop)
 
 
 @pytest.fixture

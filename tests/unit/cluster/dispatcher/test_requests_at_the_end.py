@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.checkpoint.state_reading import StateReadRequest
 from headrace.cluster.dispatcher import dispatcher as dispatcher_module
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
@@ -77,7 +78,14 @@ class World:
         **_: object,
     ) -> Any:
         methods = ("cancel", "trigger_checkpoint", "trigger_savepoint", "stop_with_savepoint")
-        reads = ("request_job_details", "fetch_collected_results")
+        reads = (
+            "request_job_details",
+            "fetch_collected_results",
+            "request_operators",
+            "request_operator",
+            "request_latest_checkpoint",
+            "read_state",
+        )
         answers = dict.fromkeys((*methods, *reads), _forever)
         self.job_master: Any = start_scripted(
             rpc_service, "jm", JobMasterGateway, job_master_id, **answers
@@ -138,10 +146,14 @@ def test_a_cancel_that_meets_the_end_of_a_cancelled_job_is_acknowledged(world: W
     [
         lambda gateway: gateway.cancel_job(JOB),
         lambda gateway: gateway.trigger_checkpoint(JOB),
+        lambda gateway: gateway.request_operators(JOB),
+        lambda gateway: gateway.request_operator(JOB, "counter"),
+        lambda gateway: gateway.request_latest_checkpoint(JOB),
+        lambda gateway: gateway.read_state(JOB, StateReadRequest("counter", 0)),
         lambda gateway: gateway.trigger_savepoint(JOB, "somewhere"),
         lambda gateway: gateway.stop_with_savepoint(JOB, "somewhere", False),
     ],
-    ids=["cancel", "checkpoint", "savepoint", "stop"],
+    ids=["cancel", "checkpoint", "operators", "operator", "latest", "state", "savepoint", "stop"],
 )
 def test_what_cannot_be_done_with_a_job_that_ends_meanwhile_says_how_it_ended(
     world: World, ask: Ask

@@ -23,7 +23,7 @@ from headrace.gateways.messages import SlotOffer
 from headrace.gateways.resource_manager import JobMasterRegistered, ResourceManagerGateway
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import start_scripted
+from headrace.testing.gateways import end_processes, start_scripted
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import (
     JOB,
@@ -97,10 +97,7 @@ class World:
         return CollectCoordinator(context, payload)
 
     def close(self) -> None:
-        for service in list(self.network.services.values()):
-            service.abort()
-        self.loop.run_for(1)
-        self.loop.close()
+        end_processes(self.network, self.loop)
 
 
 @pytest.fixture

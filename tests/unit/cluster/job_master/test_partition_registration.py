@@ -35,6 +35,7 @@ from headrace.gateways.errors import BlobStorageError
 from headrace.gateways.messages import ErrorInfo
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
+from headrace.testing.gateways import end_processes
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2, attempt, vertex_id
 from tests.unit.cluster.job_master.test_scheduling import USER_ERROR, Fixture
@@ -242,10 +243,7 @@ class RegistrarWorld:
         )
 
     def close(self) -> None:
-        for service in list(self.network.services.values()):
-            service.abort()
-        self.loop.run_for(1)
-        self.loop.close()
+        end_processes(self.network, self.loop)
 
 
 @pytest.fixture

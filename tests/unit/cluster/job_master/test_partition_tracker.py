@@ -118,6 +118,29 @@ def test_the_scheduler_has_results_released_with_their_last_consumer() -> None:
     ]
 
 
+def test_a_result_stays_while_a_task_goes_on_that_its_consumers_would_restart_with() -> None:
+    job = Fixture(restarts=1, result_type=BLOCKING, vertex_count=3)
+    job.run()
+    producers, consumers, behind = (job.attempts[start : start + 2] for start in (0, 2, 4))
+    for attempt in (*producers, *consumers, behind[0]):
+        job.report(attempt, S.FINISHED)
+    assert job.shell.released == []
+    job.report(behind[1], S.FAILED, USER_ERROR)
+    for _, action in job.shell.later:
+        action()
+    # Nobody writes anew what is there.
+    assert [each.attempt_number for each in job.attempts] == [0, 0, 1, 1, 1, 1]
+    assert job.shell.released == []
+    for attempt in job.attempts[2:]:
+        job.report(attempt, S.RUNNING)
+    # Its other tasks have finished once before: that counts no more.
+    job.report(job.attempts[5], S.FINISHED)
+    assert job.shell.released == []
+    for attempt in job.attempts[2:5]:
+        job.report(attempt, S.FINISHED)
+    assert {each.producer for _, each in job.shell.released} == {*producers}
+
+
 def test_a_restart_releases_what_the_old_attempts_wrote() -> None:
     job = Fixture(restarts=1, result_type=BLOCKING, strategy="full")
     job.run()

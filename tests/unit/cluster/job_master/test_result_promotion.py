@@ -14,7 +14,7 @@ from headrace.gateways.cluster_partitions import ClusterPartition
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import start_scripted
+from headrace.testing.gateways import end_processes, start_scripted
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2
 from tests.unit.cluster.data_sets import DATA_SET, part, report
@@ -49,10 +49,7 @@ def released(
             gateways[name] = loop.run_until(master.connect(endpoint.address, TaskExecutorGateway))
     loop.run_until(ResultPromotion(JOB, JobMasterId(b"m" * 16), gateways).promote(promoted))
     told = [each.called("release_cluster_partitions") for each in scripts]
-    for service in list(network.services.values()):
-        service.abort()
-    loop.run_for(1)
-    loop.close()
+    end_processes(network, loop)
     assert all(each == ((DATA_SET,),) for calls in told for each in calls)
     return [len(calls) for calls in told]
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -10,19 +11,20 @@ from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover import Failure
-from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, ResourceId
+from headrace.core.ids import ClusterDataSetId, ExecutionAttemptId, ExecutionVertexId, ResourceId
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.gateways.messages import ErrorInfo, SlotOffer
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import PartitionerKind
 from tests.unit.cluster.cluster_samples import SLOT_PROFILE, allocation
+from tests.unit.cluster.job_master.test_cluster_inputs import PLACES, ReadingJob
 from tests.unit.cluster.job_master.test_scheduling import USER_ERROR, Fixture, ScriptedShell
 
 S = ExecutionState
 FATAL = ErrorInfo("ConfigurationError", "no", "USER", recoverable=False)
 RESTARTS = 3
-HELD_BACK = ("", "", "", "restore", "register", "submit", "timer")
+HELD_BACK = ("", "", "", "restore", "register", "submit", "timer", "find")
 REPORTS = (S.INITIALIZING, S.RUNNING, S.FINISHED, S.CANCELED, S.FAILED)
 
 
@@ -33,7 +35,11 @@ class SlowShell(ScriptedShell):
         super().__init__()
         self.asked: list[tuple[str, Callable[[bool], None]]] = []
         self.newest_restore = 0
+        self.newest_find = 0
         self.descriptors: dict[ExecutionAttemptId, TaskDeploymentDescriptor] = {}
+        self.hosts: dict[ExecutionAttemptId, ResourceId] = {}
+        self.ended: set[ExecutionAttemptId] = set()
+        """Attempts that may be known to do nothing any more."""
 
     def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
         self.newest_restore = version
@@ -47,6 +53,20 @@ class SlowShell(ScriptedShell):
                 self.scheduler.fail_job(Failure(USER_ERROR))
 
         self.asked.append(("restore", answer))
+
+    def find_inputs(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
+        self.newest_find = version
+
+        def answer(is_good: bool) -> None:
+            if is_good:
+                # The version in place of a host: so it is seen which answer was used.
+                at = self.location_of(ResourceId(f"keeper-{version}"))
+                places = tuple(msgspec.structs.replace(each, location=at) for each in PLACES)
+                self.scheduler.inputs_found(dict.fromkeys(data_sets, places), version)
+            else:
+                self.scheduler.lookup_failed(USER_ERROR, version)
+
+        self.asked.append(("find", answer))
 
     def register_partitions(
         self, registrations: Sequence[PartitionRegistration], version: int
@@ -65,16 +85,23 @@ class SlowShell(ScriptedShell):
         assert descriptor.attempt_id not in self.descriptors, "an attempt is deployed once"
         assert descriptor.restore is not None, "all of the scope is restored"
         assert descriptor.restore.checkpoint_id == self.newest_restore, "from the newest answer"
-        self.descriptors[descriptor.attempt_id] = descriptor
+        if descriptor.vertex.cached_input is not None:
+            (channel,) = descriptor.input_gates[0].channels
+            assert channel.shuffle.stored_by == ResourceId(f"keeper-{self.newest_find}")
         attempt_id = descriptor.attempt_id
-        self.asked.append(
-            (
-                "submit",
-                lambda is_good: self.scheduler.submit_answered(
-                    attempt_id, None if is_good else USER_ERROR
-                ),
-            )
-        )
+        subtask = attempt_id.execution_vertex_id
+        earlier = {one for one in self.descriptors if one.execution_vertex_id == subtask}
+        assert earlier <= self.ended, "no two attempts of a subtask live at a time"
+        assert execution.slot is not None
+        self.descriptors[attempt_id] = descriptor
+        self.hosts[attempt_id] = execution.slot.resource_id
+
+        def answer(is_good: bool) -> None:
+            if not is_good:
+                self.ended.add(attempt_id)
+            self.scheduler.submit_answered(attempt_id, None if is_good else USER_ERROR)
+
+        self.asked.append(("submit", answer))
 
     def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> None:
         self.asked.append(("timer", lambda is_good: action()))
@@ -94,8 +121,11 @@ class SlowShell(ScriptedShell):
 class History:
     """One job, and what the world does to it."""
 
-    def __init__(self, kind: PartitionerKind, result_type: ResultPartitionType) -> None:
-        self.job = Fixture(RESTARTS, result_type, kind, shell=SlowShell())
+    def __init__(
+        self, kind: PartitionerKind, result_type: ResultPartitionType, reads_data_set: bool
+    ) -> None:
+        job_type = ReadingJob if reads_data_set else Fixture
+        self.job = job_type(RESTARTS, result_type, kind, shell=SlowShell())
         self.shell: Any = self.job.shell
         self.scheduler = self.job.scheduler
         self.task_managers: list[ResourceId] = []
@@ -114,7 +144,7 @@ class History:
             case "report" if attempts:
                 state = REPORTS[number % len(REPORTS)]
                 error = USER_ERROR if state is S.FAILED else None
-                self.job.report(attempts[number // len(REPORTS) % len(attempts)], state, error)
+                self.report(attempts[number // len(REPORTS) % len(attempts)], state, error)
             case "settle":
                 self.settle(S.RUNNING, held_back=HELD_BACK[number % len(HELD_BACK)])
             case "lose" if self.task_managers:
@@ -142,7 +172,16 @@ class History:
     def lose(self, resource_id: ResourceId) -> None:
         """A TaskManager is gone; it may be heard of a second time."""
         self.lost.add(resource_id)
+        self.shell.ended |= {one for one, at in self.shell.hosts.items() if at == resource_id}
         self.scheduler.lose_task_manager(resource_id, USER_ERROR)
+
+    def report(
+        self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: ErrorInfo | None = None
+    ) -> None:
+        """A task says how far it is."""
+        if state.is_terminal:
+            self.shell.ended.add(attempt_id)
+        self.job.report(attempt_id, state, error)
 
     def end_fairly(self) -> None:
         """From now on all is answered, slots come, and tasks do what they are told."""
@@ -156,7 +195,7 @@ class History:
         """Slots come, all is answered but what is held back, and tasks are cancelled or get to `state`."""
         if self.scheduler.is_waiting_for_slots:
             self.offer_slots()
-        for _ in range(3):  # an answer may lead to the next question
+        for _ in range(4):  # an answer may lead to the next question
             asked, self.shell.asked = self.shell.asked, []
             for what, answer in asked:
                 if what == held_back:
@@ -167,10 +206,10 @@ class History:
         for execution in list(self.scheduler.executions):
             match execution.state:
                 case S.CANCELING:
-                    self.job.report(execution.attempt_id, S.CANCELED)
+                    self.report(execution.attempt_id, S.CANCELED)
                 case S.DEPLOYING | S.INITIALIZING | S.RUNNING:
-                    self.job.report(execution.attempt_id, S.RUNNING)
-                    self.job.report(execution.attempt_id, state)
+                    self.report(execution.attempt_id, S.RUNNING)
+                    self.report(execution.attempt_id, state)
                 case _:
                     pass
             self.check()
@@ -197,7 +236,9 @@ class History:
         descriptor = self.shell.descriptors[consumer.attempt_id]
         for gate in descriptor.input_gates:
             for channel in gate.channels:
-                assert channel.shuffle.partition_id.producer in present
+                written = channel.shuffle.partition_id
+                is_kept = self.scheduler.cluster_inputs.reads(written)
+                assert written.producer in present or is_kept
 
 
 def _vertex(execution: Execution) -> object:
@@ -224,18 +265,28 @@ STALE_RESTORE = [
     *[("settle", 0)] * 2, ("fail", 1), *[("settle", 3)] * 2, ("fail", 1), *[("settle", 3)] * 2, ("settle", 0),
 ]  # fmt: skip
 """An answer to a restart that failed comes in the next one."""
+STALE_FIND = [
+    *[("settle", 0)] * 2, ("fail", 1), *[("settle", 7)] * 2, ("fail", 1), *[("settle", 7)] * 2, ("answer", 0),
+    ("answer", 1),
+]  # fmt: skip
+"""So does one to a question after a data set."""
 
 
 @given(
     st.sampled_from([PartitionerKind.HASH, PartitionerKind.FORWARD]),
     st.sampled_from([ResultPartitionType.PIPELINED_BOUNDED, ResultPartitionType.BLOCKING]),
+    st.booleans(),
     ACTIONS,
 )
-@example(PartitionerKind.HASH, ResultPartitionType.PIPELINED_BOUNDED, STALE_RESTORE)
+@example(PartitionerKind.HASH, ResultPartitionType.PIPELINED_BOUNDED, False, STALE_RESTORE)
+@example(PartitionerKind.HASH, ResultPartitionType.PIPELINED_BOUNDED, True, STALE_FIND)
 def test_a_job_is_whole_at_all_times_and_ends(
-    kind: PartitionerKind, result_type: ResultPartitionType, actions: list[tuple[str, int]]
+    kind: PartitionerKind,
+    result_type: ResultPartitionType,
+    reads_data_set: bool,
+    actions: list[tuple[str, int]],
 ) -> None:
-    history = History(kind, result_type)
+    history = History(kind, result_type, reads_data_set)
     for action, number in actions:
         history.act(action, number)
     history.end_fairly()

@@ -17,6 +17,7 @@ from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import (
+    ClusterDataSetId,
     ExecutionAttemptId,
     ExecutionVertexId,
     ResourceId,
@@ -71,6 +72,9 @@ class ScriptedShell:
         self.answers_restores = True
         self.answers_registrations = True
         self.is_external = False
+        self.asked_for: list[ClusterDataSetId] = []
+        self.places: dict[ClusterDataSetId, tuple[ShuffleDescriptor, ...]] = {}
+        self.released_data_sets: list[ClusterDataSetId] = []
         self.version = 0
 
     @property
@@ -88,6 +92,15 @@ class ScriptedShell:
 
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
         return TaskManagerLocation(resource_id, "localhost", 1, None, "host")
+
+    def find_inputs(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
+        self.asked_for += data_sets
+        self.version = version
+        if self.answers_registrations:
+            self.scheduler.inputs_found({key: self.places[key] for key in data_sets}, version)
+
+    def release_data_set(self, data_set: ClusterDataSetId) -> None:
+        self.released_data_sets.append(data_set)
 
     def register_partitions(
         self, registrations: Sequence[PartitionRegistration], version: int
@@ -144,11 +157,14 @@ class Fixture:
         strategy: str = "region",
         parallelism: int = 2,
         shell: ScriptedShell | None = None,
+        vertex_count: int = 2,
     ) -> None:
+        """`kind` and `result_type` are of the first exchange; those behind it, if any, are pipelined."""
         self.clock = ManualClock()
         self.shell = shell or ScriptedShell()
-        vertices = (vertex(1, parallelism), vertex(2, parallelism))
-        graph = job_graph(vertices, (edge(1, 2, kind, result_type),))
+        vertices = tuple(vertex(number, parallelism) for number in range(1, vertex_count + 1))
+        pipelined = (edge(number, number + 1) for number in range(2, vertex_count))
+        graph = job_graph(vertices, (edge(1, 2, kind, result_type), *pipelined))
         self.scheduler = Scheduler(
             graph,
             FixedDelayRestart(restarts, 100) if restarts else NoRestart(),

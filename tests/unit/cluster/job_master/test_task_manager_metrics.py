@@ -19,7 +19,7 @@ from headrace.gateways.messages import ErrorInfo, TaskMetrics
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import start_scripted
+from headrace.testing.gateways import end_processes, start_scripted
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import JOB, TM_1, job_graph, vertex
 
@@ -54,7 +54,7 @@ class World:
         self.job = OneTask()
         (self.execution,) = self.job.executions
         self.asked_count = 0
-        task_manager = start_scripted(
+        task_manager = self.task_manager = start_scripted(
             self.network.create_service("worker"),
             "tm",
             TaskExecutorGateway,
@@ -88,10 +88,7 @@ class World:
         self.loop.run_until(all_at_once())
 
     def close(self) -> None:
-        for service in list(self.network.services.values()):
-            service.abort()
-        self.loop.run_for(1)
-        self.loop.close()
+        end_processes(self.network, self.loop)
 
 
 @pytest.fixture

@@ -11,14 +11,21 @@ from headrace.cluster.resource_manager.cluster_partitions import (
     UNWANTED_KEPT_MAX,
     ClusterPartitionTracker,
 )
+from headrace.cluster.resource_manager.options import JOB_TIMEOUT
+from headrace.core.config import Settings
 from headrace.core.ids import InstanceId, JobId, ResourceId
-from headrace.gateways.cluster_partitions import ClusterPartition, DataSetInfo
+from headrace.gateways.cluster_partitions import (
+    ClusterPartition,
+    ClusterPartitionReport,
+    DataSetInfo,
+)
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.messages import SlotReport
 from headrace.gateways.task_executor import TaskExecutorHeartbeatPayload
-from tests.unit.cluster.cluster_samples import TM_1, TM_2, empty_slots
+from headrace.testing.gateways import end_processes
+from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2, empty_slots
 from tests.unit.cluster.data_sets import DATA_SET, part, report
-from tests.unit.cluster.resource_manager.test_resource_manager import WORKER, World
+from tests.unit.cluster.resource_manager.test_resource_manager import JM_ID, WORKER, World
 
 HALF, WHOLE = DataSetInfo(DATA_SET, 2, 1), DataSetInfo(DATA_SET, 2, 2)
 RELEASE = (DATA_SET,)
@@ -94,21 +101,37 @@ def test_of_lost_data_sets_that_nobody_reports_only_the_latest_are_remembered() 
     assert tracker.reported(TM_2, report(2, others[-1])) == {TM_2: (others[-1].data_set,)}
 
 
-def test_what_is_unknown_is_released_by_nobody_and_not_remembered() -> None:
+def test_what_was_released_before_its_job_left_it_is_dropped_as_it_is_reported() -> None:
     tracker = ClusterPartitionTracker()
     assert tracker.release([DATA_SET]) == {}
-    tracker.reported(TM_1, report(1, part(0)))
-    assert tracker.data_sets() == (HALF,)
+    assert tracker.reported(TM_1, report(1, part(0))) == {TM_1: RELEASE}
+    assert tracker.reported(TM_2, report(1, part(1))) == {TM_2: RELEASE}
+    assert tracker.data_sets() == () and tracker.descriptors_of(DATA_SET) == ()
+
+
+def test_a_task_manager_that_registers_again_counts_its_reports_anew() -> None:
+    tracker = whole()
+    tracker.reported(TM_1, report(7, part(0)))
+    tracker.registered(TM_1)
+    tracker.registered(ResourceId("one that never reported"))
+    assert tracker.data_sets() == (WHOLE,), "until it says otherwise"
+    assert tracker.reported(TM_1, report(0)) == {TM_2: RELEASE}
+    assert tracker.data_sets() == ()
 
 
 def other_data_set(number: int) -> ClusterPartition:
     """A part of a data set of some other job."""
-    shuffle = part(0).shuffle
+    return of_job(JobId(number.to_bytes(16, "big")), part(0))
+
+
+def of_job(job_id: JobId, partition: ClusterPartition) -> ClusterPartition:
+    """The same part of another job's data set."""
+    shuffle = partition.shuffle
     key = shuffle.partition_id
-    job_id = JobId(number.to_bytes(16, "big"))
     producer = msgspec.structs.replace(key.producer, job_id=job_id)
     key = msgspec.structs.replace(key, producer=producer)
-    return ClusterPartition(msgspec.structs.replace(shuffle, partition_id=key), 2)
+    shuffle = msgspec.structs.replace(shuffle, partition_id=key)
+    return ClusterPartition(shuffle, partition.partition_count)
 
 
 STEPS = st.lists(
@@ -144,7 +167,7 @@ def test_parts_are_listed_until_one_that_was_reported_is_lost_or_released_and_th
             heard.discard(name)
             there[name] = change + 1, []
         elif step == "release":
-            is_dead = is_dead or bool(heard)
+            is_dead = True
             tracker.release([DATA_SET])
         else:
             hear(name)
@@ -159,26 +182,32 @@ def test_parts_are_listed_until_one_that_was_reported_is_lost_or_released_and_th
 def world() -> Iterator[World]:
     world = World()
     yield world
-    for service in list(world.network.services.values()):
-        service.abort()
-    world.run_for(1)
-    world.loop.close()
+    end_processes(world.network, world.loop)
 
 
-def promoted(world: World) -> InstanceId:
-    """A TaskManager that has reported both parts of the data set."""
+def registered(world: World) -> InstanceId:
     world.declare(1)
     world.run_for(10)
     world.driver.listener.worker_started(WORKER)
     world.run_for(10)
-    instance_id = world.register_with_slots().instance_id
-    told = world.gateway.report_cluster_partitions(WORKER, instance_id, report(1, part(0), part(1)))
-    world.ask(told)
-    # As from now on each heartbeat does.
-    payload = TaskExecutorHeartbeatPayload(
-        SlotReport(empty_slots(WORKER, 1)), None, report(1, part(0), part(1))
-    )
-    world.task_manager.script.answers["heartbeat_from_resource_manager"] = payload
+    return world.register_with_slots().instance_id
+
+
+def tell(world: World, instance_id: InstanceId, told: ClusterPartitionReport) -> None:
+    """Have the TaskManager report this, as each of its heartbeats does from now on."""
+    world.ask(world.gateway.report_cluster_partitions(WORKER, instance_id, told))
+    payload = TaskExecutorHeartbeatPayload(SlotReport(empty_slots(WORKER, 1)), None, told)
+    world.task_manager.script.answers |= {
+        "heartbeat_from_resource_manager": payload,
+        "can_be_released": not told.partitions,
+        "release_cluster_partitions": report(told.change_number + 1),
+    }
+
+
+def promoted(world: World) -> InstanceId:
+    """A TaskManager that has reported both parts of the data set."""
+    instance_id = registered(world)
+    tell(world, instance_id, report(1, part(0), part(1)))
     return instance_id
 
 
@@ -225,6 +254,37 @@ def test_a_release_reaches_the_task_manager_and_is_repeated_until_it_was_heard(
     count = len(world.task_manager.script.called("release_cluster_partitions"))
     world.run_for(60_000)
     assert len(world.task_manager.script.called("release_cluster_partitions")) == count
+
+
+OURS = [of_job(JOB, part(number)) for number in range(2)]
+OUR_HALF = DataSetInfo(OURS[0].data_set, 2, 1)
+TIMEOUT_MS = Settings().duration_ms(JOB_TIMEOUT)
+
+
+def test_what_stays_incomplete_is_released_once_nobody_led_its_job_for_long(world: World) -> None:
+    # The other half was promoted by nobody, or on a TaskManager that died before it could tell.
+    tell(world, registered(world), report(1, OURS[0]))
+    world.run_for(TIMEOUT_MS * 5)
+    assert world.ask(world.gateway.list_data_sets()) == (OUR_HALF,), "its JobMaster may go on"
+    world.gateway.disconnect_job_master(JOB, JM_ID, "the job has ended")
+    world.run_for(TIMEOUT_MS * 0.9)
+    assert world.ask(world.gateway.list_data_sets()) == (OUR_HALF,), "reports may be on their way"
+    world.run_for(TIMEOUT_MS * 1.2)
+    assert world.ask(world.gateway.list_data_sets()) == ()
+    told = world.task_manager.script.called("release_cluster_partitions")
+    assert told[0] == ((OURS[0].data_set,),)
+
+
+def test_what_becomes_complete_in_time_stays(world: World) -> None:
+    instance_id = registered(world)
+    tell(world, instance_id, report(1, OURS[0]))
+    world.gateway.disconnect_job_master(JOB, JM_ID, "the job has ended")
+    world.run_for(TIMEOUT_MS * 0.5)
+    tell(world, instance_id, report(2, *OURS))
+    world.run_for(TIMEOUT_MS * 5)
+    (info,) = world.ask(world.gateway.list_data_sets())
+    assert info.is_complete
+    assert not world.task_manager.script.called("release_cluster_partitions")
 
 
 def test_the_data_sets_of_a_lost_task_manager_are_gone(world: World) -> None:

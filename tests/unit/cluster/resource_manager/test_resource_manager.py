@@ -33,7 +33,7 @@ from headrace.gateways.resource_manager import (
 from headrace.gateways.task_executor import TaskExecutorGateway, TaskExecutorHeartbeatPayload
 from headrace.rpc.errors import FencingTokenError
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import start_scripted
+from headrace.testing.gateways import end_processes, start_scripted
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import ANY_PROFILE, JOB, SLOT_PROFILE, empty_slots
 
@@ -145,10 +145,7 @@ class World:
         return self.ask(self.gateway.request_resource_overview()).explanation
 
     def close(self) -> None:
-        for service in list(self.network.services.values()):
-            service.abort()
-        self.run_for(1)
-        self.loop.close()
+        end_processes(self.network, self.loop)
 
 
 @pytest.fixture

@@ -33,7 +33,12 @@ from headrace.gateways.task_executor import (
     TaskExecutorGateway,
 )
 from headrace.rpc.loopback import LoopbackNetwork
-from headrace.testing.gateways import ScriptedTask, ScriptedTaskFactory, start_scripted
+from headrace.testing.gateways import (
+    ScriptedTask,
+    ScriptedTaskFactory,
+    end_processes,
+    start_scripted,
+)
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import (
     JOB,
@@ -140,10 +145,7 @@ class World:
 
     def close(self) -> None:
         """End every process, so that no task is left pending."""
-        for service in list(self.network.services.values()):
-            service.abort()
-        self.run_for(1)
-        self.loop.close()
+        end_processes(self.network, self.loop)
 
     def ask(self, coroutine: Any) -> Any:
         return self.loop.run_until(coroutine)

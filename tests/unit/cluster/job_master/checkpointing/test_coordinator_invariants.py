@@ -67,6 +67,7 @@ class History:
                     self.savepoints.add(checkpoint_id)
             case Publish(checkpoint):
                 assert checkpoint.is_acknowledged
+                assert checkpoint.checkpoint_id not in (*self.aborted, *self.published)
                 self.publishing += 1
                 assert self.publishing == 1, "one at a time"
             case NotifyComplete(checkpoint, _):
@@ -78,6 +79,7 @@ class History:
                     assert not earlier or checkpoint_id > max(earlier)
                 self.completed.append(checkpoint_id)
             case NotifyAborted(checkpoint, _):
+                assert checkpoint.checkpoint_id not in self.published, "savepoints too"
                 self._end(checkpoint.checkpoint_id)
                 self.aborted.append(checkpoint.checkpoint_id)
             case CompleteRequest(request, _) | FailRequest(request, _, _):

@@ -1,6 +1,5 @@
 """A driver that dies between any two operations on the storage: what is restored, and what is left behind."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ class _Death:
 
 
 @pytest.fixture
-def death(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Death]:
+def death(monkeypatch: pytest.MonkeyPatch) -> _Death:
     one = _Death()
     monkeypatch.setattr(StorageFaults, "begin", lambda faults: one.begin())
     return one
@@ -58,16 +57,47 @@ def test_whenever_it_dies_the_last_checkpoint_is_whole_and_nothing_stays_behind(
     found: set[int] = set()
     for step in range(count + 1):
         run = a_run(tmp_path, "slow_ms=0", 2 * step + 2)
-        store = _begin(run)
-        assert run.sure == 1
-        death.at = death.count + step
         # Whoever dies is told nothing; what it had heard before is all that is sure.
-        run.checkpoint(store)
-        run.sure, run.maybe = 1, frozenset({2})
-        death.at = None
+        _begin_and_die(run, death, step)
         found.add(_restored(run))
         assert _left_behind(run) == set()
     assert found == {1, 2}, "it died before the publication, and behind it"
+
+
+def _begin_and_die(run: Run, death: _Death, step: int) -> None:
+    """One checkpoint is complete, and of the next one that many operations are made."""
+    store = _begin(run)
+    death.at = death.count + step
+    run.checkpoint(store)
+    run.sure, run.maybe = 1, frozenset({2})
+    death.at = None
+
+
+def _operations_of_a_recovery(tmp_path: Path, death: _Death, half: int) -> int:
+    run = a_run(tmp_path, "slow_ms=0", 0)
+    _begin_and_die(run, death, half)
+    before = death.count
+    assert run.start() is not None
+    return death.count - before
+
+
+@pytest.mark.slow
+def test_whenever_its_successor_dies_while_it_takes_over_the_one_after_it_goes_on(
+    tmp_path: Path, death: _Death
+) -> None:
+    half = _operations_of_a_checkpoint(tmp_path / "measured", death) // 2
+    count = _operations_of_a_recovery(tmp_path / "measured too", death, half)
+    assert count > 5
+    died_count = 0
+    for step in range(count + 1):
+        run = a_run(tmp_path, "slow_ms=0", 2 * step + 2)
+        _begin_and_die(run, death, half)
+        death.at = death.count + step
+        died_count += run.start() is None
+        death.at, run.refused_count = None, 0
+        assert _restored(run) == 1
+        assert _left_behind(run) == set()
+    assert died_count > 5, "else it was done before it died"
 
 
 def _restored(run: Run) -> int:

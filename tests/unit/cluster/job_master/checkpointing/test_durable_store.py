@@ -119,7 +119,9 @@ def test_a_new_job_starts_from_nothing(jobs: Jobs) -> None:
     store = jobs.start()
     assert jobs.restored is None
     assert store.latest() is None
-    assert (store.epoch, len(store.lineage_id)) == (1, 32)
+    assert (store.epoch, len(store.lineage_id), store.take_id()) == (1, 32, 1)
+    other = jobs.start(OTHER_JOB)
+    assert other.lineage_id != store.lineage_id
 
 
 def test_a_driver_that_starts_again_goes_on_from_what_was_published(jobs: Jobs) -> None:
@@ -420,9 +422,12 @@ def test_shared_files_are_exactly_those_of_retained_checkpoints(jobs: Jobs) -> N
     store = jobs.start()
     first = take(store, shares=True)
     second = take(store, file_of(first), shares=True)
-    take(store, file_of(second), shares=True)
+    third = take(store, file_of(second), shares=True)
     store.close(JobStatus.SUSPENDED)
-    assert len([name for name in jobs.files() if name.startswith("shared/")]) == 2
+    referred = {file.uri.rpartition("/")[2] for file in third.metadata.files() if file.is_shared}
+    found = {file.name for file in (jobs.folder / "checkpoints").rglob("shared/*")}
+    assert found == referred
+    assert len(found) == 2
 
 
 def leased(jobs: Jobs, checkpoint: CompletedCheckpoint) -> Lease:

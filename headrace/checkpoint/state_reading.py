@@ -1,0 +1,216 @@
+"""Reading the state of a subtask that runs: what is asked, how much one answer may be, and what it says.
+
+The same values go from a client to the task and back; nobody in between looks into the rows, which are those that a
+checkpoint's files have.
+
+StateReadError                 the state of a running subtask cannot be read
++- SubtaskNotReadableError     the subtask does not run, or not any more
++- StateReadTimeoutError       it has not come to it in time
++- StateReadsBusyError         too many others read there
++- StateKeyMismatchError       the keys that are asked for are not of the state's type, or too many
++- StateNotShowableError       what it holds cannot be put into columns
+"""
+
+import enum
+from typing import Final
+
+import msgspec
+
+from headrace.checkpoint.handles import StateTable
+from headrace.core.errors import ErrorDomain, HeadraceError
+
+
+class StateReadError(HeadraceError):
+    """The state of a running subtask cannot be read. The job itself is not touched by it."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+
+class SubtaskNotReadableError(StateReadError):
+    """The subtask does not run, or has ended meanwhile: ask again when it runs, or read the last checkpoint."""
+
+    def __init__(self, subtask: str, reason: str) -> None:
+        super().__init__(
+            f"the state of {subtask} cannot be read, as {reason}: ask again once the job is RUNNING, or read its last "
+            "checkpoint"
+        )
+        self.subtask = subtask
+        self.reason = reason
+
+
+class StateReadTimeoutError(StateReadError):
+    """The subtask has not come to it in time: a single batch, or user code, keeps it busy."""
+
+    def __init__(self, subtask: str, waited_ms: int) -> None:
+        super().__init__(
+            f"{subtask} has not answered within {waited_ms} ms, as it reads its state between two batches only: ask "
+            "again with more time, or look at what its user code waits for"
+        )
+        self.subtask = subtask
+        self.waited_ms = waited_ms
+
+
+class StateReadsBusyError(StateReadError):
+    """Too many read the state of one subtask at once."""
+
+    def __init__(self, read_count: int) -> None:
+        super().__init__(
+            f"{read_count} others read the state of this subtask: ask again when they are done"
+        )
+        self.read_count = read_count
+
+
+class StateKeyMismatchError(StateReadError):
+    """Rows cannot be found by the keys that are asked for, which are to be as the column `key` has them."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, state: str, reason: str) -> None:
+        super().__init__(f"rows of state '{state}' cannot be found by these keys: {reason}")
+        self.state = state
+        self.reason = reason
+
+
+class StateNotShowableError(StateReadError):
+    """A value is not what its type says, or cannot be pickled: no checkpoint could store it either."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, state: str, reason: str) -> None:
+        super().__init__(f"state '{state}' holds what cannot be shown: {reason}")
+        self.state = state
+        self.reason = reason
+
+
+READ_KEYS_MAX: Final = 10_000
+"""So many keys one read may ask for: each is hashed in its first mail, for which a batch waits."""
+
+
+def refuse_key_count(state: str, key_count: int) -> None:
+    """StateKeyMismatchError where more keys are asked for than one read may look up."""
+    if key_count > READ_KEYS_MAX:
+        reason = f"there are {key_count}, and one read takes {READ_KEYS_MAX} at most: ask for them in parts"
+        raise StateKeyMismatchError(state, reason)
+
+
+class ReadLimit(enum.Enum):
+    """What ended an answer before all rows were in it."""
+
+    ROWS = "more rows than were asked for"
+    BYTES = "more than one message may hold"
+    TIME = "the time was over"
+
+
+class StateReadRequest(msgspec.Struct, frozen=True):
+    """What somebody wants to know of one subtask's state. `operator`: its uid, else its id, else its name.
+
+    With `wants_figures` the answer is figures of all its states, and `table`, `state` and `keys` say nothing.
+    `keys`: an Arrow stream with one column, the keys that are wanted, READ_KEYS_MAX at most; empty: all.
+    `row_count_max`: rows of the answer; `duration_ms_max`: from its first mail on.
+    """
+
+    operator: str
+    subtask_index: int
+    table: StateTable = StateTable.KEYED
+    state: str = ""
+    keys: bytes = b""
+    row_count_max: int = 1_000
+    size_bytes_max: int = 2 << 20
+    duration_ms_max: int = 5_000
+    includes_expired: bool = False
+    wants_figures: bool = False
+
+
+class LiveStateInfo(msgspec.Struct, frozen=True):
+    """A state that a subtask has. `kind`: that of keyed state (`value`, `list`, …). `opaque`: columns of pickles.
+
+    `is_waiting`: it lies in the restored checkpoint, and nobody has asked for it since.
+    """
+
+    table: StateTable
+    name: str
+    kind: str = ""
+    opaque: tuple[str, ...] = ()
+    is_waiting: bool = False
+
+
+class KeyFigures(msgspec.Struct, frozen=True):
+    """What one key has in one state. `key`: as Python prints it."""
+
+    key: str
+    row_count: int
+    size_bytes: int
+
+
+class KeyGroupFigures(msgspec.Struct, frozen=True, array_like=True):
+    """What one key group has in one state."""
+
+    key_group: int
+    row_count: int
+    size_bytes: int
+
+
+class TimerFigures(msgspec.Struct, frozen=True):
+    """Timers of one domain. `due_counts`: how many are due by when, see `TIMER_DUE_LIMITS_MS`; `next_ms`: epoch ms.
+
+    What is due counts from the clock, or from the operator's watermark (None before the first one: then nothing is
+    told apart, and all are in the last place).
+    """
+
+    domain: str
+    now_ms: int | None
+    next_ms: int
+    due_counts: tuple[int, ...]
+
+
+TIMER_DUE_LIMITS_MS = (0, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000)
+"""Upper ends, each included, of how far ahead a timer is; those behind the last are in one more place."""
+
+
+class StateFigures(msgspec.Struct, frozen=True):
+    """What one subtask has of one state. `size_bytes`: of its rows in Arrow, as they would be in a file uncompressed.
+
+    `top_keys`: those with the most bytes, and those with the most rows; lower bounds where `are_top_keys_exact` is
+    false, as there were too many keys to remember all. `expired_count`: rows past their time to live; None without one.
+    `oldest_window_ms`: the least start of a window, or time of a namespace. `is_partial`: not all rows were looked at.
+    """
+
+    table: StateTable
+    name: str
+    row_count: int
+    size_bytes: int
+    key_groups: tuple[KeyGroupFigures, ...] = ()
+    top_keys: tuple[KeyFigures, ...] = ()
+    are_top_keys_exact: bool = True
+    expired_count: int | None = None
+    oldest_window_ms: int | None = None
+    timers: tuple[TimerFigures, ...] = ()
+    is_partial: bool = False
+
+
+class StateReadResult(msgspec.Struct, frozen=True):
+    """All of it as the state was at one moment between two batches of the subtask, at `taken_at_ms` (epoch ms).
+
+    `states`: all that the operator has here; `is_found`: whether the one that was asked for is among them. `pieces`:
+    its rows, each an Arrow stream. `limit`: why there are not all rows. `mail_count` mails read it, of which the
+    largest looked at `mail_row_count_max` rows. `watermark_ms`: the operator's event time.
+    """
+
+    taken_at_ms: int
+    watermark_ms: int
+    states: tuple[LiveStateInfo, ...]
+    is_found: bool
+    pieces: tuple[bytes, ...] = ()
+    row_count: int = 0
+    limit: ReadLimit | None = None
+    mail_count: int = 0
+    mail_row_count_max: int = 0
+    figures: tuple[StateFigures, ...] = ()
+
+
+class SubtaskState(msgspec.Struct, frozen=True):
+    """An answer, and which attempt on which TaskManager gave it."""
+
+    attempt_number: int
+    resource_id: str
+    result: StateReadResult

@@ -1,0 +1,140 @@
+"""StateReading: finds the subtask whose state a client wants to read, and asks its TaskManager.
+
+Runs on the JobMaster's main thread. Nothing of the state is kept, or looked at, here.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.options import KEY_FILE
+from headrace.checkpoint.state_reading import (
+    StateReadRequest,
+    SubtaskNotReadableError,
+    SubtaskState,
+)
+from headrace.cluster.job_master.executions import Execution
+from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.task_managers import TaskManagers
+from headrace.core.config import Settings
+from headrace.core.ids import ExecutionVertexId
+from headrace.core.lifecycle import ExecutionState
+from headrace.gateways.errors import StaleLeaderError
+from headrace.gateways.state_reading import (
+    OperatorDescription,
+    StoredCheckpoint,
+    UnknownOperatorError,
+)
+from headrace.graph.job_graph import ChainedOperator, JobVertex
+from headrace.rpc.errors import AskTimeoutError, RecipientUnreachableError, RpcConnectionError
+from headrace.rpc.proxies import with_timeout
+
+TASK_MANAGER_MARGIN_MS: Final = 2_000.0
+"""How much longer than a read itself the answer of a TaskManager is waited for."""
+
+
+class StateReading:
+    """One per JobMaster."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        task_managers: TaskManagers,
+        newest_checkpoint: Callable[[], Awaitable[CompletedCheckpoint | None]],
+        settings: Settings,
+    ) -> None:
+        """`settings` are the job's over the cluster's."""
+        self._scheduler: Final = scheduler
+        self._task_managers: Final = task_managers
+        self._newest_checkpoint: Final = newest_checkpoint
+        self._settings: Final = settings
+
+    def operators(self) -> tuple[OperatorDescription, ...]:
+        """All of the job, in topological order of their vertices."""
+        return tuple(_described(vertex, operator) for vertex, operator in self._all())
+
+    def operator(self, named: str) -> OperatorDescription:
+        """The one of a uid, else of an id, else of a name. UnknownOperatorError."""
+        return _described(*self._find(named))
+
+    async def latest_checkpoint(self) -> StoredCheckpoint | None:
+        """Where the newest complete checkpoint is, or what the job started from; None for neither."""
+        newest = await self._newest_checkpoint()
+        if newest is None:
+            return None
+        return StoredCheckpoint(
+            newest.checkpoint_id,
+            newest.uri,
+            newest.metadata.timestamp_ms,
+            self._settings.get_option(KEY_FILE) or "",
+        )
+
+    async def read(self, request: StateReadRequest) -> SubtaskState:
+        """Ask the subtask. UnknownOperatorError, StateReadError."""
+        vertex, operator = self._find(request.operator)
+        index = request.subtask_index
+        if not 0 <= index < vertex.parallelism:
+            reason = f"'{vertex.name}' has {vertex.parallelism} of them, counted from 0"
+            raise SubtaskNotReadableError(f"subtask {index}", reason)
+        name = f"'{vertex.subtask_name(index)}'"
+        execution = self._scheduler.executions.current(ExecutionVertexId(vertex.vertex_id, index))
+        if execution.state is not ExecutionState.RUNNING or execution.slot is None:
+            raise SubtaskNotReadableError(name, f"it is {execution.state.name}")
+        resource_id = execution.slot.resource_id
+        gateway = self._task_managers.gateway_of(resource_id)
+        if gateway is None:
+            raise SubtaskNotReadableError(name, f"TaskManager {resource_id} is lost")
+        patient = with_timeout(gateway, request.duration_ms_max + 2 * TASK_MANAGER_MARGIN_MS)
+        attempt_id = execution.attempt_id
+        try:
+            result = await patient.read_state(
+                attempt_id, self._task_managers.job_master_id, operator.operator_id, request
+            )
+        except (
+            AskTimeoutError,
+            RecipientUnreachableError,
+            RpcConnectionError,
+            StaleLeaderError,
+        ) as error:
+            reason = f"TaskManager {resource_id} does not answer{self._since(execution)}"
+            raise SubtaskNotReadableError(name, reason) from error
+        return SubtaskState(attempt_id.attempt_number, resource_id.name, result)
+
+    def _since(self, execution: Execution) -> str:
+        """What has become of the attempt that was asked."""
+        if self._scheduler.executions.find(execution.attempt_id) is None:
+            return " and the subtask restarts"
+        state = execution.state
+        return "" if state is ExecutionState.RUNNING else f" and the subtask is {state.name}"
+
+    def _all(self) -> Iterator[tuple[JobVertex, ChainedOperator]]:
+        for vertex in self._scheduler.graph.vertices:
+            for operator in vertex.operators:
+                yield vertex, operator
+
+    def _find(self, named: str) -> tuple[JobVertex, ChainedOperator]:
+        """By uid, else by id, else by name, as snapshots find them."""
+        everything = list(self._all())
+        for matches in (
+            [one for one in everything if one[1].uid == named],
+            [one for one in everything if one[1].operator_id.hex() == named],
+            [one for one in everything if one[1].name == named],
+        ):
+            if len(matches) == 1:
+                return matches[0]
+            if matches:
+                ids = ", ".join(operator.operator_id.hex() for _, operator in matches)
+                raise UnknownOperatorError(named, ids, "several operators")
+        known = ", ".join(dict.fromkeys(one.title for one in self.operators()))
+        raise UnknownOperatorError(named, known)
+
+
+def _described(vertex: JobVertex, operator: ChainedOperator) -> OperatorDescription:
+    return OperatorDescription(
+        operator.operator_id,
+        operator.uid or "",
+        operator.name,
+        vertex.name,
+        vertex.parallelism,
+        vertex.max_parallelism,
+    )

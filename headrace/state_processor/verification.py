@@ -1,0 +1,114 @@
+"""Whether a snapshot is whole: each file is there as it was written, and what it holds has a schema.
+
+No row becomes a Python value and nothing is unpickled, so that a snapshot of strangers can be looked at. RocksDB's own
+files have no schema that others can read: their length and digest have to do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.checkpoint.channel_chunks import ChannelPart
+from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointError
+from headrace.checkpoint.file_systems import open_input
+from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
+from headrace.checkpoint.metadata import CheckpointMetadata
+from headrace.checkpoint.storage import StateReader
+from headrace.state.evolution import schema_of_text
+from headrace.state.keyed_chunks import SCHEMA
+from headrace.state_processor.stored_state import parquet_footer
+
+_UNREADABLE: Final = (pa.ArrowException, OSError, ValueError)
+"""What Arrow raises of content that is not what it should be."""
+
+_Types = dict[tuple[str, StateTable, str, str], pa.DataType]
+"""By operator, table, state and column."""
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """A file of a snapshot that is not what was written. `place`: operator, subtask and state; `reason` names it."""
+
+    place: str
+    reason: str
+
+
+def unsound_files(metadata: CheckpointMetadata) -> Iterator[DamagedFile]:
+    """Read every file and yield those that are missing, changed, or not to be understood."""
+    reader = StateReader()
+    types: _Types = {}
+    for place, chunk in _placed_chunks(metadata):
+        owner = place.partition(", subtask ")[0]
+        try:
+            reader.verify(chunk.file)
+            if chunk.table is StateTable.CHANNELS:
+                _check_frames(chunk)
+            elif chunk.table is not StateTable.NATIVE:
+                _check_rows(chunk, owner, types)
+        except CheckpointError as error:
+            yield DamagedFile(place, str(error))
+
+
+def _placed_chunks(metadata: CheckpointMetadata) -> Iterator[tuple[str, StateChunk]]:
+    """Yield each chunk that has content, with the words for its place; others say all they have to in attributes."""
+    for operator in metadata.operators:
+        for index, state in operator.subtasks.items():
+            for chunk in state.chunks:
+                if chunk.file.digest:
+                    named = f"{chunk.table.value} '{chunk.name}'"
+                    yield f"{operator.title}, subtask {index}, {named}", chunk
+
+
+def _check_rows(chunk: StateChunk, owner: str, types: _Types) -> None:
+    """CheckpointCorruptedError where a table's columns are not those of its state, or its rows not so many."""
+    try:
+        # The digest has said that the rest is what was written.
+        stored = parquet_footer(chunk.file)
+        schema = stored.schema.to_arrow_schema()
+        declared = schema_of_text(chunk.attributes[SCHEMA]) if SCHEMA in chunk.attributes else None
+    except _UNREADABLE as error:
+        raise _corrupted(chunk, f"its schema cannot be read: {error}") from error
+    missing = [name for name in (declared.names if declared else ()) if name not in schema.names]
+    if missing:
+        raise _corrupted(chunk, f"it has no column {', '.join(map(repr, missing))}")
+    for field in schema:
+        known = types.setdefault((owner, chunk.table, chunk.name, field.name), field.type)
+        if known != field.type:
+            what = (
+                f"'{field.name}' is {field.type} in it, and {known} in another file of this state"
+            )
+            raise _corrupted(chunk, what)
+    _check_count(chunk, stored.num_rows)
+
+
+def _check_frames(chunk: StateChunk) -> None:
+    """CheckpointCorruptedError, or MetadataError, where data in flight is no Arrow stream or has no place."""
+    ChannelPart.of(chunk)
+    try:
+        count = _frame_rows(chunk.file)
+    except _UNREADABLE as error:
+        raise _corrupted(chunk, f"it is no stream of batches: {error}") from error
+    _check_count(chunk, count)
+
+
+def _check_count(chunk: StateChunk, found: int) -> None:
+    if found != chunk.row_count:
+        raise _corrupted(chunk, f"it has {found} rows, and the metadata says {chunk.row_count}")
+
+
+def _frame_rows(file: StateFile) -> int:
+    if not file.uri:
+        return _rows_in(pa.BufferReader(file.content))
+    with open_input(file.uri) as opened:
+        return _rows_in(opened)
+
+
+def _rows_in(source: pa.NativeFile) -> int:
+    with pa.ipc.open_stream(source) as stream:
+        return sum(batch.num_rows for batch in stream)
+
+
+def _corrupted(chunk: StateChunk, what: str) -> CheckpointCorruptedError:
+    return CheckpointCorruptedError(chunk.file.uri, what)

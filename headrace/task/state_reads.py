@@ -1,0 +1,299 @@
+"""StateReads: the states of a running task, read by its own thread in mails between two batches.
+
+The first mail freezes what is asked for, as a checkpoint does, so that all further mails see one moment; each of them
+looks at a bounded number of rows, and puts the next one behind whatever waits meanwhile. So a batch waits for one mail
+of a read at most, however much state there is. No other thread touches state.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.checkpoint.state_reading import (
+    LiveStateInfo,
+    ReadLimit,
+    StateKeyMismatchError,
+    StateNotShowableError,
+    StateReadError,
+    StateReadRequest,
+    StateReadResult,
+    StateReadsBusyError,
+    SubtaskNotReadableError,
+    refuse_key_count,
+)
+from headrace.core.arrow_streams import stream_bytes
+from headrace.core.clock import Clock
+from headrace.core.errors import USER_EXCEPTIONS
+from headrace.core.ids import OperatorId
+from headrace.operators.operator import Operator
+from headrace.state.columns import EXPIRED, LAST_ACCESS
+from headrace.state.live_figures import FigureCollector
+from headrace.state.live_rows import LiveRows, LiveSource
+from headrace.state.operator_states import StatesOfOperator
+from headrace.task.mailbox import Mail
+from headrace.task.pacing import Pace
+
+MAIL_ROWS_MAX: Final = 4_096
+"""So many entries one mail looks at, at most; fewer where a turn of the mailbox would take longer."""
+_READS_MAX: Final = 8
+
+StateOutcome = StateReadResult | StateReadError
+
+
+@dataclass(frozen=True)
+class ReadOperator:
+    """One operator of a running task, as its state is read. One that finished before a restore has no states."""
+
+    operator: Operator
+    states: StatesOfOperator | None
+
+    def live_sources(self) -> Sequence[LiveSource]:
+        """Return its states."""
+        return () if self.states is None else self.states.live_sources()
+
+
+@dataclass
+class StateRead:
+    """A read as whoever asked for it holds it. `answer` is called at most once, on any thread."""
+
+    operator_id: OperatorId
+    request: StateReadRequest
+    answer: Callable[[StateOutcome], None]
+    # Set by whoever asked, read by the mailbox: one assignment, nothing to lock.
+    is_given_up: bool = False
+
+
+class StateReads:
+    """The reads of one task. Mailbox thread only."""
+
+    def __init__(
+        self,
+        operator: Callable[[OperatorId], ReadOperator],
+        clock: Clock,
+        mail: Callable[[Mail], bool],
+    ) -> None:
+        """`mail`: put a mail behind those that wait."""
+        self._operator: Final = operator
+        self._clock: Final = clock
+        self._mail: Final = mail
+        self._running: list[_RunningRead] = []
+
+    def begin(self, read: StateRead) -> None:
+        """Freeze what is asked for and look at the first of it."""
+        if len(self._running) >= _READS_MAX:
+            read.answer(StateReadsBusyError(_READS_MAX))
+            return
+        running = _RunningRead(read, self._clock)
+        self._running.append(running)
+        self._step(running, lambda: running.open(self._operator(read.operator_id)))
+
+    def close(self) -> None:
+        """The task ends: release what is frozen, and say so to those who wait."""
+        for running in list(self._running):
+            self._end(running)
+            reason = "it ended while it was being read"
+            running.read.answer(SubtaskNotReadableError("the subtask", reason))
+
+    def _step(self, running: "_RunningRead", work: Callable[[], None]) -> None:
+        if running not in self._running:
+            return  # the task ends
+        outcome: StateOutcome | None
+        if running.read.is_given_up:
+            self._end(running)
+            return
+        try:
+            work()
+            outcome = running.look()
+        except StateReadError as error:
+            outcome = error
+        except USER_EXCEPTIONS as error:
+            # Of values of the user's: the task goes on, whatever they do when they are shown.
+            outcome = StateNotShowableError(running.state_name, f"{type(error).__name__}: {error}")
+        if outcome is None:
+            self._mail(lambda: self._step(running, _nothing))
+            return
+        self._end(running)
+        running.read.answer(outcome)
+
+    def _end(self, running: "_RunningRead") -> None:
+        self._running.remove(running)
+        running.release()
+
+
+@dataclass
+class _OpenState:
+    source: LiveSource
+    rows: LiveRows
+    figures: FigureCollector
+    is_over: bool = False
+
+
+@dataclass
+class _Answer:
+    """What was gathered so far."""
+
+    pieces: list[bytes] = field(default_factory=list[bytes])
+    row_count: int = 0
+    size_bytes: int = 0
+    limit: ReadLimit | None = None
+
+
+class _RunningRead:
+    """One read from its first mail to its last."""
+
+    def __init__(self, read: StateRead, clock: Clock) -> None:
+        self.read: Final = read
+        self._clock: Final = clock
+        self._began_ns: Final = clock.monotonic_ns()
+        self._pace: Final = Pace()
+        self._states: list[_OpenState] = []
+        self._infos: tuple[LiveStateInfo, ...] = ()
+        self._is_found = False
+        self._taken_at_ms = self._watermark_ms = 0
+        self._mail_count = self._mail_rows_max = 0
+        self._answer: Final = _Answer()
+
+    @property
+    def state_name(self) -> str:
+        """The state that is being read, for errors."""
+        present = [one.source.name for one in self._states if not one.is_over]
+        return present[0] if present else self.read.request.state
+
+    def open(self, operator: ReadOperator) -> None:
+        """Freeze what is asked for. StateKeyMismatchError."""
+        request = self.read.request
+        sources = operator.live_sources()
+        self._infos = tuple(map(_info, sources))
+        self._watermark_ms = operator.operator.current_watermark
+        self._taken_at_ms = self._clock.now_ms()
+        wanted = [
+            one
+            for one in sources
+            if request.wants_figures or (one.table is request.table and one.name == request.state)
+        ]
+        self._is_found = bool(wanted)
+        keys = None if request.wants_figures else _keys_of(request)
+        for source in wanted:
+            if source.open is None:
+                continue
+            rows = source.open(keys)
+            figures = FigureCollector(source, rows.expired_until_ms)
+            self._states.append(_OpenState(source, rows, figures))
+
+    def look(self) -> StateReadResult | None:
+        """Look at the next rows; return the answer once it is whole, or may not become larger."""
+        self._mail_count += 1
+        state = next((one for one in self._states if not one.is_over), None)
+        if state is None or self._answer.limit is not None:
+            return self._result()
+        started_ns = self._clock.monotonic_ns()
+        if started_ns - self._began_ns >= self.read.request.duration_ms_max * 1_000_000:
+            self._answer.limit = ReadLimit.TIME
+            return self._result()
+        piece = state.rows.take(self._pace.rows_now(MAIL_ROWS_MAX))
+        if piece is None:
+            state.is_over = True
+            state.rows.release()
+        else:
+            if piece.table is not None and piece.table.num_rows:
+                self._take(state, piece.table)
+            self._mail_rows_max = max(self._mail_rows_max, piece.looked_at)
+            self._pace.took(piece.looked_at, self._clock.monotonic_ns() - started_ns)
+        return None
+
+    def release(self) -> None:
+        """Let go of what is frozen."""
+        for state in self._states:
+            with suppress(*USER_EXCEPTIONS):
+                state.rows.release()
+
+    def _take(self, state: _OpenState, table: pa.Table) -> None:
+        if self.read.request.wants_figures:
+            state.figures.add(table)
+            return
+        shown = self._by_life(table, state.rows.expired_until_ms)
+        answer, request = self._answer, self.read.request
+        room = request.row_count_max - answer.row_count
+        if shown.num_rows > room:
+            answer.limit = ReadLimit.ROWS
+            shown = shown.slice(0, room)
+        self._add(shown)
+
+    def _add(self, table: pa.Table) -> None:
+        """Put rows into the answer, as far as there is room."""
+        answer = self._answer
+        room = self.read.request.size_bytes_max - answer.size_bytes
+        while table.num_rows:
+            content = stream_bytes(table.schema, [table])
+            if len(content) <= room:
+                answer.pieces.append(content)
+                answer.row_count += table.num_rows
+                answer.size_bytes += len(content)
+                return
+            answer.limit = ReadLimit.BYTES
+            table = table.slice(0, table.num_rows // 2)
+
+    def _by_life(self, table: pa.Table, expired_until_ms: int | None) -> pa.Table:
+        """The rows with a column that says which have expired, or only those that have not."""
+        is_expired = np.zeros(table.num_rows, dtype=np.bool_)
+        if expired_until_ms is not None and LAST_ACCESS in table.column_names:
+            # Without a time they live from the restore on.
+            accesses = table.column(LAST_ACCESS)
+            last = pc.fill_null(accesses, pa.scalar(0, pa.int64())).to_numpy()
+            is_expired = (last <= expired_until_ms) & accesses.is_valid().to_numpy()
+        if self.read.request.includes_expired:
+            return table.append_column(EXPIRED, pa.array(is_expired))
+        return table.filter(pa.array(~is_expired)) if is_expired.any() else table
+
+    def _result(self) -> StateReadResult:
+        answer = self._answer
+        figures = [
+            one.figures.figures(
+                watermark_ms=self._watermark_ms,
+                now_ms=self._taken_at_ms,
+                is_partial=not one.is_over,
+            )
+            for one in self._states
+            if self.read.request.wants_figures
+        ]
+        return StateReadResult(
+            self._taken_at_ms,
+            self._watermark_ms,
+            self._infos,
+            self._is_found,
+            tuple(answer.pieces),
+            answer.row_count,
+            answer.limit,
+            self._mail_count,
+            self._mail_rows_max,
+            tuple(figures),
+        )
+
+
+def _keys_of(request: StateReadRequest) -> pa.Array | None:
+    if not request.keys:
+        return None
+    try:
+        with pa.ipc.open_stream(request.keys) as stream:
+            keys = stream.read_all().column(0).combine_chunks()
+    except (pa.ArrowException, IndexError) as error:
+        raise StateKeyMismatchError(
+            request.state, f"they are no column of Arrow ({error})"
+        ) from None
+    refuse_key_count(request.state, len(keys))
+    return keys
+
+
+def _info(source: LiveSource) -> LiveStateInfo:
+    return LiveStateInfo(
+        source.table, source.name, source.kind, source.opaque, is_waiting=source.open is None
+    )
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,59 @@
+"""A TaskManager in a process of its own that says, when it is asked, what its data plane still holds of jobs.
+
+Standard input is its pickled configuration, and then a line for each question; standard output is a line of JSON for
+each answer. It ends when its input does, whoever closed that.
+"""
+
+import gc
+import json
+import pickle
+import sys
+import threading
+from typing import Any
+
+from headrace.cluster.task_executor import runner
+from headrace.cluster.task_executor.credit_based_environment import create_credit_based_environment
+from headrace.core.threads import share_interpreter, start_thread
+from headrace.network.shuffle_environment import ShuffleEnvironmentContext
+from headrace.testing.exchange_scan import ExchangeScan, ScannedExchange
+
+
+class ScannedShuffleService:
+    """The half of the built-in service that a TaskManager has, over an environment that can be scanned."""
+
+    def __init__(self) -> None:
+        # Only whoever sees all processes could say that a result goes too early.
+        self._scan = ExchangeScan(lambda job_id, place: False)
+        self.exchange: ScannedExchange | None = None
+
+    def create_shuffle_environment(self, context: ShuffleEnvironmentContext) -> ScannedExchange:
+        create: Any = self._scan.create_exchange
+        made: Any = create_credit_based_environment(context, create)
+        self.exchange = made
+        return made
+
+
+def main() -> None:
+    configuration: runner.TaskManagerConfiguration = pickle.load(sys.stdin.buffer)
+    service = ScannedShuffleService()
+    load: Any = lambda settings: service  # noqa: E731
+    runner.load_shuffle_service_factory = load
+    should_stop = threading.Event()
+
+    def answer() -> None:
+        try:
+            for _ in sys.stdin.buffer:
+                assert service.exchange is not None
+                # A task that was stopped amid a batch refers to it, and belongs to a circle of such references.
+                gc.collect()
+                print(json.dumps(service.exchange.leaks()), flush=True)
+        finally:
+            should_stop.set()
+
+    share_interpreter()
+    start_thread("answers", answer)
+    runner.run_task_manager(configuration, should_stop=should_stop)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What a client asks of a running job: which operator is meant is for the JobMaster to say."""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from headrace.api.completable_future import CompletableFuture
+from headrace.api.job_state import JobState
+from headrace.checkpoint.handles import StateTable
+from headrace.checkpoint.state_reading import (
+    LiveStateInfo,
+    StateReadRequest,
+    StateReadResult,
+    SubtaskState,
+)
+from headrace.core.errors import ProgramError
+from headrace.core.ids import JobId, OperatorId
+from headrace.gateways.state_reading import OperatorDescription
+
+NAMED = OperatorDescription(OperatorId(b"a" * 16), "", "counter", "first", 1, 128)
+MEANT = OperatorDescription(OperatorId(b"b" * 16), "counter", "sum", "second", 4, 128)
+COUNT = LiveStateInfo(StateTable.KEYED, "count", "value", ())
+RESULT = StateReadResult(5, 7, (COUNT,), is_found=True)
+
+
+class Dispatcher:
+    """A job of which one operator has the uid that is the name of another."""
+
+    def __init__(self) -> None:
+        self.requests: list[StateReadRequest] = []
+
+    async def request_operators(self, job_id: JobId) -> tuple[OperatorDescription, ...]:
+        return (NAMED, MEANT)
+
+    async def request_operator(self, job_id: JobId, named: str) -> OperatorDescription:
+        assert named == "counter"
+        return MEANT
+
+    async def read_state(self, job_id: JobId, request: StateReadRequest) -> SubtaskState:
+        self.requests.append(request)
+        return SubtaskState(0, "tm", RESULT)
+
+
+def ask(work: Coroutine[Any, Any, Any]) -> CompletableFuture[Any]:
+    future = concurrent.futures.Future[Any]()
+    future.set_result(asyncio.run(work))
+    return CompletableFuture(future)
+
+
+def job_state(dispatcher: Any) -> JobState:
+    return JobState(JobId(b"j" * 16), dispatcher, ask)
+
+
+def test_all_subtasks_are_asked_of_the_operator_that_the_job_master_means() -> None:
+    dispatcher = Dispatcher()
+    state = job_state(dispatcher)
+    found = state.live("counter", "count")
+    assert len(found.subtasks) == 4 and found.rows.column_names == ["subtask"]
+    assert len(state.live("counter").subtasks) == 4
+    assert len(state.figures("counter").subtasks) == 4
+    assert state.states("counter") == (COUNT,)
+    asked = {(one.operator, one.subtask_index) for one in dispatcher.requests}
+    assert asked == {(MEANT.operator_id.hex(), index) for index in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ({"row_limit": -1}, "row_limit is -1"),
+        ({"time_limit": timedelta(0)}, "time_limit is 0:00:00"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_before_anybody_is_asked(
+    limits: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ProgramError, match=named):
+        job_state(None).live("counter", "count", **limits)

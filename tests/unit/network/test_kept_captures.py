@@ -1,0 +1,78 @@
+"""What an unaligned checkpoint caught may wait for a slow storage as long as it likes: the exchange goes on."""
+
+import pytest
+
+from headrace.core.checkpoints import AlignmentMode, CheckpointBarrier, CheckpointOptions
+from headrace.core.elements import EndOfPartition
+from headrace.network.gate import EventElement
+from headrace.network.input_capture import CapturedBatch
+from headrace.network.output_capture import OutputCapture
+from tests.unit.network.exchange import gate, numbers, values_of, writer
+from tests.unit.network.scripted_gate import rows_in
+from tests.unit.network.simulated import SimulatedCluster
+
+UNALIGNED = CheckpointOptions(alignment=AlignmentMode.UNALIGNED)
+ROWS = 6_000
+"""In each batch: enough to be received in place."""
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_what_was_caught_on_either_side_holds_no_network_memory_and_no_credit(
+    is_local: bool,
+) -> None:
+    cluster = SimulatedCluster()
+    producer, location = cluster.start("a")
+    consumer = producer if is_local else cluster.start("b")[0]
+    sink, source = writer(producer, buffer_timeout_ms=0), gate(consumer, [location])
+    source.request_partitions()
+    kept: list[tuple[OutputCapture, list[CapturedBatch]]] = []
+    received = sent = 0
+    # In all more than the output and the gate have segments for.
+    for checkpoint_id in range(1, 9):
+        cluster.loop.run_all()
+        while sink.is_available:
+            sink.emit(numbers(sent, ROWS))
+            sent += ROWS
+            cluster.loop.run_all()
+        barrier = CheckpointBarrier(checkpoint_id, 0, UNALIGNED)
+        output = sink.emit_barrier(barrier)
+        cluster.loop.run_all()
+        element = source.poll()
+        assert element == EventElement(0, barrier)
+        source.start_capture(checkpoint_id)
+        kept.append((output, [batch for _, batch in source.stop_capture(checkpoint_id)]))
+        while (element := source.poll()) is not None or cluster.loop.step():
+            if element is not None:
+                rows = values_of([element])
+                assert rows == list(range(received, received + len(rows)))
+                received += len(rows)
+            del element
+        assert sink.partition.pool.used == 0
+        assert source.used_segment_count == 0
+        if source.receiver is not None:
+            (account,) = source.receiver.credits.accounts
+            assert account.available == source.receiver.credits.credit_max
+            assert source.receiver.region.pinned_count == 0
+    assert received == sent
+    pool = producer.buffer_pool
+    batch_count = sum(
+        len(batches) + sum(len(overtaken) for _, overtaken in output.overtaken())
+        for output, batches in kept
+    )
+    assert batch_count > sink.partition.pool.maximum + source.segment_count
+    sink.finish()
+    sink.close()
+    cluster.loop.run_all()
+    assert source.poll() == EventElement(0, EndOfPartition())
+    source.close()
+    assert pool.count_idle_pages() == pool.total_pages
+    # And it is what it was, whatever lies in its old place by now.
+    for output, batches in kept:
+        values = [value for batch in batches for value in rows_in(batch)]
+        for _, overtaken in output.overtaken():
+            for sealed in overtaken:
+                assert sealed.arrow is not None
+                values += sealed.arrow.column(0).to_pylist()
+        assert values == list(range(values[0], values[0] + len(values)))
+        assert len(values) >= 2 * ROWS
+    cluster.assert_nothing_leaks()
