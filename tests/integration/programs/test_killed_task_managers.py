@@ -15,6 +15,7 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.cluster.entrypoint import ClusterHandle
+from headrace.connectors.datagen.source import DataGeneratorSource
 from headrace.core.config import Settings
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
@@ -67,20 +68,31 @@ def counting(file: Path, hold: Hold | None) -> Callable[[int], int]:
     return count
 
 
-def job(stages: list[Path], hold: Hold) -> JobGraph:
-    """Numbers through as many functions, on all TaskManagers; only the second exchange stores what passes."""
+def endless() -> DataGeneratorSource:
+    return DataGeneratorSource(lambda _: -1, None, Types.LONG(), rows_per_second=10.0)
+
+
+def job(stages: list[Path], hold: Hold, ends: bool) -> JobGraph:
+    """Numbers through as many functions, on all TaskManagers; only the second exchange stores what passes.
+
+    One that never ends reads another source for its last function, which nobody counts.
+    """
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(TASK_MANAGERS)
     source = NumberSequenceSource(0, COUNT - 1)
     stream: Any = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     for number, file in enumerate(stages):
         function = counting(file, hold if number == hold.stage else None)
+        if number == STAGES - 1 and not ends:
+            stream = stream.union(
+                env.from_source(endless(), WatermarkStrategy.no_watermarks(), "ever")
+            )
         stream = stream.rebalance().map(function, Types.LONG())
     stream.sink_to(DiscardingSink())
     graph = generate_job_graph(
         env.get_stream_graph(), JobId.generate(system_random()), Settings(SETTINGS)
     )
-    assert len(graph.edges) == STAGES
+    assert len(graph.edges) == STAGES + (not ends)
     edges = list(graph.edges)
     edges[1] = msgspec.structs.replace(
         edges[1], result_type=ResultPartitionType.BLOCKING, buffer_timeout_ms=-1
@@ -91,12 +103,12 @@ def job(stages: list[Path], hold: Hold) -> JobGraph:
 class Run:
     """A submitted job, and how far each of its functions has come, whatever was read again."""
 
-    def __init__(self, handle: ClusterHandle, folder: Path, hold: Hold) -> None:
+    def __init__(self, handle: ClusterHandle, folder: Path, hold: Hold, ends: bool = True) -> None:
         self.stages = [folder / f"stage-{number}" for number in range(STAGES)]
         for file in self.stages:
             file.touch()
         self._handle = handle
-        self._graph = job(self.stages, hold)
+        self._graph = job(self.stages, hold, ends)
         handle.submit(self._graph)
 
     def progress(self, stage: int) -> int:
@@ -138,20 +150,20 @@ def test_what_a_job_leaves_where_a_task_manager_was_killed_is_nothing(
     stage = random.randrange(STAGES)
     moment = random.randrange(1, COUNT // STRIDE // 2)
     with process_cluster(tmp_path, TASK_MANAGERS, SETTINGS) as (handle, driver):
-        # Its last number waits, so that however fast the others are the job has not ended before its end is asked for.
+        # However fast it is, a job has not ended before the process is killed, and one that is cancelled never ends.
         go_on = tmp_path / "go-on"
-        run = Run(handle, tmp_path, Hold(STAGES - 1, COUNT - 1, go_on))
+        run = Run(handle, tmp_path, Hold(STAGES - 1, COUNT - 1, go_on), ends=end == "finish")
         run.wait_for(stage, moment)
         before = driver.live
         assert len(before) == TASK_MANAGERS
         assert any(process.leaks() for process in before), "a job that runs holds something"
         victim = random.choice(before)
         victim.kill()
+        go_on.touch()
         if end == "cancel when it goes on":
             run.wait_for(stage, run.progress(stage) + 1)
         if end != "finish":
             run.cancel()
-        go_on.touch()
         assert run.status() is (JobStatus.FINISHED if end == "finish" else JobStatus.CANCELED)
         assert_nothing_is_held(driver)
         assert victim not in driver.live
