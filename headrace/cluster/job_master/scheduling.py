@@ -1,7 +1,7 @@
 """Scheduler: feeds events to the job's state and carries out what the state decides, through its JobMaster.
 
 Runs on the JobMaster's main thread; no event may re-enter a handler, so events that arise inside one are queued.
-Source: Flink DefaultScheduler, DefaultExecutionDeployer.
+Source: Flink DefaultScheduler.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,25 +9,14 @@ from typing import Final
 
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.job_master.cluster_inputs import ClusterInputs, DataSetPlaces
-from headrace.cluster.job_master.deployment_plan import (
-    describe_task,
-    partition_id_of,
-    partitions_read_by,
-    registrations_of,
-)
 from headrace.cluster.job_master.event_queue import EventQueue
+from headrace.cluster.job_master.execution_deployer import ExecutionDeployer
+from headrace.cluster.job_master.execution_failure_handler import ExecutionFailureHandler
 from headrace.cluster.job_master.executions import Execution, Executions, ReportVerdict
-from headrace.cluster.job_master.failover import (
-    EXCEPTION_HISTORY_SIZE,
-    SAME_ERROR_RESTARTS,
-    FailedTask,
-    Failure,
-    FailureHistory,
-)
-from headrace.cluster.job_master.failover_regions import create_failover_strategy
+from headrace.cluster.job_master.failover import Failure, FailureHistory
 from headrace.cluster.job_master.finished_regions import FinishedRegions
 from headrace.cluster.job_master.group_slots import GroupSlots
-from headrace.cluster.job_master.partition_tracker import PartitionTracker, ToRelease
+from headrace.cluster.job_master.partition_tracker import PartitionTracker
 from headrace.cluster.job_master.restart_strategies import RestartStrategy
 from headrace.cluster.job_master.scheduler_shell import SchedulerShell
 from headrace.cluster.job_master.scheduler_states import (
@@ -46,12 +35,10 @@ from headrace.core.ids import (
     ExecutionAttemptId,
     ExecutionVertexId,
     ResourceId,
-    ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus, check_job_transition
 from headrace.core.shuffle_descriptors import ShuffleDescriptor
 from headrace.gateways.messages import ErrorInfo, ExecutionReport
-from headrace.graph.execution_graph import ExecutionEdge
 from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
 
@@ -72,29 +59,36 @@ class Scheduler:
         self.clock = clock
         self.pool = SlotPool()
         self.partitions = partitions
-        settings = settings or Settings()
-        self.history = FailureHistory(
-            strategy,
-            settings.get_option(EXCEPTION_HISTORY_SIZE),
-            settings.get_option(SAME_ERROR_RESTARTS),
-        )
         self.executions = Executions(graph, clock.now_ms())
         self.status_timestamps_ms: dict[str, int] = {JobStatus.CREATED.name: clock.now_ms()}
         self.execution_graph = expand(graph)
-        self._failover = create_failover_strategy(settings, self.execution_graph)
+        self._failures: Final = ExecutionFailureHandler(
+            self.execution_graph,
+            self.executions,
+            partitions,
+            strategy,
+            clock,
+            settings or Settings(),
+        )
         self._regions = FinishedRegions(self.execution_graph)
         self.cluster_inputs: Final = ClusterInputs(graph)
         self._slots = GroupSlots(share_slots(self.execution_graph), self.pool)
         # Subtasks that are being started, or restarted; empty while all run or have ended.
         self._set_scope(self.executions.subtasks)
         self._restores: Mapping[ExecutionVertexId, SubtaskRestore] = {}
-        self._final_savepoint = ""
         self._shell = shell
         self._created = Created(self)
         self._state: SchedulerState = self._created
         # Raised with every deployment: an answer that belongs to an older one changes nothing.
         self._version = 0
-        self._shuffle_descriptors: dict[ResultPartitionId, ShuffleDescriptor] = {}
+        self._deployer: Final = ExecutionDeployer(
+            lambda: self.execution_graph,
+            self.executions,
+            partitions,
+            self.cluster_inputs,
+            shell,
+            self._become,
+        )
         self._events: Final = EventQueue[Callable[[SchedulerState], SchedulerState]](
             lambda event: self._transition(event(self._state))
         )
@@ -108,6 +102,11 @@ class Scheduler:
     def is_waiting_for_slots(self) -> bool:
         """Whether nothing is deployed for want of slots."""
         return isinstance(self._state, WaitingForSlots)
+
+    @property
+    def history(self) -> FailureHistory:
+        """The failures of the job so far."""
+        return self._failures.history
 
     @property
     def slot_count(self) -> int:
@@ -125,7 +124,7 @@ class Scheduler:
 
     def stopped_with(self, savepoint_uri: str) -> None:
         """The savepoint is complete with which the job stops: a restart neither follows any more nor goes on."""
-        self._final_savepoint = savepoint_uri
+        self._failures.stopped_with(savepoint_uri)
         self._events.put(lambda state: state.savepoint_completed())
 
     # Events
@@ -187,7 +186,7 @@ class Scheduler:
         if error is not None:
             self.fail_job(Failure(error))
         else:
-            self._register_results()
+            self._deployer.register_partitions(self.executions.of(self._scope), version)
 
     def lookup_failed(self, error: ErrorInfo, version: int) -> None:
         """The ResourceManager did not say it in time; where it is asked again, that counts."""
@@ -199,7 +198,7 @@ class Scheduler:
         if not self._is_registering(version):
             self._shell.release_externally([each for each in descriptors if each.is_external])
             return
-        self._shuffle_descriptors |= {each.partition_id: each for each in descriptors}
+        self._deployer.partitions_registered(descriptors)
         self._events.put(lambda state: state.partitions_registered())
 
     def registration_failed(self, attempt_id: ExecutionAttemptId, error: ErrorInfo) -> None:
@@ -264,46 +263,14 @@ class Scheduler:
         if needed:
             self._shell.find_inputs(needed, self._version)
         else:
-            self._register_results()
-
-    def _register_results(self) -> None:
-        location_of = self._shell.task_managers.location_of
-        registrations = [
-            registration
-            for execution in self.executions.of(self._scope)
-            for registration in registrations_of(self.execution_graph, execution, location_of)
-        ]
-        self._shell.register_partitions(registrations, self._version)
+            self._deployer.register_partitions(self.executions.of(self._scope), self._version)
 
     def deploy(self) -> None:
         """See SchedulerContext."""
         restores, self._restores = self._restores, {}
         starting = self.executions.of(self._scope)
         self._set_scope(frozenset())
-        descriptors = [
-            (
-                execution,
-                describe_task(
-                    self.execution_graph,
-                    self.executions,
-                    execution,
-                    self._shuffle_descriptors,
-                    self.cluster_inputs,
-                    restores.get(execution.attempt_id.execution_vertex_id),
-                ),
-            )
-            for execution in starting
-        ]
-        for execution, descriptor in descriptors:
-            self._become(execution, ExecutionState.DEPLOYING)
-            assert execution.slot is not None
-            self.partitions.deployed(
-                execution.slot.resource_id,
-                [p.descriptor for p in descriptor.result_partitions],
-                descriptor.vertex.parallelism,
-            )
-            execution.is_submit_pending = True
-            self._shell.task_managers.submit_task(execution, descriptor)
+        self._deployer.deploy(starting, restores)
 
     def cancel_executions(self) -> None:
         """See SchedulerContext."""
@@ -329,46 +296,22 @@ class Scheduler:
 
     def decide_failover(self, failure: Failure) -> float | None:
         """See SchedulerContext."""
-        if self._final_savepoint:
-            failure = failure.after_savepoint(self._final_savepoint)
-        delay_ms = self.history.decide(
-            failure,
-            self.clock.monotonic_ms(),
-            self.clock.now_ms(),
-            FailedTask.of(failure, self.graph, self.executions),
-        )
+        delay_ms = self._failures.decide(failure)
         if delay_ms is not None:
             self.widen_scope(failure)
         return delay_ms
 
     def forbid_restart(self) -> None:
         """See SchedulerContext."""
-        cause = self.history.cause
-        assert cause is not None and self._final_savepoint
-        self.history.forbid_restart(cause.after_savepoint(self._final_savepoint))
+        self._failures.forbid_restart()
 
     def widen_scope(self, failure: Failure) -> None:
         """See SchedulerContext."""
-        if failure.attempt_id is None:
-            self._set_scope(self.executions.subtasks)
-            return
-        if failure.error.lost_partition:
-            self.partitions.lose(failure.error.lost_partition)
-        tracked = self.partitions.tracked
-
-        def is_available(edge: ExecutionEdge, partition_number: int) -> bool:
-            return partition_id_of(edge, partition_number, self.executions) in tracked
-
-        failed = {failure.attempt_id.execution_vertex_id} | self._scope
-        self._set_scope(self._failover.subtasks_to_restart(failed, is_available))
+        self._set_scope(self._failures.subtasks_to_restart(failure, self._scope))
 
     def refine_failure(self, failure: Failure) -> None:
         """See SchedulerContext."""
-        if self._final_savepoint:
-            failure = failure.after_savepoint(self._final_savepoint)
-        self.history.refine(
-            failure, self.clock.now_ms(), FailedTask.of(failure, self.graph, self.executions)
-        )
+        self._failures.refine(failure)
 
     def start_backoff_timer(self, delay_ms: float) -> None:
         """See SchedulerContext."""
@@ -384,13 +327,8 @@ class Scheduler:
     def prepare_restart(self) -> None:
         """See SchedulerContext."""
         self._version += 1
-        self._release(self.partitions.restarted(self._scope))
+        self._deployer.restarted(self._scope)
         self._regions.restarted(self._scope)
-        self._shuffle_descriptors = {
-            key: each
-            for key, each in self._shuffle_descriptors.items()
-            if key.producer.execution_vertex_id not in self._scope
-        }
         self.executions.reset(self._scope, self.clock.now_ms())
         self._set_scope(self._scope)
 
@@ -420,10 +358,8 @@ class Scheduler:
             self._events.put(lambda state: state.failed(self._failure_of(execution)))
             return
         if execution.state is ExecutionState.FINISHED:
-            for each in self._regions.finished(execution.attempt_id.execution_vertex_id):
-                consumer = self.executions.current(each)
-                inputs = partitions_read_by(self.execution_graph, self.executions, consumer)
-                self._release(self.partitions.consumed(each, inputs))
+            subtask = execution.attempt_id.execution_vertex_id
+            self._deployer.finished(self._regions.finished(subtask))
         if execution.error is not None:
             # It failed while it was being cancelled: perhaps this is what the others suffered from.
             self.refine_failure(self._failure_of(execution))
@@ -434,15 +370,6 @@ class Scheduler:
             # Whoever runs the job again must not be told of it again.
             self._shell.release_data_set(execution.error.lost_data_set)
         return Failure.of_execution(execution)
-
-    def _release(self, to_release: ToRelease) -> None:
-        for resource_id, partition_ids in to_release.items():
-            if resource_id is None:
-                self._shell.release_externally(
-                    [self._shuffle_descriptors[key] for key in partition_ids]
-                )
-            else:
-                self._shell.task_managers.release_partitions(resource_id, partition_ids)
 
     def _become(self, execution: Execution, state: ExecutionState) -> None:
         execution.become(state, self.clock.now_ms())
