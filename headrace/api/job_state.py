@@ -10,30 +10,25 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import pyarrow as pa
 
 from headrace.api.completable_future import CompletableFuture
 from headrace.api.live_state import LiveState, OperatorFigures, SubtaskRead
-from headrace.checkpoint.errors import SnapshotSubsumedError
+from headrace.checkpoint.errors import SnapshotSubsumedError, StateKeyMismatchError
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.options import KEY_FILE
-from headrace.checkpoint.state_reading import (
-    LiveStateInfo,
-    StateKeyMismatchError,
-    StateReadRequest,
-    SubtaskState,
-    refuse_key_count,
-)
+from headrace.checkpoint.state_queries import LiveStateInfo, StateQuery, refuse_key_count
 from headrace.core.arrow_streams import stream_bytes
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError, ProgramError
 from headrace.core.ids import JobId
 from headrace.gateways.dispatcher import DispatcherGateway
-from headrace.gateways.state_reading import (
+from headrace.gateways.state_requests import (
     OperatorDescription,
+    StateReadRequest,
     StoredCheckpoint,
+    SubtaskState,
 )
 
 if TYPE_CHECKING:
@@ -115,9 +110,7 @@ class JobState:
         found = self._operator(operator)
         if state is None:
             state = _only_state(operator, wanted, self._states(found))
-        request = StateReadRequest(
-            found.operator_id.hex(),
-            0,
+        query = StateQuery(
             wanted,
             state,
             keys=b"" if keys is None else _encoded(state, keys),
@@ -125,7 +118,7 @@ class JobState:
             duration_ms_max=limits[1],
             includes_expired=include_expired,
         )
-        answers = self._read_all(found, request)
+        answers = self._read_all(found, query)
         if not any(one.result.is_found for one in answers):
             raise _unknown_state(operator, wanted, state, _states_of(answers))
         return _live_state(operator, wanted, state, answers, unpickle=unpickle)
@@ -140,10 +133,8 @@ class JobState:
         """
         duration_ms = _milliseconds(time_limit)
         found = self._operator(operator)
-        request = StateReadRequest(
-            found.operator_id.hex(), 0, duration_ms_max=duration_ms, wants_figures=True
-        )
-        answers = self._read_all(found, request)
+        query = StateQuery(duration_ms_max=duration_ms, wants_figures=True)
+        answers = self._read_all(found, query)
         return OperatorFigures(operator, tuple(one.result.figures for one in answers))
 
     @contextlib.contextmanager
@@ -194,26 +185,24 @@ class JobState:
         return found
 
     def _states(self, operator: OperatorDescription) -> tuple[LiveStateInfo, ...]:
-        request = StateReadRequest(operator.operator_id.hex(), 0)
-        return _states_of(self._read_all(operator, request))
+        return _states_of(self._read_all(operator, StateQuery()))
 
-    def _read_all(
-        self, operator: OperatorDescription, request: StateReadRequest
-    ) -> list[SubtaskState]:
+    def _read_all(self, operator: OperatorDescription, query: StateQuery) -> list[SubtaskState]:
         """The answers of all subtasks, in their order."""
-        asked = self._gathered(request, operator.parallelism)
-        answers: list[SubtaskState] = self._ask(asked).result()
+        answers: list[SubtaskState] = self._ask(self._gathered(operator, query)).result()
         return answers
 
-    async def _gathered(self, request: StateReadRequest, parallelism: int) -> list[SubtaskState]:
+    async def _gathered(
+        self, operator: OperatorDescription, query: StateQuery
+    ) -> list[SubtaskState]:
         turn = asyncio.Semaphore(_AT_ONCE_MAX)
 
         async def one(index: int) -> SubtaskState:
-            own = msgspec.structs.replace(request, subtask_index=index)
+            request = StateReadRequest(operator.operator_id.hex(), index, query)
             async with turn:
-                return await self._dispatcher.read_state(self._job_id, own)
+                return await self._dispatcher.read_state(self._job_id, request)
 
-        return await asyncio.gather(*map(one, range(parallelism)))
+        return await asyncio.gather(*map(one, range(operator.parallelism)))
 
     def __repr__(self) -> str:
         return f"JobState({self._job_id})"

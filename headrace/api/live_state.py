@@ -6,13 +6,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.checkpoint.state_reading import (
-    TIMER_DUE_LIMITS_MS,
-    ReadLimit,
-    StateFigures,
-    SubtaskState,
-)
+from headrace.checkpoint.state_queries import TIMER_DUE_LIMITS_MS, ReadLimit, StateFigures
 from headrace.core.size_text import bytes_text
+from headrace.gateways.state_requests import SubtaskState
 
 _TOP_KEYS: Final = 10
 _SHOWN_KEYS: Final = 3

@@ -1,4 +1,12 @@
-"""Errors of checkpoints: storage that fails, snapshots that cannot be used, publications that come too late."""
+"""Errors of checkpoints (storage that fails, snapshots that cannot be used, late publications) and of live reads.
+
+StateReadError                 the state of a running subtask cannot be read
++- SubtaskNotReadableError     the subtask does not run, or not any more
++- StateReadTimeoutError       it has not come to it in time; defined in `headrace.gateways.errors`
++- StateReadsBusyError         too many others read there
++- StateKeyMismatchError       the keys that are asked for are not of the state's type, or too many
++- StateNotShowableError       what it holds cannot be put into columns
+"""
 
 import errno
 from collections.abc import Sequence
@@ -238,3 +246,53 @@ class CheckpointFencedError(CheckpointError):
             f"this driver has epoch {own_epoch} of lineage {lineage}, and {why}; this job must stop"
         )
         self.newer_epoch = newer_epoch
+
+
+class StateReadError(HeadraceError):
+    """The state of a running subtask cannot be read. The job itself is not touched by it."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, True
+
+
+class SubtaskNotReadableError(StateReadError):
+    """The subtask does not run, or has ended meanwhile: ask again when it runs, or read the last checkpoint."""
+
+    def __init__(self, subtask: str, reason: str) -> None:
+        super().__init__(
+            f"the state of {subtask} cannot be read, as {reason}: ask again once the job is RUNNING, or read its last "
+            "checkpoint"
+        )
+        self.subtask = subtask
+        self.reason = reason
+
+
+class StateReadsBusyError(StateReadError):
+    """Too many read the state of one subtask at once."""
+
+    def __init__(self, read_count: int) -> None:
+        super().__init__(
+            f"{read_count} others read the state of this subtask: ask again when they are done"
+        )
+        self.read_count = read_count
+
+
+class StateKeyMismatchError(StateReadError):
+    """Rows cannot be found by the keys that are asked for, which are to be as the column `key` has them."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, state: str, reason: str) -> None:
+        super().__init__(f"rows of state '{state}' cannot be found by these keys: {reason}")
+        self.state = state
+        self.reason = reason
+
+
+class StateNotShowableError(StateReadError):
+    """A value is not what its type says, or cannot be pickled: no checkpoint could store it either."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, state: str, reason: str) -> None:
+        super().__init__(f"state '{state}' holds what cannot be shown: {reason}")
+        self.state = state
+        self.reason = reason

@@ -19,6 +19,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- RpcError                      defined in `headrace.rpc.errors`
 +- NetworkError                  defined in `headrace.network.errors`
 +- CheckpointError               defined in `headrace.checkpoint.errors`
++- StateReadError                defined in `headrace.checkpoint.errors`
 """
 
 import asyncio

@@ -4,12 +4,16 @@ from typing import Protocol
 
 import msgspec
 
-from headrace.checkpoint.state_reading import StateReadRequest, SubtaskState
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.job_master import CollectedResults, JobDetails
 from headrace.gateways.messages import Acknowledge, ErrorInfo
-from headrace.gateways.state_reading import OperatorDescription, StoredCheckpoint
+from headrace.gateways.state_requests import (
+    OperatorDescription,
+    StateReadRequest,
+    StoredCheckpoint,
+    SubtaskState,
+)
 from headrace.graph.job_graph import JobGraph
 
 

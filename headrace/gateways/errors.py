@@ -5,6 +5,7 @@ HeadraceError
 +- UnknownJobError                the Dispatcher has none
 +- JobAlreadyEndedError           it has ended otherwise and cannot be cancelled
 +- NothingCollectedError          the operator is no collect sink of the job
++- UnknownOperatorError           the job has none of this uid, id or name, or several
 +- TaskSubmissionError            a TaskManager does not take a task
 +- TaskBuildError                 it took the task and could not build it
 +- SlotOccupiedError              a TaskManager does not give a slot
@@ -17,8 +18,11 @@ HeadraceError
    +- BlobCorruptedError          its content is not what its key says
    +- BlobStorageError            its file cannot be written or read: most often a full disk
    +- BlobTransferError           it could not be uploaded or fetched, after all retries
++- StateReadError                 defined in `headrace.checkpoint.errors`, with what tasks raise of it
+   +- StateReadTimeoutError       the subtask has not come to it in time
 """
 
+from headrace.checkpoint.errors import StateReadError
 from headrace.core.errors import ErrorDomain, HeadraceError
 
 
@@ -97,6 +101,17 @@ class NothingCollectedError(HeadraceError):
         self.operator_id = operator_id
 
 
+class UnknownOperatorError(HeadraceError):
+    """A job has no operator of this uid, id or name, or several of this name. `known`: what may be asked for."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, operator: str, known: str, said: str = "no operator") -> None:
+        super().__init__(f"the job has {said} '{operator}': there are {known or 'none'}")
+        self.operator = operator
+        self.known = known
+
+
 class CheckpointFailedError(HeadraceError):
     """A checkpoint or savepoint came to nothing, for the reason that the text gives."""
 
@@ -133,3 +148,15 @@ class BlobStorageError(BlobError):
 
 class BlobTransferError(BlobError):
     """A blob could not be transferred, whatever was tried."""
+
+
+class StateReadTimeoutError(StateReadError):
+    """The subtask has not come to it in time: a single batch, or user code, keeps it busy."""
+
+    def __init__(self, subtask: str, waited_ms: int) -> None:
+        super().__init__(
+            f"{subtask} has not answered within {waited_ms} ms, as it reads its state between two batches only: ask "
+            "again with more time, or look at what its user code waits for"
+        )
+        self.subtask = subtask
+        self.waited_ms = waited_ms

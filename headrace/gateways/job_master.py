@@ -6,7 +6,6 @@ import msgspec
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
-from headrace.checkpoint.state_reading import StateReadRequest, SubtaskState
 from headrace.core.ids import (
     AllocationId,
     ExecutionAttemptId,
@@ -28,7 +27,12 @@ from headrace.gateways.messages import (
     RegistrationRejected,
     SlotOffer,
 )
-from headrace.gateways.state_reading import OperatorDescription, StoredCheckpoint
+from headrace.gateways.state_requests import (
+    OperatorDescription,
+    StateReadRequest,
+    StoredCheckpoint,
+    SubtaskState,
+)
 
 
 class TaskManagerRegistration(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from headrace.checkpoint.handles import CheckpointProgress, SubtaskRestore
-from headrace.checkpoint.state_reading import StateReadRequest, StateReadResult
+from headrace.checkpoint.state_queries import StateQuery, StateReadResult
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.ids import (
     AllocationId,
@@ -206,9 +206,9 @@ class TaskExecutorGateway(Protocol):
         attempt_id: ExecutionAttemptId,
         job_master_id: JobMasterId,
         operator_id: OperatorId,
-        request: StateReadRequest,
+        query: StateQuery,
     ) -> StateReadResult:
-        """Read an operator's state between the batches of its task. Callers wait longer than the request may take.
+        """Read an operator's state between the batches of its task. Callers wait longer than the query may take.
 
         StateReadError.
         """

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.state_reading import (
+from headrace.checkpoint.state_queries import (
     TIMER_DUE_LIMITS_MS,
     KeyFigures,
     KeyGroupFigures,

@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from headrace.checkpoint.errors import StateKeyMismatchError
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.state_reading import StateKeyMismatchError
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.errors import RecordTypeError
 from headrace.core.key_hash import InvalidKeyError

@@ -14,16 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.checkpoint.state_reading import (
-    LiveStateInfo,
-    ReadLimit,
+from headrace.checkpoint.errors import (
     StateKeyMismatchError,
     StateNotShowableError,
     StateReadError,
-    StateReadRequest,
-    StateReadResult,
     StateReadsBusyError,
     SubtaskNotReadableError,
+)
+from headrace.checkpoint.state_queries import (
+    LiveStateInfo,
+    ReadLimit,
+    StateQuery,
+    StateReadResult,
     refuse_key_count,
 )
 from headrace.core.arrow_streams import stream_bytes
@@ -62,7 +64,7 @@ class StateRead:
     """A read as whoever asked for it holds it. `answer` is called at most once, on any thread."""
 
     operator_id: OperatorId
-    request: StateReadRequest
+    query: StateQuery
     answer: Callable[[StateOutcome], None]
     # Set by whoever asked, read by the mailbox: one assignment, nothing to lock.
     is_given_up: bool = False
@@ -162,11 +164,11 @@ class _RunningRead:
     def state_name(self) -> str:
         """The state that is being read, for errors."""
         present = [one.source.name for one in self._states if not one.is_over]
-        return present[0] if present else self.read.request.state
+        return present[0] if present else self.read.query.state
 
     def open(self, operator: ReadOperator) -> None:
         """Freeze what is asked for. StateKeyMismatchError."""
-        request = self.read.request
+        query = self.read.query
         sources = operator.live_sources()
         self._infos = tuple(map(_info, sources))
         self._watermark_ms = operator.operator.current_watermark
@@ -174,10 +176,10 @@ class _RunningRead:
         wanted = [
             one
             for one in sources
-            if request.wants_figures or (one.table is request.table and one.name == request.state)
+            if query.wants_figures or (one.table is query.table and one.name == query.state)
         ]
         self._is_found = bool(wanted)
-        keys = None if request.wants_figures else _keys_of(request)
+        keys = None if query.wants_figures else _keys_of(query)
         for source in wanted:
             if source.open is None:
                 continue
@@ -192,7 +194,7 @@ class _RunningRead:
         if state is None or self._answer.limit is not None:
             return self._result()
         started_ns = self._clock.monotonic_ns()
-        if started_ns - self._began_ns >= self.read.request.duration_ms_max * 1_000_000:
+        if started_ns - self._began_ns >= self.read.query.duration_ms_max * 1_000_000:
             self._answer.limit = ReadLimit.TIME
             return self._result()
         piece = state.rows.take(self._pace.rows_now(MAIL_ROWS_MAX))
@@ -213,12 +215,12 @@ class _RunningRead:
                 state.rows.release()
 
     def _take(self, state: _OpenState, table: pa.Table) -> None:
-        if self.read.request.wants_figures:
+        if self.read.query.wants_figures:
             state.figures.add(table)
             return
         shown = self._by_life(table, state.rows.expired_until_ms)
-        answer, request = self._answer, self.read.request
-        room = request.row_count_max - answer.row_count
+        answer, query = self._answer, self.read.query
+        room = query.row_count_max - answer.row_count
         if shown.num_rows > room:
             answer.limit = ReadLimit.ROWS
             shown = shown.slice(0, room)
@@ -227,7 +229,7 @@ class _RunningRead:
     def _add(self, table: pa.Table) -> None:
         """Put rows into the answer, as far as there is room."""
         answer = self._answer
-        room = self.read.request.size_bytes_max - answer.size_bytes
+        room = self.read.query.size_bytes_max - answer.size_bytes
         while table.num_rows:
             content = stream_bytes(table.schema, [table])
             if len(content) <= room:
@@ -246,7 +248,7 @@ class _RunningRead:
             accesses = table.column(LAST_ACCESS)
             last = pc.fill_null(accesses, pa.scalar(0, pa.int64())).to_numpy()
             is_expired = (last <= expired_until_ms) & accesses.is_valid().to_numpy()
-        if self.read.request.includes_expired:
+        if self.read.query.includes_expired:
             return table.append_column(EXPIRED, pa.array(is_expired))
         return table.filter(pa.array(~is_expired)) if is_expired.any() else table
 
@@ -259,7 +261,7 @@ class _RunningRead:
                 is_partial=not one.is_over,
             )
             for one in self._states
-            if self.read.request.wants_figures
+            if self.read.query.wants_figures
         ]
         return StateReadResult(
             self._taken_at_ms,
@@ -275,17 +277,15 @@ class _RunningRead:
         )
 
 
-def _keys_of(request: StateReadRequest) -> pa.Array | None:
-    if not request.keys:
+def _keys_of(query: StateQuery) -> pa.Array | None:
+    if not query.keys:
         return None
     try:
-        with pa.ipc.open_stream(request.keys) as stream:
+        with pa.ipc.open_stream(query.keys) as stream:
             keys = stream.read_all().column(0).combine_chunks()
     except (pa.ArrowException, IndexError) as error:
-        raise StateKeyMismatchError(
-            request.state, f"they are no column of Arrow ({error})"
-        ) from None
-    refuse_key_count(request.state, len(keys))
+        raise StateKeyMismatchError(query.state, f"they are no column of Arrow ({error})") from None
+    refuse_key_count(query.state, len(keys))
     return keys
 
 

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from headrace.checkpoint.errors import StateReadError, SubtaskNotReadableError
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointProgress
-from headrace.checkpoint.state_reading import StateReadError, SubtaskNotReadableError
 from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import CancelTaskException
 from headrace.core.errors import UserCodeError

@@ -15,7 +15,7 @@ KEY_COUNT = 20_000
 COUNTING = f"""
 import json
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.checkpoint.state_reading import SubtaskNotReadableError
+from headrace.checkpoint.errors import SubtaskNotReadableError
 from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ValueStateDescriptor

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, NoReturn, TypeVar
 
-from headrace.checkpoint.state_reading import StateReadRequest, SubtaskState
 from headrace.cluster.dispatcher.archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.job_master import JobMaster
@@ -29,7 +28,12 @@ from headrace.gateways.errors import (
 )
 from headrace.gateways.job_master import CollectedResults, JobDetails, JobMasterGateway
 from headrace.gateways.messages import Acknowledge
-from headrace.gateways.state_reading import OperatorDescription, StoredCheckpoint
+from headrace.gateways.state_requests import (
+    OperatorDescription,
+    StateReadRequest,
+    StoredCheckpoint,
+    SubtaskState,
+)
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.payloads import blob_keys
 from headrace.rpc.errors import RecipientUnreachableError

@@ -10,7 +10,6 @@ from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
-from headrace.checkpoint.state_reading import StateReadRequest, SubtaskState
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.job_master.checkpointing.assembly import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
@@ -28,7 +27,7 @@ from headrace.cluster.job_master.partition_tracker import RELEASE_DURING_JOB, Pa
 from headrace.cluster.job_master.resource_manager_connection import ResourceManagerConnection
 from headrace.cluster.job_master.restart_strategies import create_restart_strategy
 from headrace.cluster.job_master.scheduling import Scheduler
-from headrace.cluster.job_master.state_reading import StateReading
+from headrace.cluster.job_master.state_locator import StateLocator
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.cluster.shuffle.shuffle_master import ShuffleMaster
 from headrace.core.errors import HeadraceError
@@ -63,7 +62,12 @@ from headrace.gateways.messages import (
     RegistrationRejected,
     SlotOffer,
 )
-from headrace.gateways.state_reading import OperatorDescription, StoredCheckpoint
+from headrace.gateways.state_requests import (
+    OperatorDescription,
+    StateReadRequest,
+    StoredCheckpoint,
+    SubtaskState,
+)
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.payloads import blob_keys
 from headrace.rpc.fencing import FencedRpcEndpoint
@@ -131,7 +135,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._checkpointing: Final = open_checkpointing(
             self, self._scheduler, self.task_managers, self._coordination, settings, run_blocking
         )
-        self._state_reading: Final = StateReading(
+        self._state_locator: Final = StateLocator(
             self._scheduler, self.task_managers, self._checkpointing.newest, settings
         )
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
@@ -303,19 +307,19 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     async def request_operators(self) -> tuple[OperatorDescription, ...]:
         """See JobMasterGateway."""
-        return self._state_reading.operators()
+        return self._state_locator.operators()
 
     async def request_operator(self, named: str) -> OperatorDescription:
         """See JobMasterGateway."""
-        return self._state_reading.operator(named)
+        return self._state_locator.operator(named)
 
     async def request_latest_checkpoint(self) -> StoredCheckpoint | None:
         """See JobMasterGateway."""
-        return await self._state_reading.latest_checkpoint()
+        return await self._state_locator.latest_checkpoint()
 
     async def read_state(self, request: StateReadRequest) -> SubtaskState:
         """See JobMasterGateway."""
-        return await self._state_reading.read(request)
+        return await self._state_locator.read(request)
 
     async def trigger_checkpoint(self) -> int:
         """See JobMasterGateway."""

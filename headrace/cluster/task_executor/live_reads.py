@@ -8,14 +8,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from headrace.checkpoint.state_reading import (
-    StateReadRequest,
-    StateReadResult,
-    StateReadTimeoutError,
-    SubtaskNotReadableError,
-)
+from headrace.checkpoint.errors import SubtaskNotReadableError
+from headrace.checkpoint.state_queries import StateQuery, StateReadResult
 from headrace.cluster.task_executor.task_table import TaskEntry
 from headrace.core.ids import ExecutionAttemptId, OperatorId
+from headrace.gateways.errors import StateReadTimeoutError
 from headrace.rpc.endpoint import RpcEndpoint
 from headrace.task.state_reads import StateOutcome, StateRead
 
@@ -33,7 +30,7 @@ class LiveReads:
         self._waiting: dict[ExecutionAttemptId, list[_Answer]] = {}
 
     async def read(
-        self, entry: TaskEntry, operator_id: OperatorId, request: StateReadRequest
+        self, entry: TaskEntry, operator_id: OperatorId, query: StateQuery
     ) -> StateReadResult:
         """Have a task read, and wait for it. StateReadError."""
         answer: _Answer = asyncio.get_running_loop().create_future()
@@ -41,8 +38,8 @@ class LiveReads:
         def answered(outcome: StateOutcome) -> None:
             self._endpoint.run_async(lambda: _complete(answer, outcome))
 
-        read = StateRead(operator_id, request, answered)
-        name, waited_ms = f"'{entry.display_name}'", request.duration_ms_max + _MARGIN_MS
+        read = StateRead(operator_id, query, answered)
+        name, waited_ms = f"'{entry.display_name}'", query.duration_ms_max + _MARGIN_MS
         late = StateReadTimeoutError(name, round(waited_ms))
         timer = self._endpoint.schedule_run_async(waited_ms, lambda: _complete(answer, late))
         self._waiting.setdefault(entry.attempt_id, []).append(answer)

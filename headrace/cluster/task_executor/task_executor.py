@@ -7,12 +7,9 @@ a TaskManager serves several leaders. Source: Flink TaskExecutor.
 import logging
 from typing import Final
 
+from headrace.checkpoint.errors import SubtaskNotReadableError
 from headrace.checkpoint.handles import CheckpointProgress
-from headrace.checkpoint.state_reading import (
-    StateReadRequest,
-    StateReadResult,
-    SubtaskNotReadableError,
-)
+from headrace.checkpoint.state_queries import StateQuery, StateReadResult
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
 from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
@@ -358,13 +355,13 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         attempt_id: ExecutionAttemptId,
         job_master_id: JobMasterId,
         operator_id: OperatorId,
-        request: StateReadRequest,
+        query: StateQuery,
     ) -> StateReadResult:
         """See TaskExecutorGateway."""
         entry = self._find(attempt_id, job_master_id)
         if entry is None:
             raise SubtaskNotReadableError(f"attempt {attempt_id}", "its TaskManager has it no more")
-        return await self._reads.read(entry, operator_id, request)
+        return await self._reads.read(entry, operator_id, query)
 
     async def request_task_metrics(self, job_id: JobId) -> tuple[TaskMetrics, ...]:
         """See TaskExecutorGateway."""

@@ -13,19 +13,18 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.job_client import JobClient
 from headrace.api.job_state import NoCommittedStateError
-from headrace.checkpoint.state_reading import (
-    ReadLimit,
-    StateKeyMismatchError,
-    StateReadTimeoutError,
-    SubtaskNotReadableError,
-)
+from headrace.checkpoint.errors import StateKeyMismatchError, SubtaskNotReadableError
+from headrace.checkpoint.state_queries import ReadLimit
 from headrace.common import Configuration
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from headrace.gateways.errors import JobAlreadyEndedError
+from headrace.gateways.errors import (
+    JobAlreadyEndedError,
+    StateReadTimeoutError,
+    UnknownOperatorError,
+)
 from headrace.gateways.job_master import JobDetails
-from headrace.gateways.state_reading import UnknownOperatorError
 from headrace.state_processor.errors import UnknownStateError
 from headrace.task.state_reads import MAIL_ROWS_MAX
 from tests.integration.programs.gated import GATES, Gate, GatedSource

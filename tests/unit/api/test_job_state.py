@@ -11,15 +11,10 @@ import pytest
 from headrace.api.completable_future import CompletableFuture
 from headrace.api.job_state import JobState
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.state_reading import (
-    LiveStateInfo,
-    StateReadRequest,
-    StateReadResult,
-    SubtaskState,
-)
+from headrace.checkpoint.state_queries import LiveStateInfo, StateReadResult
 from headrace.core.errors import ProgramError
 from headrace.core.ids import JobId, OperatorId
-from headrace.gateways.state_reading import OperatorDescription
+from headrace.gateways.state_requests import OperatorDescription, StateReadRequest, SubtaskState
 
 NAMED = OperatorDescription(OperatorId(b"a" * 16), "", "counter", "first", 1, 128)
 MEANT = OperatorDescription(OperatorId(b"b" * 16), "counter", "sum", "second", 4, 128)

@@ -2,7 +2,7 @@
 
 from headrace.api.live_state import OperatorFigures
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.state_reading import (
+from headrace.checkpoint.state_queries import (
     KeyFigures,
     KeyGroupFigures,
     StateFigures,

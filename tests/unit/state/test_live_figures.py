@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.state_reading import TIMER_DUE_LIMITS_MS, StateFigures
+from headrace.checkpoint.state_queries import TIMER_DUE_LIMITS_MS, StateFigures
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.pickles import pickle_value
 from headrace.state import live_figures

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.checkpoint.errors import StateKeyMismatchError
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.state_reading import StateKeyMismatchError
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.types.type_info import TypeInformation, Types
 from headrace.functions.process import TimeDomain

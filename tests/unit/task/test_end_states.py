@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.checkpoint.state_reading import StateReadRequest
+from headrace.checkpoint.state_queries import StateQuery
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, OperatorId
@@ -119,7 +119,7 @@ def test_whoever_reads_state_of_a_task_that_is_ending_is_not_told_to_wait_until_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers: list[StateOutcome] = []
-    read = StateRead(OperatorId(b"o" * 16), StateReadRequest("uid", 0), answers.append)
+    read = StateRead(OperatorId(b"o" * 16), StateQuery(), answers.append)
     with LocalJob(GRAPHS[False]) as job:
         task = job.tasks[0]
         close_mailbox = task.mailbox.close

@@ -8,17 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.state_reading import (
-    READ_KEYS_MAX,
-    ReadLimit,
+from headrace.checkpoint.errors import (
     StateKeyMismatchError,
     StateNotShowableError,
-    StateReadRequest,
-    StateReadResult,
     StateReadsBusyError,
     SubtaskNotReadableError,
 )
+from headrace.checkpoint.handles import StateTable
+from headrace.checkpoint.state_queries import READ_KEYS_MAX, ReadLimit, StateQuery, StateReadResult
 from headrace.core.clock import ManualClock
 from headrace.core.ids import OperatorId
 from headrace.core.types.type_info import Types
@@ -61,8 +58,8 @@ class World:
 
     def begin(self, **asked: Any) -> StateRead:
         named: dict[str, Any] = {"state": "count"}
-        request = StateReadRequest("uid", 0, **named | asked)
-        read = StateRead(OPERATOR, request, self.answers.append)
+        query = StateQuery(**named | asked)
+        read = StateRead(OPERATOR, query, self.answers.append)
         self.reads.begin(read)
         return read
 

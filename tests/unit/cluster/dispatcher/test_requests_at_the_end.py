@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from headrace.checkpoint.state_reading import StateReadRequest
 from headrace.cluster.dispatcher import dispatcher as dispatcher_module
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
@@ -21,6 +20,7 @@ from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.errors import JobAlreadyEndedError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import Acknowledge
+from headrace.gateways.state_requests import StateReadRequest
 from headrace.graph.job_graph import JobGraph
 from headrace.rpc.errors import RecipientUnreachableError
 from headrace.rpc.loopback import LoopbackNetwork

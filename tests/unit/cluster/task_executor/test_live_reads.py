@@ -6,22 +6,17 @@ from typing import Any
 
 import pytest
 
-from headrace.checkpoint.state_reading import (
-    StateNotShowableError,
-    StateReadRequest,
-    StateReadResult,
-    StateReadTimeoutError,
-    SubtaskNotReadableError,
-)
+from headrace.checkpoint.errors import StateNotShowableError, SubtaskNotReadableError
+from headrace.checkpoint.state_queries import StateQuery, StateReadResult
 from headrace.core.ids import JobMasterId
 from headrace.core.lifecycle import ExecutionState
-from headrace.gateways.errors import StaleLeaderError
+from headrace.gateways.errors import StaleLeaderError, StateReadTimeoutError
 from headrace.rpc.proxies import with_timeout
 from headrace.testing.gateways import ScriptedTask
 from tests.unit.cluster.cluster_samples import attempt
 from tests.unit.cluster.task_executor.task_executor_world import JM_ID, OPERATOR, World
 
-REQUEST = StateReadRequest("counter", 0, state="count", duration_ms_max=200)
+QUERY = StateQuery(state="count", duration_ms_max=200)
 OLD_LEADER = JobMasterId(b"x" * 16)
 RESULT = StateReadResult(5, 7, (), is_found=True, pieces=(b"rows",), row_count=1)
 
@@ -34,10 +29,10 @@ def world() -> Iterator[World]:
     world.close()
 
 
-def ask(world: World, request: StateReadRequest = REQUEST) -> asyncio.Task[Any]:
+def ask(world: World, query: StateQuery = QUERY) -> asyncio.Task[Any]:
     """A read that is under way."""
     patient = with_timeout(world.gateway, 60_000)
-    asked = world.loop.create_task(patient.read_state(attempt(0), JM_ID, OPERATOR, request))
+    asked = world.loop.create_task(patient.read_state(attempt(0), JM_ID, OPERATOR, query))
     world.run_for(10)
     return asked
 
@@ -57,7 +52,7 @@ def test_the_task_is_asked_and_its_first_answer_is_passed_on(world: World) -> No
     task = world.submit()
     asked = ask(world)
     (read,) = task.state_reads
-    assert (read.operator_id, read.request) == (OPERATOR, REQUEST)
+    assert (read.operator_id, read.query) == (OPERATOR, QUERY)
     assert not read.is_given_up
     read.answer(RESULT)
     read.answer(StateNotShowableError("count", "late"))
@@ -76,7 +71,7 @@ def test_an_error_of_the_task_arrives_as_what_it_is(world: World) -> None:
 
 def test_a_task_that_does_not_come_to_it_is_given_up(world: World) -> None:
     task: ScriptedTask = world.submit()
-    asked = ask(world, StateReadRequest("counter", 0, duration_ms_max=0))
+    asked = ask(world, StateQuery(duration_ms_max=0))
     world.run_for(970)
     assert not asked.done()
     world.run_for(30)
@@ -98,11 +93,11 @@ def test_whoever_waits_hears_when_the_task_ends(world: World) -> None:
 
 def test_an_attempt_that_is_not_there_has_no_state(world: World) -> None:
     with pytest.raises(SubtaskNotReadableError, match="has it no more"):
-        world.ask(world.gateway.read_state(attempt(9), JM_ID, OPERATOR, REQUEST))
+        world.ask(world.gateway.read_state(attempt(9), JM_ID, OPERATOR, QUERY))
 
 
 def test_a_leader_of_the_past_reads_nothing(world: World) -> None:
     task = world.submit()
     with pytest.raises(StaleLeaderError):
-        world.ask(world.gateway.read_state(attempt(0), OLD_LEADER, OPERATOR, REQUEST))
+        world.ask(world.gateway.read_state(attempt(0), OLD_LEADER, OPERATOR, QUERY))
     assert task.state_reads == []

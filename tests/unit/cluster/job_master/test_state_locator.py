@@ -7,28 +7,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.checkpoint.state_reading import (
-    StateKeyMismatchError,
-    StateReadRequest,
-    StateReadResult,
-    SubtaskNotReadableError,
-    SubtaskState,
-)
+from headrace.checkpoint.errors import StateKeyMismatchError, SubtaskNotReadableError
+from headrace.checkpoint.state_queries import StateQuery, StateReadResult
 from headrace.cluster.job_master.executions import Executions
 from headrace.cluster.job_master.slot_pool import PhysicalSlot
-from headrace.cluster.job_master.state_reading import StateReading
+from headrace.cluster.job_master.state_locator import StateLocator
 from headrace.core.config import Settings
 from headrace.core.ids import JobMasterId, OperatorId, ResourceId
 from headrace.core.lifecycle import ExecutionState
-from headrace.gateways.state_reading import (
+from headrace.gateways.errors import UnknownOperatorError
+from headrace.gateways.state_requests import (
     OperatorDescription,
+    StateReadRequest,
     StoredCheckpoint,
-    UnknownOperatorError,
+    SubtaskState,
 )
 from headrace.rpc.errors import RecipientUnreachableError
 from tests.unit.cluster.cluster_samples import TM_1, TM_2, allocation, job_graph, vertex
 from tests.unit.cluster.job_master.test_task_manager_metrics import World as TaskManagerWorld
 
+QUERY = StateQuery(state="count", duration_ms_max=200)
 RESULT = StateReadResult(5, 7, (), is_found=True)
 RUNNING = (
     ExecutionState.SCHEDULED,
@@ -61,7 +59,7 @@ class World(TaskManagerWorld):
         self.graph = graph
         scheduler: Any = SimpleNamespace(graph=graph, executions=self.executions)
         self.scheduler = scheduler
-        self.reading = StateReading(
+        self.locator = StateLocator(
             scheduler,
             self.task_managers,
             self._newest,
@@ -84,7 +82,7 @@ class World(TaskManagerWorld):
         return [call.arguments for call in script.calls if call.method == "read_state"]
 
     def read(self, operator: str = "counter", index: int = 0) -> SubtaskState:
-        return self.loop.run_until(self.reading.read(StateReadRequest(operator, index)))
+        return self.loop.run_until(self.locator.read(StateReadRequest(operator, index, QUERY)))
 
 
 @pytest.fixture
@@ -98,10 +96,10 @@ def world() -> Iterator[World]:
 def test_the_attempt_that_runs_is_asked_and_named_in_the_answer(world: World, named: str) -> None:
     world.answer(RESULT)
     assert world.read(named) == SubtaskState(0, "tm-1", RESULT)
-    ((attempt_id, leader, operator_id, request),) = world.answer(RESULT)
+    ((attempt_id, leader, operator_id, query),) = world.answer(RESULT)
     assert (attempt_id, leader) == (world.first.attempt_id, JobMasterId(b"m" * 16))
     assert operator_id == OperatorId(b"\0" * 15 + b"\1")
-    assert request == StateReadRequest(named, 0)
+    assert query == QUERY
 
 
 def test_operators_that_are_not_there_or_share_a_name_are_told_from_others(world: World) -> None:
@@ -109,13 +107,13 @@ def test_operators_that_are_not_there_or_share_a_name_are_told_from_others(world
         world.read("other")
     with pytest.raises(UnknownOperatorError, match=r"several operators 'operator 2'.*7070.*7171"):
         world.read("operator 2")
-    assert world.reading.operators()[0] == OperatorDescription(
+    assert world.locator.operators()[0] == OperatorDescription(
         OperatorId(b"\0" * 15 + b"\1"), "counter", "operator 1", "vertex 1", 2, 128
     )
 
 
 def test_a_uid_comes_before_the_same_name_of_another_operator(world: World) -> None:
-    assert world.reading.operator("counter").parallelism == 2
+    assert world.locator.operator("counter").parallelism == 2
     (head, tail) = world.graph.vertices
     (first, second) = tail.operators
     renamed = (msgspec.structs.replace(first, name="counter"), second)
@@ -124,12 +122,12 @@ def test_a_uid_comes_before_the_same_name_of_another_operator(world: World) -> N
         world.graph, vertices=(msgspec.structs.replace(tail, operators=renamed), head)
     )
     world.scheduler.graph = world.graph
-    assert world.reading.operators()[0].name == "counter"
-    assert world.reading.operator("counter") == OperatorDescription(
+    assert world.locator.operators()[0].name == "counter"
+    assert world.locator.operator("counter") == OperatorDescription(
         OperatorId(b"\0" * 15 + b"\1"), "counter", "operator 1", "vertex 1", 2, 128
     )
     with pytest.raises(UnknownOperatorError, match="no operator 'other'"):
-        world.reading.operator("other")
+        world.locator.operator("other")
 
 
 def test_a_subtask_that_does_not_run_is_named_with_its_state(world: World) -> None:
@@ -162,9 +160,9 @@ def test_errors_of_the_read_itself_go_to_the_client_as_they_are(world: World) ->
 
 
 def test_the_newest_checkpoint_is_told_with_the_key_that_its_metadata_need(world: World) -> None:
-    assert world.loop.run_until(world.reading.latest_checkpoint()) is None
+    assert world.loop.run_until(world.locator.latest_checkpoint()) is None
     world.newest = SimpleNamespace(
         checkpoint_id=4, uri="/a/chk-4", metadata=SimpleNamespace(timestamp_ms=9)
     )
-    stored = world.loop.run_until(world.reading.latest_checkpoint())
+    stored = world.loop.run_until(world.locator.latest_checkpoint())
     assert stored == StoredCheckpoint(4, "/a/chk-4", 9, "/a/key")

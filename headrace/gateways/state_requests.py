@@ -1,11 +1,8 @@
-"""What clients must know of a job's operators to ask for their state, and the error for one that it does not have.
-
-What is asked and answered stands in `headrace.checkpoint.state_reading`, which tasks know too.
-"""
+"""Messages by which clients ask for the state of a running job, from the Dispatcher down to a TaskManager."""
 
 import msgspec
 
-from headrace.core.errors import ErrorDomain, HeadraceError
+from headrace.checkpoint.state_queries import StateQuery, StateReadResult
 from headrace.core.ids import OperatorId
 
 
@@ -38,12 +35,17 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
     key_file: str
 
 
-class UnknownOperatorError(HeadraceError):
-    """A job has no operator of this uid, id or name, or several of this name. `known`: what may be asked for."""
+class StateReadRequest(msgspec.Struct, frozen=True):
+    """Client → JobMaster: ask one subtask. `operator`: its uid, else its id, else its name."""
 
-    domain, recoverable = ErrorDomain.USER, False
+    operator: str
+    subtask_index: int
+    query: StateQuery = StateQuery()
 
-    def __init__(self, operator: str, known: str, said: str = "no operator") -> None:
-        super().__init__(f"the job has {said} '{operator}': there are {known or 'none'}")
-        self.operator = operator
-        self.known = known
+
+class SubtaskState(msgspec.Struct, frozen=True):
+    """An answer, and which attempt on which TaskManager gave it."""
+
+    attempt_number: int
+    resource_id: str
+    result: StateReadResult

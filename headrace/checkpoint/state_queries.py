@@ -1,14 +1,7 @@
-"""Reading the state of a subtask that runs: what is asked, how much one answer may be, and what it says.
+"""What is asked of the state of a subtask that runs, and what it says: values that both planes know, as handles are.
 
-The same values go from a client to the task and back; nobody in between looks into the rows, which are those that a
-checkpoint's files have.
-
-StateReadError                 the state of a running subtask cannot be read
-+- SubtaskNotReadableError     the subtask does not run, or not any more
-+- StateReadTimeoutError       it has not come to it in time
-+- StateReadsBusyError         too many others read there
-+- StateKeyMismatchError       the keys that are asked for are not of the state's type, or too many
-+- StateNotShowableError       what it holds cannot be put into columns
+They go from a client to the task and back within the messages of `gateways/state_requests`; nobody in between looks
+into the rows, which are those that a checkpoint's files have.
 """
 
 import enum
@@ -16,71 +9,8 @@ from typing import Final
 
 import msgspec
 
+from headrace.checkpoint.errors import StateKeyMismatchError
 from headrace.checkpoint.handles import StateTable
-from headrace.core.errors import ErrorDomain, HeadraceError
-
-
-class StateReadError(HeadraceError):
-    """The state of a running subtask cannot be read. The job itself is not touched by it."""
-
-    domain, recoverable = ErrorDomain.EXTERNAL, True
-
-
-class SubtaskNotReadableError(StateReadError):
-    """The subtask does not run, or has ended meanwhile: ask again when it runs, or read the last checkpoint."""
-
-    def __init__(self, subtask: str, reason: str) -> None:
-        super().__init__(
-            f"the state of {subtask} cannot be read, as {reason}: ask again once the job is RUNNING, or read its last "
-            "checkpoint"
-        )
-        self.subtask = subtask
-        self.reason = reason
-
-
-class StateReadTimeoutError(StateReadError):
-    """The subtask has not come to it in time: a single batch, or user code, keeps it busy."""
-
-    def __init__(self, subtask: str, waited_ms: int) -> None:
-        super().__init__(
-            f"{subtask} has not answered within {waited_ms} ms, as it reads its state between two batches only: ask "
-            "again with more time, or look at what its user code waits for"
-        )
-        self.subtask = subtask
-        self.waited_ms = waited_ms
-
-
-class StateReadsBusyError(StateReadError):
-    """Too many read the state of one subtask at once."""
-
-    def __init__(self, read_count: int) -> None:
-        super().__init__(
-            f"{read_count} others read the state of this subtask: ask again when they are done"
-        )
-        self.read_count = read_count
-
-
-class StateKeyMismatchError(StateReadError):
-    """Rows cannot be found by the keys that are asked for, which are to be as the column `key` has them."""
-
-    domain, recoverable = ErrorDomain.USER, False
-
-    def __init__(self, state: str, reason: str) -> None:
-        super().__init__(f"rows of state '{state}' cannot be found by these keys: {reason}")
-        self.state = state
-        self.reason = reason
-
-
-class StateNotShowableError(StateReadError):
-    """A value is not what its type says, or cannot be pickled: no checkpoint could store it either."""
-
-    domain, recoverable = ErrorDomain.USER, False
-
-    def __init__(self, state: str, reason: str) -> None:
-        super().__init__(f"state '{state}' holds what cannot be shown: {reason}")
-        self.state = state
-        self.reason = reason
-
 
 READ_KEYS_MAX: Final = 10_000
 """So many keys one read may ask for: each is hashed in its first mail, for which a batch waits."""
@@ -101,16 +31,14 @@ class ReadLimit(enum.Enum):
     TIME = "the time was over"
 
 
-class StateReadRequest(msgspec.Struct, frozen=True):
-    """What somebody wants to know of one subtask's state. `operator`: its uid, else its id, else its name.
+class StateQuery(msgspec.Struct, frozen=True):
+    """What somebody wants to know of an operator's state in one subtask.
 
     With `wants_figures` the answer is figures of all its states, and `table`, `state` and `keys` say nothing.
     `keys`: an Arrow stream with one column, the keys that are wanted, READ_KEYS_MAX at most; empty: all.
     `row_count_max`: rows of the answer; `duration_ms_max`: from its first mail on.
     """
 
-    operator: str
-    subtask_index: int
     table: StateTable = StateTable.KEYED
     state: str = ""
     keys: bytes = b""
@@ -206,11 +134,3 @@ class StateReadResult(msgspec.Struct, frozen=True):
     mail_count: int = 0
     mail_row_count_max: int = 0
     figures: tuple[StateFigures, ...] = ()
-
-
-class SubtaskState(msgspec.Struct, frozen=True):
-    """An answer, and which attempt on which TaskManager gave it."""
-
-    attempt_number: int
-    resource_id: str
-    result: StateReadResult

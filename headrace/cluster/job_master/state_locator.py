@@ -1,4 +1,4 @@
-"""StateReading: finds the subtask whose state a client wants to read, and asks its TaskManager.
+"""StateLocator: finds what a client wants to know the state of, in the job and in storage, and asks its TaskManager.
 
 Runs on the JobMaster's main thread. Nothing of the state is kept, or looked at, here.
 """
@@ -6,24 +6,21 @@ Runs on the JobMaster's main thread. Nothing of the state is kept, or looked at,
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
+from headrace.checkpoint.errors import SubtaskNotReadableError
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import KEY_FILE
-from headrace.checkpoint.state_reading import (
-    StateReadRequest,
-    SubtaskNotReadableError,
-    SubtaskState,
-)
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId
 from headrace.core.lifecycle import ExecutionState
-from headrace.gateways.errors import StaleLeaderError
-from headrace.gateways.state_reading import (
+from headrace.gateways.errors import StaleLeaderError, UnknownOperatorError
+from headrace.gateways.state_requests import (
     OperatorDescription,
+    StateReadRequest,
     StoredCheckpoint,
-    UnknownOperatorError,
+    SubtaskState,
 )
 from headrace.graph.job_graph import ChainedOperator, JobVertex
 from headrace.rpc.errors import AskTimeoutError, RecipientUnreachableError, RpcConnectionError
@@ -33,7 +30,7 @@ TASK_MANAGER_MARGIN_MS: Final = 2_000.0
 """How much longer than a read itself the answer of a TaskManager is waited for."""
 
 
-class StateReading:
+class StateLocator:
     """One per JobMaster."""
 
     def __init__(
@@ -84,11 +81,11 @@ class StateReading:
         gateway = self._task_managers.gateway_of(resource_id)
         if gateway is None:
             raise SubtaskNotReadableError(name, f"TaskManager {resource_id} is lost")
-        patient = with_timeout(gateway, request.duration_ms_max + 2 * TASK_MANAGER_MARGIN_MS)
+        patient = with_timeout(gateway, request.query.duration_ms_max + 2 * TASK_MANAGER_MARGIN_MS)
         attempt_id = execution.attempt_id
         try:
             result = await patient.read_state(
-                attempt_id, self._task_managers.job_master_id, operator.operator_id, request
+                attempt_id, self._task_managers.job_master_id, operator.operator_id, request.query
             )
         except (
             AskTimeoutError,
