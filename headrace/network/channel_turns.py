@@ -1,7 +1,7 @@
 """ChannelTurns: which channel of a gate is read next, and who is to be told that one can be.
 
-Each channel stands in line once at most, those with priority events in front. Source: Flink SingleInputGate, the queue
-of its channels with data.
+Each channel stands in line once at most, those with priority events in front. A gate over gates keeps them in such a
+line, too. Source: Flink SingleInputGate, the queue of its channels with data; UnionInputGate, that of its gates.
 """
 
 import threading

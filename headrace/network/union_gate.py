@@ -4,8 +4,6 @@ Channels are numbered through: those of the first gate, then those of the second
 requested and closed by whoever made them. Source: Flink UnionInputGate.
 """
 
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
@@ -13,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from headrace.network.channel_turns import ChannelTurns
 from headrace.network.gate import GateElement, InputGate
 
 
@@ -24,10 +23,10 @@ class UnionInputGate:
         self._gates: Final = tuple(gates)
         counts = [gate.number_of_channels for gate in gates]
         self._offsets: Final = [0, *accumulate(counts)]
-        # Guards the two fields below: gates become available on any thread.
-        self._lock = threading.Lock()
-        self._ready: deque[int] = deque(range(len(gates)))
-        self._callbacks: list[Callable[[], None]] = []
+        # Each gate stands in line, has been asked to say when it is available, or is finished and known to be.
+        self._turns: Final = ChannelTurns(len(self._gates))
+        for index in range(len(self._gates)):
+            self._gate_available(index)
 
     @property
     def number_of_channels(self) -> int:
@@ -42,7 +41,7 @@ class UnionInputGate:
     @property
     def is_available(self) -> bool:
         """See InputGate."""
-        return bool(self._ready) or self.is_finished
+        return self._turns.is_available
 
     @property
     def has_priority_event(self) -> bool:
@@ -56,11 +55,7 @@ class UnionInputGate:
             element = self._gates[index].poll()
             if element is not None:
                 return self._renumbered(index, element)
-        while True:
-            with self._lock:
-                if not self._ready:
-                    return None
-                index = self._ready.popleft()
+        while (index := self._turns.next()) is not None:
             gate = self._gates[index]
             element = gate.poll()
             if element is not None:
@@ -68,15 +63,13 @@ class UnionInputGate:
                 return self._renumbered(index, element)
             if not gate.is_finished:
                 gate.on_available(partial(self._gate_available, index))
+            elif self.is_finished:
+                self._turns.end()
+        return None
 
     def on_available(self, callback: Callable[[], None]) -> None:
         """See InputGate."""
-        with self._lock:
-            if not self.is_available:
-                if callback not in self._callbacks:
-                    self._callbacks.append(callback)
-                return
-        callback()
+        self._turns.on_available(callback)
 
     def on_priority_event(self, callback: Callable[[], None]) -> None:
         """See InputGate; called once for each gate that has one."""
@@ -99,13 +92,8 @@ class UnionInputGate:
         self._gates[index].acknowledge_all_data(channel_index - self._offsets[index])
 
     def _gate_available(self, index: int) -> None:
-        with self._lock:
-            if index in self._ready:
-                return
-            self._ready.append(index)
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
+        # Priority is asked of the gates themselves, whichever of them stands in line.
+        self._turns.add(index, has_priority=False)
 
     def _gate_of(self, channel_index: int) -> int:
         assert 0 <= channel_index < self.number_of_channels

@@ -14,10 +14,11 @@ from headrace.network.union_gate import UnionInputGate
 from tests.unit.network.exchange import gate, numbers, writer
 from tests.unit.network.lock_order import LockOrder, WatchedLock, assert_lawful, watched_locks
 from tests.unit.network.partition_traces import KINDS
+from tests.unit.network.scripted_gate import Gate, polled, rows
 from tests.unit.network.simulated import SimulatedCluster
 
+# The line of a union's gates is one of ChannelTurns, as that of a gate's channels is: taken in each other, a cycle.
 PIPELINED = {
-    "UnionInputGate",
     "SingleInputGate",
     "ChannelTurns",
     "PipelinedSubpartition",
@@ -115,6 +116,20 @@ def test_no_schedule_of_reading_writing_failing_and_leaving_takes_locks_in_a_cir
     assert_lawful(order)
     # Rows that are not stored pass from task to task without two locks ever being held at once.
     assert order.names >= PIPELINED and PIPELINED.isdisjoint(order.edges)
+
+
+def test_a_gate_tells_the_union_that_reads_it_without_holding_its_own_line() -> None:
+    held: list[list[str]] = []
+    with watched_locks() as order:
+        made = Gate(1)
+        union = UnionInputGate([made.gate])
+        assert union.poll() is None
+        union.on_available(lambda: held.append(list(order.held)))
+        made.scripted[0].give(rows(1))
+        assert polled(union) == [(0, 1)]
+    assert held == [[]]
+    assert "ChannelTurns" in order.names and order.edges == {}
+    assert_lawful(order)
 
 
 def test_waiting_under_a_condition_does_not_count_as_holding_it() -> None:
