@@ -4,36 +4,31 @@ It keeps nothing that cannot be rebuilt: slots come from reports, needs from dec
 Source: Flink ResourceManager, ActiveResourceManager.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.cluster.resource_manager.data_sets import DataSets
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.explanation import explain_missing
 from headrace.cluster.resource_manager.job_masters import JobMasters, RegisteredJobMaster
+from headrace.cluster.resource_manager.registered_task_managers import RegisteredTaskManagers
+from headrace.cluster.resource_manager.slot_manager import SlotManager
 from headrace.cluster.resource_manager.slot_matching import (
-    AllocateSlot,
-    AllocationAnswered,
     RequirementsDeclared,
-    SlotEvent,
     SlotFreed,
-    SlotMatching,
     SlotsReported,
     TaskManagerAdded,
     TaskManagerRemoved,
 )
 from headrace.cluster.resource_manager.worker_pool import (
     IdleReleaseAgreed,
-    SlotsMissing,
     WorkerLost,
     WorkerRegistered,
 )
 from headrace.cluster.resource_manager.workers import Workers
 from headrace.cluster.versions import find_mismatch
-from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
     ClusterDataSetId,
@@ -53,7 +48,6 @@ from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.gateways.messages import (
     Acknowledge,
-    MemoryUsage,
     RegistrationRefused,
     RegistrationRejected,
     SlotReport,
@@ -67,32 +61,17 @@ from headrace.gateways.resource_manager import (
     TaskExecutorRegistered,
     TaskExecutorRegistration,
     TaskExecutorRegistrationResponse,
-    TaskManagerInfo,
 )
 from headrace.gateways.task_executor import (
-    SlotRequest,
     TaskExecutorGateway,
     TaskExecutorHeartbeatPayload,
 )
 from headrace.rpc.errors import RpcError
 from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
-from headrace.rpc.proxies import with_timeout
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
-
-_REFUSED_SLOT_PAUSE_MS: Final = 100.0
-"""A refused slot is matched again only after this, so that a refusing TaskManager is not asked in a loop."""
-_STOP_TIMEOUT_MS: Final = 5_000.0
-
-
-@dataclass(frozen=True)
-class _RegisteredTaskManager:
-    registration: TaskExecutorRegistration
-    instance_id: InstanceId
-    gateway: TaskExecutorGateway
-    memory: MemoryUsage | None = None
 
 
 @dataclass(frozen=True)
@@ -125,15 +104,18 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._resource_id: Final = resource_id
         self._versions: Final = dict(versions)
         self._on_host_failed: Final = on_host_failed
-        self._task_managers: dict[ResourceId, _RegisteredTaskManager] = {}
-        self._registration_numbers: dict[ResourceId, int] = {}
-        self._matching: Final = SlotMatching(lambda: AllocationId.generate(self.rpc_service.random))
+        self._task_managers: Final = RegisteredTaskManagers(self)
         self._workers: Final = Workers(self, driver, self, worker_name)
         self._job_masters: Final = JobMasters(
             self, resource_manager_id, resource_id, self._forget_requirements
         )
+        self._slots: Final = SlotManager(
+            self, resource_manager_id, self._task_managers, self._job_masters, self._workers.handle
+        )
         self._data_sets: Final = DataSets(
-            self, self._gateway_of, lambda job_id: self._job_masters.find(job_id) is not None
+            self,
+            self._task_managers.gateway_of,
+            lambda job_id: self._job_masters.find(job_id) is not None,
         )
         self._heartbeats: Final = HeartbeatSender[_SlotsReport](
             self, self._task_manager_silent, self._answered
@@ -148,10 +130,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._workers.stop_asking()
         self._heartbeats.stop()
         self._job_masters.stop()
-        task_managers = list(self._task_managers.values())
-        self._task_managers.clear()
-        cause = "the cluster is shutting down"
-        await asyncio.gather(*(self._ask_to_stop(each, cause) for each in task_managers))
+        await self._task_managers.stop_all("the cluster is shutting down")
         await self._workers.close()
 
     # TaskManagers
@@ -164,22 +143,14 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         rejection = self._rejection_of(registration)
         if rejection is not None:
             return RegistrationRejected(rejection)
-        number = self._registration_numbers.get(worker_id, 0) + 1
-        self._registration_numbers[worker_id] = number
-        try:
-            gateway = await self.rpc_service.connect(registration.address, TaskExecutorGateway)
-        except RpcError as error:
-            return RegistrationRefused(
-                f"the ResourceManager at {self.address} cannot connect back to {registration.address}: {error}"
-            )
-        if self._registration_numbers[worker_id] != number:
-            return RegistrationRefused("a newer registration of this TaskManager is under way")
+        gateway = await self._task_managers.connect(registration)
+        if isinstance(gateway, RegistrationRefused):
+            return gateway
         refusal = self._workers.refusal_of(worker_id)
         if refusal is not None:
             return RegistrationRejected(refusal)
         # The slots of an earlier registration stay known until the first report of this one replaces them.
-        instance_id = InstanceId.generate(self.rpc_service.random)
-        self._task_managers[worker_id] = _RegisteredTaskManager(registration, instance_id, gateway)
+        instance_id = self._task_managers.add(registration, gateway)
         self._workers.handle(WorkerRegistered(worker_id))
         self._data_sets.registered(worker_id)
         self._heartbeats.monitor_target(worker_id, lambda: self._ask_heartbeat(worker_id, gateway))
@@ -189,27 +160,20 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self, resource_id: ResourceId, instance_id: InstanceId, report: SlotReport
     ) -> Acknowledge:
         """See ResourceManagerGateway."""
-        if not self._is_registered(resource_id, instance_id):
-            raise StaleLeaderError(f"TaskManager {resource_id} is not registered as {instance_id}")
-        self._handle_slots(TaskManagerAdded(resource_id, report.slots))
+        self._task_managers.refuse_stale(resource_id, instance_id)
+        self._slots.handle(TaskManagerAdded(resource_id, report.slots))
         return Acknowledge()
 
     def notify_slot_available(
         self, instance_id: InstanceId, slot_id: SlotId, allocation_id: AllocationId
     ) -> None:
         """See ResourceManagerGateway. Of a TaskManager that was let go it is no news: it frees its slots as it ends."""
-        if not self._is_registered(slot_id.resource_id, instance_id):
-            return
-        self._handle_slots(SlotFreed(slot_id.resource_id, allocation_id))
+        if self._task_managers.is_registered(slot_id.resource_id, instance_id):
+            self._slots.handle(SlotFreed(slot_id.resource_id, allocation_id))
 
     def disconnect_task_manager(self, resource_id: ResourceId, cause: str) -> None:
         """See ResourceManagerGateway."""
-        if resource_id in self._task_managers:
-            self._lose_task_manager(resource_id, cause)
-
-    def _is_registered(self, resource_id: ResourceId, instance_id: InstanceId) -> bool:
-        task_manager = self._task_managers.get(resource_id)
-        return task_manager is not None and task_manager.instance_id == instance_id
+        self._lose_task_manager(resource_id, cause)
 
     def _rejection_of(self, registration: TaskExecutorRegistration) -> str | None:
         worker_id = registration.location.resource_id
@@ -225,29 +189,31 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             return None
         # Every worker of the host will be like this one: whoever waits for slots need not wait longer.
         self._workers.handle(WorkerLost(worker_id, str(mismatch)))
-        for entry in self._matching.missing():
+        for entry in self._slots.matching.missing():
             job_master = self._job_masters.find(entry.job_id)
             if job_master is not None:
                 job_master.gateway.notify_not_enough_resources(str(mismatch))
         return str(mismatch)
 
-    def _lose_task_manager(self, worker_id: ResourceId, cause: str) -> None:
-        """A TaskManager is gone, as far as anybody can tell: tell those who used it, and look for another one."""
-        task_manager = self._task_managers.pop(worker_id)
+    def _lose_task_manager(self, worker_id: ResourceId, cause: str) -> bool:
+        """A TaskManager is gone, as far as anybody can tell: tell those who used it, and look for another one.
+
+        Return whether it was registered: without effect otherwise.
+        """
+        task_manager = self._task_managers.remove(worker_id)
+        if task_manager is None:
+            return False
         self._heartbeats.unmonitor_target(worker_id)
         _LOG.info("TaskManager %s is lost: %s", worker_id, cause)
-        for job_id in self._matching.jobs_on(worker_id):
+        for job_id in self._slots.matching.jobs_on(worker_id):
             job_master = self._job_masters.find(job_id)
             if job_master is not None:
                 job_master.gateway.disconnect_task_manager(worker_id, cause)
         task_manager.gateway.disconnect_resource_manager(self.fencing_token, cause)
         self._workers.handle(WorkerLost(worker_id, cause))
-        self._handle_slots(TaskManagerRemoved(worker_id))
+        self._slots.handle(TaskManagerRemoved(worker_id))
         self._data_sets.lost(worker_id)
-
-    def _gateway_of(self, worker_id: ResourceId) -> TaskExecutorGateway | None:
-        task_manager = self._task_managers.get(worker_id)
-        return None if task_manager is None else task_manager.gateway
+        return True
 
     # Results that outlive their jobs
 
@@ -255,8 +221,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self, resource_id: ResourceId, instance_id: InstanceId, report: ClusterPartitionReport
     ) -> Acknowledge:
         """See ResourceManagerGateway."""
-        if not self._is_registered(resource_id, instance_id):
-            raise StaleLeaderError(f"TaskManager {resource_id} is not registered as {instance_id}")
+        self._task_managers.refuse_stale(resource_id, instance_id)
         self._data_sets.reported(resource_id, report)
         return Acknowledge()
 
@@ -298,7 +263,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         """See ResourceManagerGateway."""
         if not self._job_masters.is_leader(requirements.job_id, job_master_id):
             raise StaleLeaderError(f"JobMaster {job_master_id} does not lead {requirements.job_id}")
-        self._handle_slots(RequirementsDeclared(requirements.job_id, requirements.requirements))
+        self._slots.handle(RequirementsDeclared(requirements.job_id, requirements.requirements))
         return Acknowledge()
 
     def disconnect_job_master(self, job_id: JobId, job_master_id: JobMasterId, cause: str) -> None:
@@ -308,116 +273,59 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             self._forget_requirements(job_id)
 
     def _forget_requirements(self, job_id: JobId) -> None:
-        self._handle_slots(RequirementsDeclared(job_id, ()))
+        self._slots.handle(RequirementsDeclared(job_id, ()))
 
     async def request_resource_overview(self) -> ResourceOverview:
         """See ResourceManagerGateway."""
-        infos: list[TaskManagerInfo] = []
-        for worker_id, task_manager in self._task_managers.items():
-            registration = task_manager.registration
-            _, free_count = self._matching.slot_counts(worker_id)
-            infos.append(
-                TaskManagerInfo(
-                    worker_id,
-                    registration.address,
-                    registration.location,
-                    registration.slot_count,
-                    free_count,
-                    registration.pid,
-                    task_manager.memory,
-                )
-            )
+        matching = self._slots.matching
+        infos = self._task_managers.describe(lambda worker_id: matching.slot_counts(worker_id)[1])
         explanation = explain_missing(
-            self._matching.missing(),
+            matching.missing(),
             len(infos),
             sum(info.slot_count for info in infos),
             sum(info.free_slot_count for info in infos),
             self._workers.describe_pending(),
         )
-        return ResourceOverview(tuple(infos), self._workers.pending_count, explanation)
+        return ResourceOverview(infos, self._workers.pending_count, explanation)
 
     # Heartbeats of TaskManagers
 
     async def _ask_heartbeat(
         self, resource_id: ResourceId, gateway: TaskExecutorGateway
     ) -> _SlotsReport:
-        change_number = self._matching.change_number(resource_id)
+        change_number = self._slots.matching.change_number(resource_id)
         payload = await gateway.heartbeat_from_resource_manager(self._resource_id)
         return _SlotsReport(payload, change_number)
 
     def _answered(self, resource_id: ResourceId, answer: _SlotsReport) -> None:
-        task_manager = self._task_managers.get(resource_id)
-        if task_manager is not None:
-            memory = answer.payload.memory
-            self._task_managers[resource_id] = replace(task_manager, memory=memory)
+        if self._task_managers.find(resource_id) is not None:
+            self._task_managers.memory_reported(resource_id, answer.payload.memory)
             self._data_sets.reported(resource_id, answer.payload.cluster_partitions)
         # What happened while the question was under way may not be in the answer; the next one will have it.
-        if answer.change_number == self._matching.change_number(resource_id):
-            self._handle_slots(SlotsReported(resource_id, answer.payload.slot_report.slots))
+        if answer.change_number == self._slots.matching.change_number(resource_id):
+            self._slots.handle(SlotsReported(resource_id, answer.payload.slot_report.slots))
 
     def _task_manager_silent(self, resource_id: ResourceId, loss: HeartbeatLoss) -> None:
-        if resource_id in self._task_managers:
-            self._lose_task_manager(resource_id, loss.text)
-
-    # Slots
-
-    def _handle_slots(self, event: SlotEvent) -> None:
-        self.validate_main_thread()
-        for action in self._matching.handle(event):
-            self.spawn(self._allocate(action), f"slot request {action.allocation_id}")
-        missing_count = sum(entry.missing_count for entry in self._matching.missing())
-        # TaskManagers that registered and have not reported yet will serve some of that.
-        coming_count = sum(
-            task_manager.registration.slot_count
-            for worker_id, task_manager in self._task_managers.items()
-            if self._matching.slot_counts(worker_id)[0] == 0
-        )
-        idle = tuple(self._matching.idle_task_managers())
-        self._workers.handle(SlotsMissing(max(0, missing_count - coming_count), idle))
-
-    async def _allocate(self, action: AllocateSlot) -> None:
-        task_manager = self._task_managers.get(action.resource_id)
-        job_master = self._job_masters.find(action.job_id)
-        is_accepted = False
-        if task_manager is not None and job_master is not None:
-            request = SlotRequest(
-                SlotId(action.resource_id, action.slot_index),
-                action.job_id,
-                action.allocation_id,
-                action.profile,
-                job_master.address,
-                job_master.job_master_id,
-                self.fencing_token,
-            )
-            try:
-                await task_manager.gateway.request_slot(request)
-                is_accepted = True
-            except HeadraceError as error:
-                _LOG.info("slot request to %s failed: %s", action.resource_id, error)
-        answer = AllocationAnswered(action.resource_id, action.allocation_id, is_accepted)
-        if is_accepted:
-            self._handle_slots(answer)
-        else:
-            self.schedule_run_async(_REFUSED_SLOT_PAUSE_MS, lambda: self._handle_slots(answer))
+        self._lose_task_manager(resource_id, loss.text)
 
     # WorkersOwner
 
     async def stop_task_manager(self, worker_id: ResourceId, cause: str) -> None:
         """See WorkersOwner."""
-        task_manager = self._task_managers.pop(worker_id, None)
+        task_manager = self._task_managers.remove(worker_id)
         if task_manager is not None:
             self._heartbeats.unmonitor_target(worker_id)
-            self._handle_slots(TaskManagerRemoved(worker_id))
+            self._slots.handle(TaskManagerRemoved(worker_id))
             self._data_sets.lost(worker_id)
-            await self._ask_to_stop(task_manager, cause)
+            await task_manager.ask_to_stop(cause)
 
     async def ask_whether_releasable(self, worker_id: ResourceId) -> None:
         """See WorkersOwner."""
-        task_manager = self._task_managers.get(worker_id)
-        if task_manager is None:
+        gateway = self._task_managers.gateway_of(worker_id)
+        if gateway is None:
             return
         try:
-            is_releasable = await task_manager.gateway.can_be_released()
+            is_releasable = await gateway.can_be_released()
         except RpcError:
             return
         if is_releasable:
@@ -425,19 +333,10 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
 
     def worker_terminated(self, worker_id: ResourceId, diagnostics: str) -> bool:
         """See WorkersOwner: nobody knows it sooner or better than the host."""
-        is_registered = worker_id in self._task_managers
-        if is_registered:
-            self._lose_task_manager(worker_id, diagnostics)
-        return is_registered
+        return self._lose_task_manager(worker_id, diagnostics)
 
     def host_failed(self, error: BaseException) -> None:
         """See WorkersOwner: with the host every worker is gone, without a word."""
         self._on_host_failed(error)
-        for worker_id in tuple(self._task_managers):
-            self._lose_task_manager(worker_id, str(error))
-
-    async def _ask_to_stop(self, task_manager: _RegisteredTaskManager, cause: str) -> None:
-        try:
-            await with_timeout(task_manager.gateway, _STOP_TIMEOUT_MS).shut_down(cause)
-        except RpcError as error:
-            _LOG.debug("%s did not take its stop: %s", task_manager.registration.address, error)
+        for task_manager in self._task_managers:
+            self._lose_task_manager(task_manager.worker_id, str(error))

@@ -1,0 +1,132 @@
+"""TaskManagers that are registered at the ResourceManager, each under its newest registration.
+
+Main thread of the ResourceManager. Source: Flink ResourceManager, its taskExecutors.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headrace.core.ids import InstanceId, ResourceId
+from headrace.gateways.errors import StaleLeaderError
+from headrace.gateways.messages import MemoryUsage, RegistrationRefused
+from headrace.gateways.resource_manager import TaskExecutorRegistration, TaskManagerInfo
+from headrace.gateways.task_executor import TaskExecutorGateway
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import RpcError
+from headrace.rpc.proxies import with_timeout
+
+_LOG = logging.getLogger(__name__)
+
+_STOP_TIMEOUT_MS: Final = 5_000.0
+
+
+@dataclass(frozen=True)
+class RegisteredTaskManager:
+    """One registration; `memory` as it told last."""
+
+    registration: TaskExecutorRegistration
+    instance_id: InstanceId
+    gateway: TaskExecutorGateway
+    memory: MemoryUsage | None = None
+
+    @property
+    def worker_id(self) -> ResourceId:
+        """The name of its worker."""
+        return self.registration.location.resource_id
+
+    async def ask_to_stop(self, cause: str) -> None:
+        """Ask it to stop; one that does not answer is ended by the host."""
+        try:
+            await with_timeout(self.gateway, _STOP_TIMEOUT_MS).shut_down(cause)
+        except RpcError as error:
+            _LOG.debug("%s did not take its stop: %s", self.registration.address, error)
+
+
+class RegisteredTaskManagers:
+    """By the name of their worker, in the order in which they came."""
+
+    def __init__(self, endpoint: RpcEndpoint) -> None:
+        self._endpoint: Final = endpoint
+        self._registered: dict[ResourceId, RegisteredTaskManager] = {}
+        self._registration_numbers: dict[ResourceId, int] = {}
+
+    def __iter__(self) -> Iterator[RegisteredTaskManager]:
+        return iter(tuple(self._registered.values()))
+
+    def find(self, worker_id: ResourceId) -> RegisteredTaskManager | None:
+        """The TaskManager, or None."""
+        return self._registered.get(worker_id)
+
+    def gateway_of(self, worker_id: ResourceId) -> TaskExecutorGateway | None:
+        """The way to it, or None."""
+        task_manager = self._registered.get(worker_id)
+        return None if task_manager is None else task_manager.gateway
+
+    def is_registered(self, worker_id: ResourceId, instance_id: InstanceId) -> bool:
+        """Whether messages of this registration may change anything."""
+        task_manager = self._registered.get(worker_id)
+        return task_manager is not None and task_manager.instance_id == instance_id
+
+    def refuse_stale(self, worker_id: ResourceId, instance_id: InstanceId) -> None:
+        """StaleLeaderError for a registration that has ended, or that another one has followed."""
+        if not self.is_registered(worker_id, instance_id):
+            raise StaleLeaderError(f"TaskManager {worker_id} is not registered as {instance_id}")
+
+    async def connect(
+        self, registration: TaskExecutorRegistration
+    ) -> TaskExecutorGateway | RegistrationRefused:
+        """Connect back to one that asks to register; refused where that fails, or it has asked again meanwhile."""
+        worker_id = registration.location.resource_id
+        number = self._registration_numbers.get(worker_id, 0) + 1
+        self._registration_numbers[worker_id] = number
+        address = registration.address
+        try:
+            gateway = await self._endpoint.rpc_service.connect(address, TaskExecutorGateway)
+        except RpcError as error:
+            return RegistrationRefused(
+                f"the ResourceManager at {self._endpoint.address} cannot connect back to {address}: {error}"
+            )
+        if self._registration_numbers[worker_id] != number:
+            return RegistrationRefused("a newer registration of this TaskManager is under way")
+        return gateway
+
+    def add(
+        self, registration: TaskExecutorRegistration, gateway: TaskExecutorGateway
+    ) -> InstanceId:
+        """Follow a TaskManager, in place of an earlier registration of it; return the name of this one."""
+        instance_id = InstanceId.generate(self._endpoint.rpc_service.random)
+        task_manager = RegisteredTaskManager(registration, instance_id, gateway)
+        self._registered[task_manager.worker_id] = task_manager
+        return instance_id
+
+    def remove(self, worker_id: ResourceId) -> RegisteredTaskManager | None:
+        """Follow it no more; unknown ones are fine."""
+        return self._registered.pop(worker_id, None)
+
+    def memory_reported(self, worker_id: ResourceId, memory: MemoryUsage | None) -> None:
+        """A TaskManager that is registered says what it uses, or that it does not know."""
+        self._registered[worker_id] = replace(self._registered[worker_id], memory=memory)
+
+    async def stop_all(self, cause: str) -> None:
+        """Follow nobody any more, and ask all to stop."""
+        stopped = tuple(self)
+        self._registered.clear()
+        await asyncio.gather(*(each.ask_to_stop(cause) for each in stopped))
+
+    def describe(self, free_slot_count: Callable[[ResourceId], int]) -> tuple[TaskManagerInfo, ...]:
+        """What people are told of each."""
+        return tuple(
+            TaskManagerInfo(
+                each.worker_id,
+                each.registration.address,
+                each.registration.location,
+                each.registration.slot_count,
+                free_slot_count(each.worker_id),
+                each.registration.pid,
+                each.memory,
+            )
+            for each in self
+        )

@@ -1,0 +1,93 @@
+"""SlotManager: has TaskManagers give jobs the slots that are matched with them, and says how many are missing.
+
+Main thread of the ResourceManager. Source: Flink FineGrainedSlotManager.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from headrace.cluster.resource_manager.job_masters import JobMasters
+from headrace.cluster.resource_manager.registered_task_managers import RegisteredTaskManagers
+from headrace.cluster.resource_manager.slot_matching import (
+    AllocateSlot,
+    AllocationAnswered,
+    SlotEvent,
+    SlotMatching,
+)
+from headrace.cluster.resource_manager.worker_pool import SlotsMissing
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import AllocationId, ResourceManagerId, SlotId
+from headrace.gateways.task_executor import SlotRequest
+from headrace.rpc.endpoint import RpcEndpoint
+
+_LOG = logging.getLogger(__name__)
+
+_REFUSED_SLOT_PAUSE_MS: Final = 100.0
+"""A refused slot is matched again only after this, so that a refusing TaskManager is not asked in a loop."""
+
+
+class SlotManager:
+    """One per ResourceManager. `on_missing` hears after every event how many slots no TaskManager will serve."""
+
+    def __init__(
+        self,
+        endpoint: RpcEndpoint,
+        resource_manager_id: ResourceManagerId,
+        task_managers: RegisteredTaskManagers,
+        job_masters: JobMasters,
+        on_missing: Callable[[SlotsMissing], None],
+    ) -> None:
+        self._endpoint: Final = endpoint
+        self._resource_manager_id: Final = resource_manager_id
+        self._task_managers: Final = task_managers
+        self._job_masters: Final = job_masters
+        self._on_missing: Final = on_missing
+        random = endpoint.rpc_service.random
+        self.matching: Final = SlotMatching(lambda: AllocationId.generate(random))
+        """To be asked; changes come by `handle`."""
+
+    def handle(self, event: SlotEvent) -> None:
+        """Something about slots or needs has changed."""
+        self._endpoint.validate_main_thread()
+        for action in self.matching.handle(event):
+            self._endpoint.spawn(self._allocate(action), f"slot request {action.allocation_id}")
+        missing_count = sum(entry.missing_count for entry in self.matching.missing())
+        # TaskManagers that registered and have not reported yet will serve some of that.
+        coming_count = sum(
+            task_manager.registration.slot_count
+            for task_manager in self._task_managers
+            if self.matching.slot_counts(task_manager.worker_id)[0] == 0
+        )
+        idle = tuple(self.matching.idle_task_managers())
+        self._on_missing(SlotsMissing(max(0, missing_count - coming_count), idle))
+
+    async def _allocate(self, action: AllocateSlot) -> None:
+        is_accepted = await self._request(action)
+        answer = AllocationAnswered(action.resource_id, action.allocation_id, is_accepted)
+        if is_accepted:
+            self.handle(answer)
+        else:
+            self._endpoint.schedule_run_async(_REFUSED_SLOT_PAUSE_MS, lambda: self.handle(answer))
+
+    async def _request(self, action: AllocateSlot) -> bool:
+        """Ask a TaskManager to keep a slot for a job; return whether it does."""
+        gateway = self._task_managers.gateway_of(action.resource_id)
+        job_master = self._job_masters.find(action.job_id)
+        if gateway is None or job_master is None:
+            return False
+        request = SlotRequest(
+            SlotId(action.resource_id, action.slot_index),
+            action.job_id,
+            action.allocation_id,
+            action.profile,
+            job_master.address,
+            job_master.job_master_id,
+            self._resource_manager_id,
+        )
+        try:
+            await gateway.request_slot(request)
+        except HeadraceError as error:
+            _LOG.info("slot request to %s failed: %s", action.resource_id, error)
+            return False
+        return True
