@@ -120,8 +120,9 @@ class StateReadResult(msgspec.Struct, frozen=True):
     """All of it as the state was at one moment between two batches of the subtask, at `taken_at_ms` (epoch ms).
 
     `states`: all that the operator has here; `is_found`: whether the one that was asked for is among them. `pieces`:
-    its rows, each an Arrow stream. `limit`: why there are not all rows. `mail_count` mails read it, of which the
-    largest looked at `mail_row_count_max` rows. `watermark_ms`: the operator's event time.
+    its rows, each an Arrow stream; one without rows, for its schema, where there are none; none where the state waits.
+    `limit`: why there are not all rows. `mail_count` mails read it, of which the largest looked at `mail_row_count_max`
+    rows. `watermark_ms`: the operator's event time.
     """
 
     taken_at_ms: int

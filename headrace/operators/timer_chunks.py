@@ -81,6 +81,11 @@ def live_timers(
             yield LivePiece(table, len(piece))
 
 
+def no_timers(name: str, key_space: KeySpace) -> pa.Table:
+    """Return the columns of a service without timers."""
+    return _table(name, _Rows("", [], [], []), key_space)
+
+
 def _write_ordered(tables: Sequence[pa.Table], files: ChunkFiles) -> None:
     # One time window and one pickled namespace make two schemas, hence two files.
     by_schema: dict[str, list[pa.Table]] = {}
@@ -99,8 +104,8 @@ def _table(name: str, rows: _Rows, key_space: KeySpace) -> pa.Table:
     count = len(rows.times)
     groups = state_columns.key_groups(rows.keys, key_space.key_type, key_space.max_parallelism)
     columns: dict[str, pa.Array] = {
-        _SERVICE: pa.array([name] * count),
-        _DOMAIN: pa.array([rows.domain] * count),
+        _SERVICE: pa.array([name] * count, pa.string()),
+        _DOMAIN: pa.array([rows.domain] * count, pa.string()),
         _TIME: pa.array(rows.times, type=pa.int64()),
         KEY_GROUP: pa.array(groups),
         KEY: state_columns.encode(rows.keys, key_space.key_type),

@@ -17,7 +17,7 @@ from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.functions.process import TimeDomain
 from headrace.operators.operator import ProcessingTimeService, ScheduledTimer
-from headrace.operators.timer_chunks import live_timers, read_timers, write_timers
+from headrace.operators.timer_chunks import live_timers, no_timers, read_timers, write_timers
 from headrace.state.backend import KeyedStateBackend
 from headrace.state.columns import KEY, is_opaque
 from headrace.state.heap_timers import HeapTimerQueue
@@ -134,7 +134,7 @@ class InternalTimerService:
                 queue.release()
 
         pieces = partial(live_timers, self._name, queues, self._key_space, wanted)
-        return PiecedRows(pieces, release)
+        return PiecedRows(pieces, partial(no_timers, self._name, self._key_space), release)
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenTimers":
         """See Snapshotable."""

@@ -71,7 +71,10 @@ class ColumnarRows:
     def _live_rows(self, keys: pa.Array | None) -> LiveRows:
         refuse_keys(self._name, keys)
         tables = [table for table in self._freeze_rows()() if table.num_rows]
-        return PiecedRows(partial(pieces_of_tables, tables, self._with_groups))
+        return PiecedRows(
+            partial(pieces_of_tables, tables, self._with_groups),
+            lambda: self._with_groups(self._schema.empty_table()),
+        )
 
     def _with_groups(self, rows: pa.Table) -> pa.Table:
         groups = key_groups_of(rows.column(KEY_HASH).to_numpy(), self._max_parallelism)

@@ -71,8 +71,13 @@ def decode_row_kinds(values: Sequence[Any], kinds: pa.Array) -> None:
 
 
 def encode_namespaces(namespaces: Sequence[Any]) -> pa.Array:
-    """Return namespaces as a column: structs where all are time windows, int64 where all are times, else pickles."""
+    """Return namespaces as a column: structs where all are time windows, int64 where all are times, else pickles.
+
+    Without any it is not known which, and the column is of null.
+    """
     classes = set(map(type, namespaces))
+    if not classes:
+        return pa.nulls(0)
     if classes == {TimeWindow}:
         return encode(namespaces, TIME_WINDOW_TYPE)
     if classes == {int}:

@@ -42,7 +42,7 @@ from headrace.state.heap_handles import (
 )
 from headrace.state.heap_timers import HeapTimerQueue
 from headrace.state.heap_ttl import TTL_HANDLES, TtlHeapState
-from headrace.state.keyed_chunks import Flatten, KeyedStateForm, write_keyed_state
+from headrace.state.keyed_chunks import Flatten, KeyedStateForm, no_rows, write_keyed_state
 from headrace.state.layered_entries import FrozenEntries
 from headrace.state.live_entries import EntryPieces
 from headrace.state.live_rows import (
@@ -180,7 +180,9 @@ class HeapKeyedStateBackend:
         pieces = EntryPieces(
             form, entries, handle.flatten_all_at(), key_space.max_parallelism, wanted
         )
-        return PiecedRows(pieces, entries.release, handle.expired_until_ms())
+        return PiecedRows(
+            pieces, partial(no_rows, form), entries.release, handle.expired_until_ms()
+        )
 
     def close(self) -> None:
         """Let go of everything."""

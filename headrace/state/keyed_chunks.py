@@ -228,6 +228,11 @@ def rows_to_table(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> p
         raise error.at(f"in state '{form.name}'") from None
 
 
+def no_rows(form: KeyedStateForm) -> pa.Table:
+    """Return the columns of a state that holds nothing."""
+    return rows_to_table(form, KeyedRows.for_form(form), np.zeros(0, dtype=np.int32))
+
+
 def _columns_of(form: KeyedStateForm, rows: KeyedRows, groups: KeyGroups) -> dict[str, pa.Array]:
     columns: dict[str, pa.Array] = {
         KEY_GROUP: pa.array(groups),

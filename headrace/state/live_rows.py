@@ -39,6 +39,10 @@ class LiveRows(Protocol):
     expired_until_ms: int | None
     """Rows that were accessed last then (epoch ms) or before have expired; None without a time to live."""
 
+    def schema(self) -> pa.Schema:
+        """Columns of rows, whether there are any; those that only some rows have may be missing, or of null."""
+        ...
+
     def take(self, count: int) -> LivePiece | None:
         """Look at about `count` more entries (> 0); None where there are none."""
         ...
@@ -77,13 +81,20 @@ class PiecedRows:
     def __init__(
         self,
         pieces: Callable[[Callable[[], int]], Iterator[LivePiece]],
+        no_rows: Callable[[], pa.Table],
         release: Callable[[], None] = lambda: None,
         expired_until_ms: int | None = None,
     ) -> None:
+        """`no_rows` gives the table that there is without a row."""
         self.expired_until_ms = expired_until_ms
+        self._no_rows = no_rows
         self._count = 1
         self._pieces: Iterator[LivePiece] = pieces(lambda: self._count)
         self._release = release
+
+    def schema(self) -> pa.Schema:
+        """See LiveRows."""
+        return self._no_rows().schema
 
     def take(self, count: int) -> LivePiece | None:
         """See LiveRows."""

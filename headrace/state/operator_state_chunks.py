@@ -73,7 +73,9 @@ def live_operator_states(backend: OperatorStateBackend) -> list[LiveSource]:
         def opened(keys: pa.Array | None) -> LiveRows:
             refuse_keys(name, keys)
             state = backend.freeze_one(name)
-            return PiecedRows(partial(_pieces_of, state))
+            return PiecedRows(
+                partial(_pieces_of, state), lambda: _table_of(replace(state, items=()))
+            )
 
         return LiveSource(StateTable.OPERATOR, name, opened)
 

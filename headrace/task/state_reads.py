@@ -5,7 +5,7 @@ looks at a bounded number of rows, and puts the next one behind whatever waits m
 of a read at most, however much state there is. No other thread touches state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -240,6 +240,13 @@ class _RunningRead:
             answer.limit = ReadLimit.BYTES
             table = table.slice(0, table.num_rows // 2)
 
+    def _no_rows(self) -> Iterator[bytes]:
+        """An answer without rows says what columns they would have."""
+        for state in self._states:
+            if not self.read.query.wants_figures:
+                schema = self._by_life(state.rows.schema().empty_table(), None).schema
+                yield stream_bytes(schema, [])
+
     def _by_life(self, table: pa.Table, expired_until_ms: int | None) -> pa.Table:
         """The rows with a column that says which have expired, or only those that have not."""
         is_expired = np.zeros(table.num_rows, dtype=np.bool_)
@@ -268,7 +275,7 @@ class _RunningRead:
             self._watermark_ms,
             self._infos,
             self._is_found,
-            tuple(answer.pieces),
+            tuple(answer.pieces or self._no_rows()),
             answer.row_count,
             answer.limit,
             self._mail_count,

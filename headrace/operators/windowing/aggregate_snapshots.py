@@ -84,7 +84,10 @@ class AggregateSnapshots:
     def _live_rows(self, keys: pa.Array | None) -> LiveRows:
         refuse_keys(NAME, keys)
         windows, aggregates = self._slots.freeze(), self._aggregates.freeze()
-        return PiecedRows(partial(_live_pieces, windows, aggregates, self._keys))
+        return PiecedRows(
+            partial(_live_pieces, windows, aggregates, self._keys),
+            lambda: _rows_of((), aggregates, self._keys),
+        )
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenWindowAggregates":
         """See Snapshotable. Copies arrays of numbers, and no Python object."""
@@ -156,14 +159,14 @@ def _rows_of(
 ) -> pa.Table:
     keys = key_columns.struct_of([key for window in windows for key in window.keys()])
     slots = np.array([slot for one in windows for slot in one.slots()], np.int64)
-    counts = [window.count for window in windows]
+    counts = np.array([window.count for window in windows], np.int64)
     starts = np.repeat(np.array([one.start for one in windows], np.int64), counts)
     fired = [has_fired for window in windows for has_fired in window.has_fired()]
     columns: dict[str, pa.Array] = {
         KEY_GROUP: pa.array(key_columns.key_groups(keys)),
         KEY: keys,
         _WINDOW_START: pa.array(starts),
-        _HAS_FIRED: pa.array(fired),
+        _HAS_FIRED: pa.array(fired, pa.bool_()),
     }
     return pa.table(columns | aggregates.stored(starts, slots))
 

@@ -28,7 +28,7 @@ from headrace.core.config import Settings
 from headrace.functions.state import MapStateDescriptor, State, StateDescriptor
 from headrace.state.backend import NO_KEY, EntryScope, refuse_other_registration
 from headrace.state.heap_timers import HeapTimerQueue
-from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm
+from headrace.state.keyed_chunks import KeyedRows, KeyedStateForm, no_rows
 from headrace.state.live_rows import (
     LiveRows,
     LiveSource,
@@ -262,7 +262,7 @@ class RocksDBKeyedStateBackend:
         expired_until_ms = (
             None if lifetime is None else lifetime.rules.expired_until_ms(lifetime.clock.now_ms())
         )
-        return PiecedRows(pieces, pieces.release, expired_until_ms)
+        return PiecedRows(pieces, partial(no_rows, form), pieces.release, expired_until_ms)
 
     def close(self) -> None:
         """Delete the database from this machine; idempotent."""

@@ -144,6 +144,7 @@ def test_live_state_is_what_the_records_so_far_have_made_of_it(
         ]
         of_two = state.live(UID, "count", keys=[7, 3, 999])
         assert counts_in(of_two.rows) == {3: 5, 7: 5}
+        assert state.live(UID, "count", keys=[999]).rows == counted.rows.schema.empty_table()
         seen = state.live("Count up", "seen")
         assert seen.rows.select(["list_pos", "value"]).to_pylist() == [
             {"list_pos": index, "value": f"{3 + index * KEY_COUNT}"} for index in range(5)

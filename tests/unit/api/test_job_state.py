@@ -2,19 +2,27 @@
 
 import asyncio
 import concurrent.futures
+import pickle
 from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pytest
 
 from headrace.api.completable_future import CompletableFuture
 from headrace.api.job_state import JobState
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.state_queries import LiveStateInfo, StateReadResult
+from headrace.core.arrow_streams import stream_bytes
 from headrace.core.errors import ProgramError
 from headrace.core.ids import JobId, OperatorId
-from headrace.gateways.state_requests import OperatorDescription, StateReadRequest, SubtaskState
+from headrace.gateways.state_requests import (
+    OperatorDescription,
+    StateReadRequest,
+    SubtaskState,
+)
 
 NAMED = OperatorDescription(OperatorId(b"a" * 16), "", "counter", "first", 1, 128)
 MEANT = OperatorDescription(OperatorId(b"b" * 16), "counter", "sum", "second", 4, 128)
@@ -60,6 +68,31 @@ def test_all_subtasks_are_asked_of_the_operator_that_the_job_master_means() -> N
     assert state.states("counter") == (COUNT,)
     asked = {(one.operator, one.subtask_index) for one in dispatcher.requests}
     assert asked == {(MEANT.operator_id.hex(), index) for index in range(4)}
+
+
+def test_subtasks_without_rows_say_what_columns_there_are() -> None:
+    empty = pa.schema({"key": pa.int64(), "namespace": pa.null(), "value": pa.binary()})
+    full = pa.table({"key": [1], "namespace": [4], "value": [pickle.dumps("x")]})
+
+    class Holding(Dispatcher):
+        def __init__(self, *full_subtasks: int) -> None:
+            super().__init__()
+            self.full = full_subtasks
+
+        async def read_state(self, job_id: JobId, request: StateReadRequest) -> SubtaskState:
+            tables = [full] if request.subtask_index in self.full else []
+            schema = full.schema if tables else empty
+            opaque = msgspec.structs.replace(COUNT, opaque=("value",))
+            pieces = (stream_bytes(schema, tables),)
+            result = msgspec.structs.replace(RESULT, states=(opaque,), pieces=pieces)
+            return SubtaskState(0, "tm", result)
+
+    names = ["subtask", "key", "namespace", "value"]
+    rows = job_state(Holding()).live("counter", "count").rows
+    assert (rows.num_rows, rows.column_names) == (0, names)
+    assert rows.schema.field("value").type == pa.binary()
+    found = job_state(Holding(2)).live("counter", "count", unpickle=True).rows
+    assert found.to_pylist() == [{"subtask": 2, "key": 1, "namespace": 4, "value": "'x'"}]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headrace.checkpoint.handles import StateTable
@@ -96,6 +97,19 @@ def test_live_rows_are_those_that_a_snapshot_stores(make: Callable[[], Made], co
         assert live == stored(snapshot, source.name, source.table)
         found += len(live)
     assert found >= 2
+
+
+@pytest.mark.parametrize("make", [aggregates, slices, sessions, joins, timers])
+def test_columns_are_known_before_there_is_a_row(make: Callable[[], Made]) -> None:
+    def schemas(harness: OperatorHarness) -> list[pa.Schema]:
+        return [opened(source).schema() for source in harness.states.live_sources()]
+
+    harness, steps = make()
+    at_first = schemas(harness)
+    for step in steps:
+        harness.perform(step)
+    assert schemas(harness) == at_first
+    assert all(len(schema) > 1 for schema in at_first)
 
 
 def test_rows_that_sessions_hold_back_are_read_before_any_snapshot() -> None:

@@ -30,9 +30,16 @@ def opened(source: LiveSource, keys: list[Any] | None = None) -> LiveRows:
 def tables_of(
     rows: LiveRows, count: int = 3, between: Callable[[], object] = lambda: None
 ) -> Iterator[pa.Table]:
-    """Every piece, after each of which `between` is called; then the rows are released."""
+    """Every piece, after each of which `between` is called; then the rows are released.
+
+    All of them have the columns that are told of rows, whether there are any.
+    """
+    schema = rows.schema()
     while (piece := rows.take(count)) is not None:
         if piece.table is not None:
+            assert set(schema.names) <= set(piece.table.schema.names)
+            # Equal types, but for columns of null.
+            pa.unify_schemas([schema, piece.table.schema])
             yield piece.table
         between()
     rows.release()

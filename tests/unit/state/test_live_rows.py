@@ -120,6 +120,23 @@ def test_live_rows_are_those_of_a_snapshot_of_the_same_moment(
         subtask.backend.close()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_that_holds_nothing_has_its_columns_all_the_same(kind: str, tmp_path: Any) -> None:
+    subtask = Subtask(kind, str(tmp_path))
+    columns = {source.name: opened(source).schema() for source in subtask.states.live_sources()}
+    expected = {
+        "value": "key_group key value",
+        "list": "key_group key list_pos value",
+        "map": "key_group key map_key value",
+        "window": "key_group key namespace list_pos value",
+        "fading": "key_group key map_key value last_access",
+        "timers": "service domain ts key_group key",
+    }
+    assert {name: " ".join(columns[name].names) for name in expected} == expected
+    assert columns["value"].field("value").type == pa.struct({"n": pa.int64()})
+    subtask.backend.close()
+
+
 def test_keys_are_found_in_states_with_windows_and_without(tmp_path: Any) -> None:
     for kind in KINDS:
         subtask = Subtask(kind, str(tmp_path))

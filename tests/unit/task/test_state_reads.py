@@ -16,6 +16,7 @@ from headrace.checkpoint.errors import (
 )
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.state_queries import READ_KEYS_MAX, ReadLimit, StateQuery, StateReadResult
+from headrace.core.arrow_streams import stream_bytes
 from headrace.core.clock import ManualClock
 from headrace.core.ids import OperatorId
 from headrace.core.types.type_info import Types
@@ -113,6 +114,9 @@ def test_a_mail_looks_at_fewer_rows_where_they_take_long(monkeypatch: pytest.Mon
             world.clock.advance_ms(count * 5)
             return None if len(sizes) == 10 else LivePiece(taken.table, count)
 
+        def schema(self) -> pa.Schema:
+            return pa.schema([])
+
         def release(self) -> None:
             pass
 
@@ -175,6 +179,26 @@ def test_one_key_is_found_in_three_mails() -> None:
     result = world.run()
     assert [(row["key"], row["value"]) for row in rows_of(result)] == [(7, 1)]
     assert result.mail_count == 3
+
+
+@pytest.mark.parametrize("includes_expired", [False, True])
+def test_an_answer_without_rows_has_the_columns_of_the_state(includes_expired: bool) -> None:
+    world = World(5)
+    listed = ListStateDescriptor("list", Types.STRING())
+    world.backend.get_state(listed, world.backend.key_scope)
+    absent = pa.table({"key": [7]})
+    expected = {"key_group": "int32", "key": "int64", "value": "int64"}
+    if includes_expired:
+        expected["expired"] = "bool"
+    keys = stream_bytes(absent.schema, [absent])
+    for asked in ({"keys": keys}, {"row_count_max": 0}, {"size_bytes_max": 0}):
+        world.begin(includes_expired=includes_expired, **asked)
+        (piece,) = world.run().pieces
+        rows = pa.ipc.open_stream(piece).read_all()
+        assert rows.num_rows == 0
+        assert {field.name: str(field.type) for field in rows.schema} == expected
+    world.begin(state="list")
+    assert pa.ipc.open_stream(world.run().pieces[0]).schema.field("list_pos").type == pa.int32()
 
 
 def test_what_is_no_column_of_keys_is_refused() -> None:
