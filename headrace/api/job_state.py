@@ -30,6 +30,7 @@ from headrace.gateways.state_requests import (
     StoredCheckpoint,
     SubtaskState,
 )
+from headrace.state_processor.errors import UnknownStateError
 
 if TYPE_CHECKING:
     from headrace.api.committed_state import CommittedState
@@ -145,21 +146,24 @@ class JobState:
         NoCommittedStateError where there is neither, JobAlreadyEndedError.
         """
         with contextlib.ExitStack() as stack:
-            yield self._kept(stack, _LATEST_ATTEMPTS)
+            yield self._kept(stack)
 
-    def _kept(self, stack: contextlib.ExitStack, attempts: int) -> "CommittedState":
+    def _kept(self, stack: contextlib.ExitStack) -> "CommittedState":
+        """The newest one that is still there when it is opened."""
+        # Weighty: it brings what reads files of state, which nobody needs who asks tasks only.
         from headrace.api.committed_state import CommittedState
 
-        stored = self._latest_checkpoint()
-        settings = Settings({KEY_FILE.key: stored.key_file} if stored.key_file else {})
-        try:
-            return stack.enter_context(
-                CommittedState.kept(stored.uri, settings, self._clock, self._job_id)
-            )
-        except SnapshotSubsumedError:
-            if attempts == 1:
-                raise
-            return self._kept(stack, attempts - 1)
+        attempt_count = 0
+        while True:
+            attempt_count += 1
+            stored = self._latest_checkpoint()
+            settings = Settings({KEY_FILE.key: stored.key_file} if stored.key_file else {})
+            kept = CommittedState.kept(stored.uri, settings, self._clock, self._job_id)
+            try:
+                return stack.enter_context(kept)
+            except SnapshotSubsumedError:
+                if attempt_count == _LATEST_ATTEMPTS:
+                    raise
 
     def _latest_checkpoint(self) -> StoredCheckpoint:
         stored: StoredCheckpoint | None = self._ask(
@@ -211,8 +215,6 @@ class JobState:
 def _table_named(name: str) -> StateTable:
     table = LIVE_TABLES.get(name)
     if table is None:
-        from headrace.state_processor.errors import UnknownStateError
-
         raise UnknownStateError(f"running jobs show no table '{name}'", sorted(LIVE_TABLES))
     return table
 
@@ -238,8 +240,6 @@ def _only_state(operator: str, table: StateTable, states: Sequence[LiveStateInfo
 def _unknown_state(
     operator: str, table: StateTable, state: str | None, states: Sequence[LiveStateInfo]
 ) -> HeadraceError:
-    from headrace.state_processor.errors import UnknownStateError
-
     names = sorted(one.name for one in states if one.table is table)
     others = sorted(
         {f"'{one.name}' in {_name_of(one.table)}" for one in states}

@@ -7,13 +7,13 @@ from headrace.core.errors import ErrorDomain, HeadraceError, short_repr
 
 
 class StateProcessorError(HeadraceError):
-    """Base of what is wrong with a question to a snapshot, or with an edit of it."""
+    """Base of what is wrong with a question to stored or live state, or with an edit of a snapshot."""
 
     domain, recoverable = ErrorDomain.USER, False
 
 
 class UnknownStateError(StateProcessorError):
-    """A snapshot does not have what was asked for by name, or has several of it. `known`: what may be asked for."""
+    """A snapshot, or a running job, does not have what was asked for by name, or has several of it. `known`: what may be asked for."""
 
     def __init__(self, problem: str, known: Sequence[str]) -> None:
         choices = ", ".join(known) or "none"

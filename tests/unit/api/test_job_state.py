@@ -2,8 +2,9 @@
 
 import asyncio
 import concurrent.futures
+import contextlib
 import pickle
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +12,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from headrace.api.committed_state import CommittedState
 from headrace.api.completable_future import CompletableFuture
 from headrace.api.job_state import JobState
+from headrace.checkpoint.errors import SnapshotSubsumedError
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.state_queries import LiveStateInfo, StateReadResult
 from headrace.core.arrow_streams import stream_bytes
@@ -21,6 +24,7 @@ from headrace.core.ids import JobId, OperatorId
 from headrace.gateways.state_requests import (
     OperatorDescription,
     StateReadRequest,
+    StoredCheckpoint,
     SubtaskState,
 )
 
@@ -93,6 +97,40 @@ def test_subtasks_without_rows_say_what_columns_there_are() -> None:
     assert rows.schema.field("value").type == pa.binary()
     found = job_state(Holding(2)).live("counter", "count", unpickle=True).rows
     assert found.to_pylist() == [{"subtask": 2, "key": 1, "namespace": 4, "value": "'x'"}]
+
+
+class Subsuming(Dispatcher):
+    """A job whose newest checkpoint is given up again `count` times, just before somebody opens it."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+        self.newest = 0
+
+    async def request_latest_checkpoint(self, job_id: JobId) -> StoredCheckpoint:
+        self.newest += 1
+        return StoredCheckpoint(self.newest, f"/jobs/chk-{self.newest}", 5, "")
+
+    @contextlib.contextmanager
+    def kept(self, uri: str, *_: object) -> Generator[str]:
+        if self.newest <= self.count:
+            raise SnapshotSubsumedError(uri, f"{uri}/_metadata", self.newest + 1)
+        yield uri
+
+
+def test_a_newer_checkpoint_is_asked_for_where_the_newest_is_given_up_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for count in (0, 2):
+        job = Subsuming(count)
+        monkeypatch.setattr(CommittedState, "kept", job.kept)
+        with job_state(job).committed() as committed:
+            assert str(committed) == f"/jobs/chk-{count + 1}"
+    job = Subsuming(3)
+    monkeypatch.setattr(CommittedState, "kept", job.kept)
+    with pytest.raises(SnapshotSubsumedError, match="chk-3"), job_state(job).committed():
+        pass
+    assert job.newest == 3
 
 
 @pytest.mark.parametrize(
