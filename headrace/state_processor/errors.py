@@ -13,7 +13,10 @@ class StateProcessorError(HeadraceError):
 
 
 class UnknownStateError(StateProcessorError):
-    """A snapshot, or a running job, does not have what was asked for by name, or has several of it. `known`: what may be asked for."""
+    """A snapshot, or a running job, does not have what was asked for by name, or has several of it.
+
+    `known`: what may be asked for.
+    """
 
     def __init__(self, problem: str, known: Sequence[str]) -> None:
         choices = ", ".join(known) or "none"
