@@ -28,6 +28,7 @@ OpenFileSystem: TypeAlias = Callable[[str], tuple[Any, str]]
 ENTRY_POINT_GROUP_FILE_SYSTEMS: Final = "headrace.file_systems"
 """By scheme of URIs, functions from a folder's URI to a pyarrow file system and the path on it."""
 STREAM_BYTES: Final = 1 << 20
+_REMOVAL_ATTEMPTS: Final = 16
 _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _SCHEMES: Final[dict[str, OpenFileSystem]] = {}
 
@@ -234,12 +235,20 @@ def remove_file(uri: str) -> None:
 def remove_folder(uri: str) -> None:
     """Delete a folder with all that is in it; one that is gone is fine."""
     system, path = _place_of("delete", uri)
-    with _errors("delete", uri), contextlib.suppress(FileNotFoundError):
-        try:
-            system.delete_dir(path)
-        except OSError:
-            if system.get_file_info(path).type != fs.FileType.NotFound:
-                raise
+    attempt_count = 0
+    with _errors("delete", uri):
+        while True:
+            attempt_count += 1
+            try:
+                system.delete_dir(path)
+                return
+            except OSError as error:
+                if system.get_file_info(path).type == fs.FileType.NotFound:
+                    return
+                # Somebody else deletes in it too, and took a child that was listed: what is left is still to go.
+                is_child_gone = isinstance(error, FileNotFoundError)
+                if not is_child_gone or attempt_count == _REMOVAL_ATTEMPTS:
+                    raise
 
 
 def remove_empty_folder(uri: str) -> None:
