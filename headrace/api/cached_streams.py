@@ -21,13 +21,16 @@ from headrace.api.transformations import (
 )
 from headrace.core.errors import HeadraceError, ProgramError
 from headrace.core.ids import ClusterDataSetId, JobId
+from headrace.core.lifecycle import JobStatus
 from headrace.functions.specs import CacheSpec
+from headrace.gateways.errors import UnknownJobError
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.operator_ids import operator_ids
 from headrace.graph.stream_graph import ChainingStrategy, StreamGraph
 
 if TYPE_CHECKING:
     from headrace.api.environment import StreamExecutionEnvironment
+    from headrace.api.job_client import JobClient
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -98,6 +101,8 @@ class CachedStreams:
     def __init__(self, environment: "StreamExecutionEnvironment") -> None:
         self._environment: Final = environment
         self._caches: dict[int, Cache] = {}
+        self._makers: dict[JobId, JobClient] = {}
+        """Jobs of which it is not known how they ended."""
         self._undropped: list[ClusterDataSetId] = []
 
     def add(self, operator: OperatorTransformation) -> None:
@@ -109,6 +114,7 @@ class CachedStreams:
         """Find out which of them the next job can read. Where that cannot be known, it makes them anew."""
         if not any(cache.made_by_jobs for cache in self._caches.values()):
             return
+        self._forget_failed_jobs()
         stored: dict[ClusterDataSetId, int] = {}
         try:
             stored = {
@@ -127,7 +133,23 @@ class CachedStreams:
             cache.made_by_jobs = there[:1] + others
             self._release(surplus, executor)
 
-    def submitted(self, graph: JobGraph, program: StreamGraph) -> None:
+    def _forget_failed_jobs(self) -> None:
+        """Ask how jobs went on that were submitted only: nobody has said how they ended."""
+        for job_id, client in list(self._makers.items()):
+            try:
+                status = client.get_job_status().result()
+            except UnknownJobError:
+                # It ended too long ago to know how: what it made is listed, or is not there.
+                status = JobStatus.FINISHED
+            except (HeadraceError, TimeoutError) as error:
+                _LOG.warning("the cluster does not tell how job %s goes on: %s", job_id, error)
+                return
+            if status in (JobStatus.FAILED, JobStatus.CANCELED):
+                self.ended_without_result(job_id)
+            elif status is JobStatus.FINISHED:
+                del self._makers[job_id]
+
+    def submitted(self, graph: JobGraph, program: StreamGraph, client: "JobClient") -> None:
         """The job of a program was submitted, which makes what it does not read."""
         if not self._caches:
             return
@@ -141,6 +163,7 @@ class CachedStreams:
             data_set_id = made.get(ids[number]) if number in ids else None
             if data_set_id is not None:
                 cache.made_by_jobs.append(ClusterDataSetId(graph.job_id, data_set_id))
+                self._makers[graph.job_id] = client
 
     def lost(self, data_set: ClusterDataSetId, executor: PipelineExecutor) -> None:
         """A job could not read it: nobody is to read it again."""
@@ -150,6 +173,7 @@ class CachedStreams:
 
     def ended_without_result(self, job_id: JobId) -> None:
         """A job has failed: what it was to make will never be there."""
+        self._makers.pop(job_id, None)
         for cache in self._caches.values():
             cache.made_by_jobs = [each for each in cache.made_by_jobs if each.job_id != job_id]
 

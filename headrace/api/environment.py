@@ -225,7 +225,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
         check_checkpoints(job_graph, settings)
         client = executor.submit(job_graph)
-        self.cached_streams.submitted(job_graph, graph)
+        self.cached_streams.submitted(job_graph, graph, client)
         return client, graph
 
     def executor(self) -> PipelineExecutor:

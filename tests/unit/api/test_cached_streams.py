@@ -9,6 +9,7 @@ import pytest
 from headrace import OutputTag, StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.core.errors import CachedStreamLostError, HostError, JobExecutionError, ProgramError
 from headrace.core.ids import ClusterDataSetId, JobId
+from headrace.core.lifecycle import JobStatus
 from headrace.core.shuffle_descriptors import ResultPartitionType
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.data_stream import CachedDataStream, DataStream
@@ -23,7 +24,10 @@ KEPT = ResultPartitionType.BLOCKING_PERSISTENT
 @pytest.fixture
 def executor() -> Iterator[RecordingExecutor]:
     with recording(parallelism=3) as one:
-        one.client = SimpleNamespace(get_job_execution_result=lambda: SimpleNamespace(result=dict))
+        one.client = SimpleNamespace(
+            get_job_execution_result=lambda: SimpleNamespace(result=dict),
+            get_job_status=lambda: SimpleNamespace(result=lambda: JobStatus.FINISHED),
+        )
         yield one
 
 
