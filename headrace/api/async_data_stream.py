@@ -1,13 +1,15 @@
 """AsyncDataStream: functions that ask the outside, many records at a time, on a stream."""
 
 import inspect
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 from headrace.api.data_stream import DataStream, TypeLike
 from headrace.api.function_checks import check_function, resolve_type
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.time_values import Duration, Time, to_millis
+from headrace.core.types.type_info import TypeInformation
 from headrace.functions.async_io import (
     AsyncFunction,
     AsyncOutputMode,
@@ -16,6 +18,8 @@ from headrace.functions.async_io import (
     NoRetryStrategy,
 )
 from headrace.functions.specs import AsyncWaitSpec
+
+_AMOUNTS: Final = (Time, Duration, timedelta, int)
 
 
 class AsyncDataStream:
@@ -111,6 +115,9 @@ def _spec(
         raise TypeError(
             f"Retry predicate of the async retry strategy '{type(strategy).__name__}' is not an AsyncRetryPredicate"
         )
+    where = f"{mode.name.lower()}_wait() with '{type(function).__name__}'"
+    _check_kind(where, "timeout", timeout, _AMOUNTS, "an amount of time such as Time.seconds(5)")
+    _check_kind(where, "capacity", capacity, (int,), "a number of calls such as 100")
     timeout_ms = to_millis(timeout)
     if timeout_ms <= 0:
         raise ProgramError(
@@ -120,6 +127,20 @@ def _spec(
     if capacity <= 0:
         raise ProgramError(f"the capacity must be above 0, not {capacity}")
     return AsyncWaitSpec(function, timeout_ms, capacity, mode, strategy)
+
+
+def _check_kind(
+    where: str, argument: str, given: object, kinds: tuple[type, ...], wanted: str
+) -> None:
+    """TypeError where an argument is of another kind, as when the output type stands in its place."""
+    if isinstance(given, kinds) and not isinstance(given, bool):
+        return
+    remedy = ""
+    if isinstance(given, TypeInformation):
+        remedy = (
+            "; a type of results goes behind timeout and capacity, or by its name: output_type="
+        )
+    raise TypeError(f"{where}: its {argument} is {wanted}, not {given!r}{remedy}")
 
 
 def _added(stream: DataStream, spec: AsyncWaitSpec, output_type: TypeLike) -> DataStream:

@@ -71,6 +71,16 @@ class Undecided(NoRetryStrategy[Any]):
         ({"async_retry_strategy": None}, TypeError, "an AsyncRetryStrategy is needed, not None"),
         ({"async_retry_strategy": Undecided()}, TypeError, "Retry predicate of .* 'Undecided'"),
         ({"timeout": Time.seconds(0)}, ProgramError, "timeout .* must be above 0, not 0 ms"),
+        (
+            {"timeout": Types.INT()},
+            TypeError,
+            r"ordered_wait\(\) with 'Ask': its timeout is an amount of time such as .*, not Integer; a type of "
+            r"results goes behind timeout and capacity, or by its name: output_type=",
+        ),
+        ({"timeout": None}, TypeError, r"its timeout is an amount of time .*, not None$"),
+        ({"timeout": 2.5}, TypeError, r"its timeout is an amount of time .*, not 2.5$"),
+        ({"capacity": Types.INT()}, TypeError, "its capacity is a number of calls .* output_type="),
+        ({"capacity": True}, TypeError, "its capacity is a number of calls such as 100, not True"),
         ({"capacity": 0}, ProgramError, "capacity must be above 0, not 0"),
         ({"data_stream": [1, 2]}, TypeError, "a DataStream is needed"),
     ],
