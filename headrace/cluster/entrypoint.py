@@ -15,6 +15,7 @@ from headrace.cluster.blob.blob_server import BlobServer
 from headrace.cluster.blob.submission import prepare, upload_blobs
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeaderElection
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
@@ -87,14 +88,16 @@ class Cluster:
         self.dispatcher: Final = Dispatcher(
             rpc_service,
             leader_election.grant(DISPATCHER, DispatcherId),
-            resource_manager_address=self.resource_manager.address,
-            resource_manager_id=self.resource_manager.fencing_token,
-            coordinator_factories=coordinator_factories,
-            blob_server=self.blob_server.self_gateway(BlobServerGateway),
-            shuffle_master=self._shuffle_master,
+            JobManagerSharedServices(
+                resource_manager_address=self.resource_manager.address,
+                resource_manager_id=self.resource_manager.fencing_token,
+                coordinator_factories=coordinator_factories,
+                blob_server=self.blob_server.self_gateway(BlobServerGateway),
+                shuffle_master=self._shuffle_master,
+                run_blocking=run_blocking,
+            ),
             leader_election=leader_election,
             on_shut_down=on_shut_down,
-            run_blocking=run_blocking,
         )
 
     def start(self) -> None:

@@ -10,15 +10,12 @@ from typing import Final, NoReturn, TypeVar
 from headrace.cluster.dispatcher.archive import ArchivedJob, ArchiveLimits, JobArchive
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.job_master import JobMaster
-from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import LeaderElection, job_component
-from headrace.cluster.shuffle.shuffle_master import ShuffleMaster
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError
-from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId, ResourceManagerId
+from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId
 from headrace.core.lifecycle import JobStatus
-from headrace.core.threads import BlockingRunner, run_in_thread
-from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
 from headrace.gateways.errors import (
     DuplicateJobSubmissionError,
@@ -72,24 +69,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self,
         rpc_service: RpcService,
         dispatcher_id: DispatcherId,
+        services: JobManagerSharedServices,
         *,
-        resource_manager_address: str,
-        resource_manager_id: ResourceManagerId,
-        coordinator_factories: CoordinatorFactories,
-        blob_server: BlobServerGateway,
-        shuffle_master: ShuffleMaster,
         leader_election: LeaderElection,
         on_shut_down: Callable[[], None],
-        run_blocking: BlockingRunner = run_in_thread,
     ) -> None:
-        self._run_blocking: Final = run_blocking
         name = rpc_service.create_endpoint_name("dispatcher")
         super().__init__(rpc_service, name, dispatcher_id)
-        self._resource_manager_address: Final = resource_manager_address
-        self._resource_manager_id: Final = resource_manager_id
-        self._coordinator_factories: Final = coordinator_factories
-        self._blob_server: Final = blob_server
-        self._shuffle_master: Final = shuffle_master
+        self._services: Final = services
         self._leader_election: Final = leader_election
         self._on_shut_down: Final = on_shut_down
         self._jobs: dict[JobId, _RunningJob] = {}
@@ -111,7 +98,7 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             raise ConfigurationError("pipeline.name", graph.name, "the job has no operators")
         keys = blob_keys(graph)
         if keys:
-            await self._blob_server.retain_job(job_id, keys)
+            await self._services.blob_server.retain_job(job_id, keys)
             self._refuse_known(job_id)
         try:
             self._start_job(graph)
@@ -132,13 +119,8 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             self.rpc_service,
             job_master_id,
             graph,
-            resource_manager_address=self._resource_manager_address,
-            resource_manager_id=self._resource_manager_id,
-            coordinator_factories=self._coordinator_factories,
-            blob_server=self._blob_server,
-            shuffle_master=self._shuffle_master,
+            self._services,
             on_ended=self._job_ended,
-            run_blocking=self._run_blocking,
         )
         self._jobs[job_id] = _RunningJob(
             graph,
@@ -154,11 +136,11 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     def _release_blobs(self, graph: JobGraph) -> None:
         """Where no JobMaster does it."""
         if blob_keys(graph):
-            self.spawn(self._blob_server.release_job(graph.job_id), "release blobs")
+            self.spawn(self._services.blob_server.release_job(graph.job_id), "release blobs")
 
     async def request_blob_server_address(self) -> str:
         """See DispatcherGateway."""
-        return gateway_address(self._blob_server)
+        return gateway_address(self._services.blob_server)
 
     async def list_jobs(self) -> tuple[JobOverview, ...]:
         """See DispatcherGateway: running ones first."""

@@ -1,41 +1,28 @@
 """JobMaster: the endpoint that leads one job, from its slots to its last report.
 
-Decisions are the Scheduler's; this is what it does to the world and hears from it. Source: Flink JobMaster.
+Decisions are the Scheduler's, the JobShell carries them out; this is what both hear from the world. Source: Flink
+JobMaster.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.dispatcher.archive import ArchivedJob
-from headrace.cluster.job_master.checkpointing.assembly import open_checkpointing
-from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.checkpointing.savepoints import Savepoints
-from headrace.cluster.job_master.data_set_lookup import DataSetLookup
-from headrace.cluster.job_master.deployment_plan import PartitionRegistration
-from headrace.cluster.job_master.executions import Execution, ReportVerdict
+from headrace.cluster.job_master.executions import ReportVerdict
 from headrace.cluster.job_master.failover import Failure
-from headrace.cluster.job_master.job_coordination import JobCoordination
 from headrace.cluster.job_master.job_details import describe_job, result_of
-from headrace.cluster.job_master.job_slots import JobSlots
-from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
-from headrace.cluster.job_master.partition_registrar import PartitionRegistrar
-from headrace.cluster.job_master.partition_tracker import RELEASE_DURING_JOB, PartitionTracker
-from headrace.cluster.job_master.resource_manager_connection import ResourceManagerConnection
-from headrace.cluster.job_master.restart_strategies import create_restart_strategy
-from headrace.cluster.job_master.scheduling import Scheduler
+from headrace.cluster.job_master.job_shell import JobShell
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.job_master.state_locator import StateLocator
-from headrace.cluster.job_master.task_managers import TaskManagers
-from headrace.cluster.shuffle.shuffle_master import ShuffleMaster
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
-    ClusterDataSetId,
     ExecutionAttemptId,
-    ExecutionVertexId,
     JobId,
     JobMasterId,
     OperatorId,
@@ -44,9 +31,6 @@ from headrace.core.ids import (
     ResultPartitionId,
 )
 from headrace.core.lifecycle import ExecutionState, JobStatus
-from headrace.core.shuffle_descriptors import ShuffleDescriptor
-from headrace.core.threads import BlockingRunner, run_in_thread
-from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import StaleLeaderError, UnknownAttemptError
 from headrace.gateways.job_master import (
     CollectedResults,
@@ -71,102 +55,47 @@ from headrace.gateways.state_requests import (
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.payloads import blob_keys
 from headrace.rpc.fencing import FencedRpcEndpoint
-from headrace.rpc.proxies import gateway_address
 from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
 
 
 class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
-    """One per job. `on_ended` is called once, when the job has its last status.
-
-    Implements SchedulerShell.
-    """
+    """One per job. `on_ended` is called once, when the job has its last status."""
 
     def __init__(
         self,
         rpc_service: RpcService,
         job_master_id: JobMasterId,
         graph: JobGraph,
+        services: JobManagerSharedServices,
         *,
-        resource_manager_address: str,
-        resource_manager_id: ResourceManagerId,
-        coordinator_factories: CoordinatorFactories,
-        blob_server: BlobServerGateway,
-        shuffle_master: ShuffleMaster,
         on_ended: Callable[[ArchivedJob], None],
-        run_blocking: BlockingRunner = run_in_thread,
     ) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("jobmanager"), job_master_id)
         self._graph: Final = graph
-        self._blob_server: Final = blob_server
+        self._blob_server: Final = services.blob_server
         self._on_ended: Final = on_ended
-        resource_id = ResourceId(f"jobmanager-{graph.job_id}")
         settings = rpc_service.settings.with_values(graph.settings)
-        self._scheduler: Final = Scheduler(
-            graph,
-            create_restart_strategy(settings, rpc_service.random),
-            self,
-            rpc_service.clock,
-            PartitionTracker(settings.get_option(RELEASE_DURING_JOB)),
-            settings,
+        self._job: Final = JobShell(
+            self, graph, settings, services, on_terminal=self._has_last_status
         )
-        self._partitions: Final = PartitionRegistrar(
-            self, shuffle_master, graph.job_id, settings, on_lost=self._partitions_lost
-        )
-        self.task_managers: Final = TaskManagers(
-            self,
-            self._scheduler,
-            job_id=graph.job_id,
-            job_master_id=job_master_id,
-            resource_id=resource_id,
-            settings=settings,
-            blob_server_address=gateway_address(blob_server),
-        )
-        """For the scheduler."""
-        self._coordination: Final = JobCoordination(
-            self,
-            self._scheduler,
-            self.task_managers,
-            coordinator_factories,
-            settings,
-            run_blocking,
-        )
-        self._checkpointing: Final = open_checkpointing(
-            self, self._scheduler, self.task_managers, self._coordination, settings, run_blocking
-        )
+        self._scheduler: Final = self._job.scheduler
+        self.task_managers: Final = self._job.task_managers
+        """To be asked by whoever runs on the same thread."""
+        self._coordination: Final = self._job.coordination
+        self._checkpointing: Final = self._job.checkpointing
+        self._resource_manager: Final = self._job.resource_manager
         self._state_locator: Final = StateLocator(
             self._scheduler, self.task_managers, self._checkpointing.newest, settings
         )
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
         self._savepoints: Final = Savepoints(self._scheduler, self._checkpointing, self._ended)
-        self._restore: Final = JobRestore(
-            self, self._scheduler, self._coordination, self._checkpointing, settings
-        )
-        self._resource_manager: Final = ResourceManagerConnection(
-            self,
-            resource_id,
-            graph.job_id,
-            job_master_id,
-            address=resource_manager_address,
-            resource_manager_id=resource_manager_id,
-            requirements=lambda: self._scheduler.pool.requirements,
-            on_rejected=self._rejected,
-        )
-        self._data_sets: Final = DataSetLookup(
-            self, self._scheduler, self._resource_manager, settings
-        )
-        self._slots: Final = JobSlots(
-            self, self._scheduler, self.task_managers, self._resource_manager, settings
-        )
         self._has_ended = False
 
     async def on_start(self) -> None:
         """Begin."""
-        self._partitions.start()
-        self._resource_manager.link.connect()
-        self._scheduler.start()
-        self._slots.return_idle()
+        self._job.start()
 
     async def on_stop(self) -> None:
         """Let go of everybody. A job that has not ended is given up here."""
@@ -174,7 +103,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         if not self._has_ended:
             await self._checkpointing.close(JobStatus.SUSPENDED)
             await self._coordination.close()
-            self._partitions.close()
+            self._job.partitions.close()
         await self.task_managers.dismiss_all()
 
     # TaskManagers and their slots
@@ -281,7 +210,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     def notify_not_enough_resources(self, explanation: str) -> None:
         """See JobMasterGateway."""
-        self._slots.cannot_come(explanation)
+        self._job.slots.cannot_come(explanation)
 
     def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerId, cause: str
@@ -353,58 +282,10 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """For the Dispatcher, which runs on the same thread."""
         return self._scheduler.status
 
-    # SchedulerShell
+    # The end
 
-    def restore(self, scope: frozenset[ExecutionVertexId], version: int) -> None:
-        """See SchedulerShell."""
-        self._restore.restore(scope, version)
-
-    def request_slots(self) -> None:
-        """See SchedulerShell."""
-        self._slots.request()
-
-    def find_inputs(self, data_sets: Sequence[ClusterDataSetId], version: int) -> None:
-        """See SchedulerShell."""
-        self._data_sets.find(data_sets, version)
-
-    def release_data_set(self, data_set: ClusterDataSetId) -> None:
-        """See SchedulerShell."""
-        self._data_sets.release(data_set)
-
-    def register_partitions(
-        self, registrations: Sequence[PartitionRegistration], version: int
-    ) -> None:
-        """See SchedulerShell."""
-        scheduler = self._scheduler
-        self._partitions.register(
-            registrations, version, scheduler.partitions_registered, scheduler.registration_failed
-        )
-
-    def release_externally(self, descriptors: Sequence[ShuffleDescriptor]) -> None:
-        """See SchedulerShell."""
-        self._partitions.release(descriptors)
-
-    def commit(self) -> None:
-        """See SchedulerShell."""
-        self._coordination.commit(self._checkpointing.commits.await_all)
-
-    def execution_changed(self, execution: Execution) -> None:
-        """See SchedulerShell."""
-        self._coordination.execution_changed(execution)
-        if execution.state.is_terminal:
-            is_failure = execution.state is not ExecutionState.FINISHED
-            self._checkpointing.task_gone(execution.attempt_id, is_failure=is_failure)
-
-    def status_changed(self, status: JobStatus) -> None:
-        """See SchedulerShell."""
-        _LOG.info("job %s (%s) is %s", self._graph.name, self._graph.job_id, status.name)
-        self._checkpointing.status_changed(status)
-        if status in (JobStatus.FAILING, JobStatus.CANCELLING):
-            # Nothing will be deployed any more: what is lost need not be replaced.
-            self._scheduler.pool.require(())
-            self._resource_manager.declare()
-        if status.is_globally_terminal_state():
-            self.spawn(self._end(), "end of the job")
+    def _has_last_status(self) -> None:
+        self.spawn(self._end(), "end of the job")
 
     async def _end(self) -> None:
         """Close what may still change the result, then tell; `on_stop` gives the slots back."""
@@ -415,7 +296,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._resource_manager.close("the job has ended")
         self._has_ended = True
         self._ended.set_result(self._scheduler.status)
-        self._partitions.close()
+        self._job.partitions.close()
         await self._release_blobs()
         collected = self._coordination.collect_coordinators()
         self._on_ended(
@@ -434,11 +315,3 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         except HeadraceError as error:
             # They go with the cluster, at the latest.
             _LOG.warning("the blobs of job %s are not deleted: %s", self._graph.job_id, error)
-
-    def _partitions_lost(self, error: HeadraceError) -> None:
-        self._scheduler.fail_job(Failure.of_error(error))
-
-    def _rejected(self, reason: str) -> None:
-        text = f"the ResourceManager rejected the job: {reason}"
-        error = ErrorInfo("NoResourceAvailableError", text, "INTERNAL", recoverable=False)
-        self._scheduler.fail_job(Failure(error))

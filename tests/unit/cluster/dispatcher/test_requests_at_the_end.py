@@ -9,6 +9,7 @@ import pytest
 from headrace.cluster.dispatcher import dispatcher as dispatcher_module
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import EmbeddedLeaderElection
 from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock
@@ -51,11 +52,13 @@ class World:
         dispatcher = Dispatcher(
             master,
             DispatcherId(b"d" * 16),
-            resource_manager_address="headrace.loopback://master/rpc/rm",
-            resource_manager_id=ResourceManagerId(b"r" * 16),
-            coordinator_factories={},
-            blob_server=master.gateway(blobs.address, BlobServerGateway),
-            shuffle_master=CreditBasedShuffleMaster(),
+            JobManagerSharedServices(
+                resource_manager_address="headrace.loopback://master/rpc/rm",
+                resource_manager_id=ResourceManagerId(b"r" * 16),
+                coordinator_factories={},
+                blob_server=master.gateway(blobs.address, BlobServerGateway),
+                shuffle_master=CreditBasedShuffleMaster(),
+            ),
             leader_election=EmbeddedLeaderElection(SeededRandom(1)),
             on_shut_down=lambda: None,
         )
@@ -73,9 +76,9 @@ class World:
         rpc_service: RpcService,
         job_master_id: JobMasterId,
         graph: JobGraph,
+        _: JobManagerSharedServices,
         *,
         on_ended: Callable[[ArchivedJob], None],
-        **_: object,
     ) -> Any:
         methods = ("cancel", "trigger_checkpoint", "trigger_savepoint", "stop_with_savepoint")
         reads = (

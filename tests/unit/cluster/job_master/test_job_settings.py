@@ -10,6 +10,7 @@ from headrace.cluster.job_master.collect_coordinator import COLLECT_BUFFER_SIZE,
 from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.options import SUBMIT_TIMEOUT
+from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.shuffle.credit_based_shuffle_master import CreditBasedShuffleMaster
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -75,13 +76,15 @@ class World:
             self.network.create_service("master"),
             JM_ID,
             job_graph((vertex(1, 1, coordinator="noting"),), settings=job_settings),
-            resource_manager_address=resource_manager.address,
-            resource_manager_id=RM_ID,
-            coordinator_factories={"noting": self._coordinator},
-            blob_server=worker.gateway(resource_manager.address, BlobServerGateway),
-            shuffle_master=CreditBasedShuffleMaster(),
+            JobManagerSharedServices(
+                resource_manager_address=resource_manager.address,
+                resource_manager_id=RM_ID,
+                coordinator_factories={"noting": self._coordinator},
+                blob_server=worker.gateway(resource_manager.address, BlobServerGateway),
+                shuffle_master=CreditBasedShuffleMaster(),
+                run_blocking=run_at_once,
+            ),
             on_ended=self.ends.append,
-            run_blocking=run_at_once,
         )
         self.job_master.start()
         self.loop.run_for(10)
