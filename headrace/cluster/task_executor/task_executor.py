@@ -10,24 +10,16 @@ from typing import Final
 from headrace.checkpoint.errors import SubtaskNotReadableError
 from headrace.checkpoint.handles import CheckpointProgress
 from headrace.checkpoint.state_queries import StateQuery, StateReadResult
-from headrace.cluster.blob.blob_cache import BlobCache
-from headrace.cluster.task_executor.cluster_partitions import ClusterPartitions
-from headrace.cluster.task_executor.job_connections import JobConnection, JobConnections
-from headrace.cluster.task_executor.live_reads import LiveReads
-from headrace.cluster.task_executor.payload_loader import PayloadLoader
+from headrace.cluster.task_executor.job_table import JobTable
 from headrace.cluster.task_executor.resource_manager_connection import (
     TaskExecutorToResourceManagerConnection,
 )
 from headrace.cluster.task_executor.setup import (
-    JobMasterLostError,
     TaskExecutorSetup,
     TaskManagerEndsError,
 )
-from headrace.cluster.task_executor.slot_table import FreedSlot, TaskSlotTable
-from headrace.cluster.task_executor.task_reporter import TaskReporter
 from headrace.cluster.task_executor.task_reports import TaskOutbox
-from headrace.cluster.task_executor.task_slots import TaskSlots
-from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
+from headrace.cluster.task_executor.task_table import TaskEntry
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.errors import HeadraceError
 from headrace.core.failpoints import Failpoint, reach
@@ -54,7 +46,6 @@ from headrace.gateways.messages import (
     AllocatedSlotReport,
     ErrorInfo,
     ExecutionDeploymentReport,
-    SlotOffer,
     SlotReport,
     TaskMetrics,
 )
@@ -72,17 +63,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
-    """One per TaskManager. Implements JobConnectionOwner, TaskReporterOwner and TaskSlotsOwner."""
+    """One per TaskManager."""
 
     def __init__(self, rpc_service: RpcService, setup: TaskExecutorSetup) -> None:
         super().__init__(rpc_service, rpc_service.create_endpoint_name("taskmanager"))
         self._setup: Final = setup
-        self._tasks: Final = TaskTable(self, setup.exit_process)
-        self._cluster_partitions: Final = ClusterPartitions(setup.partitions)
-        table = TaskSlotTable(setup.slot_count, setup.slot_profile)
-        self._slots: Final = TaskSlots(self, self, table, self._tasks)
-        self._jobs: Final = JobConnections(self, self, setup.resource_id, setup.location)
-        self._reporter: Final = TaskReporter(self, self, self._tasks, self._jobs)
+        self._job_table: Final = JobTable(self, setup, self._slot_freed)
+        self._jobs: Final = self._job_table.connections
+        self._slots: Final = self._job_table.slots
+        self._tasks: Final = self._job_table.tasks
+        self._cluster_partitions: Final = self._job_table.cluster_partitions
+        self._reads: Final = self._job_table.reads
         self._resource_manager: Final = TaskExecutorToResourceManagerConnection(
             self,
             setup.resource_id,
@@ -92,10 +83,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             slot_report=self.slot_report,
             on_end=self.end,
         )
-        self._payloads: Final = PayloadLoader(
-            self, self._tasks, self._jobs, BlobCache(self, setup.run_blocking, setup.scratch)
-        )
-        self._reads: Final = LiveReads(self)
         self._end_reason: str | None = None
 
     async def on_start(self) -> None:
@@ -110,9 +97,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         await self._tasks.await_end()
         self._jobs.close_all(reason)
         self._resource_manager.close(reason)
-        for entry in self._tasks:
-            entry.outbox.close()
-        await self._payloads.close()
+        await self._job_table.close()
         self._setup.on_terminated(reason)
 
     def end(self, reason: str) -> None:
@@ -149,10 +134,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
                 f"slot request of ResourceManager {request.resource_manager_id}, "
                 f"which does not lead TaskManager {self._setup.resource_id}"
             )
-        self._slots.allocate(request)
-        self._payloads.retain_job(request.job_id)
-        self._jobs.follow(request.job_id, request.job_master_address, request.job_master_id)
-        self._jobs.offer_slots(request.job_id)
+        self._job_table.allocate_slot(request)
         return Acknowledge()
 
     async def free_slot(
@@ -165,39 +147,13 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._slots.free(allocation_id, cause)
         return Acknowledge()
 
-    def slots_to_offer(self, job_id: JobId) -> tuple[SlotOffer, ...]:
-        """See JobConnectionOwner."""
-        return self._slots.table.offers_for(job_id)
-
-    def slots_answered(
-        self,
-        connection: JobConnection,
-        offered: tuple[SlotOffer, ...],
-        accepted: tuple[AllocationId, ...],
-    ) -> None:
-        """See JobConnectionOwner."""
-        self._slots.answered(connection, offered, accepted)
-
-    def _free_slots_of(self, job_id: JobId, cause: str) -> None:
-        self._slots.free_all(job_id, cause)
-        self._close_job_if_over(job_id)
-
     def follows(self, job_id: JobId) -> bool:
         """Whether a JobMaster of the job has accepted this TaskManager, which has not lost it since."""
         connection = self._jobs.find(job_id)
         return connection is not None and connection.is_connected
 
-    def slot_freed(self, freed: FreedSlot) -> None:
-        """See TaskSlotsOwner."""
-        slot_id = SlotId(self._setup.resource_id, freed.slot_index)
-        self._resource_manager.notify_slot_available(slot_id, freed.allocation_id)
-        self._close_job_if_over(freed.job_id)
-
-    def _close_job_if_over(self, job_id: JobId) -> None:
-        if not self._slots.table.has_slots_of(job_id) and not self._tasks.of_job(job_id):
-            self._cluster_partitions.release_job(job_id)
-            self._jobs.close(job_id, "no slots of the job are left here")
-            self._payloads.release_job(job_id)
+    def _slot_freed(self, slot_id: SlotId, allocation_id: AllocationId) -> None:
+        self._resource_manager.notify_slot_available(slot_id, allocation_id)
 
     # Tasks
 
@@ -221,9 +177,9 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             )
         name = descriptor.vertex.subtask_name(attempt_id.subtask_index)
         try:
-            task = self._setup.task_factory.create(descriptor, self._reporter)
+            task = self._setup.task_factory.create(descriptor, self._job_table.reporter)
         except Exception as error:
-            self._leave_slot(attempt_id)
+            self._job_table.leave_slot(attempt_id)
             if isinstance(error, HeadraceError):
                 raise
             raise TaskBuildError(f"{type(error).__name__}: {error} (in task '{name}')") from error
@@ -232,7 +188,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         entry = TaskEntry(attempt_id, descriptor.allocation_id, name, settings, outbox, task)
         self._tasks.add(entry)
         task.start()
-        self._payloads.load(entry, descriptor)
+        self._job_table.payloads.load(entry, descriptor)
         return Acknowledge()
 
     async def cancel_task(
@@ -367,19 +323,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         """See TaskExecutorGateway."""
         return tuple(entry.metrics() for entry in self._tasks.of_job(job_id))
 
-    def task_gone(self, entry: TaskEntry) -> None:
-        """See TaskReporterOwner: the task has ended, and its JobMaster knows or will never know."""
-        self._tasks.remove(entry)
-        self._reads.task_gone(entry.attempt_id)
-        self._leave_slot(entry.attempt_id)
-
-    def _leave_slot(self, attempt_id: ExecutionAttemptId) -> None:
-        freed = self._slots.table.remove_task(attempt_id)
-        if freed is not None:
-            self.slot_freed(freed)
-        else:
-            self._close_job_if_over(attempt_id.job_id)
-
     # Heartbeats and leaders
 
     async def heartbeat_from_resource_manager(
@@ -407,20 +350,6 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             tuple(entry.metrics() for entry in entries),
         )
 
-    def job_master_rejected(self, job_id: JobId, reason: str) -> None:
-        """See JobConnectionOwner."""
-        self._free_slots_of(job_id, f"the JobMaster rejected the TaskManager: {reason}")
-
-    def job_master_lost(self, job_id: JobId, cause: str) -> None:
-        """See JobConnectionOwner."""
-        for entry in self._tasks.of_job(job_id):
-            entry.outbox.close()
-            if entry.has_ended:
-                self.task_gone(entry)
-            else:
-                self._tasks.fail_task(entry, JobMasterLostError(f"the JobMaster was lost: {cause}"))
-        self._slots.await_job_master(job_id)
-
     def disconnect_job_master(
         self, job_id: JobId, job_master_id: JobMasterId, cause: ErrorInfo | None
     ) -> None:
@@ -430,9 +359,8 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._jobs.refuse_stale(job_id, job_master_id)
         if cause is not None:
             self._jobs.reconnect(job_id, cause.text)
-            return
-        self._jobs.end_of_job(job_id)
-        self._free_slots_of(job_id, "the job is over")
+        else:
+            self._job_table.end_of_job(job_id)
 
     def disconnect_resource_manager(
         self, resource_manager_id: ResourceManagerId, cause: str
