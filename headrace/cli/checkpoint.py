@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -19,16 +18,16 @@ from headrace.checkpoint.metadata_key import metadata_key
 from headrace.checkpoint.options import KEY_FILE
 from headrace.cli.failures import EXIT_FAILED
 from headrace.cli.snapshot_tables import (
-    damage_lines,
     facts,
     fault_lines,
     operators_table,
     snapshot_json,
     snapshots_table,
+    verification_lines,
     verified_line,
 )
 from headrace.core.config import Settings
-from headrace.state_processor.verification import DamagedFile, unsound_files
+from headrace.state_processor.verification import Verification, places_of, unsound_files
 
 _LIST_HELP: Final = """\
 List the checkpoints and savepoints at PATH: a folder of snapshots, of a job, or of all jobs.
@@ -93,14 +92,15 @@ def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
 def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
     """Show one snapshot; the exit code is 1 where it could not be restored."""
     snapshot = _only_one(path, key_file)
-    damaged = _faults(snapshot) if verify else []
+    verification = _verified(snapshot) if verify else None
     if is_json:
-        _print_json(snapshot_json(snapshot, damaged if verify else None))
+        _print_json(snapshot_json(snapshot, verification))
     else:
         _print_snapshot(snapshot)
-        if verify and snapshot.condition is SnapshotCondition.COMPLETE:
-            click.echo("\n".join(["", *damage_lines(damaged)]))
-    return 0 if _is_fine(snapshot, damaged) else EXIT_FAILED
+        if verification is not None:
+            click.echo("\n".join(["", *verification_lines(verification)]))
+    is_fine = verification.is_sound if verification is not None else _is_complete(snapshot)
+    return 0 if is_fine else EXIT_FAILED
 
 
 @checkpoint.command(help=_VERIFY_HELP)
@@ -110,17 +110,17 @@ def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
 def verify(path: str, key_file: str | None, is_json: bool) -> int:
     """Verify one snapshot; the exit code is 1 where it could not be restored."""
     snapshot = _only_one(path, key_file)
-    faults = _faults(snapshot)
+    verification = _verified(snapshot)
     if is_json:
-        _print_json(snapshot_json(snapshot, faults))
-    elif _is_fine(snapshot, faults):
+        _print_json(snapshot_json(snapshot, verification))
+    elif verification.is_sound:
         click.echo(verified_line(snapshot))
     else:
-        first, *others = fault_lines(snapshot, faults)
+        first, *others = fault_lines(snapshot, verification.damaged)
         click.secho(f"error: {first}", fg="red", bold=True, err=True)
         for line in others:
             click.echo(line, err=True)
-    return 0 if _is_fine(snapshot, faults) else EXIT_FAILED
+    return 0 if verification.is_sound else EXIT_FAILED
 
 
 def _only_one(path: str, key_file: str | None) -> InspectedSnapshot:
@@ -136,15 +136,19 @@ def _only_one(path: str, key_file: str | None) -> InspectedSnapshot:
     return _inspected(found[0], key_file)
 
 
-def _faults(snapshot: InspectedSnapshot) -> list[DamagedFile]:
-    # What is not to be trusted may name any file: none of them is touched.
-    if snapshot.condition is not SnapshotCondition.COMPLETE or snapshot.metadata is None:
-        return []
-    return list(unsound_files(snapshot.metadata))
+def _verified(snapshot: InspectedSnapshot) -> Verification:
+    metadata = snapshot.metadata
+    if metadata is None:
+        # Nobody knows what belongs to it.
+        return Verification(unverified=(snapshot.uri,))
+    if not _is_complete(snapshot):
+        # What is not to be trusted may name any file: none of them is touched.
+        return Verification(unverified=tuple(places_of(metadata)) or (snapshot.uri,))
+    return Verification(damaged=tuple(unsound_files(metadata)))
 
 
-def _is_fine(snapshot: InspectedSnapshot, faults: Sequence[DamagedFile]) -> bool:
-    return snapshot.condition is SnapshotCondition.COMPLETE and not faults
+def _is_complete(snapshot: InspectedSnapshot) -> bool:
+    return snapshot.condition is SnapshotCondition.COMPLETE
 
 
 def _inspected(folder: str, key_file: str | None) -> InspectedSnapshot:

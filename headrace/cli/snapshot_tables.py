@@ -14,7 +14,7 @@ from headrace.checkpoint.inspection import InspectedSnapshot, SnapshotCondition
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.checkpoint.metadata_format import METADATA_NAME
 from headrace.core.size_text import bytes_text
-from headrace.state_processor.verification import DamagedFile
+from headrace.state_processor.verification import DamagedFile, Verification
 
 
 def snapshots_table(snapshots: Sequence[InspectedSnapshot]) -> Table:
@@ -96,11 +96,14 @@ def _edit_facts(metadata: CheckpointMetadata) -> list[tuple[str, str]]:
     ]
 
 
-def damage_lines(damaged: Sequence[DamagedFile]) -> list[str]:
+def verification_lines(verification: Verification) -> list[str]:
     """What verifying has found."""
-    if not damaged:
+    if verification.is_sound:
         return ["every file is as it was written"]
-    return [f"{one.place}: {one.reason}" for one in damaged]
+    return [
+        *(f"{one.place}: {one.reason}" for one in verification.damaged),
+        *(f"{place}: not looked at" for place in verification.unverified),
+    ]
 
 
 def verified_line(snapshot: InspectedSnapshot) -> str:
@@ -127,9 +130,12 @@ def fault_lines(snapshot: InspectedSnapshot, faults: Sequence[DamagedFile]) -> l
 
 
 def snapshot_json(
-    snapshot: InspectedSnapshot, faults: Sequence[DamagedFile] | None = None
+    snapshot: InspectedSnapshot, verification: Verification | None = None
 ) -> dict[str, Any]:
-    """The same for programs; with what verifying has found, where that was asked for."""
+    """The same for programs; with what verifying has found, where that was asked for.
+
+    `damaged` is null where nothing could be looked at; `unverified` says what was not, and why.
+    """
     shown: dict[str, Any] = {"uri": snapshot.uri, "condition": snapshot.condition.value}
     if snapshot.reason:
         shown["reason"] = snapshot.reason
@@ -162,8 +168,12 @@ def snapshot_json(
                 for one in metadata.operators
             ],
         }
-    if faults is not None:
-        shown["damaged"] = [{"place": one.place, "reason": one.reason} for one in faults]
+    if verification is not None:
+        damaged = [{"place": one.place, "reason": one.reason} for one in verification.damaged]
+        shown["damaged"] = None if verification.unverified else damaged
+        shown["unverified"] = [
+            {"place": place, "reason": snapshot.reason} for place in verification.unverified
+        ]
     return shown
 
 

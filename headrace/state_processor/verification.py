@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from headrace.checkpoint.channel_chunks import ChannelPart
 from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointError
-from headrace.checkpoint.file_systems import open_input
-from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
+from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata
 from headrace.checkpoint.storage import StateReader
 from headrace.state.evolution import schema_of_text
@@ -35,6 +34,24 @@ class DamagedFile:
     reason: str
 
 
+@dataclass(frozen=True)
+class Verification:
+    """What is known of the files of a snapshot. `unverified`: the places that nobody could look at."""
+
+    damaged: tuple[DamagedFile, ...] = ()
+    unverified: tuple[str, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether everything was looked at, and is as it was written."""
+        return not self.damaged and not self.unverified
+
+
+def places_of(metadata: CheckpointMetadata) -> list[str]:
+    """Return the words for each piece of state that has content. No file is touched."""
+    return [place for place, _ in _placed_chunks(metadata)]
+
+
 def unsound_files(metadata: CheckpointMetadata) -> Iterator[DamagedFile]:
     """Read every file and yield those that are missing, changed, or not to be understood."""
     reader = StateReader()
@@ -42,10 +59,11 @@ def unsound_files(metadata: CheckpointMetadata) -> Iterator[DamagedFile]:
     for place, chunk in _placed_chunks(metadata):
         owner = place.partition(", subtask ")[0]
         try:
-            reader.verify(chunk.file)
             if chunk.table is StateTable.CHANNELS:
-                _check_frames(chunk)
-            elif chunk.table is not StateTable.NATIVE:
+                _check_frames(chunk, reader)
+                continue
+            reader.verify(chunk.file)
+            if chunk.table is not StateTable.NATIVE:
                 _check_rows(chunk, owner, types)
         except CheckpointError as error:
             yield DamagedFile(place, str(error))
@@ -83,11 +101,16 @@ def _check_rows(chunk: StateChunk, owner: str, types: _Types) -> None:
     _check_count(chunk, stored.num_rows)
 
 
-def _check_frames(chunk: StateChunk) -> None:
-    """CheckpointCorruptedError, or MetadataError, where data in flight is no Arrow stream or has no place."""
+def _check_frames(chunk: StateChunk, reader: StateReader) -> None:
+    """CheckpointCorruptedError, or MetadataError, where data in flight is no Arrow stream or has no place.
+
+    It is in memory whole, as when it is restored: rows are counted to their end, and only where the digest fits.
+    """
+    content = reader.read(chunk.file)
     ChannelPart.of(chunk)
     try:
-        count = _frame_rows(chunk.file)
+        with pa.ipc.open_stream(pa.BufferReader(content)) as stream:
+            count = sum(batch.num_rows for batch in stream)
     except _UNREADABLE as error:
         raise _corrupted(chunk, f"it is no stream of batches: {error}") from error
     _check_count(chunk, count)
@@ -96,18 +119,6 @@ def _check_frames(chunk: StateChunk) -> None:
 def _check_count(chunk: StateChunk, found: int) -> None:
     if found != chunk.row_count:
         raise _corrupted(chunk, f"it has {found} rows, and the metadata says {chunk.row_count}")
-
-
-def _frame_rows(file: StateFile) -> int:
-    if not file.uri:
-        return _rows_in(pa.BufferReader(file.content))
-    with open_input(file.uri) as opened:
-        return _rows_in(opened)
-
-
-def _rows_in(source: pa.NativeFile) -> int:
-    with pa.ipc.open_stream(source) as stream:
-        return sum(batch.num_rows for batch in stream)
 
 
 def _corrupted(chunk: StateChunk, what: str) -> CheckpointCorruptedError:

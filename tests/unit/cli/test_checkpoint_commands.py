@@ -209,6 +209,52 @@ def test_of_metadata_that_is_not_to_be_trusted_no_file_is_touched(
     assert len(asked_for) == 1
 
 
+def another_key(snapshots: Snapshots, uri: str) -> None:
+    snapshots.key = str(Path(uri).parent / "another")
+
+
+def without_metadata(snapshots: Snapshots, uri: str) -> None:
+    (Path(uri) / "_metadata").unlink()
+
+
+def with_metadata_cut_off(snapshots: Snapshots, uri: str) -> None:
+    cut_off(Path(uri) / "_metadata")
+
+
+COUNTS = "'count' (uid 'counter'), subtask 0, keyed 'counts'"
+
+
+@pytest.mark.parametrize("command", [("verify",), ("show", "--verify")])
+@pytest.mark.parametrize(
+    ("spoil", "place", "reason"),
+    [
+        (another_key, COUNTS, "is not to be trusted"),
+        (without_metadata, "", "it was never completed"),
+        (with_metadata_cut_off, "", "_metadata is not"),
+    ],
+)
+def test_programs_are_told_what_could_not_be_looked_at(
+    snapshots: Snapshots,
+    command: tuple[str, ...],
+    spoil: Callable[[Snapshots, str], None],
+    place: str,
+    reason: str,
+) -> None:
+    uri = snapshots.take(7, content=three_rows())
+    whole = json.loads(snapshots.run("checkpoint", *command, "--json", uri).output)
+    assert (whole["damaged"], whole["unverified"]) == ([], [])
+    spoil(snapshots, uri)
+    result = snapshots.run("checkpoint", *command, "--json", uri)
+    assert result.return_value == 1
+    shown = json.loads(result.output)
+    assert shown["damaged"] is None
+    (unverified,) = shown["unverified"]
+    assert unverified["place"] == (place or uri)
+    assert reason in unverified["reason"]
+    told = snapshots.run("checkpoint", "show", "--verify", uri).output
+    assert f"{place or uri}: not looked at" in told
+
+
 def test_a_verification_of_what_is_not_to_be_trusted_is_one_line(
     snapshots: Snapshots, tmp_path: Path
 ) -> None:

@@ -2,19 +2,29 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 from headrace.checkpoint.channel_chunks import ChannelPart, ChannelRole, ReceiverMapping
-from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, StateTable
+from headrace.checkpoint.file_systems import register_file_system
+from headrace.checkpoint.handles import (
+    OperatorSubtaskState,
+    StateChunk,
+    StateFile,
+    StateTable,
+)
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
+from headrace.core.arrow_streams import stream_bytes
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.state.keyed_chunks import parquet_of
 from headrace.state_processor.verification import unsound_files
+from headrace.testing.faulty_file_system import FaultyHandler, StorageFaults
 from headrace.testing.operator_harness import HARNESS_KEY_GROUPS, Rows
-from tests.unit.checkpoint.snapshots import inside, metadata_of, operator_id
+from tests.unit.checkpoint.snapshots import inside, metadata_of, operator_id, stored
 from tests.unit.operators.recutting_cases import CASES
 from tests.unit.operators.test_recutting import SHOWN, steps_of
 from tests.unit.state_processor.saved import (
@@ -145,26 +155,54 @@ def test_files_of_one_state_agree_about_its_types(metadata: CheckpointMetadata) 
 PART = ChannelPart(ChannelRole.INPUT, "0" * 32, 0, 0, 1, 1, 128, ReceiverMapping.ROUND_ROBIN)
 
 
-def in_flight(content: bytes, **changes: str) -> CheckpointMetadata:
-    chunk = StateChunk(
-        StateTable.CHANNELS, "channel", 2, inside(content), None, PART.attributes() | changes
-    )
+def in_flight(file: StateFile, **changes: str) -> CheckpointMetadata:
+    attributes = PART.attributes() | changes
+    chunk = StateChunk(StateTable.CHANNELS, "channel", 2, file, None, attributes)
     state = OperatorSubtaskState((chunk,))
     operator = OperatorSnapshot(operator_id(1), "map", 1, 128, None, {0: state})
     return msgspec.structs.replace(metadata_of(7), operators=(operator,))
 
 
 def test_records_in_flight_are_read_to_their_end() -> None:
-    sink = pa.BufferOutputStream()
     batch = pa.record_batch({"value": [1, 2]})
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    content = sink.getvalue().to_pybytes()
-    assert list(unsound_files(in_flight(content))) == []
-    (fault,) = unsound_files(in_flight(content[:-30]))
+    content = stream_bytes(batch.schema, [batch])
+    assert list(unsound_files(in_flight(inside(content)))) == []
+    (fault,) = unsound_files(in_flight(inside(content[:-30])))
     assert "is damaged" in fault.reason
-    (fault,) = unsound_files(in_flight(content, role="nobody's"))
+    (fault,) = unsound_files(in_flight(inside(content), role="nobody's"))
     assert "cannot be placed" in fault.reason
+
+
+class CountedReads(FaultyHandler):
+    """A file system of this machine that notes which files are opened for reading."""
+
+    def __init__(self) -> None:
+        super().__init__(fs.LocalFileSystem(), StorageFaults())
+        self.opened: list[str] = []
+
+    def open_input_stream(self, path: str) -> Any:
+        self.opened.append(path)
+        return super().open_input_stream(path)
+
+    def open_input_file(self, path: str) -> Any:
+        self.opened.append(path)
+        return super().open_input_file(path)
+
+
+def test_records_in_flight_are_read_once(tmp_path: Path) -> None:
+    batch = pa.record_batch({"value": [1, 2]})
+    content = stream_bytes(batch.schema, [batch])
+    path = tmp_path / "channels"
+    path.write_bytes(content)
+    handler = CountedReads()
+    counted = fs.PyFileSystem(handler)
+    register_file_system("counted", lambda uri: (counted, uri.removeprefix("counted://")))
+    file = stored(f"counted://{path}", content)
+    assert list(unsound_files(in_flight(file))) == []
+    assert handler.opened == [str(path)]
+    path.write_bytes(content[:-1] + b"!")
+    (fault,) = unsound_files(in_flight(file))
+    assert "its digest is" in fault.reason
 
 
 @pytest.mark.parametrize("kind", [kind for kind, case in CASES.items() if case.is_shippable])
