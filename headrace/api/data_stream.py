@@ -19,10 +19,9 @@ from headrace.api.expressions import (
 )
 from headrace.api.function_checks import (
     check_function,
-    check_key_selector,
-    check_partitioner,
     resolve_type,
 )
+from headrace.api.physical_partitioning import PhysicalPartitioning
 from headrace.api.stream_properties import StreamProperties
 from headrace.api.transformations import (
     OperatorTransformation,
@@ -44,7 +43,6 @@ from headrace.functions.record import (
     FlatMapFunction,
     KeySelector,
     MapFunction,
-    Partitioner,
 )
 from headrace.functions.sink import Sink
 from headrace.functions.specs import (
@@ -78,7 +76,7 @@ if TYPE_CHECKING:
 TypeLike = TypeInformation | Sequence[TypeInformation] | None
 
 
-class DataStream(StreamProperties):
+class DataStream(StreamProperties, PhysicalPartitioning):
     """A stream of records.
 
     Example:
@@ -256,22 +254,6 @@ class DataStream(StreamProperties):
 
         return AllWindowedStream(self.without_keys(), window_assigner)
 
-    def shuffle(self) -> "DataStream":
-        """Send each record to a random subtask."""
-        return self._partitioned(Partitioning(PartitionerKind.SHUFFLE))
-
-    def rescale(self) -> "DataStream":
-        """Go round robin inside groups of neighbouring subtasks."""
-        return self._partitioned(Partitioning(PartitionerKind.RESCALE))
-
-    def rebalance(self) -> "DataStream":
-        """Go round robin over all subtasks."""
-        return self._partitioned(Partitioning(PartitionerKind.REBALANCE))
-
-    def forward(self) -> "DataStream":
-        """Send to the subtask of the same index; needs equal parallelism."""
-        return self._partitioned(Partitioning(PartitionerKind.FORWARD))
-
     @overload
     def broadcast(self) -> "DataStream": ...
     @overload
@@ -292,16 +274,6 @@ class DataStream(StreamProperties):
             descriptors = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
             return BroadcastStream(self, descriptors)
         return self._partitioned(Partitioning(PartitionerKind.BROADCAST))
-
-    def partition_custom(
-        self,
-        partitioner: Callable[[Any, int], int] | Partitioner,
-        key_selector: Callable[[Any], Any] | KeySelector,
-    ) -> "DataStream":
-        """Send each record where `partitioner(key, num_partitions)` says; an index out of range fails the job."""
-        check_partitioner(partitioner)
-        check_key_selector(key_selector)
-        return self._partitioned(Partitioning(PartitionerKind.CUSTOM, (partitioner, key_selector)))
 
     def get_side_output(self, output_tag: OutputTag) -> "DataStream":
         """Return the records that the operator of this stream sent to the tag."""
