@@ -6,20 +6,14 @@ from functools import partial
 from typing import Any
 
 from headrace.checkpoint.handles import (
-    NO_FILE,
-    OUTPUT_WATERMARK,
-    WATERMARK,
     Committable,
     StateChunk,
-    StateTable,
 )
-from headrace.checkpoint.options import RESTORE_WATERMARKS
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.elements import MAX_WATERMARK, LatencyMarker
 from headrace.core.errors import RecordTypeError, UserCodeError
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
-from headrace.core.key_groups import key_group_range
 from headrace.core.operator_types import OperatorTypes
 from headrace.graph.job_graph import ChainedOperator
 from headrace.graph.pipeline_options import OBJECT_REUSE, global_job_parameters
@@ -47,6 +41,7 @@ from headrace.task.outputs import (
     Target,
 )
 from headrace.task.pacing import PacedRows
+from headrace.task.state_initializer import StateInitializer, watermark_chunk
 from headrace.task.state_reads import ReadOperator
 from headrace.task.user_payloads import UNKNOWN_LOCATION
 
@@ -80,6 +75,7 @@ class OperatorChain:
         back_pressured_ms: Callable[[], float],
     ) -> None:
         self._environment = environment
+        self._initializer = StateInitializer(environment)
         self._timers = timers
         self._counters = counters
         self._mailbox = mailbox
@@ -92,27 +88,12 @@ class OperatorChain:
         self._operators: dict[OperatorId, Operator] = {
             operator_id: create_operator(spec) for operator_id, spec in zip(ids, specs, strict=True)
         }
-        self._outputs = {
-            operator.operator_id: OperatorOutput(
-                mailbox.check_interrupted,
-                reuses_objects=environment.settings.get_option(OBJECT_REUSE),
-                random=environment.random,
-            )
-            for operator in vertex.operators
-        }
+        self._outputs = _create_outputs(environment, mailbox)
         self._metrics = {
             operator.operator_id: environment.metrics.add_group(operator.name)
             for operator in vertex.operators
         }
-        self._latencies = {
-            operator_id: LatencyStats(
-                environment.metrics,
-                operator_id,
-                environment.attempt_id.subtask_index,
-                environment.settings,
-            )
-            for operator_id in ids
-        }
+        self._latencies = _create_latencies(environment)
         self._states: dict[OperatorId, StatesOfOperator] = {}
         self._paced: list[PacedRows] = []
         restore = environment.restore
@@ -179,9 +160,9 @@ class OperatorChain:
             operator = self._operators[operator_id]
             committables = operator.snapshot_state(checkpoint_id)
             states = self._states[operator_id].freeze(checkpoint_id, options)
-            frozen.append(
-                FrozenOperator(operator_id, states, self._watermarks_of(operator_id), committables)
-            )
+            output_watermark = self._outputs[operator_id].watermark
+            watermarks = watermark_chunk(operator.current_watermark, output_watermark)
+            frozen.append(FrozenOperator(operator_id, states, watermarks, committables))
         return frozen
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -196,32 +177,19 @@ class OperatorChain:
             states.checkpoint_aborted(checkpoint_id)
             self._operators[operator_id].notify_checkpoint_aborted(checkpoint_id)
 
-    def _watermarks_of(self, operator_id: OperatorId) -> StateChunk:
-        attributes = {
-            WATERMARK: str(self._operators[operator_id].current_watermark),
-            OUTPUT_WATERMARK: str(self._outputs[operator_id].watermark),
-        }
-        return StateChunk(StateTable.WATERMARKS, "", 0, NO_FILE, None, attributes)
-
     def _restore_watermarks(self) -> None:
         """Bring operators and outputs to the event time of the checkpoint, so that lateness is judged as it was.
 
         Head to tail: what a head passes on reaches those behind it, and what they had sent themselves follows. No timer
         is due by it: those had fired before the checkpoint.
         """
-        restore = self._environment.restore
-        if restore is None or not self._environment.settings.get_option(RESTORE_WATERMARKS):
-            return
         for operator_id, operator in self._operators.items():
-            for chunk in restore.state_of(operator_id).chunks:
-                if chunk.table is StateTable.WATERMARKS:
-                    output = self._outputs[operator_id]
-                    watermark = int(chunk.attributes[WATERMARK])
-                    if operator.current_watermark < watermark < MAX_WATERMARK:
-                        operator.process_watermark(watermark, output)
-                    sent = int(chunk.attributes[OUTPUT_WATERMARK])
-                    if sent < MAX_WATERMARK:
-                        output.emit_watermark(sent)
+            for watermark, output_watermark in self._initializer.watermarks_of(operator_id):
+                output = self._outputs[operator_id]
+                if operator.current_watermark < watermark < MAX_WATERMARK:
+                    operator.process_watermark(watermark, output)
+                if output_watermark < MAX_WATERMARK:
+                    output.emit_watermark(output_watermark)
 
     def end_head_input(self, input_number: int) -> None:
         """Tell the head that one of its inputs has ended."""
@@ -336,7 +304,9 @@ class OperatorChain:
         def send_event(payload: bytes) -> None:
             environment.listener.operator_event(environment.attempt_id, operator_id, payload)
 
-        states = self._states[operator_id] = self._states_of(described)
+        states = self._states[operator_id] = self._initializer.states_of(
+            described, self._types[operator_id], self._metrics[operator_id]
+        )
         return OperatorContext(
             state=states,
             operator_id=operator_id,
@@ -364,27 +334,6 @@ class OperatorChain:
     def _mail(self, call: Callable[[], None]) -> bool:
         return self._mailbox.put(lambda: call() if self._takes_mail else None)
 
-    def _states_of(self, described: ChainedOperator) -> StatesOfOperator:
-        environment, operator_id = self._environment, described.operator_id
-        vertex, restore = environment.vertex, environment.restore
-        if restore is not None and operator_id not in restore.operators:
-            # New in the program: a source, say, must begin, and not go on with no splits.
-            restore = None
-        subtask_index = environment.attempt_id.subtask_index
-        return StatesOfOperator(
-            operator_name=described.name,
-            key_groups=key_group_range(subtask_index, vertex.parallelism, vertex.max_parallelism),
-            max_parallelism=vertex.max_parallelism,
-            types=self._types[operator_id],
-            settings=environment.settings,
-            clock=environment.clock,
-            metrics=self._metrics[operator_id],
-            restored=None if restore is None else restore.state_of(operator_id),
-            restored_checkpoint_id=None if restore is None else restore.checkpoint_id,
-            reader=None if restore is None else environment.snapshots.reader(),
-            scratch=str(environment.scratch or ""),
-        )
-
     @staticmethod
     def _blame_record(described: ChainedOperator) -> Callable[[BaseException], BaseException]:
         def blame(error: BaseException) -> BaseException:
@@ -399,3 +348,28 @@ class OperatorChain:
             )
 
         return blame
+
+
+def _create_outputs(
+    environment: TaskEnvironment, mailbox: Mailbox
+) -> dict[OperatorId, OperatorOutput]:
+    return {
+        operator.operator_id: OperatorOutput(
+            mailbox.check_interrupted,
+            reuses_objects=environment.settings.get_option(OBJECT_REUSE),
+            random=environment.random,
+        )
+        for operator in environment.vertex.operators
+    }
+
+
+def _create_latencies(environment: TaskEnvironment) -> dict[OperatorId, LatencyStats]:
+    return {
+        operator.operator_id: LatencyStats(
+            environment.metrics,
+            operator.operator_id,
+            environment.attempt_id.subtask_index,
+            environment.settings,
+        )
+        for operator in environment.vertex.operators
+    }
