@@ -87,7 +87,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._checkpointing: Final = self._job.checkpointing
         self._resource_manager: Final = self._job.resource_manager
         self._state_locator: Final = StateLocator(
-            self._scheduler, self.task_managers, self._checkpointing.newest, settings
+            self._scheduler, self.task_managers, self._checkpointing.lineage.newest, settings
         )
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
         self._savepoints: Final = Savepoints(self._scheduler, self._checkpointing, self._ended)
@@ -101,7 +101,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         """Let go of everybody. A job that has not ended is given up here."""
         self._resource_manager.close("the JobMaster is being closed")
         if not self._has_ended:
-            await self._checkpointing.close(JobStatus.SUSPENDED)
+            await self._checkpointing.lineage.close(JobStatus.SUSPENDED)
             await self._coordination.close()
             self._job.partitions.close()
         await self.task_managers.dismiss_all()
@@ -289,7 +289,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     async def _end(self) -> None:
         """Close what may still change the result, then tell; `on_stop` gives the slots back."""
-        await self._checkpointing.close(self._scheduler.status)
+        await self._checkpointing.lineage.close(self._scheduler.status)
         await self._coordination.close()
         if self._scheduler.status is JobStatus.FINISHED:
             await self.task_managers.promote_partitions(self._scheduler.partitions.promote())

@@ -76,7 +76,7 @@ class JobShell:
             endpoint, scheduler, self.task_managers, self.coordination, settings, run_blocking
         )
         self._restore: Final = JobRestore(
-            endpoint, scheduler, self.coordination, self.checkpointing, settings
+            endpoint, scheduler, self.coordination, self.checkpointing.lineage, settings
         )
         self.resource_manager: Final = _open_resource_manager(endpoint, scheduler, services)
         self._data_sets: Final = DataSetLookup(endpoint, scheduler, self.resource_manager, settings)

@@ -20,6 +20,7 @@ from headrace.cluster.job_master.checkpointing.collaborators import (
 from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
 from headrace.cluster.job_master.checkpointing.expiry import describe_expired
 from headrace.cluster.job_master.checkpointing.final_checkpoint import FinalCheckpoint
+from headrace.cluster.job_master.checkpointing.lineage import CheckpointLineage
 from headrace.cluster.job_master.checkpointing.messages import (
     ArmPeriodicTimer,
     ArmTimeout,
@@ -118,17 +119,7 @@ class JobCheckpointing:
         self._statistics: Final = CheckpointStatistics()
         self._coordinator: Final = CheckpointCoordinator(rules, endpoint.rpc_service.random)
         self._events: Final = EventQueue[CoordinatorEvent](self._handle)
-        self._steps: Final = TriggerSteps(
-            tasks,
-            coordinators,
-            self._store,
-            rules,
-            endpoint.clock,
-            handle=self._events.put,
-            spawn=endpoint.spawn,
-            is_pending=lambda key: self._find(key) is not None,
-            on_storage_failed=self._storage_failed,
-        )
+        self._steps: Final = self._create_steps()
         self._notices: Final = CheckpointNotices(
             tasks, coordinators, on_failed, self._steps.snapshot_waiting
         )
@@ -142,17 +133,42 @@ class JobCheckpointing:
         self._publisher: Final = Publisher(
             self._store, self.commits, endpoint.spawn, self._published, self._publication_failed
         )
+        self.lineage: Final = CheckpointLineage(
+            self._job_id,
+            self._store,
+            self.commits,
+            self._publisher,
+            self._coordinator,
+            self._statistics,
+        )
+        """What the job starts from, and leaves."""
+        self.final: Final = self._create_final(reminder_ms)
+        """Hears whose data has ended."""
         # What was published just now, for as long as the coordinator has it told.
         self._content: PublishedContent | None = None
-        self.final: Final = FinalCheckpoint(
-            tasks,
+        coordinators.when_backlog_changes(lambda is_any: self._events.put(BacklogChanged(is_any)))
+
+    def _create_steps(self) -> TriggerSteps:
+        return TriggerSteps(
+            self._tasks,
+            self._coordinators,
+            self._store,
+            self._rules,
+            self._endpoint.clock,
+            handle=self._events.put,
+            spawn=self._endpoint.spawn,
+            is_pending=lambda key: self._find(key) is not None,
+            on_storage_failed=self._storage_failed,
+        )
+
+    def _create_final(self, reminder_ms: float) -> FinalCheckpoint:
+        return FinalCheckpoint(
+            self._tasks,
             request=self._request_final,
             is_idle=lambda: not self._coordinator.pending and not self._coordinator.waiting_count,
             later=self._later,
             reminder_ms=reminder_ms,
         )
-        """Hears whose data has ended."""
-        coordinators.when_backlog_changes(lambda is_any: self._events.put(BacklogChanged(is_any)))
 
     # The job
 
@@ -176,46 +192,6 @@ class JobCheckpointing:
     def task_gone(self, attempt_id: ExecutionAttemptId, *, is_failure: bool) -> None:
         """An attempt has ended."""
         self._events.put(TaskGone(attempt_id, is_failure))
-
-    async def recover(self) -> CompletedCheckpoint | None:
-        """Take over the job's lineage; return what the job starts from. CheckpointError.
-
-        All output of it is committed then.
-        """
-        restored = await self._store.call("recover", self._store.store.recover)
-        await self.commits.restore(None if restored is None else restored.metadata)
-        return self._starts_from(restored)
-
-    async def latest(self) -> CompletedCheckpoint | None:
-        """What the job, or a part of it, restarts from, once no publication is under way and all is committed."""
-        await self._publisher.settled()
-        await self.commits.resume()
-        return self._starts_from(await self._store.call("latest", self._store.store.latest))
-
-    async def newest(self) -> CompletedCheckpoint | None:
-        """What the job would restart from, as the store has it now; nothing changes by that."""
-        return await self._store.call("latest", self._store.store.latest)
-
-    async def close(self, status: JobStatus) -> None:
-        """The job has ended: what is published is made visible first, as far as its sinks can."""
-        await self._publisher.settled()
-        is_committed = True
-        if status.is_globally_terminal_state():
-            try:
-                await self.commits.await_all()
-            except HeadraceError as error:
-                is_committed = False
-                _LOG.error("job %s ends with output not committed: %s", self._job_id, error)
-        await self.commits.close()
-        await self._store.call(
-            "close", lambda: self._store.store.close(status, keeps_latest=not is_committed)
-        )
-
-    def _starts_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
-        if restored is not None:
-            self._coordinator.restored(restored.checkpoint_id)
-            self._statistics.restored(restored.checkpoint_id)
-        return restored
 
     @property
     def overview(self) -> CheckpointOverview:

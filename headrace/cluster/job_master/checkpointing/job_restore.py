@@ -11,7 +11,7 @@ from typing import Final
 from headrace.checkpoint.handles import SubtaskRestore
 from headrace.checkpoint.metadata import CompletedCheckpoint
 from headrace.checkpoint.options import IGNORE_UNCLAIMED_STATE, WITHOUT_CHANNEL_STATE
-from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheckpointing
+from headrace.cluster.job_master.checkpointing.lineage import CheckpointLineage
 from headrace.cluster.job_master.checkpointing.state_assignment import (
     StateAssignment,
     assign_state,
@@ -35,13 +35,13 @@ class JobRestore:
         endpoint: RpcEndpoint,
         scheduler: Scheduler,
         coordination: JobCoordination,
-        checkpointing: JobCheckpointing,
+        lineage: CheckpointLineage,
         settings: Settings,
     ) -> None:
         self._endpoint: Final = endpoint
         self._scheduler: Final = scheduler
         self._coordination: Final = coordination
-        self._checkpointing: Final = checkpointing
+        self._lineage: Final = lineage
         self._ignores_unclaimed: Final = settings.get_option(IGNORE_UNCLAIMED_STATE)
         self._without_channel_state: Final = settings.get_option(WITHOUT_CHANNEL_STATE)
         self._has_recovered = False
@@ -54,8 +54,8 @@ class JobRestore:
         is_first = not self._has_recovered
         self._has_recovered = True
         try:
-            checkpointing = self._checkpointing
-            restored = await (checkpointing.recover() if is_first else checkpointing.latest())
+            lineage = self._lineage
+            restored = await (lineage.recover() if is_first else lineage.latest())
             if not self._scheduler.awaits_restore(version):
                 # Another failure, or the user, was faster: what follows has its own restore.
                 return

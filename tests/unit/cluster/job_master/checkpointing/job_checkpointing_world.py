@@ -206,7 +206,7 @@ class World:
             on_final_savepoint=self.final_savepoints.append,
             reminder_ms=100,
         )
-        self.loop.run_until(self.checkpointing.recover())
+        self.loop.run_until(self.checkpointing.lineage.recover())
 
     def close(self) -> None:
         self.endpoint.rpc_service.abort()

@@ -340,7 +340,7 @@ def test_a_restart_waits_for_the_publication_that_is_under_way(world: World) -> 
         world.checkpointing.acknowledge(attempt_id, 1, TaskStateSnapshot(), CheckpointMetrics())
     # It is being published; only now does the job fail.
     world.checkpointing.status_changed(JobStatus.RESTARTING)
-    latest = world.loop.run_until(world.checkpointing.latest())
+    latest = world.loop.run_until(world.checkpointing.lineage.latest())
     assert latest is not None and latest.checkpoint_id == 1
     assert world.checkpointing.overview.restored_id == 1
 
@@ -355,7 +355,7 @@ def test_a_restart_knows_of_a_savepoint_to_stop_with_before_it_knows_what_to_sta
     order: list[str] = []
 
     async def restart() -> None:
-        await world.checkpointing.latest()
+        await world.checkpointing.lineage.latest()
         order.extend([*world.final_savepoints, "restart"])
 
     world.endpoint.spawn(restart(), "restart")
@@ -368,7 +368,7 @@ def test_a_restart_knows_of_a_savepoint_to_stop_with_before_it_knows_what_to_sta
 
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.SUSPENDED])
 def test_the_storage_hears_how_the_job_ended(world: World, status: JobStatus) -> None:
-    world.loop.run_until(world.checkpointing.close(status))
+    world.loop.run_until(world.checkpointing.lineage.close(status))
     assert world.store.closed == [(status, False)]
 
 

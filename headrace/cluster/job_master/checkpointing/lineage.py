@@ -1,0 +1,79 @@
+"""CheckpointLineage: what a job starts from, at its begin and after failures, and what it leaves when it has ended.
+
+Runs on the JobMaster's main thread. Source: Flink CheckpointCoordinator.restoreLatestCheckpointedState and shutdown.
+"""
+
+import logging
+from typing import Final
+
+from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
+from headrace.cluster.job_master.checkpointing.publisher import Publisher
+from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
+from headrace.cluster.job_master.checkpointing.statistics import CheckpointStatistics
+from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
+from headrace.core.errors import HeadraceError
+from headrace.core.ids import JobId
+from headrace.core.lifecycle import JobStatus
+
+_LOG = logging.getLogger(__name__)
+
+
+class CheckpointLineage:
+    """The complete checkpoints of one job, as the store has them, and whether their output is committed."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        store: StoreCalls,
+        commits: SinkCommits,
+        publisher: Publisher,
+        coordinator: CheckpointCoordinator,
+        statistics: CheckpointStatistics,
+    ) -> None:
+        self._job_id: Final = job_id
+        self._store: Final = store
+        self._commits: Final = commits
+        self._publisher: Final = publisher
+        self._coordinator: Final = coordinator
+        self._statistics: Final = statistics
+
+    async def recover(self) -> CompletedCheckpoint | None:
+        """Take over the job's lineage; return what the job starts from. CheckpointError.
+
+        All output of it is committed then.
+        """
+        restored = await self._store.call("recover", self._store.store.recover)
+        await self._commits.restore(None if restored is None else restored.metadata)
+        return self._starts_from(restored)
+
+    async def latest(self) -> CompletedCheckpoint | None:
+        """What the job, or a part of it, restarts from, once no publication is under way and all is committed."""
+        await self._publisher.settled()
+        await self._commits.resume()
+        return self._starts_from(await self.newest())
+
+    async def newest(self) -> CompletedCheckpoint | None:
+        """What the job would restart from, as the store has it now; nothing changes by that."""
+        return await self._store.call("latest", self._store.store.latest)
+
+    async def close(self, status: JobStatus) -> None:
+        """The job has ended: what is published is made visible first, as far as its sinks can."""
+        await self._publisher.settled()
+        is_committed = True
+        if status.is_globally_terminal_state():
+            try:
+                await self._commits.await_all()
+            except HeadraceError as error:
+                is_committed = False
+                _LOG.error("job %s ends with output not committed: %s", self._job_id, error)
+        await self._commits.close()
+        await self._store.call(
+            "close", lambda: self._store.store.close(status, keeps_latest=not is_committed)
+        )
+
+    def _starts_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
+        if restored is not None:
+            self._coordinator.restored(restored.checkpoint_id)
+            self._statistics.restored(restored.checkpoint_id)
+        return restored
