@@ -79,15 +79,9 @@ class CreditBasedShuffleEnvironment:
         self.task_events: Final = TaskEventDispatcher()
         self.features: Final = offered_features(settings)
         self.keep_alive: Final = KeepAlivePolicy.from_settings(settings)
-        memory = network_memory_bytes(settings, process_memory_bytes(settings))
-        self.buffer_pool: Final = NetworkBufferPool(memory, segment_bytes(settings, memory))
-        if metrics is not None:
-            register_pool_metrics(metrics, self.buffer_pool)
-        io = io or ThreadIoPool(f"result files {resource_id}")
-        self.storage: Final = PartitionStorage(
-            io,
-            SpillDirectories.from_settings(settings, io.submit, files),
-            ReadMemory(settings.get_option(BATCH_SHUFFLE_READ_SIZE)),
+        self.buffer_pool: Final = _create_buffer_pool(settings, metrics)
+        self.storage: Final = _open_storage(
+            io or ThreadIoPool(f"result files {resource_id}"), settings, files
         )
         self._partition_factory: Final = ResultPartitionFactory(
             settings,
@@ -156,3 +150,19 @@ class CreditBasedShuffleEnvironment:
             has_checksums=has_checksums,
         )
         return PeerSession(link, producer, ConsumerSession(link, has_checksums=has_checksums))
+
+
+def _create_buffer_pool(settings: Settings, metrics: MetricGroup | None) -> NetworkBufferPool:
+    memory = network_memory_bytes(settings, process_memory_bytes(settings))
+    pool = NetworkBufferPool(memory, segment_bytes(settings, memory))
+    if metrics is not None:
+        register_pool_metrics(metrics, pool)
+    return pool
+
+
+def _open_storage(io: IoExecutor, settings: Settings, files: FileLayer | None) -> PartitionStorage:
+    return PartitionStorage(
+        io,
+        SpillDirectories.from_settings(settings, io.submit, files),
+        ReadMemory(settings.get_option(BATCH_SHUFFLE_READ_SIZE)),
+    )

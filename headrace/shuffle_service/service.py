@@ -106,18 +106,9 @@ class ShuffleService:
         self.batch_bytes_max: Final = self._budget.minimum * PAGE_BYTES
         self._unwritten: Final = _pool_of_what_is_only_read()
         self._io: Final[IoExecutor] = io or ThreadIoPool("shuffle service")
-        self._storage: Final = PartitionStorage(
-            self._io,
-            # Never asked for a file: names are the store's business.
-            SpillDirectories((directory,), self._io.submit, files or OsFileLayer()),
-            ReadMemory(settings.get_option(READ_MEMORY)),
-        )
+        self._storage: Final = _open_storage(directory, self._io, settings, files)
         self._store: Final = PartitionStore(
-            directory,
-            self._io,
-            settings.get_option(DISK_MAX),
-            settings,
-            files,
+            directory, self._io, settings.get_option(DISK_MAX), settings, files
         )
         self._directory_lock: DirectoryLock | None = None
         self.name: str = ""
@@ -365,6 +356,17 @@ def _pool_of_what_is_only_read() -> LocalBufferPool:
         segment_size=PAGE_BYTES,
         overdraft_max=0,
         wait=NeverWait(),
+    )
+
+
+def _open_storage(
+    directory: Path, io: IoExecutor, settings: Settings, files: FileLayer | None
+) -> PartitionStorage:
+    return PartitionStorage(
+        io,
+        # Never asked for a file: names are the store's business.
+        SpillDirectories((directory,), io.submit, files or OsFileLayer()),
+        ReadMemory(settings.get_option(READ_MEMORY)),
     )
 
 

@@ -6,7 +6,7 @@ Source: Flink StreamTask, SourceOperatorStreamTask, OneInputStreamTask, TwoInput
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -20,10 +20,12 @@ from headrace.core.config import Settings
 from headrace.core.elements import MAX_WATERMARK, EndOfData, StopMode, Watermark
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
+from headrace.core.operator_types import OperatorTypes
 from headrace.graph.payloads import VertexPayloads
 from headrace.metrics import names
 from headrace.network.metrics import DETAILED_METRICS, register_task_metrics
 from headrace.network.record_writer import RecordWriter
+from headrace.network.single_input_gate import SingleInputGate
 from headrace.operators.operator import (
     InputStatus,
     SourceOperator,
@@ -73,23 +75,14 @@ class StreamTask(ABC):
         self._stop_mode: StopMode | None = None
         self._stop_barrier: CheckpointBarrier | None = None
         types = load_types(environment.vertex, payloads)
-        gates = [gate_input.gate for gate_input in environment.inputs]
-        for gate_input in environment.inputs:
-            gate_input.gate.read_as(types[0].inputs[gate_input.descriptor.input_number])
+        gates = _typed_gates(environment, types[0])
         self._writers: Final = create_writers(environment, payloads)
-        register_task_metrics(
-            environment.metrics,
-            gates,
-            self._writers,
-            is_detailed=environment.settings.get_option(DETAILED_METRICS),
-        )
         self._edge_times: Final = EdgeTimes(environment.clock, len(self._writers))
-        self._register_metrics()
         specs = load_specs(environment.vertex, payloads)
         self._debloating: Final = GateDebloating(
             gates, environment.settings, timers, self.times.idle_ms
         )
-        register_debloating_metrics(environment.metrics, self._debloating)
+        self._register_metrics(gates)
         self._stall_watch: Final = StallWatch(
             f"{environment.vertex.name} ({environment.attempt_id.subtask_index + 1})",
             gates,
@@ -180,8 +173,11 @@ class StreamTask(ABC):
             writer.finish()
         return progress
 
-    def _register_metrics(self) -> None:
+    def _register_metrics(self, gates: Sequence[SingleInputGate]) -> None:
         group, counters = self.environment.metrics, self.counters
+        is_detailed = self.environment.settings.get_option(DETAILED_METRICS)
+        register_task_metrics(group, gates, self._writers, is_detailed=is_detailed)
+        register_debloating_metrics(group, self._debloating)
         group.rate(names.NUM_RECORDS_IN_PER_SECOND, lambda: counters.records_in)
         group.rate(names.NUM_RECORDS_OUT_PER_SECOND, lambda: counters.records_out)
         group.rate(names.MAILBOX_MAILS_PER_SECOND, lambda: self._mailbox.taken_count)
@@ -382,6 +378,13 @@ class SourceStreamTask(StreamTask):
                 self._has_source_ended = True
                 self.chain.emit_end_of_time()
                 return Progress.FINISHED
+
+
+def _typed_gates(environment: TaskEnvironment, head: OperatorTypes) -> list[SingleInputGate]:
+    """The task's gates, which know from now on what rows the head of the chain reads from them."""
+    for gate_input in environment.inputs:
+        gate_input.gate.read_as(head.inputs[gate_input.descriptor.input_number])
+    return [gate_input.gate for gate_input in environment.inputs]
 
 
 def _has_final_checkpoint(settings: Settings) -> bool:

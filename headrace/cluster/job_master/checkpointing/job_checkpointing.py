@@ -133,14 +133,7 @@ class JobCheckpointing:
         self._publisher: Final = Publisher(
             self._store, self.commits, endpoint.spawn, self._published, self._publication_failed
         )
-        self.lineage: Final = CheckpointLineage(
-            self._job_id,
-            self._store,
-            self.commits,
-            self._publisher,
-            self._coordinator,
-            self._statistics,
-        )
+        self.lineage: Final = self._create_lineage()
         """What the job starts from, and leaves."""
         self.final: Final = self._create_final(reminder_ms)
         """Hears whose data has ended."""
@@ -159,6 +152,16 @@ class JobCheckpointing:
             spawn=self._endpoint.spawn,
             is_pending=lambda key: self._find(key) is not None,
             on_storage_failed=self._storage_failed,
+        )
+
+    def _create_lineage(self) -> CheckpointLineage:
+        return CheckpointLineage(
+            self._job_id,
+            self._store,
+            self.commits,
+            self._publisher,
+            self._coordinator,
+            self._statistics,
         )
 
     def _create_final(self, reminder_ms: float) -> FinalCheckpoint:
