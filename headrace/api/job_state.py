@@ -206,10 +206,20 @@ class JobState:
             async with turn:
                 return await self._dispatcher.read_state(self._job_id, request)
 
-        return await asyncio.gather(*map(one, range(operator.parallelism)))
+        # All of them are waited for: whoever asks again after an error would else find reads of its own still going on.
+        answers = await asyncio.gather(
+            *map(one, range(operator.parallelism)), return_exceptions=True
+        )
+        return [_answer_of(each) for each in answers]
 
     def __repr__(self) -> str:
         return f"JobState({self._job_id})"
+
+
+def _answer_of(outcome: SubtaskState | BaseException) -> SubtaskState:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def _table_named(name: str) -> StateTable:

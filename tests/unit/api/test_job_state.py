@@ -15,7 +15,7 @@ import pytest
 from headrace.api.committed_state import CommittedState
 from headrace.api.completable_future import CompletableFuture
 from headrace.api.job_state import JobState
-from headrace.checkpoint.errors import SnapshotSubsumedError
+from headrace.checkpoint.errors import SnapshotSubsumedError, SubtaskNotReadableError
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.state_queries import LiveStateInfo, StateReadResult
 from headrace.core.arrow_streams import stream_bytes
@@ -97,6 +97,32 @@ def test_subtasks_without_rows_say_what_columns_there_are() -> None:
     assert rows.schema.field("value").type == pa.binary()
     found = job_state(Holding(2)).live("counter", "count", unpickle=True).rows
     assert found.to_pylist() == [{"subtask": 2, "key": 1, "namespace": 4, "value": "'x'"}]
+
+
+class Starting(Dispatcher):
+    """A job whose first subtask does not run yet; the others answer some turns of the loop after it has said so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused = asyncio.Event()
+        self.answer_count = 0
+
+    async def read_state(self, job_id: JobId, request: StateReadRequest) -> SubtaskState:
+        if request.subtask_index == 0:
+            self.refused.set()
+            raise SubtaskNotReadableError("'first (1/4)'", "it is INITIALIZING")
+        await self.refused.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self.answer_count += 1
+        return await super().read_state(job_id, request)
+
+
+def test_an_error_of_one_subtask_is_told_when_no_other_is_being_read_any_more() -> None:
+    job = Starting()
+    with pytest.raises(SubtaskNotReadableError, match="it is INITIALIZING"):
+        job_state(job).figures("counter")
+    assert job.answer_count == 3
 
 
 class Subsuming(Dispatcher):
