@@ -11,7 +11,6 @@ from headrace.state.columnar_rows import KEY_HASH
 
 SIDES: Final = ("left-rows", "right-rows")
 """Names of what is kept, in snapshots."""
-_OWN_COLUMNS: Final = 2
 
 
 class JoinedColumns:
@@ -28,10 +27,12 @@ class JoinedColumns:
             for batch_type in types.inputs
         ]
         self._names: Final = data_schema(types.output.value_type).names
-        right_names = data_schema(types.inputs[1].value_type).names
-        self._right_names: Final = [name for name in right_names if name not in shared]
+        left_names, right_names = (data_schema(each.value_type).names for each in types.inputs)
+        self.of_sides: Final = (left_names, [name for name in right_names if name not in shared])
+        """Which columns of a left and of a right row a pair has."""
 
     def table(self, left: pa.Table, right: pa.Table) -> pa.Table:
         """Return the pairs of rows that stand beside each other in both tables."""
-        columns = [*left.columns[:-_OWN_COLUMNS], *right.select(self._right_names).columns]
+        names = zip((left, right), self.of_sides, strict=True)
+        columns = [column for side, own in names for column in side.select(own).columns]
         return pa.Table.from_arrays(columns, names=self._names).combine_chunks()

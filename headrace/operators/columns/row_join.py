@@ -13,7 +13,7 @@ from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.functions.columnar_specs import RowJoinSpec, shared_key_columns
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.joined_columns import SIDES, JoinedColumns
-from headrace.operators.columns.matching import Pairs, SortedRows, WantedNumbers
+from headrace.operators.columns.matching import Numbers, Pairs, SortedRows
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
 
@@ -37,15 +37,38 @@ class RowJoinOperator(TwoInputOperator):
         super().open(context)
         self._sides: list[SortedRows] = []
         self._has_ended = [False, False]
+        # Of each side: whether a row with a timestamp has come. Without, no pair has one, and none are looked at.
+        self._has_times = [False, False]
         self._columns = JoinedColumns(context.types, self._shared, _TIME)
-        for name, schema in zip(SIDES, self._columns.kept_schemas, strict=True):
+        self._find_by_what()
+        for number, (name, schema) in enumerate(
+            zip(SIDES, self._columns.kept_schemas, strict=True)
+        ):
             side = SortedRows(schema)
             self._sides.append(side)
             stored = ColumnarRows(name, schema, lambda side=side: _as_they_are(side))
             tables = stored.restore(context.state)
             if tables:
-                rows = pa.concat_tables(tables)
-                side.add(rows.column(KEY_HASH).to_numpy(), rows)
+                rows = pa.concat_tables(tables).combine_chunks()
+                times: Timestamps = rows.column(_TIME).to_numpy()
+                self._has_times[number] = bool((times != MIN_TIMESTAMP).any())
+                side.add(self._numbers(number, rows), rows)
+
+    def _find_by_what(self) -> None:
+        """Rows are found by the key itself where it is one integer, which needs no second look, else by its hash."""
+        columns = [keys[0] for keys in self._keys]
+        schemas = self._columns.kept_schemas
+        types = [schema.field(name).type for schema, name in zip(schemas, columns, strict=True)]
+        if len(self._keys[0]) == 1 and all(map(pa.types.is_signed_integer, types)):
+            self._number_columns = columns
+            self._compared: list[list[tuple[str, str]]] = [[], []]
+        else:
+            self._number_columns = [KEY_HASH, KEY_HASH]
+            left, right = self._keys
+            self._compared = [
+                list(zip(left, right, strict=True)),
+                list(zip(right, left, strict=True)),
+            ]
 
     def process_batch1(self, batch: RecordBatch, output: Output) -> None:
         self._join(0, batch, output)
@@ -62,31 +85,41 @@ class RowJoinOperator(TwoInputOperator):
         times = batch.timestamps
         if times is None:
             times = np.full(batch.num_rows, MIN_TIMESTAMP, dtype=np.int64)
+        else:
+            self._has_times[number] = True
         assert batch.key_hashes is not None
         arrays = [*batch.columns().columns, pa.array(batch.key_hashes), pa.array(times)]
         rows = pa.Table.from_arrays(arrays, schema=side.schema)
         self._probe(number, rows, output)
         if not self._has_ended[1 - number]:
-            side.add(batch.key_hashes, rows)
+            side.add(self._numbers(number, rows), rows)
 
     def _probe(self, number: int, rows: pa.Table, output: Output) -> None:
-        wanted = WantedNumbers(rows.column(KEY_HASH).to_numpy())
-        other = self._sides[1 - number]
-        if rows.num_rows > 1 and other.count_of(wanted) > _PAIRS_MAX:
+        other = self._sides[1 - number].look_up(self._numbers(number, rows))
+        if rows.num_rows > 1 and other.count > _PAIRS_MAX:
             half = rows.num_rows // 2
             self._probe(number, rows.slice(0, half), output)
             self._probe(number, rows.slice(half), output)
             return
-        keys = list(zip(self._keys[number], self._keys[1 - number], strict=True))
-        pairs = other.find(wanted, rows, keys)
+        pairs = other.find(rows, self._compared[number], self._needed(1 - number))
         if pairs is not None:
             self._emit(number, rows, pairs, output)
 
+    def _numbers(self, number: int, rows: pa.Table) -> Numbers:
+        return rows.column(self._number_columns[number]).to_numpy()
+
+    def _needed(self, number: int) -> list[str]:
+        """Return the columns of a side's rows of which a pair is made."""
+        names = self._columns.of_sides[number]
+        return [*names, _TIME] if all(self._has_times) else names
+
     def _emit(self, number: int, rows: pa.Table, pairs: Pairs, output: Output) -> None:
-        own = rows.take(pa.array(pairs.probes))
+        own = rows.select(self._needed(number)).take(pa.array(pairs.probes))
         left, right = (own, pairs.found) if number == 0 else (pairs.found, own)
         table = self._columns.table(left, right)
-        times = _times_of_pairs(left.column(_TIME).to_numpy(), right.column(_TIME).to_numpy())
+        times = None
+        if all(self._has_times):
+            times = _times_of_pairs(left.column(_TIME).to_numpy(), right.column(_TIME).to_numpy())
         emit_table(table, times, self.context.types.output, output)
 
 

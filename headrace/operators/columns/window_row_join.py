@@ -12,7 +12,7 @@ from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.group_codes import Codes
 from headrace.operators.columns.joined_columns import SIDES, JoinedColumns
-from headrace.operators.columns.matching import Pairs, WantedNumbers, matching_rows, sorted_run
+from headrace.operators.columns.matching import Matches, WantedNumbers, matching_rows, sorted_run
 from headrace.operators.columns.slices import slices_of
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.row_times import require_times
@@ -102,20 +102,22 @@ class WindowRowJoinOperator(TwoInputOperator):
 
     def _join(self, left: pa.Table, right: pa.Table, output: Output) -> None:
         first = int(min(slices_of(left).min(), slices_of(right).min()))
-        run = sorted_run(self._numbers(right, first), [right])
+        right = right.combine_chunks()
+        run = sorted_run(self._numbers(right, first), right)
         # Windows one after the other; within each the left rows as they came.
         left = left.take(pa.array(np.argsort(slices_of(left), kind="stable")))
         numbers = self._numbers(left, first)
         for begin in range(0, left.num_rows, _PROBE_ROWS):
             probe = left.slice(begin, _PROBE_ROWS)
             wanted = WantedNumbers(numbers[begin : begin + _PROBE_ROWS])
-            pairs = matching_rows(wanted, probe, run, self._keys)
-            if pairs is not None:
-                self._emit(probe, pairs, output)
+            matches = matching_rows(wanted, probe, run, self._keys)
+            if matches is not None:
+                self._emit(probe, right, matches, output)
 
-    def _emit(self, left: pa.Table, pairs: Pairs, output: Output) -> None:
-        one = left.take(pa.array(pairs.probes))
-        made = self._columns.table(one, pairs.found)
+    def _emit(self, left: pa.Table, right: pa.Table, matches: Matches, output: Output) -> None:
+        one = left.take(pa.array(matches.probes))
+        found = right.select(self._columns.of_sides[1]).take(pa.array(matches.places))
+        made = self._columns.table(one, found)
         times = slices_of(one) + (self._windows.size - 1)
         emit_table(made, times, self.context.types.output, output)
 

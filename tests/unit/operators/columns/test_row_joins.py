@@ -97,6 +97,38 @@ def test_a_pair_without_event_time_has_none() -> None:
     assert harness.output.timed_rows == [(Row(a="x", left=1, b="x", right=2), None)]
 
 
+def integer_join() -> OperatorHarness:
+    return OperatorHarness(
+        RowJoinSpec(("a",), ("b",)),
+        input_types=[
+            Types.ROW_NAMED(["a", "left"], [Types.LONG(), Types.STRING()]),
+            Types.ROW_NAMED(["b", "right"], [Types.LONG(), Types.STRING()]),
+        ],
+        output_type=Types.ROW_NAMED(
+            ["a", "left", "b", "right"],
+            [Types.LONG(), Types.STRING(), Types.LONG(), Types.STRING()],
+        ),
+        keys=[lambda row: row["a"], lambda row: row["b"]],
+        key_type=Types.LONG(),
+    )
+
+
+def test_rows_with_integers_of_one_hash_do_not_meet() -> None:
+    zero, same, lowest = 0, (1 << 32) + 1, -(1 << 63)
+    assert len(set(hash_keys([zero, same]).tolist())) == 1
+    steps: list[HarnessStep] = [
+        Rows([Row(a=zero, left="p"), Row(a=same, left="q"), Row(a=lowest, left="r")], [5, 6, 7], 0),
+        Rows([Row(b=same, right="s"), Row(b=lowest, right="t"), Row(b=1, right="u")], [8, 1, 9], 1),
+        Rows([Row(a=1, left="v"), Row(a=same, left="w")], [2, 3], 0),
+        Rows([Row(b=same, right="x"), Row(b=zero, right="y")], [4, 4], 1),
+    ]
+    harness = run_all_ways(integer_join, steps)
+    found = [(row["left"], row["right"], time) for row, time in harness.output.timed_rows]
+    assert found == [
+        ("q", "s", 8), ("r", "t", 7), ("v", "u", 9), ("w", "s", 8), ("q", "x", 6), ("w", "x", 4), ("p", "y", 5)
+    ]  # fmt: skip
+
+
 def test_a_row_with_very_many_partners_gets_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_join, "_PAIRS_MAX", 10)
     harness = plain_join()
