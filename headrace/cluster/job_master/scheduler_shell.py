@@ -34,7 +34,7 @@ class TaskManagerCalls(Protocol):
 
 
 class SchedulerShell(Protocol):
-    """What the JobMaster does for its scheduler; every method returns at once."""
+    """What is done for the scheduler of a job; every method returns at once."""
 
     @property
     def task_managers(self) -> TaskManagerCalls:
