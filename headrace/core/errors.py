@@ -12,6 +12,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- CachedStreamLostError     the job was to read a cached stream that cannot be read any more
 +- ClusterDatasetCorruptedError  the same, inside the cluster
 +- JobCancelledError
+|  +- JobLeftBehindError        the program ended before it; defined in `headrace.api.left_behind`
 +- NoResourceAvailableError      no slot within the timeout
 +- HostError                     Spark cannot host us: start-up checklist, ports, versions
 |  +- PortInUseError

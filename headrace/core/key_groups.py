@@ -4,6 +4,7 @@ All arithmetic is on 32 bits with wrap-around. Source: Flink KeyGroupRangeAssign
 """
 
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,8 @@ import numpy.typing as npt
 MAX_PARALLELISM_LIMIT = 32768
 _U32 = np.uint32
 _MASK = 0xFFFFFFFF
+FEW_HASHES: Final = 16
+"""Up to so many, twenty calls of numpy take longer than looking for each among those that came before."""
 
 
 def default_max_parallelism(parallelism: int) -> int:
@@ -50,6 +53,9 @@ def _rotate(code: npt.NDArray[np.uint32], count: int, scratch: npt.NDArray[np.ui
 
 def key_groups_of(hashes: npt.NDArray[np.int32], max_parallelism: int) -> npt.NDArray[np.int32]:
     """Key group of each hash, in [0, max_parallelism)."""
+    if len(hashes) <= FEW_HASHES:
+        few = hashes.astype(np.int32, copy=False).view(_U32).tolist()
+        return np.array([_known_group_of(one, max_parallelism) for one in few], dtype=np.int32)
     mixed = mix_hashes(hashes)
     if max_parallelism & (max_parallelism - 1) == 0:
         # As by default: none of these numbers is negative, and a mask is ten times as fast as a division.
@@ -72,6 +78,9 @@ def key_group_of(key_hash: int, max_parallelism: int) -> int:
     if code == 1 << 31:
         return 0
     return (code if code < 1 << 31 else (1 << 32) - code) % max_parallelism
+
+
+_known_group_of = lru_cache(maxsize=1 << 14)(key_group_of)
 
 
 def subtasks_of(

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.types.arrow_mapping import (
     ROW_KIND_COLUMN,
+    array_to_values,
     columns_to_rows,
     data_schema,
     rows_to_columns,
@@ -124,8 +125,7 @@ class RecordBatch:
         """Return the key of each row as Python values; only on a keyed batch."""
         if self._keys is None:
             assert self._keys_array is not None and self.batch_type.key_type is not None
-            key_batch = pa.RecordBatch.from_arrays([self._keys_array], names=["value"])
-            self._keys = _key_values(key_batch, self.batch_type.key_type)
+            self._keys = array_to_values(self._keys_array, self.batch_type.key_type)
         return self._keys
 
     def keys_array(self) -> pa.Array:
@@ -307,13 +307,6 @@ def key_values_to_array(keys: Sequence[Any], key_type: TypeInformation) -> pa.Ar
     if len(arrays) == 1 and schema.names == ["value"]:
         return arrays[0]
     return pa.StructArray.from_arrays(arrays, names=schema.names[: len(arrays)])
-
-
-def _key_values(key_batch: pa.RecordBatch, key_type: TypeInformation) -> Sequence[Any]:
-    schema = data_schema(key_type)
-    if schema.names == ["value"]:
-        return columns_to_rows(key_batch, key_type)
-    return columns_to_rows(pa.RecordBatch.from_struct_array(key_batch.column(0)), key_type)
 
 
 def _to_data_columns(rows: Sequence[Any], value_type: TypeInformation) -> pa.RecordBatch:

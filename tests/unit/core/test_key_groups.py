@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.key_groups import (
+    FEW_HASHES,
     default_max_parallelism,
     key_group_of,
     key_group_range,
@@ -77,6 +78,8 @@ def test_many_hashes_at_once_have_the_groups_and_owners_of_each_alone(
     hashes = np.array(values, dtype=np.int32)
     groups = [key_group_of(value & 0xFFFFFFFF, max_parallelism) for value in values]
     assert key_groups_of(hashes, max_parallelism).tolist() == groups
+    many = np.tile(hashes, FEW_HASHES + 1)
+    assert key_groups_of(many, max_parallelism).tolist() == groups * (FEW_HASHES + 1)
     owners = subtasks_of(hashes, parallelism, max_parallelism)
     assert owners.tolist() == [group * parallelism // max_parallelism for group in groups]
 
