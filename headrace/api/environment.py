@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
-from headrace.api import unexecuted
+from headrace.api import left_behind, unexecuted
 from headrace.api.cached_streams import CachedStreams
 from headrace.api.call_site import call_site
 from headrace.api.checkpoint_checks import check_checkpoints
@@ -184,7 +184,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             return self._execute(job_name)
 
     def _execute(self, job_name: str | None) -> JobExecutionResult:
-        client = self.execute_async(job_name)
+        client, _ = self._execute_async(job_name)
         try:
             return client.get_job_execution_result().result()
         except (JobExecutionError, JobCancelledError):
@@ -195,12 +195,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """Submit the program as a job and return its handle.
+        """Submit the program as a job and return its handle; `get_job_execution_result().result()` waits for its end.
+
+        A job that is not waited for is cancelled as the program ends, which is told then: the cluster ends with it.
 
         The sinks made so far are forgotten whether or not this succeeds: in a notebook, a cell that is corrected and
         run again must not find the wrong sink of its last run beside the right one. Streams may be used again.
         """
-        return self._execute_async(job_name)[0]
+        client, graph = self._execute_async(job_name)
+        left_behind.submitted(client, graph.job_name)
+        return client
 
     def _execute_async(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:
         """Submit; return the program too, which depends on what it reads of cached streams."""

@@ -41,20 +41,28 @@ class JobClient:
         self._job_id = job_id
         self._dispatcher = dispatcher
         self._loop = loop
+        self._has_told_end = False
+
+    @property
+    def has_told_end(self) -> bool:
+        """Whether the program has seen the job's end here, or has asked for it by `cancel`."""
+        return self._has_told_end
 
     def get_job_id(self) -> JobId:
         return self._job_id
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         """The job's status now."""
-        return self._ask(self._dispatcher.request_job_status(self._job_id))
+        return self._ask(self._dispatcher.request_job_status(self._job_id), self._told_status)
 
     def cancel(self) -> CompletableFuture[None]:
         """Cancel the job; done when the cluster has taken the request."""
+        self._has_told_end = True
         return self._ask(self._dispatcher.cancel_job(self._job_id), _nothing)
 
     def cancel_at_once(self) -> CompletableFuture[None]:
         """Cancel the job; tasks that were cancelled before and have not returned are ended with their processes."""
+        self._has_told_end = True
         return self._ask(self._dispatcher.cancel_job(self._job_id, is_forced=True), _nothing)
 
     def get_job_details(self) -> CompletableFuture[JobDetails]:
@@ -70,11 +78,11 @@ class JobClient:
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """Accumulators of the job, once it has ended."""
-        return self._ask(self._await_result(), _accumulators)
+        return self._ask(self._await_result(), self._told_accumulators)
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result when the job ends; fails with JobExecutionError or JobCancelledError when it did not finish."""
-        return self._ask(self._await_result(), execution_result)
+        return self._ask(self._await_result(), self._told_result)
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -117,6 +125,7 @@ class JobClient:
 
     async def _cancel_with_savepoint(self, savepoint_directory: str) -> str:
         path = await self._dispatcher.trigger_savepoint(self._job_id, savepoint_directory)
+        self._has_told_end = True
         await self._dispatcher.cancel_job(self._job_id)
         return path
 
@@ -156,6 +165,18 @@ class JobClient:
                     raise
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
+    def _told_status(self, status: JobStatus) -> JobStatus:
+        self._has_told_end |= status.is_terminal_state()
+        return status
+
+    def _told_result(self, result: JobResult) -> JobExecutionResult:
+        self._has_told_end = True
+        return execution_result(result)
+
+    def _told_accumulators(self, result: JobResult) -> dict[str, Any]:
+        self._has_told_end = True
+        return dict(result.accumulators)
+
     def __repr__(self) -> str:
         return f"JobClient({self._job_id})"
 
@@ -180,10 +201,6 @@ def _failure_text(result: JobResult) -> str:
         return f"the job ended as {result.status.name}"
     text, trace = result.failure.text, result.failure.remote_traceback
     return f"{text}\n{trace}" if trace and trace not in text else text
-
-
-def _accumulators(result: JobResult) -> dict[str, Any]:
-    return dict(result.accumulators)
 
 
 def _nothing(_: object) -> None:

@@ -40,7 +40,7 @@ Try it:
 Ctrl-C cancels the job, stops the workers and ends Spark.
 
 \b
-Exit codes: 0 finished, 1 the job or the program failed, 2 wrong usage, 130 interrupted.
+Exit codes: 0 finished, 1 a job or the program failed, or a job was left running, 2 wrong usage, 130 interrupted.
 """
 
 

@@ -15,6 +15,7 @@ from headrace.api.executors import (
     set_active_executor,
     set_default_settings,
 )
+from headrace.api.left_behind import forget_jobs, left_jobs
 from headrace.api.unexecuted import plan_made, unexecuted_sink
 from headrace.checkpoint.file_systems import absolute_uri
 from headrace.checkpoint.options import (
@@ -22,7 +23,7 @@ from headrace.checkpoint.options import (
     RECOVERY_CLAIM_MODE,
     RECOVERY_PATH,
 )
-from headrace.cli.failures import EXIT_INTERRUPTED, report_failure
+from headrace.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, report_failure
 from headrace.cli.key_value import KeyValue
 from headrace.cli.known_settings import refuse_unusable
 from headrace.cli.logs import configure_logs
@@ -124,18 +125,19 @@ def run(
     display = ProgressDisplay.choose(progress)
     set_active_executor(executor if display is None else WatchedExecutor(executor, display))
     plan_made()
+    forget_jobs()
     try:
         with _program_environment(program, arguments):
             runpy.run_path(str(program), run_name="__main__")
         _refuse_unexecuted_sink()
-        return 0
+        return _with_left_jobs(0)
     except SystemExit as ended:
-        return _exit_code(ended)
+        return _with_left_jobs(_exit_code(ended))
     except KeyboardInterrupt:
         click.echo("interrupted: the job is cancelled", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
-        return report_failure(error)
+        return _with_left_jobs(report_failure(error))
     finally:
         _close(executor)
 
@@ -178,6 +180,14 @@ def _refuse_unexecuted_sink() -> None:
         raise ProgramError(
             f"the program ended without running '{sink.name}' ({sink.location}): call env.execute()"
         )
+
+
+def _with_left_jobs(code: int) -> int:
+    """Tell of jobs that end with the program, and of those that failed unseen; return the exit code."""
+    for error in left_jobs():
+        report_failure(error)
+        code = code or EXIT_FAILED
+    return code
 
 
 def _provide_python_files(settings: dict[str, str]) -> None:

@@ -9,10 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.api import executors
+from headrace.api.left_behind import JobLeftBehindError
 from headrace.cli.failures import describe
 from headrace.cli.main import cli, main
 from headrace.cli.run import run, run_settings
 from headrace.core.errors import UserCodeError
+from headrace.core.lifecycle import JobStatus
 
 OWN = "pipeline.global-job-parameters.a"
 
@@ -256,6 +258,26 @@ def test_a_program_that_only_explains_its_plan_is_fine(
 ) -> None:
     path = program(tmp_path, "import headrace\n" + PRINTS + "print(env.explain())\n")
     assert ending(capsys, "run", path)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("ending_of_program", "code"), [("", 1), ("import sys; sys.exit(3)\n", 3), ("1 / 0\n", 1)]
+)
+def test_a_job_that_the_program_left_behind_is_told_and_is_a_failure(
+    made: list[RecordingExecutor],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    ending_of_program: str,
+    code: int,
+) -> None:
+    left = JobLeftBehindError("0a", "hours", JobStatus.RUNNING)
+    monkeypatch.setattr("headrace.cli.run.left_jobs", lambda: [left])
+    with pytest.raises(SystemExit) as ended:
+        main(("run", program(tmp_path, ending_of_program)))
+    assert ended.value.code == code
+    assert "error: job 'hours' (0a) was still RUNNING" in capsys.readouterr().err
+    assert made[0].is_closed
 
 
 def test_a_mistake_in_the_program_s_graph_names_the_user_s_line(
