@@ -1,6 +1,7 @@
 """How a failure is shown: the line that names the cause first, the user's own frames, and the rest on demand."""
 
 import os
+import re
 import traceback
 from typing import Final
 
@@ -13,6 +14,9 @@ EXIT_INTERRUPTED: Final = 130
 
 DETAILS_VARIABLE: Final = "HEADRACE_DETAILS"
 """Set to 1 to see whole tracebacks."""
+_HINT: Final = f"({DETAILS_VARIABLE}=1 shows the whole traceback)"
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_FRAME: Final = re.compile(r' *File "([^"]+)", line \d+')
 
 
 def report_failure(error: BaseException) -> int:
@@ -50,7 +54,7 @@ def describe(error: BaseException, *, wants_details: bool) -> list[str]:
             place = frames[-1].rpartition(", in ")[0]
             first += "" if ", line " in first else f" ({place})"
         lines = [first, *(line for line in rest if line.strip())]
-        return lines + "".join(whole).splitlines() if wants_details else lines
+        return lines + "".join(whole).splitlines() if wants_details else _of_user(lines)
     name = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     frames = user_frames(error)
     lines = [f"{name} ({frames[-1]})" if frames else name]
@@ -58,7 +62,40 @@ def describe(error: BaseException, *, wants_details: bool) -> list[str]:
         return lines + "".join(whole).splitlines()
     if frames:
         lines += ["in the program:", *(f"  {frame}" for frame in frames)]
-    return [*lines, f"({DETAILS_VARIABLE}=1 shows the whole traceback)"]
+    return [*lines, _HINT]
+
+
+def _of_user(lines: list[str]) -> list[str]:
+    """Leave the frames of tracebacks away that are in no file of the user's, and say how to see them.
+
+    Where no frame is the user's, only an exception stays that the lines before do not tell.
+    """
+    if _TRACEBACK not in lines:
+        return lines
+    begin = lines.index(_TRACEBACK)
+    kept: list[str] = []
+    is_shown, has_user_frame = True, False
+    for line in lines[begin:]:
+        frame = _FRAME.match(line)
+        if frame is not None:
+            is_shown = is_user_file(frame[1])
+            has_user_frame |= is_shown
+        elif not line.startswith("  "):
+            is_shown = True
+        if is_shown:
+            kept.append(line)
+    if len(kept) == len(lines) - begin:
+        return lines
+    if not has_user_frame:
+        kept = [line for line in kept if not _is_told(line, lines[:begin])]
+    return [*lines[:begin], *kept, _HINT]
+
+
+def _is_told(line: str, before: list[str]) -> bool:
+    """Whether a line of a traceback says nothing new; in a traceback classes are named with their modules."""
+    name, colon, text = line.partition(":")
+    said = name.rpartition(".")[2] + colon + text
+    return line == _TRACEBACK or any(said in one for one in before)
 
 
 def user_frames(error: BaseException) -> list[str]:

@@ -1,0 +1,62 @@
+"""How much of a traceback is shown: what is the user's own, and the rest on demand."""
+
+import pyarrow
+
+from headrace.api import environment
+from headrace.cli.failures import describe
+from headrace.core.errors import HeadraceError, JobExecutionError
+
+OURS = (
+    f'  File "{environment.__file__}", line 90, in <lambda>\n    self._found()\n    ^^^^^^^^^^^^^\n'
+)
+LIBRARY = f'  File "{pyarrow.__file__}", line 7, in read\n    raise error\n'
+USERS = '  File "/home/ada/job.py", line 8, in reciprocal\n    return 60 // (n - 2)\n           ~~~^^~~~~~~~~~\n'
+HEADER = "Traceback (most recent call last):\n"
+HINT = "(HEADRACE_DETAILS=1 shows the whole traceback)"
+
+
+def failed(cause: str) -> HeadraceError:
+    return JobExecutionError("0a", "hours", cause)
+
+
+def test_a_traceback_that_never_leaves_headrace_is_not_shown() -> None:
+    first = "FileNotFoundError: the path '/nope' does not exist (in operator 'Source: words')"
+    last = "FileNotFoundError: the path '/nope' does not exist"
+    error = failed(f"{first}\n{HEADER}{OURS}{LIBRARY}{last}")
+    assert describe(error, wants_details=False) == [first, "job 'hours' (0a) FAILED", HINT]
+
+
+def test_the_user_s_own_frames_stay() -> None:
+    error = failed(f"ZeroDivisionError: by zero\n{HEADER}{OURS}{USERS}ZeroDivisionError: by zero")
+    assert describe(error, wants_details=False) == [
+        "ZeroDivisionError: by zero",
+        "job 'hours' (0a) FAILED",
+        *f"{HEADER}{USERS}ZeroDivisionError: by zero".splitlines(),
+        HINT,
+    ]
+
+
+def test_an_exception_that_nothing_else_tells_of_stays() -> None:
+    error = failed(
+        f"the worker ended\n{HEADER}{OURS}headrace.core.errors.HostError: no memory\nsee its log"
+    )
+    assert describe(error, wants_details=False) == [
+        "the worker ended",
+        "job 'hours' (0a) FAILED",
+        "headrace.core.errors.HostError: no memory",
+        "see its log",
+        HINT,
+    ]
+
+
+def test_a_traceback_of_the_user_s_files_alone_is_shown_as_it_is() -> None:
+    error = failed(f"ZeroDivisionError: by zero\n{HEADER}{USERS}ZeroDivisionError: by zero")
+    lines = describe(error, wants_details=False)
+    assert lines[2:] == f"{HEADER}{USERS}ZeroDivisionError: by zero".splitlines()
+
+
+def test_with_details_every_frame_is_shown() -> None:
+    error = failed(f"OSError: broken\n{HEADER}{OURS}OSError: broken")
+    lines = describe(error, wants_details=True)
+    assert OURS.splitlines()[0] in lines
+    assert HINT not in lines
