@@ -251,19 +251,13 @@ class RecordBatch:
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the wire form: data columns, then the runtime's `$` columns that this batch has."""
-        columns = self.columns()
-        extra: list[tuple[str, pa.Array]] = []
+        arrow = self.columns()
         if self.timestamps is not None:
-            extra.append((TIMESTAMP_COLUMN, pa.array(self.timestamps)))
+            arrow = arrow.append_column(TIMESTAMP_COLUMN, pa.array(self.timestamps))
         if self.key_hashes is not None:
-            extra.append((KEY_COLUMN, self.keys_array()))
-            extra.append((KEY_HASH_COLUMN, pa.array(self.key_hashes)))
-        if not extra:
-            return columns
-        return pa.RecordBatch.from_arrays(
-            [*columns.columns, *(array for _, array in extra)],
-            names=[*columns.schema.names, *(name for name, _ in extra)],
-        )
+            arrow = arrow.append_column(KEY_COLUMN, self.keys_array())
+            arrow = arrow.append_column(KEY_HASH_COLUMN, pa.array(self.key_hashes))
+        return arrow
 
     @classmethod
     def from_arrow(cls, batch_type: BatchType, arrow: pa.RecordBatch) -> "RecordBatch":

@@ -104,6 +104,14 @@ class Mailbox:
             self.taken_count += len(mails)
             return mails
 
+    def forget_wake_ups(self) -> None:
+        """Nothing more is to be tried for what the task was woken for until now: it tries next. Mailbox thread only.
+
+        Mails and timers wake it too, while it is awake: without this each of them would cost an empty round.
+        """
+        with self._lock:
+            self._is_awake = bool(self._mails)
+
     def wait(self, timeout_ms: float | None) -> None:
         """Block until there is mail or a wake-up, or `timeout_ms`, which is not negative, passed.
 

@@ -250,6 +250,7 @@ class Task:
         for mail in self.mailbox.take_all():
             mail()
         self._timers.fire_due()
+        self.mailbox.forget_wake_ups()
         assert self._stream_task is not None
         match self._stream_task.process():
             case Progress.MORE:

@@ -93,6 +93,20 @@ def test_a_timer_in_the_far_future_is_waited_for_as_long_as_a_lock_can_wait() ->
     assert bell.timeouts_s == [threading.TIMEOUT_MAX]
 
 
+@pytest.mark.parametrize("has_mail", [False, True])
+def test_after_forgetting_wake_ups_only_mail_ends_the_next_wait_at_once(has_mail: bool) -> None:
+    mailbox = Mailbox()
+    mailbox.wake()
+    if has_mail:
+        mailbox.put(lambda: None)
+    mailbox.forget_wake_ups()
+    hooked: list[None] = []
+    mailbox.set_wake_hook(lambda: hooked.append(None))
+    mailbox.wake()
+    # Who is awake is not woken: whether it was shows in that.
+    assert len(hooked) == (not has_mail)
+
+
 def test_a_closed_mailbox_refuses_mail() -> None:
     mailbox = Mailbox()
     mailbox.close()
