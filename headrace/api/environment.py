@@ -1,7 +1,7 @@
 """StreamExecutionEnvironment: where a program begins. It makes streams, keeps settings and runs the job."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from headrace.api import left_behind, unexecuted
@@ -13,7 +13,7 @@ from headrace.api.data_stream import DataStream
 from headrace.api.dataframe_bridges import dataframe_source
 from headrace.api.environment_settings import EnvironmentSettings
 from headrace.api.executors import PipelineExecutor, executor_for
-from headrace.api.function_checks import check_name, resolve_type
+from headrace.api.function_checks import check_collection, check_name, resolve_type
 from headrace.api.interruption import end_interrupted_job
 from headrace.api.job_client import JobClient
 from headrace.api.job_execution_result import JobExecutionResult
@@ -96,13 +96,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """Make a bounded stream of the values of a list, in order.
 
         Without a type the values travel pickled and come out equal to what went in; with one they are converted
-        to it, and a value that does not fit raises RecordTypeError here.
+        to it, and a value that does not fit raises RecordTypeError here. A DataFrame or a dict raises TypeError: Python
+        would give the names of the columns, or the keys.
         """
-        if not isinstance(collection, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(
-                f"from_collection needs a list or another iterable, not {collection!r} of type "
-                f"{type(collection).__name__}"
-            )
+        check_collection(collection)
         resolved = resolve_type(type_info)
         try:
             source = CollectionSource(list(collection), resolved)

@@ -1,13 +1,33 @@
 """What may be passed where a user function is asked for: TypeErrors while the program is built, in PyFlink's words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.core.errors import short_repr
 from headrace.core.types.arrow_mapping import type_info_from_schema
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation, Types
 from headrace.functions.record import Function, KeySelector, Partitioner
+
+
+def check_collection(collection: object) -> None:
+    """Raise TypeError unless `from_collection` can stream what `collection` holds.
+
+    Of a table and of a mapping Python would give the names of the columns and the keys: hardly what is meant.
+    """
+    what = f"{short_repr(collection)} of type {type(collection).__name__}"
+    if isinstance(collection, Mapping):
+        raise TypeError(
+            f"from_collection would stream the keys of {what}: give it list(d.items()), or list(d) for the keys"
+        )
+    if hasattr(collection, "columns") and not isinstance(collection, Sequence):
+        raise TypeError(
+            f"from_collection would not stream the rows of {what}: use env.from_dataframe, which takes a DataFrame "
+            "of Spark's (spark.createDataFrame(df) makes one of pandas'), or give it a list of rows"
+        )
+    if not isinstance(collection, Iterable):
+        raise TypeError(f"from_collection needs a list or another iterable, not {what}")
 
 
 def check_function(function: object, function_class: type, allow_callable: bool = True) -> None:

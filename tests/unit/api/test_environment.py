@@ -3,6 +3,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pandas
+import pyarrow as pa
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
@@ -291,6 +293,29 @@ def test_a_value_that_does_not_fit_its_type_raises_where_the_collection_is_made(
 def test_what_is_no_collection_is_refused_in_words(env: StreamExecutionEnvironment) -> None:
     with pytest.raises(TypeError, match=r"from_collection needs a list .* not 5 of type int"):
         env.from_collection(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("collection", "says"),
+    [
+        (pandas.DataFrame({"a": [1]}), r"rows of DataFrame a.* use env\.from_dataframe"),
+        (pa.table({"a": [1]}), r"rows of Table .* use env\.from_dataframe"),
+        ({"a": 1}, r"keys of \{'a': 1\} of type dict: give it list\(d\.items\(\)\)"),
+    ],
+)
+def test_a_collection_whose_rows_python_would_not_give_is_refused(
+    env: StreamExecutionEnvironment, collection: Any, says: str
+) -> None:
+    with pytest.raises(TypeError, match=says):
+        env.from_collection(collection)
+
+
+@pytest.mark.parametrize("collection", [range(3), {1, 2}, (n for n in [1]), pandas.Series([1, 2])])
+def test_any_other_iterable_is_a_collection(
+    env: StreamExecutionEnvironment, collection: Any
+) -> None:
+    env.from_collection(collection).print()
+    assert len(plan_nodes(env.get_execution_plan())) == 2
 
 
 def test_from_source_checks_its_arguments(env: StreamExecutionEnvironment) -> None:
