@@ -4,12 +4,51 @@ A line belongs to the range in which it begins, and is read by it to its end. Po
 of a compressed file those that come out of it, which are read again and dropped to get there.
 """
 
+import re
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from headrace.connectors.files.splits import FileSplit
 
 CHUNK_SIZE_BYTES: Final = 256 * 1024
 _NEWLINE: Final = b"\n"
+_OF_DECOMPRESSION: Final = re.compile("compress|inflate", re.IGNORECASE)
+"""What Arrow's errors of its codecs say, and those of a disk or a store do not."""
+
+
+class DecompressionError(OSError):
+    """A file is not what its suffix says, or its end is missing.
+
+    No error of the tree: the operator that reads adds its name and the user's line.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        suffix = PurePosixPath(name).suffix
+        super().__init__(
+            f"the file '{name}' cannot be decompressed as {suffix}: {reason}; it is damaged, was not written to its "
+            f"end, or is no {suffix} file"
+        )
+
+
+class NamedStream:
+    """The content of a file that may be compressed. Its errors of decompression name the file; Arrow's do not."""
+
+    def __init__(self, stream: Any, name: str) -> None:
+        self._stream = stream
+        self._name = name
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, none at the end. DecompressionError."""
+        try:
+            return self._stream.read(size)
+        except OSError as error:
+            if not _OF_DECOMPRESSION.search(str(error)):
+                raise
+            raise DecompressionError(self._name, str(error)) from error
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
 
 
 class LineBlocks:
@@ -76,7 +115,7 @@ def open_line_blocks(split: FileSplit, *, skips_header: bool = False) -> LineBlo
     is_fresh = split.position is None
     position = split.offset if split.position is None else split.position
     if split.is_compressed:
-        stream = file_system.open_input_stream(split.name)
+        stream = NamedStream(file_system.open_input_stream(split.name), split.name)
         _skip(stream, position)
         return LineBlocks(stream, position, None, None, skips_line=is_fresh and skips_header)
     stream = file_system.open_input_file(split.name)
@@ -90,8 +129,8 @@ def open_line_blocks(split: FileSplit, *, skips_header: bool = False) -> LineBlo
 
 def header_line(split: FileSplit) -> bytes:
     """Return the first line of the file that the split is of, whichever range it is."""
-    with split.open_file_system().open_input_stream(split.name) as stream:
-        blocks = LineBlocks(stream, 0, None, None, skips_line=False)
+    with split.open_file_system().open_input_stream(split.name) as content:
+        blocks = LineBlocks(NamedStream(content, split.name), 0, None, None, skips_line=False)
         block = b""
         while block == b"":
             found = blocks.next_block()

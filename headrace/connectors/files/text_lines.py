@@ -7,7 +7,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.connectors.files.charsets import CharsetError
-from headrace.connectors.files.line_blocks import CHUNK_SIZE_BYTES, LineBlocks, open_line_blocks
+from headrace.connectors.files.line_blocks import (
+    CHUNK_SIZE_BYTES,
+    LineBlocks,
+    NamedStream,
+    open_line_blocks,
+)
 from headrace.connectors.files.reader_format import FileReaderFormat, FileRecords
 from headrace.connectors.files.splits import FileSplit
 from headrace.core.record_batch import BatchType, RecordBatch
@@ -41,7 +46,7 @@ class StreamFormat(FileReaderFormat):
     def open(self, split: FileSplit, batch_type: BatchType) -> FileRecords:
         if self.is_splittable:
             return TextBlocks(open_line_blocks(split), self.charset_name, batch_type, split.name)
-        stream = split.open_file_system().open_input_stream(split.name)
+        stream = NamedStream(split.open_file_system().open_input_stream(split.name), split.name)
         lines = TextLines(stream, self.charset_name, split.name)
         return CountedLines(lines, split.position or 0, batch_type)
 
