@@ -12,7 +12,7 @@ import numpy.typing as npt
 MAX_PARALLELISM_LIMIT = 32768
 _U32 = np.uint32
 _MASK = 0xFFFFFFFF
-FEW_HASHES: Final = 16
+FEW_HASHES: Final = 32
 """Up to so many, twenty calls of numpy take longer than looking for each among those that came before."""
 
 
