@@ -25,6 +25,7 @@ from headrace.connectors.kafka.offsets import (
     OffsetKind,
     owner_of,
 )
+from headrace.connectors.kafka.unanswered import ClientLog
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.functions.split_enumerator import (
     SourceSplit,
@@ -243,10 +244,13 @@ class OffsetQuestions:
 
 @contextlib.contextmanager
 def _asking(config: Mapping[str, str]) -> Generator[Any, None, None]:
-    """A consumer for a few questions."""
-    consumer = create_consumer({**config, "enable.auto.commit": False})
+    """A consumer for a few questions. KafkaError, KafkaUnreachableError."""
+    log = ClientLog()
+    consumer = create_consumer({**config, "enable.auto.commit": False, "logger": log.logger})
     try:
         yield consumer
+    except kafka_client().KafkaException as error:
+        raise log.error_of(consumer, config, error) from error
     finally:
         consumer.close()
 
