@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.core.errors import USER_EXCEPTIONS, RecordTypeError
 from headrace.core.record_batch import RecordBatch
@@ -17,7 +18,7 @@ from headrace.functions.specs import (
     ProjectSpec,
     SelectExpressionsSpec,
 )
-from headrace.operators.operator import OneInputOperator, Output
+from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.operators.user_code import user_error
 
 
@@ -77,16 +78,31 @@ class CacheOperator(OneInputOperator):
 
 
 class SelectExpressionsOperator(OneInputOperator):
-    """Computes each output column by a pyarrow expression over the data columns. Rows and timestamps are kept."""
+    """Computes each output column by a pyarrow expression over the data columns. Rows and timestamps are kept.
+
+    Where all of them are columns as they are, only under other names perhaps, there is nothing to compute: a plan for
+    that took a quarter of a millisecond for each batch.
+    """
 
     def __init__(self, spec: SelectExpressionsSpec) -> None:
         self._names = [name for name, _ in spec.expressions]
         self._expressions = [expression for _, expression in spec.expressions]
 
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        known = data_schema(context.types.inputs[0].value_type).names
+        found = [_plain_column(expression, known) for expression in self._expressions]
+        picked = [name for name in found if name is not None]
+        self._picked = picked if len(picked) == len(found) else None
+
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
         output_type = self.context.types.output
+        columns = batch.columns()
         try:
-            arrays = evaluate(batch.columns(), self._expressions)
+            if self._picked is None:
+                arrays = evaluate(columns, self._expressions)
+            else:
+                arrays = [columns.column(name) for name in self._picked]
             made = pa.RecordBatch.from_arrays(arrays, names=self._names)
             fitted = fit_columns(
                 made, data_schema(output_type.value_type), str(output_type.value_type)
@@ -131,6 +147,11 @@ def evaluate(columns: pa.RecordBatch, expressions: Sequence[Any]) -> list[pa.Arr
     )
     table = plan.to_table(use_threads=False)
     return [_one_array(column) for column in table.columns]
+
+
+def _plain_column(expression: Any, names: Sequence[str]) -> str | None:
+    """Return which of the columns `names` an expression stands for as it is, None where it is none of them."""
+    return next((name for name in names if expression.equals(pc.field(name))), None)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

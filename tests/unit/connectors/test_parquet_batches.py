@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
 from headrace.connectors.files.splits import FileSplit
@@ -57,3 +58,21 @@ def test_only_the_columns_that_are_read_count(file: str) -> None:
 
 def test_never_more_rows_come_than_were_asked_for(file: str) -> None:
     assert set(sizes(file, rows_of("id", batch_size=100))) == {100}
+
+
+def test_row_groups_are_fetched_ahead_of_their_decoding_from_stores_alone(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched_ahead: list[bool] = []
+    opened = pq.ParquetFile
+
+    def recorded(stream: Any, *, pre_buffer: bool) -> pq.ParquetFile:
+        fetched_ahead.append(pre_buffer)
+        return opened(stream, pre_buffer=pre_buffer)
+
+    monkeypatch.setattr(pq, "ParquetFile", recorded)
+    assert sum(sizes(file, rows_of("id"))) == ROW_COUNT
+    store = fs.SubTreeFileSystem("/", fs.LocalFileSystem())
+    monkeypatch.setattr(FileSplit, "open_file_system", lambda split: store)
+    assert sum(sizes(file, rows_of("id"))) == ROW_COUNT
+    assert fetched_ahead == [False, True]

@@ -16,6 +16,7 @@ from headrace.functions.specs import (
     ProjectSpec,
     SelectExpressionsSpec,
 )
+from headrace.operators import columnar
 from headrace.testing.operator_harness import (
     OperatorHarness,
     Rows,
@@ -88,6 +89,25 @@ def test_expressions_make_columns() -> None:
         (Row(sum=11, text="x"), 1),
         (Row(sum=None, text="y"), 2),
         (Row(sum=13, text=None), 3),
+    ]
+
+
+def test_columns_that_are_taken_as_they_are_need_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(columns: pa.RecordBatch, expressions: Any) -> list[pa.Array]:
+        raise AssertionError("there is nothing to compute")
+
+    monkeypatch.setattr(columnar, "evaluate", refuse)
+    output_type = Types.ROW_NAMED(
+        ["text", "wide", "a"], [Types.STRING(), Types.LONG(), Types.INT()]
+    )
+    spec = SelectExpressionsSpec(
+        (("text", pc.field("b")), ("wide", pc.field("a")), ("a", pc.field("a")))
+    )
+    harness = run_all_ways(lambda: _harness(spec, output_type), [ROWS], finishes=False)
+    assert harness.output.timed_rows == [
+        (Row(text="x", wide=1, a=1), 1),
+        (Row(text="y", wide=None, a=None), 2),
+        (Row(text=None, wide=3, a=3), 3),
     ]
 
 
