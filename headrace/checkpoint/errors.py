@@ -23,6 +23,12 @@ _REMEDIES: Final = {
     errno.ENOENT: "see whether it was deleted or moved, and whether every host sees the same folder",
     errno.ENOTDIR: "name a folder, or a path where one can be made",
 }
+_MAKING: Final = ("make the folder", "publish")
+"""Operations that make the folders above what they write: that one is missing cannot be their reason."""
+_NOT_MADE: Final = (
+    "a folder of this path cannot be made: set execution.checkpointing.dir, or name a folder for the savepoint, where "
+    "driver and workers can write"
+)
 NEVER_COMPLETED: Final = "it was never completed, is still being written, or was deleted"
 """What is known of a snapshot without metadata."""
 _REMEDY: Final = "see whether the storage is up and reachable from every host"
@@ -49,7 +55,10 @@ class CheckpointStorageError(CheckpointError):
         if number is None and isinstance(error, FileNotFoundError):
             number = errno.ENOENT
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return cls(operation, uri, " ".join(reason.split()), _REMEDIES.get(number or 0, _REMEDY))
+        remedy = _REMEDIES.get(number or 0, _REMEDY)
+        if number == errno.ENOENT and operation in _MAKING:
+            remedy = _NOT_MADE
+        return cls(operation, uri, " ".join(reason.split()), remedy)
 
 
 class PublicationUnknownError(CheckpointStorageError):

@@ -21,6 +21,8 @@ from headrace.checkpoint.file_systems import (
     child_uri,
     files_below,
     is_there,
+    make_folder,
+    read_all,
     remove_file,
     write_new,
 )
@@ -38,6 +40,7 @@ from tests.unit.checkpoint.snapshots import JOB, LINEAGE, metadata_of
 CHECKPOINT = CheckpointOptions()
 SAVEPOINT = CheckpointOptions(kind=SnapshotKind.SAVEPOINT)
 BIG = bytes(30_000)
+NOT_MADE = r"a folder of this path cannot be made: set execution\.checkpointing\.dir"
 
 
 @pytest.fixture
@@ -258,3 +261,15 @@ def test_folders_without_links_publish_by_a_claim(
     assert storage.completed() == [published]
     with pytest.raises(CheckpointExistsError):
         storage.publish(metadata_of(1, StateFile("", b"other", 5, b"")), options)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a place where nothing is made")
+def test_a_folder_that_cannot_be_made_names_the_option(tmp_path: Path) -> None:
+    folder = "file:///proc/headrace"
+    with pytest.raises(CheckpointStorageError, match=NOT_MADE) as not_begun:
+        StoredLineage.take_over(folder, LINEAGE, 0, ManualClock(), random.Random(1))
+    assert "deleted or moved" not in str(not_begun.value)
+    with pytest.raises(CheckpointStorageError, match=NOT_MADE):
+        make_folder(folder)
+    with pytest.raises(CheckpointStorageError, match="see whether it was deleted or moved"):
+        read_all(f"{folder}/state")

@@ -64,7 +64,8 @@ class JobRestore:
                 self._scheduler.adopt(assignment.graph)
             self._reset_coordinators(restored, assignment, scope, is_first=is_first)
         except Exception as error:
-            _LOG.warning("job %s cannot be restored: %s", self._scheduler.graph.job_id, error)
+            what = "start" if is_first else "be restored"
+            _LOG.warning("job %s cannot %s: %s", self._scheduler.graph.job_id, what, error)
             self._scheduler.fail_job(Failure.of_error(error))
         else:
             restores: Mapping[ExecutionVertexId, SubtaskRestore] = {}
