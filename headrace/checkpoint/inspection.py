@@ -35,7 +35,7 @@ from headrace.checkpoint.metadata_format import (
 from headrace.checkpoint.metadata_key import MetadataKey
 
 _PREFIXES: Final = ("chk-", "savepoint-")
-_WHAT_TO_NAME: Final = (
+WHAT_TO_NAME: Final = (
     f"name the folder of a checkpoint or savepoint, its {METADATA_NAME}, or the folder of a job"
 )
 
@@ -68,10 +68,10 @@ def find_snapshots(path: str) -> list[str]:
     CheckpointStorageError.
     """
     if not path:
-        raise CheckpointStorageError("look for", "''", "the path is empty", _WHAT_TO_NAME)
+        raise CheckpointStorageError("look for", "''", "the path is empty", WHAT_TO_NAME)
     folder = snapshot_folder(absolute_uri(path))
     if _is_file(folder):
-        raise CheckpointStorageError("look into", path, "it is a file", _WHAT_TO_NAME)
+        raise CheckpointStorageError("look into", path, "it is a file", WHAT_TO_NAME)
     if file_name_of(folder).startswith(_PREFIXES) or is_there(child_uri(folder, METADATA_NAME)):
         return [folder]
     found = _snapshots_in(folder)

@@ -7,8 +7,10 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from headrace.checkpoint.errors import MetadataMissingError
+from headrace.checkpoint.errors import CheckpointStorageError, MetadataMissingError
+from headrace.checkpoint.file_systems import absolute_uri, is_there
 from headrace.checkpoint.inspection import (
+    WHAT_TO_NAME,
     InspectedSnapshot,
     SnapshotCondition,
     find_snapshots,
@@ -73,8 +75,10 @@ def checkpoint() -> None:
 @_key_file
 @_as_json
 def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
-    """List snapshots."""
+    """List snapshots; the exit code is 1 where there is no such folder."""
     snapshots = [_inspected(folder, key_file) for folder in find_snapshots(path)]
+    if not snapshots and not is_there(absolute_uri(path)):
+        raise CheckpointStorageError("look into", path, "there is no such folder", WHAT_TO_NAME)
     if is_json:
         _print_json([snapshot_json(one) for one in snapshots])
     elif snapshots:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.checkpoint.checkpoint_storage import open_checkpoint_storage
+from headrace.checkpoint.errors import CheckpointStorageError
 from headrace.checkpoint.file_systems import child_uri, put_if_absent
 from headrace.checkpoint.lineages import LineageInMemory
 from headrace.checkpoint.metadata import CheckpointMetadata
@@ -118,6 +119,21 @@ def test_a_list_says_what_is_no_checkpoint_yet_or_never_will_be(snapshots: Snaps
 def test_an_empty_folder_says_so(snapshots: Snapshots) -> None:
     output = snapshots.run("checkpoint", "list", str(snapshots.folder)).output
     assert "there is no checkpoint or savepoint" in output
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_list_of_a_folder_that_is_not_there_is_a_failure(
+    snapshots: Snapshots, options: tuple[str, ...]
+) -> None:
+    missing = str(snapshots.folder / "nope")
+    result = snapshots.run("checkpoint", "list", missing, *options)
+    assert isinstance(result.exception, CheckpointStorageError)
+    assert f"cannot look into {missing}: there is no such folder; name the" in str(result.exception)
+    empty = snapshots.folder / "empty"
+    empty.mkdir()
+    listed = snapshots.run("checkpoint", "list", str(empty), *options)
+    assert listed.exit_code == 0
+    assert listed.output in ("[]\n", f"there is no checkpoint or savepoint at {empty}\n")
 
 
 def test_a_list_is_there_for_programs_too(snapshots: Snapshots) -> None:
