@@ -10,7 +10,7 @@ OURS = (
     f'  File "{environment.__file__}", line 90, in <lambda>\n    self._found()\n    ^^^^^^^^^^^^^\n'
 )
 LIBRARY = f'  File "{pyarrow.__file__}", line 7, in read\n    raise error\n'
-USERS = '  File "/home/ada/job.py", line 8, in reciprocal\n    return 60 // (n - 2)\n           ~~~^^~~~~~~~~~\n'
+USERS = '  File "/programs/job.py", line 8, in reciprocal\n    return 60 // (n - 2)\n           ~~~^^~~~~~~~~~\n'
 HEADER = "Traceback (most recent call last):\n"
 HINT = "(HEADRACE_DETAILS=1 shows the whole traceback)"
 
