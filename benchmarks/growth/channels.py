@@ -32,7 +32,7 @@ def cost_us(channel_count: int, timeout_ms: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--channels", type=int, nargs="+", default=CHANNELS)
     arguments = parser.parse_args()
     load_before = round(os.getloadavg()[0], 2)

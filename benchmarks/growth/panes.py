@@ -39,7 +39,7 @@ def cost_us(pane_count: int, row_count: int, build: Callable[[DataStream], DataS
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--panes", type=int, nargs="+", default=PANES)
     arguments = parser.parse_args()
     load_before = round(os.getloadavg()[0], 2)

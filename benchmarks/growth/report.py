@@ -35,9 +35,14 @@ which run on the same cores.""",
     "keys": """\
 State on the heap is a dictionary per state and key group: an access costs the same however many keys there are, until
 entries no longer fit the processor's caches; then each access waits for memory. RocksDB looks into its block cache and
-a few sorted files, which grow in number with the logarithm of the size. Columns are counted by a hash table that is
-made of each portion, and merged: where there are nearly as many keys as rows, nothing is saved by counting a portion
-first, each key is a row once more at every step, and the tables no longer fit the caches either.""",
+a few sorted files, which grow in number with the logarithm of the size; where the keys' blocks no longer fit the cache
+(128 MB), most accesses read one from a file and decompress it. Columns are counted by a hash table that is made of each
+portion, and merged: where there are nearly as many keys as rows, nothing is saved by counting a portion first, each key
+is a row once more at every step, and the tables no longer fit the caches either.""",
+    "key_bytes": """\
+Of a key with a count. On the heap: the two numbers and their place in a dictionary, which has free places from each
+doubling on. RocksDB's memory has a bound, its block cache and what writes wait in (128 MB), which is much for few keys
+and little for many; the rest lies on disk, compressed, with ten bits of a filter for each key.""",
     "panes": """\
 On columns a row is counted once, in its pane, and each window that fires merges as many panes as it has: the merging
 grows with panes times keys, the counting does not, so that the slope goes from 0 towards 1. Record by record, a record
@@ -55,6 +60,7 @@ joins all with all, it has as many edges as there are pairs, and they are data o
 TITLES = {
     "task_managers": "TaskManagers",
     "keys": "Keys",
+    "key_bytes": "Bytes of a key",
     "panes": "Panes of a window",
     "channels": "Channels",
     "tasks": "Tasks of a job",

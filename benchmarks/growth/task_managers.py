@@ -26,7 +26,7 @@ def rate_of(task_managers: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--turns", type=int, default=3)
     arguments = parser.parse_args()
     load_before = round(os.getloadavg()[0], 2)

@@ -16,7 +16,7 @@ STEPS = ("deploy", "checkpoint", "cancel")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--tasks", type=int, nargs="+", default=TASKS)
     arguments = parser.parse_args()
     load_before = round(os.getloadavg()[0], 2)

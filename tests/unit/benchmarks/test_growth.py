@@ -2,10 +2,13 @@
 
 import math
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.growth import keys
+from benchmarks.growth.keys import bytes_of_files
 from benchmarks.growth.report import table, write_page
 from benchmarks.growth.series import Series, fitted_slope, newest_series
 
@@ -86,3 +89,24 @@ def test_a_picture_is_shown_where_it_was_drawn() -> None:
     lines = [line(series(1.0))]
     assert "pictures/growth_tasks.svg" in write_page(lines, ["growth_tasks"])
     assert "pictures/" not in write_page(lines, [])
+
+
+def test_files_that_are_linked_twice_lie_on_disk_once(tmp_path: Path) -> None:
+    table_file = tmp_path / "1.sst"
+    table_file.write_bytes(bytes(100))
+    (tmp_path / "copy-1").mkdir()
+    (tmp_path / "copy-1" / "1.sst").hardlink_to(table_file)
+    (tmp_path / "2.sst").write_bytes(bytes(10))
+    (tmp_path / "LOG").write_bytes(bytes(1000))
+    assert bytes_of_files(tmp_path) == 110
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+def test_state_costs_processor_time_and_memory_and_rocksdb_a_place_on_disk(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "ACCESSES", 100)
+    cost = keys.state_cost(backend, key_count=100_000)
+    assert cost.access_us > 0
+    assert cost.memory_bytes > 1_000_000
+    assert (cost.disk_bytes > 0) is (backend == "rocksdb")
