@@ -15,7 +15,6 @@ from benchmarks.nexmark.peers.registry import HEADRACE, PEERS, Peer
 from benchmarks.page import DOCS, machine_text, picture, shown, table
 from benchmarks.record import RESULTS
 
-"""Two cores, and what a query before has done on them, explain a load of two."""
 READING = "q0"
 Line = Mapping[str, Any]
 
@@ -38,6 +37,12 @@ of what it is given) to DuckDB, which compares them with its own answer row for 
 same results. For `q7`, whole rows of the highest bids, Flink SQL and Spark take forms that would keep one of several
 equal bids, as they are the quicker ones; these events have no such bids. `q0` passes bids through: what it takes is the
 cost of reading.
+{fewer}"""
+FEWER = """
+Who would take many minutes was given fewer events than the others:
+{cells}.
+
+A job's fixed costs, the start of Python processes among them, weigh more there, and fewer windows are full.
 """
 RATES = """\
 ## Rows per second
@@ -47,6 +52,10 @@ RATES = """\
 Million rows of those kinds that a query reads, per second. Behind them: how many times that Headrace takes.
 
 {table}
+{apart}"""
+APART = """
+Measured later, in turns with Headrace alone, and perhaps on another machine: {cells}. The ratio is to Headrace in those
+turns.
 """
 COSTS = """\
 ## Processor seconds per million rows
@@ -65,6 +74,41 @@ given. Flink's holds its input several times over, see below.
 
 {table}
 """
+STATE = """\
+## A large state
+
+{table}
+
+`{query}` counts the different bidders and auctions of each channel and day: until the day is over it keeps every pair
+of a channel and a bidder or an auction, which are the keys here. One process holds driver and both TaskManagers;
+its memory is what it had at most while it read, and at rest afterwards. The checkpoint is one of the whole state, at
+rest; tasks pause while it is taken, not while it is written. The last column is the longest of those each second while
+rows came in.
+
+By the difference of first and last, a key takes {peak_bytes:,.0f} bytes of memory at most, {resting_bytes:,.0f} at
+rest, and {checkpoint_bytes:,.0f} of a checkpoint. The load average before it all was {load}, behind it {load_after}:
+the larger it is, the less durations say.
+"""
+STATE_HEADS = (
+    "events",
+    "keys",
+    "peak memory, MB",
+    "at rest, MB",
+    "checkpoint, MB",
+    "its duration, ms",
+    "its pause, ms",
+    "longest before, ms",
+)
+STATE_CELLS = (
+    "events",
+    "keys",
+    "peak_mb",
+    "resting_mb",
+    "checkpoint_mb",
+    "checkpoint_ms",
+    "pause_ms",
+    "longest_before_ms",
+)
 TROUBLE = """\
 ## What did not work
 
@@ -73,15 +117,50 @@ TROUBLE = """\
 
 
 def newest(results: Path) -> dict[str, dict[str, Any]]:
-    """Return the newest line of each query that several engines answered on Spark, in the order of queries."""
+    """Return the newest line of each query that several engines answered on Spark, in the order of queries.
+
+    A later line of one peer beside Headrace adds that peer where the line has no figures of it.
+    """
     file = results / "nexmark.jsonl"
     found: dict[str, dict[str, Any]] = {}
     for text in file.read_text().splitlines() if file.exists() else []:
         line = json.loads(text)
         figures = line["figures"]
-        if figures.get("host") == "spark" and len(engines([line])) > 2:
+        if figures.get("host") != "spark":
+            continue
+        if len(engines([line])) > 2:
             found[figures["query"]] = line
+        elif figures["query"] in found:
+            found[figures["query"]] = with_peers(found[figures["query"]], line)
     return {query: found[query] for query in READS if query in found}
+
+
+def with_peers(line: Line, later: Line) -> dict[str, Any]:
+    """Return a line with those peers of a later one that it has no figures of; `apart` names them."""
+    figures = dict(line["figures"])
+    more = [
+        peer.name
+        for peer in PEERS.values()
+        if f"{peer.name}_ratio" in later["figures"] and f"{peer.name}_peak_mb" not in figures
+    ]
+    if not more:
+        return dict(line)
+    taken = tuple(f"{name}_" for name in more)
+    figures |= {key: value for key, value in later["figures"].items() if key.startswith(taken)}
+    figures["failed"] = {
+        name: why for name, why in figures.get("failed", {}).items() if name not in more
+    }
+    figures["apart"] = [*figures.get("apart", []), *more]
+    loads = [one.get("load_average_before", 0.0) for one in (line, later)]
+    return dict(line) | {"figures": figures, "load_average_before": max(loads)}
+
+
+def newest_state(results: Path) -> Line | None:
+    """Return the newest line that says what the state of a query grew to."""
+    file = results / "nexmark.jsonl"
+    lines = map(json.loads, file.read_text().splitlines() if file.exists() else [])
+    found = [line for line in lines if "state" in line["figures"]]
+    return found[-1] if found else None
 
 
 def engines(lines: Sequence[Line]) -> list[Peer]:
@@ -115,9 +194,12 @@ def number(line: Line, peer: Peer, key: str) -> str:
 
 
 def write_page(
-    lines: Mapping[str, Line], drawn: Sequence[str], stacks: Mapping[str, Stacks]
+    lines: Mapping[str, Line],
+    drawn: Sequence[str],
+    stacks: Mapping[str, Stacks],
+    state: Line | None = None,
 ) -> str:
-    """Return the report; `stacks` are the profiles of queries."""
+    """Return the report; `stacks` are the profiles of queries, `state` what the state of one grew to."""
     peers = engines(list(lines.values()))
     heads = ["", *(peer.title for peer in peers)]
     rates = [[query, *(rate(line, peer) for peer in peers)] for query, line in lines.items()]
@@ -128,14 +210,27 @@ def write_page(
     parts = [
         INTRODUCTION,
         machine_text(list(lines.values())),
-        RATES.format(picture=picture("nexmark_rates", drawn), table=table(heads, rates)),
+        RATES.format(
+            picture=picture("nexmark_rates", drawn), table=table(heads, rates), apart=apart(lines)
+        ),
         COSTS.format(picture=picture("nexmark_costs", drawn), table=table(heads, costs)),
         MEMORY.format(table=table(heads, memory)),
+        "" if state is None else state_text(state),
         flames_text(stacks, drawn),
         read_and_written(lines, peers),
         trouble(lines),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def apart(lines: Mapping[str, Line]) -> str:
+    """Say who was not measured in turns with all others."""
+    cells = [
+        f"{query} of {PEERS[name].title}"
+        for query, line in lines.items()
+        for name in line["figures"].get("apart", [])
+    ]
+    return APART.format(cells=", ".join(cells)) if cells else ""
 
 
 def read_and_written(lines: Mapping[str, Line], peers: Sequence[Peer]) -> str:
@@ -148,7 +243,43 @@ def read_and_written(lines: Mapping[str, Line], peers: Sequence[Peer]) -> str:
         for peer in peers
     ]
     heads = ["", "version", "events, turns", "reads", "writes", "timed by"]
-    return READ_AND_WRITTEN.format(table=table(heads, rows, numbers=False), checked=WARM_UP_EVENTS)
+    return READ_AND_WRITTEN.format(
+        table=table(heads, rows, numbers=False),
+        checked=WARM_UP_EVENTS,
+        fewer=fewer_events(lines, peers),
+    )
+
+
+def fewer_events(lines: Mapping[str, Line], peers: Sequence[Peer]) -> str:
+    """Say who was given fewer events of a query than the others."""
+    cells: list[str] = []
+    for peer in peers:
+        given = {
+            query: line["figures"][f"{peer.name}_events"]
+            for query, line in lines.items()
+            if line["figures"].get(f"{peer.name}_events", line["figures"]["events"])
+            < line["figures"]["events"]
+        }
+        by_count = [
+            f"{count:,} of {', '.join(query for query in given if given[query] == count)}"
+            for count in sorted(set(given.values()), reverse=True)
+        ]
+        cells += [f"{peer.title} {' and '.join(by_count)}"] if by_count else []
+    return FEWER.format(cells=";\n".join(cells)) if cells else ""
+
+
+def state_text(line: Line) -> str:
+    """Say what the state of a query grew to, and what checkpoints of it took."""
+    figures = line["figures"]
+    return STATE.format(
+        table=table(STATE_HEADS, [[run[cell] for cell in STATE_CELLS] for run in figures["state"]]),
+        query=figures["query"],
+        peak_bytes=figures["peak_bytes_per_key"],
+        resting_bytes=figures["resting_bytes_per_key"],
+        checkpoint_bytes=figures["checkpoint_bytes_per_key"],
+        load=line["load_average_before"],
+        load_after=line["load_average"],
+    )
 
 
 def version(lines: Mapping[str, Line], peer: Peer) -> str:
@@ -199,7 +330,7 @@ def main() -> None:
 
     stacks = profiles(options.results / "flames")
     drawn = draw_all(lines, stacks, options.output.parent / "pictures")
-    options.output.write_text(write_page(lines, drawn, stacks))
+    options.output.write_text(write_page(lines, drawn, stacks, newest_state(options.results)))
     print(f"{options.output} and {len(drawn)} pictures")
 
 

@@ -26,11 +26,14 @@ _TEXTS: Final = frozenset(
 
 
 class EventStreams:
-    """Makes the streams of one set of files."""
+    """Makes the streams of one set of files; endless ones wait for more when all files are read."""
 
-    def __init__(self, env: StreamExecutionEnvironment, directory: Path) -> None:
+    def __init__(
+        self, env: StreamExecutionEnvironment, directory: Path, *, are_endless: bool = False
+    ) -> None:
         self._env = env
         self._directory = directory
+        self._are_endless = are_endless
 
     def person(self, *columns: str) -> DataStream:
         """Persons with these columns."""
@@ -48,10 +51,12 @@ class EventStreams:
         types = [Types.STRING() if name in _TEXTS else Types.LONG() for name in columns]
         row_type = Types.ROW_NAMED(list(columns), types)
         files = ParquetColumnarRowInputFormat(row_type)
-        source = FileSource.for_bulk_file_format(files, str(self._directory / kind)).build()
+        source = FileSource.for_bulk_file_format(files, str(self._directory / kind))
+        if self._are_endless:
+            source = source.monitor_continuously(Duration.of_seconds(1))
         strategy = WatermarkStrategy.no_watermarks()
         if "date_time" in columns:
             strategy = WatermarkStrategy.for_bounded_out_of_orderness(
                 Duration.of_millis(WATERMARK_DELAY_MS)
             ).with_timestamp_assigner(ColumnTimestampAssigner("date_time"))
-        return self._env.from_source(source, strategy, kind)
+        return self._env.from_source(source.build(), strategy, kind)

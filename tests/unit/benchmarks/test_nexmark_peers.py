@@ -180,6 +180,28 @@ def test_the_page_is_made_of_the_newest_line_with_peers_of_each_query(tmp_path: 
     assert found["q1"]["figures"]["marked"] == 2
 
 
+def test_a_peer_that_was_measured_later_beside_us_alone_stands_where_it_was_missing(
+    tmp_path: Path,
+) -> None:
+    slower = RUN | {"net_runtime_ms": 250}
+    three = flat(HEADRACE) | flat("duckdb") | flat("flink")
+    lines = [
+        line("q5", **three, failed={"pyflink": "not done within 300 s"}),
+        line("q5", **flat(HEADRACE, ours=slower), **flat("pyflink", ours=slower))
+        | {"load_average_before": 7.5},
+        line("q5", **flat(HEADRACE), **flat("flink", ours=slower, peak_mb=999)),
+    ]
+    (tmp_path / "nexmark.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = newest(tmp_path)
+    figures = found["q5"]["figures"]
+    assert (figures["pyflink_ratio"], figures["flink_peak_mb"]) == (2.0, 300)
+    assert (figures["failed"], figures["apart"]) == ({}, ["pyflink"])
+    page = write_page(found, [], {})
+    assert "on another machine: q5 of PyFlink DataStream." in page
+    assert "busy (load 7.5)" in page
+    assert "What did not work" not in page
+
+
 def test_the_page_names_who_failed_and_who_gave_other_results() -> None:
     figures = (
         flat(HEADRACE, same=True)
@@ -191,6 +213,22 @@ def test_the_page_names_who_failed_and_who_gave_other_results() -> None:
     assert "| q2 | 2 | – | – |" in page
     assert "- q1, bytewax: a worker failed" in page
     assert "busy" not in page
+
+
+def test_the_page_names_who_was_given_fewer_events_than_the_others() -> None:
+    whole = flat(HEADRACE, events=10_000_000)
+    slow = flat("pyflink", events=15_000)
+    page = write_page(
+        {
+            "q1": line("q1", **whole, **flat("pyflink", events=200_000)),
+            "q5": line("q5", **whole, **slow),
+            "q7": line("q7", **whole, **slow),
+        },
+        [],
+        {},
+    )
+    assert "than the others:\nPyFlink DataStream 200,000 of q1 and 15,000 of q5, q7." in page
+    assert "fewer events than the others" not in write_page({"q1": line("q1", **whole)}, [], {})
 
 
 def test_a_busy_machine_is_said_to_be_busy() -> None:

@@ -34,7 +34,10 @@ PAGES: dict[str, Callable[[Drawn], str]] = {
     ),
     "network": network_page,
     "nexmark": lambda drawn: nexmark.write_page(
-        nexmark.newest(RESULTS), drawn, profiles(RESULTS / "flames")
+        nexmark.newest(RESULTS),
+        drawn,
+        profiles(RESULTS / "flames"),
+        nexmark.newest_state(RESULTS),
     ),
     "state": lambda drawn: state.write_page(state.newest(RESULTS), drawn),
 }
