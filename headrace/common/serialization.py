@@ -1,6 +1,7 @@
 """PyFlink's `common.serialization`: re-exports."""
 
 from headrace.connectors.files.formats import BulkWriterFactory
+from headrace.functions.jvm_functions import RowFieldExtractorSchema
 from headrace.functions.serialization import (
     ByteArraySchema,
     DeserializationSchema,
@@ -14,6 +15,7 @@ __all__ = [
     "DeserializationSchema",
     "Encoder",
     "BulkWriterFactory",
+    "RowFieldExtractorSchema",
     "SerializationSchema",
     "SimpleStringSchema",
 ]

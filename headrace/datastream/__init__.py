@@ -22,6 +22,7 @@ from headrace.api.data_stream import DataStream
 from headrace.api.data_stream_sink import DataStreamSink
 from headrace.api.environment import StreamExecutionEnvironment
 from headrace.api.execution_mode import RuntimeExecutionMode
+from headrace.api.jvm_settings import SlotSharingGroup
 from headrace.api.keyed_stream import KeyedStream
 from headrace.api.memory_size import MemorySize
 from headrace.api.state_backends import (
@@ -88,6 +89,7 @@ __all__ = [
     "RuntimeExecutionMode",
     "KeyedStream",
     "MemorySize",
+    "SlotSharingGroup",
     "WindowedStream",
     "AllWindowedStream",
     "WindowAssigner",

@@ -13,6 +13,10 @@ NO_SINK_FUNCTIONS: Final = "give a Sink to sink_to, such as those of headrace.da
 
 SourceFunction: Final = jvm_only("SourceFunction", NO_SOURCE_FUNCTIONS)
 SinkFunction: Final = jvm_only("SinkFunction", NO_SINK_FUNCTIONS)
+RowFieldExtractorSchema: Final = jvm_only(
+    "RowFieldExtractorSchema",
+    "write a SerializationSchema whose serialize returns the bytes of that field",
+)
 AssignerWithPeriodicWatermarksWrapper: Final = jvm_only(
     "AssignerWithPeriodicWatermarksWrapper",
     "write a WatermarkStrategy with a TimestampAssigner, or with a WatermarkGenerator",

@@ -2,10 +2,12 @@
 
 from headrace.connectors.files.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
 from headrace.connectors.files.compaction import FileCompactor, FileCompactStrategy
+from headrace.connectors.files.reader_format import FileReaderFormat as BulkFormat
 from headrace.connectors.files.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
 from headrace.connectors.files.source import FileSource, FileSourceBuilder
 from headrace.connectors.files.text_lines import StreamFormat
 from headrace.connectors.jvm_connectors import StreamingFileSink
+from headrace.connectors.jvm_formats import FileEnumeratorProvider, FileSplitAssignerProvider
 
 __all__ = [
     "BucketAssigner",
@@ -19,5 +21,8 @@ __all__ = [
     "FileSource",
     "FileSourceBuilder",
     "StreamFormat",
+    "BulkFormat",
+    "FileEnumeratorProvider",
+    "FileSplitAssignerProvider",
     "StreamingFileSink",
 ]

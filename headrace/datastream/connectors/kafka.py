@@ -13,8 +13,10 @@ from headrace.connectors.kafka.serialization import (
 )
 from headrace.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from headrace.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+from headrace.functions.sink import DeliveryGuarantee
 
 __all__ = [
+    "DeliveryGuarantee",
     "KafkaSource",
     "KafkaSourceBuilder",
     "KafkaTopicPartition",

@@ -2,8 +2,11 @@
 
 from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
 from headrace.connectors.files.formats import ParquetBulkWriters
+from headrace.connectors.jvm_formats import AvroParquetReaders, AvroParquetWriters
 
 __all__ = [
+    "AvroParquetReaders",
+    "AvroParquetWriters",
     "ParquetBulkWriters",
     "ParquetColumnarRowInputFormat",
 ]

@@ -42,6 +42,9 @@ EXPORTS: Final[dict[str, str]] = {
         "JobExecutionResult JobID JobStatus Row RowKind WatermarkStrategy Duration Instant "
         "Time AssignerWithPeriodicWatermarksWrapper"
     ),
+    "datastream.connectors.kafka": "DeliveryGuarantee",
+    "datastream.connectors.file_system": "BulkFormat",
+    "datastream.slot_sharing_group": "MemorySize",
     "metrics": "MetricGroup Metric Counter Meter Distribution",
 }
 
@@ -392,7 +395,22 @@ JVM_ONLY: Final[dict[str, str]] = {
     "common.typeinfo": "LocalTimeTypeInfo ExternalTypeInfo",
     "common.watermark_strategy": "AssignerWithPeriodicWatermarksWrapper",
     "common.input_dependency_constraint": "InputDependencyConstraint",
-    "datastream.connectors.file_system": "StreamingFileSink",
+    "datastream": "SlotSharingGroup",
+    "datastream.slot_sharing_group": "SlotSharingGroup",
+    "common.serialization": "RowFieldExtractorSchema",
+    "datastream.formats.csv": (
+        "CsvSchema CsvSchemaBuilder CsvBulkWriters CsvRowDeserializationSchema CsvRowSerializationSchema"
+    ),
+    "datastream.formats.avro": (
+        "AvroSchema GenericRecordAvroTypeInfo AvroInputFormat AvroBulkWriters "
+        "AvroRowDeserializationSchema AvroRowSerializationSchema"
+    ),
+    "datastream.formats.orc": "OrcBulkWriters",
+    "datastream.formats.parquet": "AvroParquetReaders AvroParquetWriters",
+    "datastream.connectors.hybrid_source": "HybridSource HybridSourceBuilder",
+    "datastream.connectors.file_system": (
+        "StreamingFileSink FileEnumeratorProvider FileSplitAssignerProvider"
+    ),
     "datastream.connectors.kafka": "FlinkKafkaConsumer FlinkKafkaProducer Semantic",
     "datastream.connectors.dynamic_kafka": (
         "DynamicKafkaSource DynamicKafkaSourceBuilder KafkaMetadataService "

@@ -1,0 +1,47 @@
+"""Formats of PyFlink's, and parts of its file source, that wrap Java libraries: importable, refused when used."""
+
+from typing import Final
+
+from headrace.core.jvm_only import jvm_only
+
+_CSV_FILES: Final = (
+    "give CsvReaderFormat a row type, CsvReaderFormat(Types.ROW_NAMED([...], [...]))"
+)
+_CSV_LINES: Final = (
+    "use SimpleStringSchema and Python's csv in a map, or messages of JSON with JsonRowDeserializationSchema and "
+    "JsonRowSerializationSchema"
+)
+_AVRO: Final = (
+    "of files make a DataFrame with Spark and use from_dataframe and DataFrameSink(path, format='avro'); of messages "
+    "use ByteArraySchema and a library of Python's, such as fastavro, in a map"
+)
+_HYBRID: Final = "read the sources in one job after the other, or at once with union"
+_SPLITS: Final = (
+    "leave it out: a FileSource finds its files by itself and gives them to whoever asks for work"
+)
+
+CsvSchema: Final = jvm_only("CsvSchema", _CSV_FILES)
+CsvSchemaBuilder: Final = jvm_only("CsvSchemaBuilder", _CSV_FILES)
+CsvBulkWriters: Final = jvm_only(
+    "CsvBulkWriters", "use DataFrameSink(path, format='csv'), or FileSink.for_row_format"
+)
+CsvRowDeserializationSchema: Final = jvm_only("CsvRowDeserializationSchema", _CSV_LINES)
+CsvRowSerializationSchema: Final = jvm_only("CsvRowSerializationSchema", _CSV_LINES)
+
+AvroSchema: Final = jvm_only("AvroSchema", _AVRO)
+GenericRecordAvroTypeInfo: Final = jvm_only("GenericRecordAvroTypeInfo", _AVRO)
+AvroInputFormat: Final = jvm_only("AvroInputFormat", _AVRO)
+AvroBulkWriters: Final = jvm_only("AvroBulkWriters", _AVRO)
+AvroRowDeserializationSchema: Final = jvm_only("AvroRowDeserializationSchema", _AVRO)
+AvroRowSerializationSchema: Final = jvm_only("AvroRowSerializationSchema", _AVRO)
+AvroParquetReaders: Final = jvm_only("AvroParquetReaders", "use ParquetColumnarRowInputFormat")
+AvroParquetWriters: Final = jvm_only("AvroParquetWriters", "use ParquetBulkWriters")
+OrcBulkWriters: Final = jvm_only(
+    "OrcBulkWriters", "use DataFrameSink(path, format='orc'), or ParquetBulkWriters"
+)
+
+HybridSource: Final = jvm_only("HybridSource", _HYBRID)
+HybridSourceBuilder: Final = jvm_only("HybridSourceBuilder", _HYBRID)
+
+FileEnumeratorProvider: Final = jvm_only("FileEnumeratorProvider", _SPLITS)
+FileSplitAssignerProvider: Final = jvm_only("FileSplitAssignerProvider", _SPLITS)

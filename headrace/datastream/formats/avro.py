@@ -1,0 +1,19 @@
+"""PyFlink's `datastream.formats.avro`, whose names are refused when used: re-exports."""
+
+from headrace.connectors.jvm_formats import (
+    AvroBulkWriters,
+    AvroInputFormat,
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+    AvroSchema,
+    GenericRecordAvroTypeInfo,
+)
+
+__all__ = [
+    "AvroSchema",
+    "GenericRecordAvroTypeInfo",
+    "AvroInputFormat",
+    "AvroBulkWriters",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+]
