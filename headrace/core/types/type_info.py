@@ -163,6 +163,8 @@ class TupleTypeInfo(TypeInformation):
 class Types:
     """Factory of type informations.
 
+    Integers that are too large for BYTE, SHORT, INT or LONG wrap round, as Java's do; BIG_INT takes any.
+
     Example:
         >>> Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
         RowTypeInfo(name: String, age: Integer)
