@@ -129,8 +129,13 @@ def test_a_batch_larger_than_the_pool_now_goes_alone() -> None:
     other = local_pool(network, required=6, maximum=6)
     pool = local_pool(network, required=2, maximum=8)
     assert pool.size == 4
-    assert pool.lease(4 * PAGE).count == 4
-    assert pool.try_lease(4 * PAGE) is None
+    small = pool.lease(1)
+    assert pool.try_lease(6 * PAGE) is None
+    small.release()
+    large = pool.try_lease(6 * PAGE)
+    assert large is not None and large.count == 6
+    assert pool.try_lease(1) is None
+    large.release()
     other.destroy()
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.core.config import Settings
 from headrace.network.debloat import BufferDebloater
 
 MIN, MAX = 1_000, 10_000_000
@@ -82,6 +83,25 @@ def test_nothing_below_one_byte_is_ever_wanted(
     for taken, active_ms in periods:
         announced = machine.recalculate(taken, active_ms, 0)
         assert announced is None or announced >= least
+
+
+@pytest.mark.parametrize(
+    ("percent", "untold", "told"), [(0, [], [1_010_000]), (25, [1_240_000, 760_000], [1_250_000])]
+)
+def test_what_changes_by_less_than_the_threshold_is_told_to_nobody(
+    percent: int, untold: list[int], told: list[int]
+) -> None:
+    prefix = "taskmanager.network.memory.buffer-debloat."
+    options = {f"{prefix}samples": "1", f"{prefix}threshold-percentages": str(percent)}
+    machine = BufferDebloater.from_settings(Settings(options), MIN, MAX)
+
+    def wish(in_flight_bytes: int) -> int | None:
+        return machine.recalculate(in_flight_bytes * PERIOD_MS // 1000, PERIOD_MS, 0)
+
+    assert wish(1_000_000) == 1_000_000
+    assert [wish(each) for each in untold] == [None] * len(untold)
+    assert machine.announced_bytes == 1_000_000
+    assert [wish(each) for each in told] == told
 
 
 def test_an_idle_gate_says_nothing() -> None:

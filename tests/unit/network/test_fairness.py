@@ -1,4 +1,4 @@
-"""Deficit round robin by bytes: shares, starvation, and how long a control frame waits."""
+"""Deficit round robin by bytes: shares, starvation, and how long control frames and priority events wait."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import EndOfData
 from headrace.core.ids import ResultPartitionId
 from headrace.network.batches import SealedBatch
@@ -16,7 +17,7 @@ from headrace.network.peer_session import PeerSession
 from headrace.network.producer_session import FRAME_BYTES, QUANTUM_BYTES, ProducerSession
 from headrace.network.subpartition import DataElement, QueuedEvent
 from headrace.network.task_events import TaskEventDispatcher
-from headrace.network.wire import AddCredit, PartitionRequest
+from headrace.network.wire import AddCredit, Event, PartitionRequest
 from tests.unit.network.exchange import partition_id
 
 ZEROS = memoryview(bytes(2_000_000))
@@ -26,7 +27,10 @@ Turn = tuple[int, int]
 
 
 class Endless:
-    """A view that has always something: batches of these sizes again and again, or events (None)."""
+    """A view that has always something: batches of these sizes again and again, or events (None).
+
+    Unless it `is_dry`; `urgent` events go first.
+    """
 
     backlog = 0
 
@@ -35,8 +39,19 @@ class Endless:
         self._sizes = sizes
         self._log = log
         self._count = 0
+        self.is_dry = False
+        self.urgent: list[QueuedEvent] = []
 
-    def poll(self, credit: int) -> DataElement | QueuedEvent:
+    @property
+    def has_priority_event(self) -> bool:
+        return bool(self.urgent)
+
+    def poll(self, credit: int) -> DataElement | QueuedEvent | None:
+        if self.urgent:
+            self._log.append((self._channel, FRAME_BYTES))
+            return self.urgent.pop(0)
+        if self.is_dry:
+            return None
         size = self._sizes[self._count % len(self._sizes)]
         self._count += 1
         self._log.append((self._channel, FRAME_BYTES + (size or 0)))
@@ -52,10 +67,12 @@ class Endless:
 
 
 class Views:
-    """A ResultPartitionManager whose partition's subpartitions never run dry."""
+    """A ResultPartitionManager whose partition's subpartitions run dry only where a test says so."""
 
     def __init__(self, sizes: list[list[int | None]]) -> None:
         self.log: list[Turn] = []
+        self.views: list[Endless] = []
+        self.listeners: list[Callable[[], None]] = []
         self._sizes = sizes
 
     def create_view(
@@ -66,7 +83,9 @@ class Views:
         segment_size: int,
         first_element: int,
     ) -> Endless:
-        return Endless(index, self._sizes[index], self.log)
+        self.views.append(Endless(index, self._sizes[index], self.log))
+        self.listeners.append(listener)
+        return self.views[-1]
 
 
 class SilentLink:
@@ -181,6 +200,34 @@ def test_a_channel_of_tiny_batches_cannot_outdo_one_of_large_ones(size: int) -> 
     frames = [sum(channel == index for channel, _ in views.log) for index in range(2)]
     share = frames[0] * (size + FRAME_BYTES) / (frames[1] * (200_000 + FRAME_BYTES))
     assert 0.9 <= share <= 1.1
+
+
+def test_a_channel_that_was_asked_in_vain_saves_no_turns() -> None:
+    session, views = producer_of([[100], [100]], QUANTUM)
+    views.views[0].is_dry = True
+    for _ in range(10):
+        views.listeners[0]()
+        session.take_output(QUANTUM)
+    views.views[0].is_dry = False
+    views.log.clear()
+    views.listeners[0]()
+    session.take_output(8 * QUANTUM)
+    sent = [sum(size for channel, size in views.log if channel == index) for index in range(2)]
+    # One was amid its turn when the other came back, and each may go a frame beyond its own.
+    assert abs(sent[0] - sent[1]) <= QUANTUM + 2 * (FRAME_BYTES + 100)
+
+
+def test_a_priority_event_does_not_wait_for_the_turns_of_others() -> None:
+    session, views = producer_of([[4096]] * 4)
+    # Channel 0 has just had its turn: the three others stand before it.
+    session.take_output(1)
+    views.log.clear()
+    barrier = CheckpointBarrier(1, 0, CheckpointOptions())
+    views.views[0].urgent.append(QueuedEvent(barrier, is_priority=True))
+    views.listeners[0]()
+    first = session.take_output(1)[0]
+    assert decode_prefix(first, 0, "peer")[0] is Event
+    assert views.log[:2] == [(0, FRAME_BYTES), (1, FRAME_BYTES + 4096)]
 
 
 def test_a_control_frame_goes_ahead_of_all_data_that_was_not_taken_yet() -> None:

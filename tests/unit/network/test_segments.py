@@ -133,6 +133,15 @@ def test_beyond_the_pin_budget_batches_are_copied_and_credit_stays_covered(
     reservation.close()
 
 
+def test_what_the_task_let_go_of_may_be_pinned_again(network: NetworkBufferPool) -> None:
+    reservation = gate(network, count=4, pin_budget=2)
+    for first in range(10):
+        batch = taken(reservation.region, first)
+        del batch
+    assert (reservation.region.copied_count, len(reservation.region.free)) == (0, 6)
+    reservation.close()
+
+
 def test_without_room_for_pins_every_batch_is_copied(network: NetworkBufferPool) -> None:
     reservation = gate(network, count=60, pin_budget=8)
     assert (reservation.region.pin_budget, reservation.region.count) == (0, 60)

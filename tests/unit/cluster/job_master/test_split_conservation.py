@@ -204,3 +204,16 @@ class SplitConservation(RuleBasedStateMachine):
 
 SplitConservation.TestCase.settings = hypothesis_settings(stateful_step_count=50, deadline=None)
 TestSplitConservation = SplitConservation.TestCase
+
+
+def test_splits_of_a_checkpoint_that_was_given_up_go_back_when_their_reader_fails() -> None:
+    machine = SplitConservation()
+    machine.begin()
+    machine.begin_checkpoint()
+    machine.run_to_completion()
+    machine.request(0)
+    machine.begin_checkpoint()
+    machine.abort()
+    machine.fail_one(0)
+    left = sorted(one.split_id for one in machine.world.enumerator.left)
+    assert left == [f"split-{number}" for number in range(SPLIT_COUNT)]
