@@ -46,8 +46,22 @@ at.{below}
 WHY_BELOW_HALF = """\
 A profile of 2026-11-22 (1 channel × 16 B, 16 × 200 B) says more than these figures: two fifths was the interpreter,
 which each batch passes on four threads, and three tenths the kernel, which raw sockets pay for as well; with many
-channels the producer's core was full, half with splitting and sealing. What was found, mended and tried stands in
-`benchmarks/README.md`.
+channels the producer's core was full, half with splitting and sealing.
+
+The largest cause that was mended: Linux had both processes on one core for most of a run. Since each TaskManager
+keeps to a core of its own, an unsplit stream over TCP is at 63 % of raw sockets in pairs instead of 24 to 40 %
+(`docs/adr/0019-task-managers-keep-to-cores-of-their-own.md`). On keyed edges it was threads that wake each other:
+since what one call seals is handed over together, they change 4.1 times for a batch instead of 7.1 (16 channels × 16
+B), and 1.5 times instead of 5.4 (128 × 16 B). With rows that are copied in their wire form that was worth 0.98 to
+1.13 times the rows per second with 16 channels, 1.18 to 1.25 with 128, and 1.20 to 1.45 with 512. What else was
+found, mended and tried stands in `benchmarks/README.md`.
+"""
+WHY_TLS_IS_SLOWER = """
+That is {share:.0f} % of raw TCP, which encrypts nothing. A GB takes {tls_s:.2f} s over TLS and {tcp_s:.2f} s over
+TCP. What is more are its bytes, which the one network thread of either TaskManager encrypts and decrypts
+(`docs/adr/0007-one-certificate-per-cluster.md`), and a copy of each batch on its way in, which over TCP is read to
+where it stays; no profile says how much each of them is. Nothing of this is mended: larger pieces in each call made
+no difference (0.98 of the rate), as the library joins them by itself.
 """
 LATENCY = """\
 ## Latency
@@ -266,6 +280,12 @@ def costs_text(sections: Sections, drawn: Sequence[str]) -> str:
             f"\nOver TLS the exchange moves {tls['tls_share_of_tcp_percent']:.0f} % of what it moves"
             " over TCP. Processes on one host use Unix sockets, without it.\n"
         )
+        if tls["tls_mb_per_s"] < tls["raw_tcp_mb_per_s"] / 2:
+            text += WHY_TLS_IS_SLOWER.format(
+                share=100 * tls["tls_mb_per_s"] / tls["raw_tcp_mb_per_s"],
+                tls_s=1000 / tls["tls_mb_per_s"],
+                tcp_s=1000 / tls["tcp_mb_per_s"],
+            )
     if codecs:
         ratios = [
             f"{row['codec']} makes {row['data']} {row['ratio']} times smaller"
