@@ -248,7 +248,8 @@ class CheckpointCoordinator:
             self._trigger_failed(reason, f"task {attempt_id} has ended")
             return
         checkpoint_id = event.checkpoint_id
-        assert checkpoint_id > max(self._pending, default=self._latest_completed_id)
+        last_id = max(self._pending, default=self._latest_completed_id)
+        assert checkpoint_id > last_id, f"id {checkpoint_id} was given out behind id {last_id}"
         trigger.checkpoint_id = checkpoint_id
         checkpoint = PendingCheckpoint(
             checkpoint_id, event.timestamp_ms, trigger.request, trigger.plan

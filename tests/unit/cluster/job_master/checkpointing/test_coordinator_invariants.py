@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -239,3 +240,14 @@ def test_periodic_checkpoints_keep_the_least_pause_after_a_completion(
         world.acknowledge(checkpoint_id)
         # Without a pause to speak of, what was waiting has begun at once.
         assert not world.coordinator.pending or min_pause_ms < 1e-6
+
+
+def test_an_id_that_is_given_out_once_more_is_told_with_the_newest() -> None:
+    world = CoordinatorWorld()
+    world.start()
+    for checkpoint_id in (1, 2):
+        world.request()
+        world.acknowledge(checkpoint_id)
+    world.next_id = 1
+    with pytest.raises(AssertionError, match="id 1 was given out behind id 2"):
+        world.request()
