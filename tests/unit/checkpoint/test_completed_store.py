@@ -53,6 +53,16 @@ def test_a_job_that_stops_with_a_savepoint_needs_no_increments() -> None:
     assert store.add(checkpoint(2, kind=SnapshotKind.SAVEPOINT_SUSPEND)) == [Deletion(1, "chk-1")]
 
 
+def test_a_savepoint_that_the_job_goes_on_from_is_left_to_its_user() -> None:
+    store = CompletedCheckpoints(1)
+    store.add(checkpoint(1))
+    savepoint = checkpoint(2, kind=SnapshotKind.SAVEPOINT_SUSPEND)
+    assert store.add_savepoint(savepoint) == [Deletion(1, "chk-1")]
+    assert not store.has_own
+    assert [one.folder_uri for one in store.add(checkpoint(3))] == [""]
+    assert ids(store) == [3]
+
+
 def test_a_shared_file_goes_with_its_last_user() -> None:
     store = CompletedCheckpoints(1)
     store.add(checkpoint(1, "a", "b"))

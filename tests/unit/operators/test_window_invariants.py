@@ -27,8 +27,10 @@ from tests.unit.operators.test_windows_against_reference import (
 Records = list[tuple[tuple[str, int], int]]
 """Pairs of a value, (key, number), and its timestamp."""
 
+# Now and then a number is large: as a gap it reaches over many sessions.
+NUMBERS = st.one_of(st.integers(0, 6), st.integers(0, 6), st.just(50))
 RECORDS = st.lists(
-    st.tuples(st.tuples(st.sampled_from("ab"), st.integers(0, 6)), st.integers(-30, 60)),
+    st.tuples(st.tuples(st.sampled_from("ab"), NUMBERS), st.integers(-30, 60)),
     min_size=1,
     max_size=25,
 )
@@ -122,6 +124,17 @@ def test_sessions_depend_on_the_records_and_not_on_their_order(
     harness = fired(assigner, batches)
     assert harness.output.side_rows("late") == []
     assert _sessions(harness) == in_order
+
+
+@pytest.mark.parametrize("batch_count", [1, 5])
+def test_a_record_makes_one_session_of_all_those_that_its_gap_reaches(batch_count: int) -> None:
+    """Each of them has contents of its own, which go with it."""
+    records: Records = [(("a", gap), timestamp) for gap, timestamp in enumerate((10, 20, 30, 40))]
+    records.append((("a", 50), 0))
+    size = len(records) // batch_count
+    batches = [records[start : start + size] for start in range(0, len(records), size)]
+    harness = fired(DynamicEventTimeSessionWindows(OwnGap()), [*batches])
+    assert _sessions(harness) == [("a", ("time", 0, 51), [("a", gap) for gap in (0, 1, 2, 3, 50)])]
 
 
 def _sessions(harness: OperatorHarness) -> list[Any]:

@@ -13,13 +13,15 @@ from headrace.task.watermark_valve import (
 )
 
 CHANNELS = 4
+# Few times and many events, so that channels come back and reach exactly what was emitted: the rules have edges there.
 EVENTS = st.lists(
     st.one_of(
-        st.tuples(st.just("watermark"), st.integers(0, CHANNELS - 1), st.integers(0, 20)),
+        st.tuples(st.just("watermark"), st.integers(0, CHANNELS - 1), st.integers(0, 4)),
         st.tuples(st.just("idle"), st.integers(0, CHANNELS - 1), st.just(0)),
         st.tuples(st.just("active"), st.integers(0, CHANNELS - 1), st.just(0)),
     ),
-    max_size=40,
+    min_size=30,
+    max_size=60,
 )
 
 
@@ -53,6 +55,16 @@ def test_a_channel_that_comes_back_late_does_not_pull_event_time_back() -> None:
     assert valve.watermark_received(1, 15) == []
     assert valve.watermark_received(1, 25) == []
     assert valve.watermark_received(0, 30) == [EmitWatermark(25)]
+
+
+def test_a_channel_that_has_just_caught_up_holds_event_time_again() -> None:
+    valve = WatermarkValve(2)
+    valve.status_received(1, is_idle=True)
+    assert valve.watermark_received(0, 10) == [EmitWatermark(10)]
+    valve.status_received(1, is_idle=False)
+    assert valve.watermark_received(1, 10) == []
+    assert valve.watermark_received(0, 20) == []
+    assert valve.watermark_received(1, 15) == [EmitWatermark(15)]
 
 
 @given(EVENTS)

@@ -1,6 +1,6 @@
 """CommitLedger: every piece of prepared output is committed once, under one id, whatever is repeated or lost."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.checkpoint.handles import Committable, OperatorSubtaskState
@@ -102,6 +102,16 @@ def test_the_ledger_says_what_waits() -> None:
         ),
         max_size=60,
     )
+)
+# What is committed is still sent, with two more checkpoints: it must not be forgotten meanwhile.
+@example(
+    [
+        ("prepare", 0),
+        ("checkpoint", True),
+        ("commit",),
+        ("checkpoint", True),
+        ("checkpoint", True),
+    ]
 )
 def test_all_output_of_a_published_checkpoint_is_committed_once_and_in_order(
     steps: list[tuple[object, ...]],

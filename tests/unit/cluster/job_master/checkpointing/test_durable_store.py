@@ -17,7 +17,6 @@ from headrace.checkpoint.leases import LEASE_DURATION_MS, LEASES_FOLDER, Lease, 
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint, OperatorSnapshot
 from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
-    FORK,
     KEY_FILE,
     NUM_RETAINED,
     RECOVERY_CLAIM_MODE,
@@ -266,19 +265,6 @@ def test_a_claimed_checkpoint_is_the_jobs_own(jobs: Jobs) -> None:
     take(third)
     third.close(JobStatus.SUSPENDED)
     assert jobs.files(OTHER_JOB)[0].startswith("chk-")
-
-
-def test_a_fork_is_another_lineage_and_commits_nothing(jobs: Jobs) -> None:
-    first = jobs.start()
-    saved = take(first, kind=SnapshotKind.SAVEPOINT)
-    fork = jobs.start(OTHER_JOB, **{RECOVERY_PATH.key: saved.uri, FORK.key: "true"})
-    assert fork.lineage_id != first.lineage_id
-    assert fork.take_id() == 2
-    assert jobs.restored is not None
-    (operator,) = jobs.restored.metadata.operators
-    assert operator.subtasks[0].committables == ()
-    assert operator.subtasks[0].chunks != ()
-    take(first)
 
 
 def test_a_drained_savepoint_is_refused(jobs: Jobs) -> None:
