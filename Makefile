@@ -16,7 +16,7 @@ RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testi
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt check test test-all test-serialized test-slow sim chaos bench bench-quick docs demo clean
+.PHONY: help setup fmt check test test-all test-serialized test-slow test-random sim chaos bench bench-quick docs demo clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,14 @@ test-slow: setup  ## slow unit tests, many examples of each property, all seeds 
 	    $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $$folder || exit $$?; \
 	  fi; \
 	done
+
+# All that a test draws follows from the seed: SEED=<number> TESTS=<file>::<test> draws the same again. Not in .ci/run, which
+# says the same of the same code.
+test-random: SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2**32))')
+test-random: setup  ## 1,000 new examples of each property, in an hour or more, or of TESTS=<paths>; SEED=<number> repeats a run
+	@seed=$(SEED); echo "seed $$seed; what fails is repeated by: make test-random SEED=$$seed TESTS=<its file>"; \
+	  $(BIN)/python -m pytest -q -n $(WORKERS) -m hypothesis --hypothesis-profile random --hypothesis-seed $$seed \
+	  --timeout 3600 $(or $(TESTS),tests/unit tests/simulation)
 
 sim: SEED ?= $(shell $(BIN)/python -c 'import secrets; print(secrets.randbelow(2**32))')
 sim: setup  ## run the simulation once, from SEED=<number> or a fresh seed

@@ -1,4 +1,4 @@
-"""What every test shares: the options of this test run, and hypothesis without chance."""
+"""What every test shares: the options of this test run, and what hypothesis draws."""
 
 import copy
 from collections.abc import Iterator
@@ -6,14 +6,15 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Derandomised, so that a run says the same today and tomorrow; `make sim` is where chance belongs. `make test` looks at
-# few examples, `make test-slow` at many (`--hypothesis-profile thorough`); tests that name a number keep it.
-EXAMPLES = {"quick": 10, "thorough": 200}
+# `make test` looks at few examples, `make test-slow` at many (`--hypothesis-profile thorough`), derandomised: a run
+# says the same today and tomorrow. `make test-random` draws new ones each time (`random`), from a seed that it prints.
+# Tests that name a number keep it.
+EXAMPLES = {"quick": 10, "thorough": 200, "random": 1_000}
 for name, max_examples in EXAMPLES.items():
     settings.register_profile(
         name,
         max_examples=max_examples,
-        derandomize=True,
+        derandomize=name != "random",
         deadline=None,
         database=None,
         suppress_health_check=[HealthCheck.too_slow],

@@ -1,4 +1,9 @@
-"""`make test` tries properties on few examples and leaves out what is slow; `make test-slow` has the rest."""
+"""`make test` tries properties on few examples and leaves out what is slow; `make test-slow` has the rest.
+
+`make test-random` alone draws others in each run.
+"""
+
+import subprocess
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +22,26 @@ def test_a_property_without_a_number_of_its_own_takes_the_one_of_the_profile(
         seen.append(number)
 
     collect()
-    wanted = {None: 10, "quick": 10, "thorough": 200}
-    assert len(seen) == wanted[pytestconfig.getoption("--hypothesis-profile")]
-    assert settings.default is not None and settings.default.derandomize
+    wanted = {None: 10, "quick": 10, "thorough": 200, "random": 1_000}
+    profile = pytestconfig.getoption("--hypothesis-profile")
+    assert len(seen) == wanted[profile]
+    assert settings.default is not None
+    assert settings.default.derandomize == (profile != "random")
+
+
+def test_chance_has_a_target_of_its_own_that_says_its_seed_and_can_be_given_one() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "make test-slow" in script and "test-random" not in script
+    printed = subprocess.run(
+        ["make", "--dry-run", "test-random", "SEED=17", "TESTS=tests/unit/task"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "seed=17; echo" in printed
+    assert "--hypothesis-profile random --hypothesis-seed $seed" in printed
+    assert printed.rstrip().endswith("tests/unit/task")
 
 
 def test_what_the_quick_tests_leave_out_is_in_the_slow_ones() -> None:
