@@ -246,3 +246,34 @@ def test_the_backlog_is_what_comes_where_there_is_credit_enough(
 
 
 keep_alive: list[EndOfData] = []  # so that no two events share an identity
+
+
+def test_a_consumer_that_leaves_a_full_queue_makes_its_producer_available(queue: Queue) -> None:
+    queue.add_rows()
+    queue.view.notify_in_flight_bytes(1)
+    assert not queue.pool.is_available
+    told: list[str] = []
+    queue.pool.on_available(lambda: told.append("available"))
+    queue.view.release()
+    assert told == ["available"]
+
+
+def test_a_wish_for_more_in_flight_makes_the_producer_available(queue: Queue) -> None:
+    queue.add_rows()
+    queue.view.notify_in_flight_bytes(1)
+    assert not queue.pool.is_available
+    told: list[str] = []
+    queue.pool.on_available(lambda: told.append("available"))
+    queue.view.notify_in_flight_bytes(1 << 20)
+    assert told == ["available"]
+
+
+def test_a_consumer_without_credit_is_told_once_much_more_waits(queue: Queue) -> None:
+    queue.add_rows()
+    assert isinstance(queue.view.poll(0), Stalled)
+    queue.notices.clear()
+    for _ in range(2):
+        queue.add_rows()
+    assert queue.notices == []
+    queue.add_rows()
+    assert len(queue.notices) == 1

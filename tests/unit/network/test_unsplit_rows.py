@@ -143,3 +143,12 @@ def test_rows_with_another_schema_have_to_wait_until_the_others_are_sealed() -> 
     assert not pending.accepts(timed.schema)
     pending.seal()
     assert pending.accepts(timed.schema)
+
+
+def test_what_was_split_counts_no_more_towards_the_next_time() -> None:
+    unsplit = UnsplitRows(2, rows_per_channel=1 << 20)
+    batch = numbers(0, 1000)
+    for _ in range(10):
+        assert not unsplit.is_enough
+        unsplit.append(batch, np.arange(1000) % 2)
+        assert len(list(unsplit.split())) == 2
