@@ -150,5 +150,5 @@ def test_what_was_split_counts_no_more_towards_the_next_time() -> None:
     batch = numbers(0, 1000)
     for _ in range(10):
         assert not unsplit.is_enough
-        unsplit.append(batch, np.arange(1000) % 2)
+        unsplit.append(batch, (np.arange(1000) % 2).astype(np.int32))
         assert len(list(unsplit.split())) == 2
