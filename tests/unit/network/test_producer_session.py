@@ -3,14 +3,15 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
-from headrace.core.elements import EndOfPartition
+from headrace.core.checkpoints import AlignmentMode, CheckpointBarrier, CheckpointOptions
+from headrace.core.elements import EndOfData, EndOfPartition
 from headrace.network.batches import encode_event
 from headrace.network.errors import ProtocolError
 from headrace.network.frame_cutter import FrameCutter
 from headrace.network.producer_session import ProducerSession
 from headrace.network.record_writer import RecordWriter
 from headrace.network.wire import (
+    AckAllUserRecordsProcessed,
     AddCredit,
     Backlog,
     Cancel,
@@ -165,4 +166,28 @@ def test_every_order_of_events_ends_without_a_reader_or_a_segment(
         sink.close()
     environment.partitions.release_all()
     assert all(sink.partition.pool.used == 0 for sink in sinks)
+    cluster.assert_nothing_leaks()
+
+
+def test_what_is_asked_of_a_consumer_stays_so_behind_the_next_event() -> None:
+    cluster = SimulatedCluster()
+    environment, _ = cluster.start("a")
+    session = ProducerSession(
+        environment.partitions, environment.transport, NoLink(), 1000, environment.task_events
+    )
+    sink = writer(environment)
+    processed: list[bool] = []
+    sink.partition.on_all_data_processed(lambda: processed.append(True))
+    session.partition_requested(PartitionRequest(0, partition_id(), 0, 1, 100, 1 << 20))
+    sink.emit_event(EndOfData())
+    sink.emit_event(CheckpointBarrier(1, 0, CheckpointOptions()), blocks_upstream=True)
+    session.take_output(1 << 16)
+    sink.emit_barrier(CheckpointBarrier(2, 0, CheckpointOptions(alignment=AlignmentMode.UNALIGNED)))
+    session.take_output(1 << 16)
+    session.channel_message_received(ResumeConsumption(0))
+    session.channel_message_received(AckAllUserRecordsProcessed(0))
+    assert processed == [True]
+    session.close()
+    sink.close()
+    environment.partitions.release_all()
     cluster.assert_nothing_leaks()
