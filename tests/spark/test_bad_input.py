@@ -198,6 +198,36 @@ numbers.print()
     assert re.search(r"1 slot\(s\) for 'Source: .*' \(.*\.py, line \d+\)", line)
 
 
+def test_a_program_that_ends_before_its_job(runs: Runs) -> None:
+    body = """
+from headrace.common import WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+
+endless = DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=10)
+env.from_source(endless, WatermarkStrategy.no_watermarks(), "numbers").filter(lambda n: False).print()
+env.execute_async("left behind")
+raise SystemExit
+"""
+    line = runs.refused(body)
+    assert re.match(r"job 'left behind' \([0-9a-f]{32}\) was still RUNNING when the program", line)
+    assert "client.get_job_execution_result().result()" in line
+
+
+def test_a_job_that_failed_while_the_program_looked_elsewhere(runs: Runs) -> None:
+    body = """
+from headrace.core.lifecycle import JobStatus
+
+numbers.map(lambda n: 1 // (n - 2), output_type=Types.LONG()).name("reciprocals").print()
+client = env.execute_async("unseen")
+while client.get_job_details().result().status is not JobStatus.FAILED:
+    pass
+raise SystemExit
+"""
+    line = runs.refused(body)
+    assert line.startswith("ZeroDivisionError")
+    assert "operator 'reciprocals'" in line
+
+
 def test_another_library_version_on_the_workers(runs: Runs) -> None:
     # As if the driver had another version: the workers' own is what it is.
     body = """
