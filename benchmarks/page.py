@@ -28,6 +28,28 @@ def machine_text(
     return text
 
 
+def are_alike(lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the same day, machine and load stand for all of them."""
+    return len({(line["date"], line["machine"], _load_of(line)) for line in lines}) < 2
+
+
+def run_text(line: Mapping[str, Any]) -> str:
+    """Say of one run when, on what and under which load it was measured."""
+    load, is_before = _load_of(line)
+    if load is None:
+        told = "load not noted"
+    else:
+        told = f"load {load} {'before it' if is_before else 'at its end, its own part included'}"
+    busy = " **The machine was busy.**" if is_before and load and load > BUSY_LOAD else ""
+    return f"Measured {line['date']} on {line['machine']}; {told}.{busy}\n"
+
+
+def _load_of(line: Mapping[str, Any]) -> tuple[float | None, bool]:
+    """The load average, and whether it is of before the run: older lines know only that of the end."""
+    before = line.get("load_average_before")
+    return (line.get("load_average"), False) if before is None else (before, True)
+
+
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: bool = True) -> str:
     """Return a table; with `numbers` all columns but the first are."""
     rest = " ---: |" if numbers else " --- |"

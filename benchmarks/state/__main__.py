@@ -2,7 +2,7 @@
 
 from benchmarks.questions import ask
 
-QUESTIONS = ("access", "checkpoint", "restore", "back_pressure", "throughput")
+QUESTIONS = ("access", "checkpoint", "increments", "restore", "back_pressure", "throughput")
 
 if __name__ == "__main__":
     ask(

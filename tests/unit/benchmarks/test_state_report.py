@@ -43,6 +43,19 @@ FIGURES: dict[str, dict[str, Any]] = {
         for name in ("write", "read", "read_modify_write", "append")
     },
     "checkpoint": CHECKPOINT,
+    "increments": {
+        "cells": [
+            {
+                "setting": "as it is",
+                "megabytes": 10,
+                "written_mb": [12.0, 1.5, 12.5],
+                "size_mb": [12.0, 13.5, 12.5],
+                "read_us": 7.5,
+                "scan_s": 0.25,
+                "restore_s": 0.5,
+            }
+        ]
+    },
     "restore": SIZED,
     "back_pressure": {
         "cells": [
@@ -67,6 +80,7 @@ FIGURES: dict[str, dict[str, Any]] = {
 CHAPTERS = {
     "back_pressure": "## Checkpoints of a job under back pressure",
     "checkpoint": "## Checkpoints of one task, by the state's size",
+    "increments": "## Increments one after another",
     "throughput": "## Throughput with checkpoints",
     "restore": "## Restore",
     "access": "## Heap against RocksDB",
@@ -92,6 +106,7 @@ def test_a_whole_run_gives_every_chapter() -> None:
     assert "it is 0.44 s" in page
     assert "none was complete within 60 s" in page
     assert "rocksdb_full, 10 MB" in page
+    assert "| 10 MB, as it is | 12 | 1.5, 12.5 | 7 | 13.5 | 7.5 | 0.25 | 0.5 |" in page
 
 
 @pytest.mark.parametrize(
@@ -121,12 +136,28 @@ def test_turns_decide_where_chance_would_seldom_do_it(
 def test_one_question_alone_is_a_page_too(question: str) -> None:
     page = write_page(runs(question), [])
     assert [line for line in page.splitlines() if line.startswith("## ")] == [CHAPTERS[question]]
-    assert "(not drawn)" in page
+    assert ("(not drawn)" in page) == (question != "increments")
 
 
 def test_a_busy_machine_is_told() -> None:
     assert "The machine was busy" in write_page(runs("access", "restore", load=4.0), [])
     assert "The machine was busy" not in write_page(runs("access", "restore"), [])
+
+
+def test_each_section_names_the_machine_day_and_load_of_its_own_figures_where_they_differ() -> None:
+    found = runs("throughput", "restore", "access")
+    found["restore"] |= {"date": "2026-01-01", "machine": "4 x CPU"}
+    del found["restore"]["load_average_before"]
+    found["restore"]["load_average"] = 1.5
+    found["access"]["load_average_before"] = 4.0
+    _, throughput, restore, access = write_page(found, []).split("## ")
+    assert "Measured 2026-01-02 on 2 x CPU; load 0.3 before it.\n" in throughput
+    assert "Measured 2026-01-01 on 4 x CPU; load 1.5 at its end, its own part included." in restore
+    assert "load 4.0 before it. **The machine was busy.**" in access
+
+
+def test_the_page_names_one_machine_once() -> None:
+    assert write_page(runs("access", "restore"), []).count("Measured") == 1
 
 
 def test_flat_figures_become_rows_of_a_backend_and_a_size() -> None:
