@@ -2,7 +2,7 @@
 
 The file may have been written in parts, group by group: the newest of each counts, and the others leave the file, which
 is kept beside the results of benchmarks so that a part can be added anywhere without losing the rest. A run that was
-not exact stays beside those that repeat it.
+not exact stays beside those that repeat it; `remark` in its line is what is known of its cause.
 """
 
 import json
@@ -25,6 +25,14 @@ with an answer computed by plain Python; rows that are lost, duplicated, corrupt
 apart, and a second reader follows the committed files all the while. A run is *exact* when none of that was found at
 any time, although what was to happen did happen. A *disturbance* is a kill, a freeze, or what a failpoint did (an
 error, a delay, a crash). Recovery is from a disturbance until every task ran again.
+
+What is committed is committed by the driver, and no run of this page kills it. In *published, before the commit*,
+*inside the commit* and *committed, not noted yet* (notes `driver:commit…`) a TaskManager dies at that moment, while the
+driver goes on with its commit. The driver's death is shown elsewhere: on real Spark by
+`tests/spark/test_driver_restarts.py`, which kills it twice but at no chosen moment, and lets a successor go on from the
+last checkpoint; at each moment between two operations on the storage of checkpoints by a model in one process,
+`test_drivers_that_die.py`; and that a driver which goes on behind its successor commits nothing twice by
+`test_zombie_committers.py`.
 """
 _BUGS_HEAD: Final = """## Does the suite work?
 
@@ -140,9 +148,14 @@ def _not_exact(runs: Sequence[Line]) -> list[str]:
         recovery = ", ".join(f"{time:.1f} s" for time in run["recoveries_s"]) or "not seen"
         text.append(
             f"- **{_name_of(run)}** (seed {run['seed']}, recovery {recovery}): "
-            f"{_cell('; '.join(run['mistakes']), 600)}. {repeated}"
+            f"{_cell('; '.join(run['mistakes']), 600)}. {repeated}{_remark_on(run)}"
         )
     return ["Not exact:", "", *text, ""] if text else []
+
+
+def _remark_on(run: Line) -> str:
+    """What was found out about a run, which somebody has added to its line in the file."""
+    return f" {run['remark']}" if "remark" in run else ""
 
 
 def _name_of(run: Line) -> str:

@@ -190,6 +190,7 @@ def test_a_run_that_was_not_exact_stays_and_is_named_however_often_it_is_repeate
     assert "with the same seed: 1 of 2 repetitions exact." in page
     assert f"{name} not seen): oracle: 1 lost. It was repeated" in page
     assert "It was not repeated." in page_of([worse])
+    assert "It was not repeated. Why.\n" in page_of([{**worse, "remark": "Why."}])
     assert "Not exact" not in page_of([RUN])
 
 
