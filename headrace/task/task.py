@@ -251,6 +251,8 @@ class Task:
             mail()
         self._timers.fire_due()
         self.mailbox.forget_wake_ups()
+        # Whoever cancelled the task meanwhile woke it for this look, which may have been forgotten with the others.
+        self._check_interrupted()
         assert self._stream_task is not None
         match self._stream_task.process():
             case Progress.MORE:

@@ -1,9 +1,13 @@
-"""How often a source that waits for its own timers is asked."""
+"""How often a source that waits for its own timers is asked, and what else happens between two rounds of its task."""
 
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import pytest
 
 from headrace.api.environment import StreamExecutionEnvironment
+from headrace.core.lifecycle import ExecutionState
 from headrace.core.types.type_info import Types
 from headrace.functions.discarding_sink import DiscardingSink
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceOutput, SourceReader
@@ -14,6 +18,10 @@ from tests.unit.task.local_job import LocalJob
 TICKS = 60
 COUNTS: Counter[str] = Counter()
 """Of the readers, which run in this process."""
+
+
+ON_TICK: list[Callable[[], None]] = []
+"""What is done with the first tick, which then is the only one."""
 
 
 class TickingSource(Source):
@@ -51,21 +59,47 @@ class TickingReader(SourceReader):
 
     def _tick(self, _time_ms: int) -> None:
         COUNTS["ticks"] += 1
+        for action in ON_TICK:
+            action()
         self._context.wake()
-        if COUNTS["ticks"] < TICKS:
+        if COUNTS["ticks"] < TICKS and not ON_TICK:
             self._await_tick()
 
 
-def test_a_source_is_asked_once_for_each_timer_that_wakes_it() -> None:
-    COUNTS.clear()
+def ticking_program() -> StreamExecutionEnvironment:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     source = env.from_source(
         TickingSource(), WatermarkStrategy.no_watermarks(), "ticks", Types.LONG()
     )
     source.sink_to(DiscardingSink())
-    with LocalJob(env.get_stream_graph()) as job:
+    return env
+
+
+@pytest.fixture(autouse=True)
+def nothing_counted() -> None:
+    COUNTS.clear()
+    ON_TICK.clear()
+
+
+def test_a_source_is_asked_once_for_each_timer_that_wakes_it() -> None:
+    with LocalJob(ticking_program().get_stream_graph()) as job:
         job.run()
     assert COUNTS["ticks"] == TICKS
     # At the beginning it is asked without one, and the runtime's own timers wake the task a few times.
     assert COUNTS["polls"] < TICKS * 3 // 2
+
+
+def test_a_task_that_is_cancelled_amid_its_timers_ends_with_that_round() -> None:
+    with LocalJob(ticking_program().get_stream_graph()) as job:
+
+        def cancel_beside() -> None:
+            thread = threading.Thread(target=job.tasks[0].cancel)
+            thread.start()
+            thread.join()
+
+        ON_TICK.append(cancel_beside)
+        job.start()
+        job.listener.await_end(1)
+        assert job.final_states() == {ExecutionState.CANCELED}
+        assert COUNTS["ticks"] == 1
