@@ -105,7 +105,8 @@ class FrozenColumnarRows:
         tables = [table for table in self._rows() if table.num_rows]
         if not tables:
             return ()
-        rows = pa.concat_tables(tables)
+        # Once: `take` puts the chunks of texts together again for each piece, which is the whole state each time.
+        rows = pa.concat_tables(tables).combine_chunks()
         groups = key_groups_of(rows.column(KEY_HASH).to_numpy(), self._max_parallelism)
         order = np.argsort(groups, kind="stable")
         with_groups = rows.add_column(0, KEY_GROUP, pa.array(groups))
