@@ -200,7 +200,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         run again must not find the wrong sink of its last run beside the right one. Streams may be used again.
         """
         client, graph = self._execute_async(job_name)
-        left_behind.submitted(client, graph.job_name)
+        left_behind.remember_job(client, graph.job_name)
         return client
 
     def _execute_async(self, job_name: str | None) -> tuple[JobClient, StreamGraph]:

@@ -16,18 +16,25 @@ def check_collection(collection: object) -> None:
 
     Of a table and of a mapping Python would give the names of the columns and the keys: hardly what is meant.
     """
-    what = f"{short_repr(collection)} of type {type(collection).__name__}"
     if isinstance(collection, Mapping):
         raise TypeError(
-            f"from_collection would stream the keys of {what}: give it list(d.items()), or list(d) for the keys"
+            f"from_collection would stream the keys of {_described(collection)}: give it list(d.items()), or list(d) "
+            "for the keys"
         )
     if hasattr(collection, "columns") and not isinstance(collection, Sequence):
         raise TypeError(
-            f"from_collection would not stream the rows of {what}: use env.from_dataframe, which takes a DataFrame "
-            "of Spark's (spark.createDataFrame(df) makes one of pandas'), or give it a list of rows"
+            f"from_collection would not stream the rows of {_described(collection)}: use env.from_dataframe, which "
+            "takes a DataFrame of Spark's (spark.createDataFrame(df) makes one of pandas'), or give it a list of rows"
         )
     if not isinstance(collection, Iterable):
-        raise TypeError(f"from_collection needs a list or another iterable, not {what}")
+        raise TypeError(
+            f"from_collection needs a list or another iterable, not {_described(collection)}"
+        )
+
+
+def _described(collection: object) -> str:
+    """Only for errors: the text of a large collection takes longer than streaming it."""
+    return f"{short_repr(collection)} of type {type(collection).__name__}"
 
 
 def check_function(function: object, function_class: type, allow_callable: bool = True) -> None:

@@ -6,7 +6,7 @@ jobs in mini cluster"; PyFlink cancels them without a word.
 
 import atexit
 import logging
-from typing import Final
+from typing import ClassVar, Final
 
 from headrace.api.executors import active_executor
 from headrace.api.job_client import JobClient
@@ -15,7 +15,7 @@ from headrace.core.lifecycle import JobStatus
 
 _LOG: Final = logging.getLogger(__name__)
 _ANSWER_S: Final = 2.0
-_ENDED_WELL: Final = (JobStatus.FINISHED, JobStatus.CANCELLING, JobStatus.CANCELED)
+_NOT_WORTH_TELLING: Final = (JobStatus.FINISHED, JobStatus.CANCELLING, JobStatus.CANCELED)
 
 
 class JobLeftBehindError(JobCancelledError):
@@ -30,15 +30,16 @@ class JobLeftBehindError(JobCancelledError):
 
 
 class _Submitted:
-    jobs: list[tuple[JobClient, str]] = []  # noqa: RUF012
+    jobs: ClassVar[list[tuple[JobClient, str]]] = []
 
 
-def submitted(client: JobClient, job_name: str) -> None:
+def remember_job(client: JobClient, job_name: str) -> None:
     """Remember a job that the program does not wait for yet.
 
     Where nobody else looks at the program's end, as `headrace run` does, what is left is logged at the process's.
     """
-    _Submitted.jobs.append((client, job_name))
+    untold = [(one, name) for one, name in _Submitted.jobs if not one.has_told_end]
+    _Submitted.jobs = [*untold, (client, job_name)]
     if active_executor() is None:
         # Exits run last in, first out: this one must come before the Spark session's own, which ends its jobs.
         atexit.unregister(_log_left_jobs)
@@ -60,7 +61,7 @@ def left_jobs() -> list[JobLeftBehindError | JobExecutionError]:
 def _error_of(client: JobClient, job_name: str) -> JobLeftBehindError | JobExecutionError | None:
     try:
         status = client.get_job_status().result(_ANSWER_S)
-        if status in _ENDED_WELL:
+        if status in _NOT_WORTH_TELLING:
             return None
         if not status.is_terminal_state():
             return JobLeftBehindError(str(client.get_job_id()), job_name, status)

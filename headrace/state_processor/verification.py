@@ -15,6 +15,7 @@ from headrace.checkpoint.errors import CheckpointCorruptedError, CheckpointError
 from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata
 from headrace.checkpoint.storage import StateReader
+from headrace.core.ids import OperatorId
 from headrace.state.evolution import schema_of_text
 from headrace.state.keyed_chunks import SCHEMA
 from headrace.state_processor.stored_state import parquet_footer
@@ -22,7 +23,7 @@ from headrace.state_processor.stored_state import parquet_footer
 _UNREADABLE: Final = (pa.ArrowException, OSError, ValueError)
 """What Arrow raises of content that is not what it should be."""
 
-_Types = dict[tuple[str, StateTable, str, str], pa.DataType]
+_Types = dict[tuple[OperatorId, StateTable, str, str], pa.DataType]
 """By operator, table, state and column."""
 
 
@@ -49,37 +50,40 @@ class Verification:
 
 def places_of(metadata: CheckpointMetadata) -> list[str]:
     """Return the words for each piece of state that has content. No file is touched."""
-    return [place for place, _ in _placed_chunks(metadata)]
+    return [place for _, place, _ in _placed_chunks(metadata)]
 
 
 def unsound_files(metadata: CheckpointMetadata) -> Iterator[DamagedFile]:
     """Read every file and yield those that are missing, changed, or not to be understood."""
     reader = StateReader()
     types: _Types = {}
-    for place, chunk in _placed_chunks(metadata):
-        owner = place.partition(", subtask ")[0]
+    for operator_id, place, chunk in _placed_chunks(metadata):
         try:
             if chunk.table is StateTable.CHANNELS:
                 _check_frames(chunk, reader)
                 continue
             reader.verify(chunk.file)
             if chunk.table is not StateTable.NATIVE:
-                _check_rows(chunk, owner, types)
+                _check_rows(chunk, operator_id, types)
         except CheckpointError as error:
             yield DamagedFile(place, str(error))
 
 
-def _placed_chunks(metadata: CheckpointMetadata) -> Iterator[tuple[str, StateChunk]]:
-    """Yield each chunk that has content, with the words for its place; others say all they have to in attributes."""
+def _placed_chunks(metadata: CheckpointMetadata) -> Iterator[tuple[OperatorId, str, StateChunk]]:
+    """Yield each chunk that has content, with its operator and the words for its place.
+
+    Others say all they have to in attributes.
+    """
     for operator in metadata.operators:
         for index, state in operator.subtasks.items():
             for chunk in state.chunks:
                 if chunk.file.digest:
                     named = f"{chunk.table.value} '{chunk.name}'"
-                    yield f"{operator.title}, subtask {index}, {named}", chunk
+                    place = f"{operator.title}, subtask {index}, {named}"
+                    yield operator.operator_id, place, chunk
 
 
-def _check_rows(chunk: StateChunk, owner: str, types: _Types) -> None:
+def _check_rows(chunk: StateChunk, owner: OperatorId, types: _Types) -> None:
     """CheckpointCorruptedError where a table's columns are not those of its state, or its rows not so many."""
     try:
         # The digest has said that the rest is what was written.

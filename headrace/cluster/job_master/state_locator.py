@@ -26,8 +26,9 @@ from headrace.graph.job_graph import ChainedOperator, JobVertex
 from headrace.rpc.errors import AskTimeoutError, RecipientUnreachableError, RpcConnectionError
 from headrace.rpc.proxies import with_timeout
 
-TASK_MANAGER_MARGIN_MS: Final = 2_000.0
-"""How much longer than a read itself the answer of a TaskManager is waited for."""
+_ANSWER_MARGIN_MS: Final = 4_000.0
+"""How much longer than a read itself the answer of a TaskManager is waited for: it says itself, a second after the time
+is over, that the subtask has not come to it."""
 
 
 class StateLocator:
@@ -81,7 +82,7 @@ class StateLocator:
         gateway = self._task_managers.gateway_of(resource_id)
         if gateway is None:
             raise SubtaskNotReadableError(name, f"TaskManager {resource_id} is lost")
-        patient = with_timeout(gateway, request.query.duration_ms_max + 2 * TASK_MANAGER_MARGIN_MS)
+        patient = with_timeout(gateway, request.query.duration_ms_max + _ANSWER_MARGIN_MS)
         attempt_id = execution.attempt_id
         try:
             result = await patient.read_state(

@@ -310,6 +310,17 @@ def test_a_collection_whose_rows_python_would_not_give_is_refused(
         env.from_collection(collection)
 
 
+class Unspeakable:
+    """Must not be put into words."""
+
+    def __repr__(self) -> str:
+        raise AssertionError("asked for its text")
+
+
+def test_a_collection_is_put_into_words_for_errors_alone(env: StreamExecutionEnvironment) -> None:
+    assert env.from_collection([Unspeakable()]).get_name()
+
+
 @pytest.mark.parametrize("collection", [range(3), {1, 2}, (n for n in [1]), pandas.Series([1, 2])])
 def test_any_other_iterable_is_a_collection(
     env: StreamExecutionEnvironment, collection: Any

@@ -2,6 +2,8 @@
 
 import asyncio
 import atexit
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -125,6 +127,21 @@ def test_a_job_that_the_program_cancelled_is_not_mentioned(
     assert left_jobs() == []
 
 
+def test_a_job_whose_end_was_told_is_not_kept_once_another_is_submitted(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    first = client(JobStatus.FINISHED, loop)
+    left_behind.remember_job(first, "first")
+    kept = weakref.ref(first)
+    first.get_job_execution_result().result()
+    del first
+    gc.collect()
+    assert kept() is not None
+    left_behind.remember_job(client(JobStatus.RUNNING, loop), "second")
+    gc.collect()
+    assert kept() is None
+
+
 def test_a_job_of_a_cluster_that_was_closed_is_passed_over(
     submit: Callable[[JobStatus], JobClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,9 +161,9 @@ def test_a_plain_python_program_is_told_at_its_exit_before_the_session_goes(
     monkeypatch.setattr(atexit, "register", exits.append)
     monkeypatch.setattr(atexit, "unregister", lambda exit_: exits and exits.remove(exit_))
     assert executors.active_executor() is None
-    left_behind.submitted(client(JobStatus.FINISHED, loop), "first")
+    left_behind.remember_job(client(JobStatus.FINISHED, loop), "first")
     exits.append(lambda: None)  # a second session, made for the second job
-    left_behind.submitted(client(JobStatus.RUNNING, loop), "second")
+    left_behind.remember_job(client(JobStatus.RUNNING, loop), "second")
     assert len(exits) == 2
     exits[-1]()
     (line,) = caplog.messages

@@ -15,7 +15,9 @@ from tests.unit.api.test_cached_streams import Raising, doubled, kept_by
 
 
 def client_of(result: Callable[[], Any]) -> Any:
-    return SimpleNamespace(get_job_status=lambda: SimpleNamespace(result=result))
+    return SimpleNamespace(
+        has_told_end=False, get_job_status=lambda: SimpleNamespace(result=result)
+    )
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,8 @@ def test_columns_are_those_of_the_states_schema(metadata: CheckpointMetadata) ->
     assert "its schema cannot be read" in only_fault(broken)
 
 
-def test_files_of_one_state_agree_about_its_types(metadata: CheckpointMetadata) -> None:
+def counting_texts(metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """With a first subtask whose counts are texts."""
     columns = pa.table(
         {
             "key_group": pa.array([1], pa.int32()),
@@ -142,10 +143,31 @@ def test_files_of_one_state_agree_about_its_types(metadata: CheckpointMetadata) 
         }
     )
     file = inside(bytes(parquet_of([columns])))
-    broken = with_chunks(
+    return with_chunks(
         metadata,
         of_count(lambda chunk: msgspec.structs.replace(chunk, file=file, row_count=1)),
     )
+
+
+def test_states_of_one_name_may_be_of_other_types_in_operators_of_like_names(
+    metadata: CheckpointMetadata,
+) -> None:
+    operators = [
+        msgspec.structs.replace(
+            one,
+            operator_id=operator_id(number),
+            name="sum, subtask totals",
+            uid=f"sum-{number}",
+            subtasks={0: one.subtasks[0]},
+        )
+        for number, one in enumerate([*metadata.operators, *counting_texts(metadata).operators])
+    ]
+    of_both = msgspec.structs.replace(metadata, operators=tuple(operators))
+    assert not [one for one in unsound_files(of_both) if "another file" in one.reason]
+
+
+def test_files_of_one_state_agree_about_its_types(metadata: CheckpointMetadata) -> None:
+    broken = counting_texts(metadata)
     reasons = [one.reason for one in unsound_files(broken)]
     assert any(
         "'value' is" in reason and "another file of this state" in reason for reason in reasons
