@@ -1,9 +1,11 @@
 """A driver that is killed, and the program started again from its last checkpoint: what was committed stays, once."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
+from headrace.core.failpoints import Failpoint
 from headrace.testing.exactly_once import (
     OutputFollower,
     Units,
@@ -36,6 +38,12 @@ texts.sink_to(FileSink.for_row_format("lines", Encoder.simple_string_encoder()).
 rows = numbers.map(lambda n: (n % 7, n), output_type=Types.ROW([Types.LONG(), Types.LONG()]))
 rows.sink_to(DataFrameSink("rows", mode="append"))
 env.execute("numbers")
+"""
+# The program runs in the driver, which commits: there it dies at the second time that it is at a moment.
+DYING = """
+import os, signal
+from headrace.core.failpoints import Failpoint, arm_with
+arm_with(Failpoint("{moment}"), lambda: os.kill(os.getpid(), signal.SIGKILL), time=2)
 """
 OPTIONS = (
     "--master", "local[4]",
@@ -75,14 +83,37 @@ def test_a_program_that_goes_on_from_a_killed_driver_s_checkpoint_writes_every_r
         assert len(follower.records) < COUNT
         reached, place = newest_checkpoint(tmp_path)
         options = (*OPTIONS, "-s", str(place))
-    last = headrace_run(tmp_path, PROGRAM, *options)
+    check_rest(tmp_path, follower, started, *options)
+
+
+def test_a_program_whose_driver_dies_amid_a_commit_writes_every_row_once(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    follower = OutputFollower(lambda: output_of(tmp_path))
+    dying = headrace_run(
+        tmp_path, DYING.format(moment=Failpoint.COMMIT_HALF.value) + PROGRAM, *OPTIONS
+    )
+    started.append(dying)
+    assert dying.wait(240) == -signal.SIGKILL, dying.report()
+    dying.end()
+    follower.poll()
+    assert len(follower.records) < COUNT
+    _, place = newest_checkpoint(tmp_path)
+    check_rest(tmp_path, follower, started, *OPTIONS, "-s", str(place))
+
+
+def check_rest(
+    folder: Path, follower: OutputFollower, started: list[Program], *options: str
+) -> None:
+    """Let a successor run to its end: every row is there once, and none that was seen has changed."""
+    last = headrace_run(folder, PROGRAM, *options)
     started.append(last)
     assert last.wait(240) == 0, last.report()
     follower.poll()
     follower.check()
-    lines = [line for unit in lines_of_files(tmp_path / "lines").values() for line in unit]
+    lines = [line for unit in lines_of_files(folder / "lines").values() for line in unit]
     verdict = compare_output([str(n) for n in range(COUNT)], lines)
     assert verdict.is_exact, verdict
-    rows = [row for unit in rows_of_parquet(tmp_path / "rows").values() for row in unit]
+    rows = [row for unit in rows_of_parquet(folder / "rows").values() for row in unit]
     verdict = compare_output([(n % 7, n) for n in range(COUNT)], rows)
     assert verdict.is_exact, verdict

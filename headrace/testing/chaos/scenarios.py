@@ -1,7 +1,7 @@
 """The moments at which a TaskManager is killed, each with how it is brought about.
 
 Output is committed by the driver, so moments of the commit are the driver's, and a TaskManager dies at them while the
-driver goes on. `tests/spark/test_driver_restarts.py` kills the driver itself, though at no chosen moment.
+driver goes on. `tests/spark/test_driver_restarts.py` kills the driver itself inside a commit.
 """
 
 import random
