@@ -33,7 +33,14 @@ def test_chance_has_a_target_of_its_own_that_says_its_seed_and_can_be_given_one(
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "make test-slow" in script and "test-random" not in script
     printed = subprocess.run(
-        ["make", "--dry-run", "test-random", "SEED=17", "TESTS=tests/unit/task"],
+        [
+            "make",
+            "--no-print-directory",
+            "--dry-run",
+            "test-random",
+            "SEED=17",
+            "TESTS=tests/unit/task",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,
