@@ -26,3 +26,16 @@ def every_task_runs(details: JobDetails) -> bool:
         for vertex in details.vertices
         for subtask in vertex.subtasks
     )
+
+
+def await_begun(client: JobClient, is_there: Callable[[JobDetails], bool]) -> JobDetails:
+    """Ask until it is so and no task is still to begin: rows are read before, and no savepoint is taken then."""
+    return await_details(client, lambda details: is_there(details) and _has_begun(details))
+
+
+def _has_begun(details: JobDetails) -> bool:
+    return all(
+        subtask.state in (ExecutionState.RUNNING, ExecutionState.FINISHED)
+        for vertex in details.vertices
+        for subtask in vertex.subtasks
+    )

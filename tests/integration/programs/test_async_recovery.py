@@ -19,7 +19,7 @@ from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import MapStateDescriptor
 from headrace.gateways.job_master import JobDetails
 from tests.integration.programs.gated import GATES, Gate, GatedSource
-from tests.integration.programs.job_details import await_details
+from tests.integration.programs.job_details import await_begun, await_details
 
 pytestmark = pytest.mark.integration
 
@@ -152,7 +152,7 @@ def test_calls_in_flight_go_into_a_savepoint_and_on_at_another_parallelism(
     program.configure(HOURLY)
     client = program.start(is_ordered=is_ordered, count=None)
     program.gate.open_to(COUNT)
-    await_details(client, has_read_all)
+    await_begun(client, has_read_all)
     path = client.stop_with_savepoint(False, str(program.folder / "savepoints")).result(WAIT_S)
     assert client.get_job_status().result(WAIT_S) is JobStatus.FINISHED
     assert set(program.written()) <= {str(number) for number in range(HELD_FROM)}

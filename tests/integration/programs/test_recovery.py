@@ -20,7 +20,7 @@ from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.gateways.job_master import JobDetails
 from tests.integration.programs.gated import GATES, Gate, GatedSource
-from tests.integration.programs.job_details import await_details, every_task_runs
+from tests.integration.programs.job_details import await_begun, await_details, every_task_runs
 
 pytestmark = pytest.mark.integration
 
@@ -162,7 +162,7 @@ def test_a_program_that_stops_with_a_savepoint_goes_on_from_it_as_if_it_had_not(
 ) -> None:
     client = program.configure(HOURLY).start(count=None)
     program.gate.open_to(300)
-    await_details(client, has_read(300))
+    await_begun(client, has_read(300))
     path = client.stop_with_savepoint(False, str(program.folder / "savepoints")).result(WAIT_S)
     assert client.get_job_status().result(WAIT_S) is JobStatus.FINISHED
     assert program.written() == expected(300), "all output is committed when the call returns"
@@ -186,7 +186,7 @@ def test_a_checkpoint_that_somebody_asks_for_commits_what_came_before_it(program
 def test_a_savepoint_leaves_the_job_running(program: Program) -> None:
     client = program.configure(HOURLY).start()
     program.gate.open_to(300)
-    await_details(client, has_read(300))
+    await_begun(client, has_read(300))
     path = client.trigger_savepoint(str(program.folder / "savepoints")).result(WAIT_S)
     assert Path(path.removeprefix("file://")).is_dir()
     assert program.written() == Counter(), "it commits nothing"
@@ -200,7 +200,7 @@ def test_a_savepoint_leaves_the_job_running(program: Program) -> None:
 def test_nothing_goes_on_from_a_savepoint_behind_the_end_of_event_time(program: Program) -> None:
     client = program.configure(HOURLY).start(count=None)
     program.gate.open_to(100)
-    await_details(client, has_read(100))
+    await_begun(client, has_read(100))
     path = client.stop_with_savepoint(True, str(program.folder / "savepoints")).result(WAIT_S)
     assert program.written() == expected(100)
     following = program.configure({"execution.state-recovery.path": path}).start()

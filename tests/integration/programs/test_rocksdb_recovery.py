@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamExecutionEnvironment
-from tests.integration.programs.job_details import await_details
+from tests.integration.programs.job_details import await_begun, await_details
 from tests.integration.programs.test_recovery import (
     COUNT,
     EVERY_50_MS,
@@ -56,7 +56,7 @@ def test_a_savepoint_changes_the_backend(program: Program, before: str, after: s
     options = HOURLY | incremental | {"state.backend.type": before}
     client = program.configure(options).start(count=None)
     program.gate.open_to(300)
-    await_details(client, has_read(300))
+    await_begun(client, has_read(300))
     path = client.stop_with_savepoint(False, str(program.folder / "savepoints")).result(WAIT_S)
     restore = {"execution.state-recovery.path": path, "state.backend.type": after}
     following = program.configure(restore).start()

@@ -14,7 +14,7 @@ from headrace.common.watermark_strategy import TimestampAssigner
 from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.connectors.file_system import FileSink
 from tests.integration.programs.gated import GATES, Gate, GatedSource
-from tests.integration.programs.job_details import await_details
+from tests.integration.programs.job_details import await_begun, await_details
 from tests.integration.programs.test_recovery import (
     EVERY_50_MS,
     HOURLY,
@@ -123,7 +123,7 @@ def test_timers_of_a_savepoint_go_on_wherever_they_are_kept(
 ) -> None:
     program = Program(env, tmp_path)
     client = program.start(HOURLY | before, count=None)
-    await_details(client, has_read(COUNT // 2))
+    await_begun(client, has_read(COUNT // 2))
     path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(WAIT_S)
     again = program.start({"execution.state-recovery.path": path, **after})
     assert program.finish(again) == EXPECTED
