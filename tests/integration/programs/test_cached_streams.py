@@ -21,6 +21,7 @@ from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.functions.process import ProcessFunction
 from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
 from tests.integration.programs.conftest import MiniClusterExecutor
+from tests.integration.programs.result_files import files
 
 COUNT = 1000
 ALL = [2 * n for n in range(COUNT)]
@@ -68,10 +69,6 @@ def cluster(tmp_path: Path) -> Iterator[MiniCluster]:
 @pytest.fixture
 def env(cluster: MiniCluster) -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment.get_execution_environment()
-
-
-def files(directory: Path) -> list[Path]:
-    return [file for folder in directory.iterdir() for file in folder.iterdir()]
 
 
 def doubled(env: StreamExecutionEnvironment) -> DataStream:

@@ -22,6 +22,7 @@ from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from tests.integration.network.shuffle_world import consume, new_task_manager
+from tests.integration.programs.result_files import files
 from tests.unit.network.exchange import SECRET, drain, values_of
 
 COUNT = 1000
@@ -49,10 +50,6 @@ def cluster(directory: Path, tmp_path: Path) -> Iterator[MiniCluster]:
     with MiniCluster(task_manager_count=PARALLELISM, settings=settings) as one:
         yield one
     assert files(directory) == [], "the cluster left something"
-
-
-def files(directory: Path) -> list[Path]:
-    return [file for folder in directory.iterdir() for file in folder.iterdir()]
 
 
 def persistent_graph(mapper: Callable[[int], int]) -> JobGraph:

@@ -18,6 +18,7 @@ from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
 from tests.integration.programs.conftest import MiniClusterExecutor
+from tests.integration.programs.result_files import files
 
 MODES = [mode.name for mode in BatchShuffleMode]
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
@@ -55,10 +56,6 @@ def environment(mode: str, **more: str) -> StreamExecutionEnvironment:
     for key, value in more.items():
         configuration.set_string(key.replace("__", "-").replace("_", "."), value)
     return StreamExecutionEnvironment.get_execution_environment(configuration)
-
-
-def files(directory: Path) -> list[Path]:
-    return [file for folder in directory.iterdir() for file in folder.iterdir()]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
