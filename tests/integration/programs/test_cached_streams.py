@@ -22,6 +22,7 @@ from headrace.functions.process import ProcessFunction
 from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
 from tests.integration.programs.conftest import MiniClusterExecutor
 from tests.integration.programs.result_files import files
+from tests.integration.programs.waiting import wait_until
 
 COUNT = 1000
 ALL = [2 * n for n in range(COUNT)]
@@ -86,14 +87,6 @@ def places(cluster: MiniCluster, env: StreamExecutionEnvironment) -> tuple[Shuff
     (data_set,) = env.list_completed_cluster_datasets()
     manager = cluster.handle.resource_manager
     return cluster.handle.call(manager.request_cluster_partitions(data_set), WAIT_S)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(4000):
-        if condition():
-            return
-        threading.Event().wait(0.005)
-    raise AssertionError("it did not happen")
 
 
 def worker_count(cluster: MiniCluster) -> int:

@@ -1,6 +1,5 @@
 """Whole jobs with persistent results: what one leaves is read after its end, until somebody has it released."""
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from headrace.graph.job_graph import JobGraph
 from headrace.graph.job_graph_generator import generate_job_graph
 from tests.integration.network.shuffle_world import consume, new_task_manager
 from tests.integration.programs.result_files import files
+from tests.integration.programs.waiting import wait_until
 from tests.unit.network.exchange import SECRET, drain, values_of
 
 COUNT = 1000
@@ -97,14 +97,6 @@ def read(places: tuple[ShuffleDescriptor, ...]) -> list[int]:
         return sorted(values)
     finally:
         environment.close()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(4000):
-        if condition():
-            return
-        threading.Event().wait(0.005)
-    raise AssertionError("it did not happen")
 
 
 def worker_count(cluster: MiniCluster) -> int:

@@ -21,6 +21,7 @@ from headrace.core.ids import ResourceId
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
 from tests.integration.programs.conftest import MiniClusterExecutor
+from tests.integration.programs.waiting import wait_until
 
 READING, GO = threading.Event(), threading.Event()
 """Set by, and waited for by, the consumer of a test, which runs in this process."""
@@ -138,14 +139,6 @@ def idle_task_managers(cluster: MiniCluster) -> list[ResourceId]:
     """Those whose task has ended."""
     executors = dict(cluster._driver._executors)  # type: ignore[attr-defined]  # the tests' own cluster
     return [key for key, executor in executors.items() if not executor.attempt_ids]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(4000):
-        if condition():
-            return
-        threading.Event().wait(0.005)
-    raise AssertionError("it did not happen")
 
 
 def stored_files(directory: Path) -> list[Path]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,7 +13,6 @@ from headrace.api.job_client import JobClient
 from headrace.core.ids import JobId, JobVertexId, OperatorId
 from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.core.record_batch import BatchType
-from headrace.core.threads import start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
 from headrace.gateways.messages import Acknowledge
@@ -54,16 +52,6 @@ class StuckDispatcher:
 
     async def request_job_details(self, job_id: JobId) -> JobDetails:
         return details(ExecutionState.CANCELING, ExecutionState.CANCELED)
-
-
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    one = asyncio.new_event_loop()
-    thread = start_thread("control", one.run_forever)
-    yield one
-    one.call_soon_threadsafe(one.stop)
-    thread.join()
-    one.close()
 
 
 def client(dispatcher: StuckDispatcher, loop: asyncio.AbstractEventLoop) -> JobClient:

@@ -23,7 +23,6 @@ from headrace.core.errors import (
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.record_batch import BatchType, RecordBatch
-from headrace.core.threads import start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.errors import UnknownJobError
 from headrace.gateways.job_master import CollectedPiece, CollectedResults
@@ -93,16 +92,6 @@ class ScriptedDispatcher:
         if isinstance(page, Exception):
             raise page
         return page
-
-
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    one = asyncio.new_event_loop()
-    thread = start_thread("control", one.run_forever)
-    yield one
-    one.call_soon_threadsafe(one.stop)
-    thread.join()
-    one.close()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 import atexit
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -16,7 +16,6 @@ from headrace.api.left_behind import JobLeftBehindError, forget_jobs, left_jobs
 from headrace.core.errors import JobExecutionError
 from headrace.core.ids import JobId
 from headrace.core.lifecycle import JobStatus
-from headrace.core.threads import start_thread
 from headrace.gateways.dispatcher import JobResult
 from headrace.gateways.messages import Acknowledge, ErrorInfo
 from tests.unit.api.recording import RecordingExecutor
@@ -45,15 +44,9 @@ class OneJob:
         return JobResult(job_id, "hours", self.status, 42, {}, failure)
 
 
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
+@pytest.fixture(autouse=True)
+def no_job_before() -> None:
     forget_jobs()
-    one = asyncio.new_event_loop()
-    thread = start_thread("control", one.run_forever)
-    yield one
-    one.call_soon_threadsafe(one.stop)
-    thread.join()
-    one.close()
 
 
 def client(status: JobStatus, loop: asyncio.AbstractEventLoop) -> JobClient:
