@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.checkpoint.state_queries import TIMER_DUE_LIMITS_MS, ReadLimit, StateFigures
+from headrace.checkpoint.state_queries import TIMER_DUE_LIMITS_MS, TOP_KEYS, ReadLimit, StateFigures
 from headrace.core.size_text import bytes_text
 from headrace.gateways.state_requests import SubtaskState
 
-_TOP_KEYS: Final = 10
 _SHOWN_KEYS: Final = 3
 _DUE_WORDS: Final = ("due", "1 s", "10 s", "1 min", "10 min", "1 h", "1 d", "later")
 _KEY: Final = pa.struct(
@@ -173,8 +172,8 @@ class StateTotals:
     def top_keys(self) -> list[dict[str, Any]]:
         """The keys with the most bytes, and those with the most rows, as `key`, `rows` and `bytes`."""
         keys = [key for one in self._present for key in one.top_keys]
-        largest = sorted(keys, key=lambda key: key.size_bytes, reverse=True)[:_TOP_KEYS]
-        fullest = sorted(keys, key=lambda key: key.row_count, reverse=True)[:_TOP_KEYS]
+        largest = sorted(keys, key=lambda key: key.size_bytes, reverse=True)[:TOP_KEYS]
+        fullest = sorted(keys, key=lambda key: key.row_count, reverse=True)[:TOP_KEYS]
         shown = {id(key): key for key in (*largest, *fullest)}.values()
         return [{"key": one.key, "rows": one.row_count, "bytes": one.size_bytes} for one in shown]
 

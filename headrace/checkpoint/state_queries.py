@@ -12,6 +12,8 @@ import msgspec
 from headrace.checkpoint.errors import StateKeyMismatchError
 from headrace.checkpoint.handles import StateTable
 
+TOP_KEYS: Final = 10
+"""So many of the largest keys, and of those with the most rows, figures name."""
 READ_KEYS_MAX: Final = 10_000
 """So many keys one read may ask for: each is hashed in its first mail, for which a batch waits."""
 

@@ -15,16 +15,25 @@ from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.functions.process import TimeDomain
 from headrace.state import columns as state_columns
-from headrace.state.columns import KEY, KEY_GROUP, NAMESPACE
+from headrace.state.columns import (
+    EVENT_DOMAIN,
+    KEY,
+    KEY_GROUP,
+    NAMESPACE,
+    PROCESSING_DOMAIN,
+    TIMER_DOMAIN,
+    TIMER_SERVICE,
+    TIMER_TIME,
+)
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
 from headrace.state.live_rows import LivePiece
 from headrace.state.restored import KeySpace
 from headrace.state.timer_queue import FrozenTimerQueue, Timer
 
-_SERVICE: Final = "service"
-_DOMAIN: Final = "domain"
-_TIME: Final = "ts"
-_DOMAINS: Final = {TimeDomain.EVENT_TIME: "event", TimeDomain.PROCESSING_TIME: "processing"}
+_DOMAINS: Final = {
+    TimeDomain.EVENT_TIME: EVENT_DOMAIN,
+    TimeDomain.PROCESSING_TIME: PROCESSING_DOMAIN,
+}
 _PIECE_ROWS: Final = 65_536
 
 
@@ -104,9 +113,9 @@ def _table(name: str, rows: _Rows, key_space: KeySpace) -> pa.Table:
     count = len(rows.times)
     groups = state_columns.key_groups(rows.keys, key_space.key_type, key_space.max_parallelism)
     columns: dict[str, pa.Array] = {
-        _SERVICE: pa.array([name] * count, pa.string()),
-        _DOMAIN: pa.array([rows.domain] * count, pa.string()),
-        _TIME: pa.array(rows.times, type=pa.int64()),
+        TIMER_SERVICE: pa.array([name] * count, pa.string()),
+        TIMER_DOMAIN: pa.array([rows.domain] * count, pa.string()),
+        TIMER_TIME: pa.array(rows.times, type=pa.int64()),
         KEY_GROUP: pa.array(groups),
         KEY: state_columns.encode(rows.keys, key_space.key_type),
     }
@@ -125,7 +134,7 @@ def read_timers(
         namespaces: list[Any] = [None] * len(keys)
         if NAMESPACE in table.column_names:
             namespaces = state_columns.decode_namespaces(table.column(NAMESPACE).combine_chunks())
-        times: list[int] = table.column(_TIME).to_pylist()
-        texts: list[str] = table.column(_DOMAIN).to_pylist()
+        times: list[int] = table.column(TIMER_TIME).to_pylist()
+        texts: list[str] = table.column(TIMER_DOMAIN).to_pylist()
         for text, time_ms, key, namespace in zip(texts, times, keys, namespaces, strict=True):
             yield domains[text], (time_ms, key, namespace)

@@ -71,14 +71,11 @@ class ColumnarRows:
     def _live_rows(self, keys: pa.Array | None) -> LiveRows:
         refuse_keys(self._name, keys)
         tables = [table for table in self._freeze_rows()() if table.num_rows]
+        with_groups = partial(_with_groups, max_parallelism=self._max_parallelism)
         return PiecedRows(
-            partial(pieces_of_tables, tables, self._with_groups),
-            lambda: self._with_groups(self._schema.empty_table()),
+            partial(pieces_of_tables, tables, with_groups),
+            lambda: with_groups(self._schema.empty_table()),
         )
-
-    def _with_groups(self, rows: pa.Table) -> pa.Table:
-        groups = key_groups_of(rows.column(KEY_HASH).to_numpy(), self._max_parallelism)
-        return rows.add_column(0, KEY_GROUP, pa.array(groups))
 
     def freeze(self, checkpoint_id: int, options: CheckpointOptions) -> "FrozenColumnarRows":
         """See Snapshotable. Copies nothing."""
@@ -106,19 +103,22 @@ class FrozenColumnarRows:
         if not tables:
             return ()
         # Once: `take` puts the chunks of texts together again for each piece, which is the whole state each time.
-        rows = pa.concat_tables(tables).combine_chunks()
-        groups = key_groups_of(rows.column(KEY_HASH).to_numpy(), self._max_parallelism)
-        order = np.argsort(groups, kind="stable")
-        with_groups = rows.add_column(0, KEY_GROUP, pa.array(groups))
+        rows = _with_groups(pa.concat_tables(tables).combine_chunks(), self._max_parallelism)
+        order = np.argsort(rows.column(KEY_GROUP).to_numpy(), kind="stable")
         files = ChunkFiles(StateTable.COLUMNAR, self._name, {}, writer)
         for offset in range(0, len(order), _PIECE_ROWS):
-            piece = with_groups.take(pa.array(order[offset : offset + _PIECE_ROWS]))
+            piece = rows.take(pa.array(order[offset : offset + _PIECE_ROWS]))
             files.add(piece.combine_chunks())
         return files.finish()
 
     def discard(self) -> None:
         """See FrozenState."""
         self._rows = None
+
+
+def _with_groups(rows: pa.Table, max_parallelism: int) -> pa.Table:
+    groups = key_groups_of(rows.column(KEY_HASH).to_numpy(), max_parallelism)
+    return rows.add_column(0, KEY_GROUP, pa.array(groups))
 
 
 def _shown(schema: pa.Schema) -> str:

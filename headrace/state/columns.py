@@ -30,6 +30,15 @@ LAST_ACCESS: Final = "last_access"
 EXPIRED: Final = "expired"
 """Which rows are past their time to live: not stored itself, but shown to whoever asks for such rows."""
 
+WINDOW_START: Final = "window_start"
+TIMER_SERVICE: Final = "service"
+TIMER_DOMAIN: Final = "domain"
+EVENT_DOMAIN: Final = "event"
+PROCESSING_DOMAIN: Final = "processing"
+TIMER_DOMAINS: Final = frozenset({EVENT_DOMAIN, PROCESSING_DOMAIN})
+TIMER_TIME: Final = "ts"
+"""When it is due, epoch ms."""
+
 KeyGroups = npt.NDArray[np.int32]
 
 _OPAQUE_TYPE: Final = PickledBytesTypeInfo()

@@ -15,6 +15,7 @@ import pyarrow as pa
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.state_queries import (
     TIMER_DUE_LIMITS_MS,
+    TOP_KEYS,
     KeyFigures,
     KeyGroupFigures,
     StateFigures,
@@ -23,17 +24,21 @@ from headrace.checkpoint.state_queries import (
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.errors import short_repr
 from headrace.core.types.pickles import unpickle_values
-from headrace.state.columns import KEY, KEY_GROUP, LAST_ACCESS, NAMESPACE
+from headrace.state.columns import (
+    EVENT_DOMAIN,
+    KEY,
+    KEY_GROUP,
+    LAST_ACCESS,
+    NAMESPACE,
+    TIMER_DOMAIN,
+    TIMER_TIME,
+    WINDOW_START,
+)
 from headrace.state.live_rows import LiveSource
 from headrace.state.row_sizes import Sizes, row_sizes
 
-_TOP_KEYS: Final = 10
 _KEYS_MAX: Final = 10_000
 """So many keys of one state are remembered; of more, the half that has the fewest bytes is forgotten."""
-_WINDOW_START: Final = "window_start"
-_DOMAIN: Final = "domain"
-_TIME: Final = "ts"
-_EVENT: Final = "event"
 
 Times = npt.NDArray[np.int64]
 
@@ -95,7 +100,7 @@ class FigureCollector:
             expired_count=None if self._expired_until_ms is None else self._expired_count,
             oldest_window_ms=self._oldest_ms,
             timers=tuple(
-                _timer_figures(domain, times, event_now_ms if domain == _EVENT else now_ms)
+                _timer_figures(domain, times, event_now_ms if domain == EVENT_DOMAIN else now_ms)
                 for domain, times in sorted(self._timers.items())
             ),
             is_partial=is_partial,
@@ -123,8 +128,8 @@ class FigureCollector:
 
     def _top_keys(self) -> tuple[KeyFigures, ...]:
         # Not sorted: this is one mail, and the keys may be many.
-        ordered = heapq.nlargest(_TOP_KEYS, self._keys.items(), key=_size_of)
-        ordered += heapq.nlargest(_TOP_KEYS, self._keys.items(), key=_count_of)
+        ordered = heapq.nlargest(TOP_KEYS, self._keys.items(), key=_size_of)
+        ordered += heapq.nlargest(TOP_KEYS, self._keys.items(), key=_count_of)
         shown: Callable[[Any], str] = short_repr
         if KEY in self._source.opaque:
             # The task has pickled them itself a moment ago.
@@ -135,7 +140,7 @@ class FigureCollector:
         )
 
     def _add_windows(self, table: pa.Table) -> None:
-        for name in (NAMESPACE, _WINDOW_START):
+        for name in (NAMESPACE, WINDOW_START):
             if name not in table.column_names:
                 continue
             times = table.column(name).combine_chunks()
@@ -146,8 +151,8 @@ class FigureCollector:
                 self._oldest_ms = least if self._oldest_ms is None else min(least, self._oldest_ms)
 
     def _add_timers(self, table: pa.Table) -> None:
-        domains = table.column(_DOMAIN).to_pylist()
-        times = table.column(_TIME).to_numpy()
+        domains = table.column(TIMER_DOMAIN).to_pylist()
+        times = table.column(TIMER_TIME).to_numpy()
         for domain in set(domains):
             own = times[np.array([one == domain for one in domains])]
             self._timers.setdefault(domain, []).append(own)

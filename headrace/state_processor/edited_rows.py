@@ -26,8 +26,13 @@ from headrace.state.columns import (
     LIST_POS,
     MAP_KEY,
     NAMESPACE,
+    TIMER_DOMAIN,
+    TIMER_DOMAINS,
+    TIMER_SERVICE,
+    TIMER_TIME,
     VALUE,
     VALUE_ROW_KIND,
+    WINDOW_START,
     KeyGroups,
 )
 from headrace.state.keyed_chunks import ChunkFiles
@@ -49,9 +54,7 @@ from headrace.state_processor.stored_state import (
 from headrace.state_processor.stored_types import converted, type_differences
 
 _PIECE_ROWS: Final = 65_536
-_DOMAINS: Final = frozenset({"event", "processing"})
-_TIMER_COLUMNS: Final = ("service", "domain", "ts")
-_WINDOW_START: Final = "window_start"
+_TIMER_COLUMNS: Final = (TIMER_SERVICE, TIMER_DOMAIN, TIMER_TIME)
 _WINDOW_ROWS: Final = "rows"
 
 
@@ -76,13 +79,13 @@ def entry_columns(state: StoredState) -> list[str]:
     if state.table is StateTable.TIMERS:
         names = [*_TIMER_COLUMNS, KEY, NAMESPACE]
     elif state.table is StateTable.COLUMNAR:
-        names = [KEY, _WINDOW_START]
+        names = [KEY, WINDOW_START]
     return [name for name in names if name in state.schema.names]
 
 
 def identity_columns(state: StoredState) -> list[str]:
     """Return the columns that no two rows have alike; none where only the operator knows."""
-    if state.table is StateTable.COLUMNAR and _WINDOW_START not in state.schema.names:
+    if state.table is StateTable.COLUMNAR and WINDOW_START not in state.schema.names:
         return []
     within = [name for name in (LIST_POS, MAP_KEY) if name in state.schema.names]
     return [*entry_columns(state), *within]
@@ -162,7 +165,7 @@ def as_stored(state: StoredState, rows: pa.Table) -> pa.Table:
         elif field.name != KEY_GROUP:
             columns[field.name] = pa.nulls(rows.num_rows, field.type)
     stored = pa.table(columns)
-    required = [KEY_GROUP, KEY, LIST_POS, *_TIMER_COLUMNS, _WINDOW_START]
+    required = [KEY_GROUP, KEY, LIST_POS, *_TIMER_COLUMNS, WINDOW_START]
     if state.table is StateTable.KEYED:
         required.append(NAMESPACE)
     for name in required:
@@ -320,7 +323,7 @@ def _check_positions(target: EditTarget, rows: pa.Table) -> None:
 def _check_timers(target: EditTarget, rows: pa.Table) -> None:
     if target.state.table is not StateTable.TIMERS:
         return
-    allowed = {"service": frozenset({target.state.name}), "domain": _DOMAINS}
+    allowed = {TIMER_SERVICE: frozenset({target.state.name}), TIMER_DOMAIN: TIMER_DOMAINS}
     for name, values in allowed.items():
         for place, value in enumerate(rows.column(name).to_pylist()):
             if value not in values:

@@ -12,6 +12,7 @@ from headrace.checkpoint.file_systems import file_name_of, parent_uri
 from headrace.checkpoint.inspection import find_snapshots
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint, OperatorSnapshot
 from headrace.core.config import Settings
+from headrace.core.named_operators import operators_called
 from headrace.state_processor.errors import UnknownStateError
 
 LATEST = "latest"
@@ -56,17 +57,11 @@ def open_snapshot(path: str, settings: Settings, checkpoint: str = LATEST) -> Co
 
 def operator_in(metadata: CheckpointMetadata, named: str) -> OperatorSnapshot:
     """Return the operator of this uid, else of this id, else of this name. UnknownStateError."""
-    for matches in (
-        [one for one in metadata.operators if one.uid == named],
-        [one for one in metadata.operators if one.operator_id.hex() == named],
-        [one for one in metadata.operators if one.name == named],
-    ):
-        if len(matches) == 1:
-            return matches[0]
-        if matches:
-            raise UnknownStateError(
-                f"several operators are '{named}': name one by id", _ids(matches)
-            )
+    matches = operators_called(metadata.operators, named)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UnknownStateError(f"several operators are '{named}': name one by id", _ids(matches))
     raise UnknownStateError(
         f"snapshot {metadata.checkpoint_id} has no operator '{named}'",
         [one.title for one in metadata.operators],

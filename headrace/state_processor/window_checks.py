@@ -18,7 +18,7 @@ from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.core.elements import MIN_TIMESTAMP
-from headrace.state.columns import KEY, KEY_GROUP, MAP_KEY, NAMESPACE, VALUE
+from headrace.state.columns import KEY, KEY_GROUP, MAP_KEY, NAMESPACE, TIMER_TIME, VALUE
 from headrace.state_processor.errors import EditRefusedError
 from headrace.state_processor.key_hashing import hashable_rows
 from headrace.state_processor.stored_state import StoredState, chunk_rows, states_of
@@ -146,7 +146,7 @@ def _windows_of(states: Sequence[StoredState], reader: SnapshotReader) -> _Windo
         return found
     for state in states:
         if state.table is StateTable.TIMERS:
-            for key, window, ts in _rows(state, [KEY, NAMESPACE, "ts"], reader):
+            for key, window, ts in _rows(state, [KEY, NAMESPACE, TIMER_TIME], reader):
                 found.timers[key, window] = max(ts, found.timers.get((key, window), ts))
     return found
 

@@ -14,7 +14,17 @@ import pyarrow as pa
 from headrace.checkpoint.handles import NO_FILE, StateChunk, StateTable
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot, StateChange
 from headrace.core.elements import MAX_WATERMARK
-from headrace.state.columns import KEY, KEY_GROUP, MAP_KEY, NAMESPACE
+from headrace.state.columns import (
+    EVENT_DOMAIN,
+    KEY,
+    KEY_GROUP,
+    MAP_KEY,
+    NAMESPACE,
+    PROCESSING_DOMAIN,
+    TIMER_DOMAIN,
+    TIMER_SERVICE,
+    TIMER_TIME,
+)
 from headrace.state_processor.edited_rows import write_chunks
 from headrace.state_processor.edits import (
     Edit,
@@ -61,7 +71,7 @@ def deriving_timers(operator: str, allowed_lateness_ms: int, *, is_by_clock: boo
                 windows_without_timer(of_subtask(states, index), context.reader),
                 timers,
                 allowed_lateness_ms,
-                "processing" if is_by_clock else "event",
+                PROCESSING_DOMAIN if is_by_clock else EVENT_DOMAIN,
             )
             if rows is None:
                 continue
@@ -87,9 +97,9 @@ def _timers_of(
     nothing = StoredChunk(0, StateChunk(StateTable.TIMERS, name, 0, NO_FILE))
     schema = pa.schema(
         [
-            pa.field("service", pa.string()),
-            pa.field("domain", pa.string()),
-            pa.field("ts", pa.int64()),
+            pa.field(TIMER_SERVICE, pa.string()),
+            pa.field(TIMER_DOMAIN, pa.string()),
+            pa.field(TIMER_TIME, pa.int64()),
             windows.schema.field(KEY_GROUP),
             windows.schema.field(KEY),
             pa.field(NAMESPACE, _window_type(windows)),
@@ -126,9 +136,9 @@ def _timer_rows(
     rows = rows.take(pa.array(order))
     count = rows.num_rows
     columns = {
-        "service": pa.array([timers.name] * count),
-        "domain": pa.array([domain] * count),
-        "ts": pa.array(
+        TIMER_SERVICE: pa.array([timers.name] * count),
+        TIMER_DOMAIN: pa.array([domain] * count),
+        TIMER_TIME: pa.array(
             [times[place][number % per_window] for number, place in enumerate(order)], pa.int64()
         ),
         **{name: rows.column(name) for name in (KEY_GROUP, KEY, NAMESPACE)},

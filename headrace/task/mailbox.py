@@ -109,8 +109,10 @@ class Mailbox:
 
         Mails and timers wake it too, while it is awake: without this each of them would cost an empty round.
         """
-        with self._lock:
-            self._is_awake = bool(self._mails)
+        # Read without the lock, as it is asked each round: who wakes the task from now on is not to be forgotten.
+        if self._is_awake:
+            with self._lock:
+                self._is_awake = bool(self._mails)
 
     def wait(self, timeout_ms: float | None) -> None:
         """Block until there is mail or a wake-up, or `timeout_ms`, which is not negative, passed.

@@ -15,6 +15,7 @@ from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId
 from headrace.core.lifecycle import ExecutionState
+from headrace.core.named_operators import operators_called
 from headrace.gateways.errors import StaleLeaderError, UnknownOperatorError
 from headrace.gateways.state_requests import (
     OperatorDescription,
@@ -111,18 +112,13 @@ class StateLocator:
                 yield vertex, operator
 
     def _find(self, named: str) -> tuple[JobVertex, ChainedOperator]:
-        """By uid, else by id, else by name, as snapshots find them."""
-        everything = list(self._all())
-        for matches in (
-            [one for one in everything if one[1].uid == named],
-            [one for one in everything if one[1].operator_id.hex() == named],
-            [one for one in everything if one[1].name == named],
-        ):
-            if len(matches) == 1:
-                return matches[0]
-            if matches:
-                ids = ", ".join(operator.operator_id.hex() for _, operator in matches)
-                raise UnknownOperatorError(named, ids, "several operators")
+        vertex_of = {operator.operator_id: vertex for vertex, operator in self._all()}
+        matches = operators_called([operator for _, operator in self._all()], named)
+        if len(matches) == 1:
+            return vertex_of[matches[0].operator_id], matches[0]
+        if matches:
+            ids = ", ".join(operator.operator_id.hex() for operator in matches)
+            raise UnknownOperatorError(named, ids, "several operators")
         known = ", ".join(dict.fromkeys(one.title for one in self.operators()))
         raise UnknownOperatorError(named, known)
 

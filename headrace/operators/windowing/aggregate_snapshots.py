@@ -21,7 +21,7 @@ from headrace.core.key_hash import hash_array, hash_keys
 from headrace.core.types.arrow_mapping import VALUE_COLUMN, arrow_type_of, data_schema
 from headrace.operators.windowing.aggregates import FrozenAggregates, WindowAggregates
 from headrace.operators.windowing.slots import FrozenWindow, SlotTable
-from headrace.state.columns import KEY, KEY_GROUP, is_opaque
+from headrace.state.columns import KEY, KEY_GROUP, WINDOW_START, is_opaque
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
 from headrace.state.live_rows import LivePiece, LiveRows, LiveSource, PiecedRows, refuse_keys
@@ -29,7 +29,6 @@ from headrace.state.operator_states import StatesOfOperator
 from headrace.state.restored import KeySpace
 
 NAME: Final = "window-aggregates"
-_WINDOW_START: Final = "window_start"
 _HAS_FIRED: Final = "has_fired"
 _PIECE_ROWS: Final = 65_536
 
@@ -108,7 +107,7 @@ class AggregateSnapshots:
                 "a key cannot change"
             )
         keys = list(zip(*(one.to_pylist() for one in key_structs.flatten()), strict=True))
-        starts = table.column(_WINDOW_START).to_numpy()
+        starts = table.column(WINDOW_START).to_numpy()
         slots = self._slots.restore(starts.tolist(), keys, table.column(_HAS_FIRED).to_pylist())
         self._aggregates.grow(self._slots.capacity)
         self._aggregates.restore(starts, slots, self._column_reader(table))
@@ -165,7 +164,7 @@ def _rows_of(
     columns: dict[str, pa.Array] = {
         KEY_GROUP: pa.array(key_columns.key_groups(keys)),
         KEY: keys,
-        _WINDOW_START: pa.array(starts),
+        WINDOW_START: pa.array(starts),
         _HAS_FIRED: pa.array(fired, pa.bool_()),
     }
     return pa.table(columns | aggregates.stored(starts, slots))
