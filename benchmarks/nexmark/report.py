@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.nexmark.aims import aims_text
 from benchmarks.nexmark.flames import Stacks, flames_text, profiles
 from benchmarks.nexmark.peers.measure import READS
 from benchmarks.nexmark.peers.registry import HEADRACE, PEERS, Peer
@@ -54,7 +55,7 @@ Million rows of those kinds that a query reads, per second. Behind them: how man
 {table}
 {apart}"""
 APART = """
-Measured later, in turns with Headrace alone, and perhaps on another machine: {cells}. The ratio is to Headrace in those
+Measured in other turns with Headrace, and perhaps on another machine: {cells}. Their ratios are to Headrace in those
 turns.
 """
 COSTS = """\
@@ -119,7 +120,7 @@ TROUBLE = """\
 def newest(results: Path) -> dict[str, dict[str, Any]]:
     """Return the newest line of each query that several engines answered on Spark, in the order of queries.
 
-    A later line of one peer beside Headrace adds that peer where the line has no figures of it.
+    Lines before it, and later ones of one peer beside Headrace, add those peers that it has no figures of.
     """
     file = results / "nexmark.jsonl"
     found: dict[str, dict[str, Any]] = {}
@@ -128,30 +129,32 @@ def newest(results: Path) -> dict[str, dict[str, Any]]:
         figures = line["figures"]
         if figures.get("host") != "spark":
             continue
+        query = figures["query"]
+        before = found.get(query)
         if len(engines([line])) > 2:
-            found[figures["query"]] = line
-        elif figures["query"] in found:
-            found[figures["query"]] = with_peers(found[figures["query"]], line)
+            found[query] = line if before is None else with_peers(line, before)
+        elif before is not None:
+            found[query] = with_peers(before, line)
     return {query: found[query] for query in READS if query in found}
 
 
-def with_peers(line: Line, later: Line) -> dict[str, Any]:
-    """Return a line with those peers of a later one that it has no figures of; `apart` names them."""
+def with_peers(line: Line, other: Line) -> dict[str, Any]:
+    """Return a line with those peers of another one that it has no figures of; `apart` names them."""
     figures = dict(line["figures"])
     more = [
         peer.name
         for peer in PEERS.values()
-        if f"{peer.name}_ratio" in later["figures"] and f"{peer.name}_peak_mb" not in figures
+        if f"{peer.name}_ratio" in other["figures"] and f"{peer.name}_peak_mb" not in figures
     ]
     if not more:
         return dict(line)
     taken = tuple(f"{name}_" for name in more)
-    figures |= {key: value for key, value in later["figures"].items() if key.startswith(taken)}
+    figures |= {key: value for key, value in other["figures"].items() if key.startswith(taken)}
     figures["failed"] = {
         name: why for name, why in figures.get("failed", {}).items() if name not in more
     }
     figures["apart"] = [*figures.get("apart", []), *more]
-    loads = [one.get("load_average_before", 0.0) for one in (line, later)]
+    loads = [one.get("load_average_before", 0.0) for one in (line, other)]
     return dict(line) | {"figures": figures, "load_average_before": max(loads)}
 
 
@@ -213,6 +216,7 @@ def write_page(
         RATES.format(
             picture=picture("nexmark_rates", drawn), table=table(heads, rates), apart=apart(lines)
         ),
+        aims_text(lines),
         COSTS.format(picture=picture("nexmark_costs", drawn), table=table(heads, costs)),
         MEMORY.format(table=table(heads, memory)),
         "" if state is None else state_text(state),
@@ -225,12 +229,12 @@ def write_page(
 
 def apart(lines: Mapping[str, Line]) -> str:
     """Say who was not measured in turns with all others."""
-    cells = [
-        f"{query} of {PEERS[name].title}"
-        for query, line in lines.items()
-        for name in line["figures"].get("apart", [])
-    ]
-    return APART.format(cells=", ".join(cells)) if cells else ""
+    queries: dict[str, list[str]] = {}
+    for query, line in lines.items():
+        for name in line["figures"].get("apart", []):
+            queries.setdefault(PEERS[name].title, []).append(query)
+    cells = [f"{title} ({', '.join(those)})" for title, those in queries.items()]
+    return APART.format(cells="; ".join(cells)) if cells else ""
 
 
 def read_and_written(lines: Mapping[str, Line], peers: Sequence[Peer]) -> str:

@@ -197,9 +197,30 @@ def test_a_peer_that_was_measured_later_beside_us_alone_stands_where_it_was_miss
     assert (figures["pyflink_ratio"], figures["flink_peak_mb"]) == (2.0, 300)
     assert (figures["failed"], figures["apart"]) == ({}, ["pyflink"])
     page = write_page(found, [], {})
-    assert "on another machine: q5 of PyFlink DataStream." in page
+    assert "on another machine: PyFlink DataStream (q5). Their" in page
     assert "busy (load 7.5)" in page
     assert "What did not work" not in page
+
+
+def test_a_peer_that_has_no_newer_figures_keeps_those_it_has(tmp_path: Path) -> None:
+    slower = RUN | {"net_runtime_ms": 250}
+    lines = [
+        line("q5", **flat(HEADRACE), **flat("duckdb"), **flat("spark", ours=slower)),
+        line("q5", **flat(HEADRACE, input_rows=3_000_000), **flat("duckdb"), **flat("flink")),
+    ]
+    (tmp_path / "nexmark.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = newest(tmp_path)
+    figures = found["q5"]["figures"]
+    assert (figures["headrace_input_rows"], figures["spark_ratio"]) == (3_000_000, 2.0)
+    assert figures["apart"] == ["spark"]
+    assert "on another machine: Spark Structured Streaming (q5). Their" in write_page(found, [], {})
+
+
+def test_the_page_says_what_is_to_be_reached_and_how_far_that_is_from_other_engines() -> None:
+    slower = RUN | {"net_runtime_ms": 250}
+    page = write_page({"q3": line("q3", **flat(HEADRACE), **flat("flink", ours=slower))}, [], {})
+    assert "| q3 | 3 | 2 | 3.53 | 2 | 0.13 | – | 0.0968 | – |" in page
+    assert "to reach" not in write_page({"q0": line("q0", **flat(HEADRACE))}, [], {})
 
 
 def test_the_page_names_who_failed_and_who_gave_other_results() -> None:

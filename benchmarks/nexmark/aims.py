@@ -1,0 +1,70 @@
+"""What Headrace is to reach, as rates and as multiples of engines that were measured beside the aims.
+
+Rates of another machine say little of this one; how many times as fast as the same engine on the same files says more.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS
+from benchmarks.page import shown, table
+
+# Million rows per second.
+AIMS: Final = {
+    "q1": 9.0,
+    "q2": 18.0,
+    "q3": 3.0,
+    "q5": 8.0,
+    "q7": 8.0,
+    "q7max": 12.0,
+    "q8": 1.5,
+    "q11": 3.5,
+}
+MEASURED_WITH_THEM: Final[Mapping[str, Mapping[str, float]]] = {
+    "flink": {
+        "q1": 3.9,
+        "q2": 5.5,
+        "q3": 0.85,
+        "q5": 2.0,
+        "q7": 0.84,
+        "q7max": 8.5,
+        "q8": 0.32,
+        "q11": 1.4,
+    },
+    DUCKDB: {"q1": 11, "q2": 157, "q3": 23, "q5": 17, "q7": 34, "q8": 18, "q11": 4.4},
+    "polars": {"q1": 24, "q2": 179, "q3": 31, "q5": 28, "q7": 46, "q8": 16, "q11": 8.9},
+}
+_TEXT: Final = """\
+## What it is to reach
+
+Million rows per second: the aim, which was set beside a first measurement of other engines on another machine with two
+cores, and what was measured here; then both as multiples of those engines, each on its own machine. `q7max` is `q7` as
+the plain maximum.
+
+{table}
+"""
+
+
+def aims_text(lines: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the section of a page; empty where none of the queries has an aim."""
+    rows = [
+        [query, AIMS[query], _in_millions(line, HEADRACE), *_multiples(query, line)]
+        for query, line in lines.items()
+        if query in AIMS
+    ]
+    heads = ["", "aim", "here"]
+    for name in MEASURED_WITH_THEM:
+        heads += [f"aim / {PEERS[name].title}", "here"]
+    return _TEXT.format(table=table(heads, rows)) if rows else ""
+
+
+def _multiples(query: str, line: Mapping[str, Any]) -> Iterator[str]:
+    for name, rates in MEASURED_WITH_THEM.items():
+        yield shown(AIMS[query] / rates[query]) if query in rates else "–"
+        ratio = line["figures"].get(f"{name}_ratio")
+        yield "–" if ratio is None else shown(ratio)
+
+
+def _in_millions(line: Mapping[str, Any], name: str) -> str:
+    rate = line["figures"].get(f"{name}_rows_per_second")
+    return "–" if rate is None else shown(rate / 1e6)
