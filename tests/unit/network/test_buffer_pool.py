@@ -12,7 +12,7 @@ from headrace.core.elements import CancelTaskException
 from headrace.core.threads import start_thread
 from headrace.network.buffer_pool import NetworkBufferPool, Reservation
 from headrace.network.errors import InsufficientBuffersError, RecordTooLargeError
-from headrace.network.local_pool import LocalBufferPool, NeverWait, SegmentLease
+from headrace.network.local_pool import BlockingWait, LocalBufferPool, NeverWait, SegmentLease
 from headrace.network.network_memory import network_memory_bytes, wanted_segment_size
 
 PAGE = 1024
@@ -301,3 +301,46 @@ class Pools(RuleBasedStateMachine):
 
 Pools.TestCase.settings = settings(max_examples=25, stateful_step_count=40)
 TestPools = Pools.TestCase
+
+
+def test_a_destroyed_pool_deals_nothing_and_keeps_nobody_waiting() -> None:
+    network = network_pool(10)
+    pool = local_pool(network)
+    pool.destroy()
+    assert pool.try_lease(1) is None
+    for ask in (pool.lease, pool.borrow):
+        with pytest.raises(CancelTaskException):
+            ask(1)
+    told: list[str] = []
+    pool.on_available(lambda: told.append("look and see"))
+    assert told == ["look and see"]
+    assert (pool.used, network.idle_pages) == (0, 10)
+
+
+def test_a_request_that_waits_ends_when_its_pool_is_destroyed() -> None:
+    network = network_pool(10)
+    waits = threading.Event()
+
+    class ToldWait(BlockingWait):
+        def wait(self, condition: threading.Condition) -> None:
+            waits.set()
+            super().wait(condition)
+
+    pool = network.create_local_pool(
+        "a test", required=1, maximum=1, segment_size=PAGE, overdraft_max=0, wait=ToldWait()
+    )
+    held = pool.lease(1)
+    ended: list[str] = []
+
+    def ask() -> None:
+        with pytest.raises(CancelTaskException):
+            pool.lease(1)
+        ended.append("cancelled")
+
+    waiting = start_thread("waiting", ask)
+    assert waits.wait(10)
+    pool.destroy()
+    waiting.join(10)
+    assert ended == ["cancelled"]
+    held.release()
+    assert network.idle_pages == 10

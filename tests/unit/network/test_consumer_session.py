@@ -8,6 +8,7 @@ from headrace.network.consumer_session import (
     ConsumerSession,
 )
 from headrace.network.errors import (
+    ConnectionLostError,
     CreditOverspentError,
     NetworkError,
     ProtocolError,
@@ -58,6 +59,7 @@ class Receiver:
     def __init__(self) -> None:
         self.sequences: list[int] = []
         self.error: NetworkError | None = None
+        self.reported: list[tuple[int, str]] = []
 
     def place_data(self, frame: Data, body_length: int) -> None:
         if body_length > 1000:
@@ -78,25 +80,27 @@ class Receiver:
         raise AssertionError
 
     def error_received(self, code: int, text: str) -> None:
-        raise AssertionError
+        self.reported.append((code, text))
 
     def lost(self, error: NetworkError) -> None:
         assert self.error is None
         self.error = error
 
 
+REQUEST = {
+    "partition_id": partition_id(),
+    "subpartition_index": 0,
+    "initial_credit": 2,
+    "credit_max": 10,
+    "segment_size": 1000,
+}
+
+
 def opened() -> tuple[ConsumerSession, list[Receiver]]:
     """A session with two channels, of which the requests have left."""
     session, receivers = ConsumerSession(NoLink()), [Receiver(), Receiver()]
     for receiver in receivers:
-        session.open_channel(
-            receiver,
-            partition_id=partition_id(),
-            subpartition_index=0,
-            initial_credit=2,
-            credit_max=10,
-            segment_size=1000,
-        )
+        session.open_channel(receiver, **REQUEST)
     session.take_output()
     return session, receivers
 
@@ -150,3 +154,37 @@ def test_what_comes_for_a_channel_that_was_only_closed_is_dropped_without_end() 
     for sequence in range(REFUSED_BYTES_MAX // len(body) + 2):
         session.frame_received(data(0, sequence, body))
     assert session.dropped_frame_count == REFUSED_BYTES_MAX // len(body) + 2
+
+
+def test_channels_learn_once_why_their_connection_ended_and_say_nothing_more_on_it() -> None:
+    session, receivers = opened()
+
+    class Chatty(Receiver):
+        """Says what channels say while they end, of others too: what was theirs is granted elsewhere."""
+
+        def lost(self, error: NetworkError) -> None:
+            super().lost(error)
+            for channel in range(3):
+                session.add_credit(channel, 1)
+                session.close_channel(channel, tell_producer=True)
+
+    chatty = Chatty()
+    session.open_channel(chatty, **REQUEST)
+    session.take_output()
+    first = ConnectionLostError("p", "it broke")
+    session.close(first)
+    session.close(ConnectionLostError("p", "it broke again"))
+    assert [receiver.error for receiver in (*receivers, chatty)] == [first] * 3
+    assert session.channel_count == 0 and session.take_output() == []
+
+
+def test_a_channel_whose_producer_reports_an_error_is_closed_by_that() -> None:
+    session, (failing, good) = opened()
+    session.frame_received(Error(0, 3, b"why"))
+    assert failing.reported == [(3, "why")] and session.channel_count == 1
+    session.frame_received(data(0, 0))
+    session.frame_received(Error(0, 3, b"again"))
+    lost = ConnectionLostError("p", "it broke")
+    session.close(lost)
+    assert failing.reported == [(3, "why")] and failing.sequences == []
+    assert failing.error is None and good.error is lost

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headrace.core.elements import EndOfData, StopMode
 from headrace.network.batches import SealedBatch
 from headrace.network.buffer_pool import NetworkBufferPool
+from headrace.network.errors import ProducerFailedError
 from headrace.network.local_pool import LocalBufferPool, NeverWait
 from headrace.network.pipelined_subpartition import (
     PipelinedSubpartition,
@@ -277,3 +278,32 @@ def test_a_consumer_without_credit_is_told_once_much_more_waits(queue: Queue) ->
     assert queue.notices == []
     queue.add_rows()
     assert len(queue.notices) == 1
+
+
+def test_a_consumer_is_told_that_its_producer_failed_and_finds_nothing_else(queue: Queue) -> None:
+    queue.add_rows()
+    queue.notices.clear()
+    queue.subpartition.fail("a bad row")
+    assert queue.notices == ["data"]
+    assert queue.pool.used == 0
+    queue.add_rows()
+    queue.subpartition.add_event(EVENT, is_priority=True)
+    for _ in range(2):
+        with pytest.raises(ProducerFailedError, match="a bad row"):
+            queue.poll()
+    assert queue.pool.used == 0
+    queue.subpartition.fail("another one")
+    with pytest.raises(ProducerFailedError, match="a bad row"):
+        queue.poll()
+    queue.view.release()
+
+
+def test_a_view_that_is_released_twice_lets_go_once(queue: Queue) -> None:
+    queue.add_rows()
+    queue.notices.clear()
+    queue.view.release()
+    queue.view.release()
+    queue.subpartition.discard()
+    assert queue.notices == ["released"]
+    queue.add_rows()
+    assert queue.pool.used == 0

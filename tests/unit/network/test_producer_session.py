@@ -18,6 +18,7 @@ from headrace.network.wire import (
     ChannelMessage,
     Data,
     Error,
+    ErrorCode,
     Event,
     EventTrait,
     NewBufferSize,
@@ -191,3 +192,82 @@ def test_what_is_asked_of_a_consumer_stays_so_behind_the_next_event() -> None:
     sink.close()
     environment.partitions.release_all()
     cluster.assert_nothing_leaks()
+
+
+class CountingLink(NoLink):
+    """Counts how often it was asked to have output taken."""
+
+    def __init__(self) -> None:
+        self.wake_count = 0
+
+    def wake(self) -> None:
+        self.wake_count += 1
+
+
+class Served:
+    """A session of one peer, whose frames are kept."""
+
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster()
+        self.environment, _ = self.cluster.start("a")
+        self.link = CountingLink()
+        self.session = ProducerSession(
+            self.environment.partitions,
+            self.environment.transport,
+            self.link,
+            1000,
+            self.environment.task_events,
+        )
+        self._cutter = FrameCutter("a")
+
+    def request(self, channel: int, number: int) -> None:
+        request = PartitionRequest(channel, partition_id(number), 0, 1, 100, 1 << 20)
+        self.session.partition_requested(request)
+
+    def frames(self) -> list[object]:
+        data = b"".join(bytes(part) for part in self.session.take_output(1 << 16))
+        return [cut.frame for cut in self._cutter.cut(data)]
+
+    def close(self) -> None:
+        self.session.close()
+        self.environment.partitions.release_all()
+        self.cluster.assert_nothing_leaks()
+
+
+def test_the_answer_to_a_request_that_waited_leaves_at_once() -> None:
+    served = Served()
+    for channel in range(2):
+        served.request(channel, channel)
+    assert served.frames() == [] and served.link.wake_count == 0
+    # By the time the request is looked at again, its producer has failed.
+    writer(served.environment, number=0).fail(ValueError("a bad row"))
+    served.cluster.loop.run_for(500)
+    assert served.link.wake_count == 1
+    (refused,) = served.frames()
+    assert isinstance(refused, Error) and refused.code == ErrorCode.PRODUCER_FAILED
+    served.cluster.loop.run_for(1000)
+    assert served.link.wake_count == 2
+    (missing,) = served.frames()
+    assert isinstance(missing, Error) and missing.code == ErrorCode.PARTITION_NOT_FOUND
+    assert (refused.channel, missing.channel, served.session.reader_count) == (0, 1, 0)
+    served.close()
+
+
+def test_a_session_that_has_ended_sends_nothing_and_keeps_nobody() -> None:
+    served = Served()
+    sink = writer(served.environment, buffer_timeout_ms=0)
+    served.request(0, 0)
+    served.request(1, 1)
+    sink.emit(numbers(0, 10))
+    for _ in range(2):
+        served.session.close()
+    assert served.session.reader_count == 0 and sink.partition.pool.used == 0
+    late = writer(served.environment, number=1, buffer_timeout_ms=0)
+    for each in (sink, late):
+        each.emit(numbers(0, 10))
+    served.cluster.loop.run_for(2000)
+    assert served.frames() == []
+    assert late.partition.queued_count == 1, "its consumer is yet to come"
+    for each in (sink, late):
+        each.close()
+    served.close()

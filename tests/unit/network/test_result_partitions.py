@@ -327,3 +327,24 @@ def test_the_backlog_of_a_stored_result_is_what_comes_without_further_reading(
     view.release()
     producer.release_partitions([partition_id()])
     cluster.loop.run_for(100)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_result_that_failed_or_was_withdrawn_gives_its_memory_back_by_itself(
+    cluster: SimulatedCluster, kind: ResultPartitionType, tmp_path: Path
+) -> None:
+    producer, _ = cluster.start("a", io_tmp_dirs=str(tmp_path))
+    network = producer.buffer_pool
+    failed = writer(producer, 2, result_type=kind)
+    withdrawn = writer(producer, 2, number=1, result_type=kind)
+    for sink in (failed, withdrawn):
+        sink.emit(numbers(0, 2000))
+        sink.flush_all()
+    assert network.unreserved_pages < network.total_pages
+    failed.fail(ValueError("a bad row"))
+    producer.release_partitions([partition_id(1)])
+    cluster.loop.run_all()
+    assert network.unreserved_pages == network.count_idle_pages() == network.total_pages
+    assert producer.storage.directories.files() == []
+    for sink in (failed, withdrawn):
+        sink.close()

@@ -6,7 +6,7 @@ import pytest
 from headrace.core.elements import EndOfPartition
 from headrace.network.batches import SealedBatch
 from headrace.network.compression import BatchCompressor
-from headrace.network.errors import CorruptFileError
+from headrace.network.errors import CorruptFileError, ProducerFailedError
 from headrace.network.read_stretch import Stretch
 from headrace.network.stored_batches import (
     SchemaTable,
@@ -97,3 +97,66 @@ def test_reading_goes_on_for_one_consumer_up_to_a_few_megabytes() -> None:
     view.fill()
     assert view.queued_count == 8
     view.release()
+
+
+class ReleasedAmidReading(Cursor):
+    """Its consumer leaves while it is read; what it reads from must stay open until then."""
+
+    def __init__(self, data: bytes, schemas: SchemaTable) -> None:
+        super().__init__(data, schemas)
+        self.view: StoredView | None = None
+        self.was_open_amid = False
+        self.close_count = 0
+
+    def read(self, limit_bytes: int, stretch: Stretch | None = None) -> list[UndecodedElement]:
+        assert self.view is not None
+        self.view.release()
+        self.view.release()
+        self.was_open_amid = self.is_open
+        return super().read(limit_bytes, stretch)
+
+    def close(self) -> None:
+        super().close()
+        self.close_count += 1
+
+
+def test_a_file_stays_open_for_a_read_whose_consumer_leaves_and_is_closed_behind_it() -> None:
+    schemas = SchemaTable()
+    memory, told = ReadMemory(64 << 20), []
+    cursor = ReleasedAmidReading(batch(800, schemas) * 3, schemas)
+    view = StoredView(
+        cursor,
+        memory,
+        lambda: told.append("data"),
+        1 << 20,
+        lambda _: None,
+        lambda _: told.append("released"),
+    )
+    cursor.view = view
+    view.fill()
+    assert cursor.was_open_amid and not cursor.is_open
+    view.release()
+    view.fill()
+    assert cursor.close_count == 1 and len(cursor.left) == 2
+    assert told == ["released"]
+    assert memory.used_bytes == view.queued_count == view.backlog == 0
+
+
+def test_a_consumer_that_waits_is_told_of_a_failure_and_keeps_no_memory() -> None:
+    schemas = SchemaTable()
+    memory, told = ReadMemory(64 << 20), []
+    cursor = Cursor(batch(800, schemas) * 3, schemas)
+    view = StoredView(
+        cursor, memory, lambda: told.append("data"), 1 << 20, lambda _: None, lambda _: None
+    )
+    view.fill()
+    told.clear()
+    view.fail(ProducerFailedError("p", "a bad row"))
+    assert told == ["data"] and memory.used_bytes == 0
+    for _ in range(2):
+        with pytest.raises(ProducerFailedError, match="a bad row"):
+            view.poll(UNLIMITED)
+    view.fill()
+    assert memory.used_bytes == 0
+    view.release()
+    assert not cursor.is_open
