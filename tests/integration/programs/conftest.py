@@ -1,6 +1,7 @@
-"""One MiniCluster for all programs of this folder, and environments that run on it."""
+"""One MiniCluster for the programs of a module, and environments that run on it and leave nothing behind."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +11,7 @@ from headrace.api.job_client import JobClient
 from headrace.cluster.minicluster import MiniCluster
 from headrace.core.ids import ClusterDataSetId
 from headrace.gateways.cluster_partitions import DataSetInfo
+from headrace.gateways.errors import JobAlreadyEndedError
 from headrace.graph.job_graph import JobGraph
 
 
@@ -49,3 +51,14 @@ def env(cluster: MiniCluster) -> Iterator[StreamExecutionEnvironment]:
         yield StreamExecutionEnvironment.get_execution_environment()
     finally:
         set_active_executor(None)
+        cancel_all(cluster)
+
+
+def cancel_all(cluster: MiniCluster) -> None:
+    """End what a test left running, as where it failed: the next one waits for its slots."""
+    dispatcher, call = cluster.handle.dispatcher, cluster.handle.call
+    for job in call(dispatcher.list_jobs()):
+        if not job.status.is_globally_terminal_state():
+            with suppress(JobAlreadyEndedError):
+                call(dispatcher.cancel_job(job.job_id))
+            cluster.await_result(job.job_id)
