@@ -17,7 +17,14 @@ from headrace.api.live_state import LiveState, OperatorFigures, SubtaskRead
 from headrace.checkpoint.errors import SnapshotSubsumedError, StateKeyMismatchError
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.options import KEY_FILE
-from headrace.checkpoint.state_queries import LiveStateInfo, StateQuery, refuse_key_count
+from headrace.checkpoint.state_queries import (
+    FiguresQuery,
+    LiveStateInfo,
+    RowsQuery,
+    StateQuery,
+    StatesQuery,
+    refuse_key_count,
+)
 from headrace.core.arrow_streams import stream_bytes
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
@@ -111,7 +118,7 @@ class JobState:
         found = self._operator(operator)
         if state is None:
             state = _only_state(operator, wanted, self._states(found))
-        query = StateQuery(
+        query = RowsQuery(
             wanted,
             state,
             keys=b"" if keys is None else _encoded(state, keys),
@@ -134,7 +141,7 @@ class JobState:
         """
         duration_ms = _milliseconds(time_limit)
         found = self._operator(operator)
-        query = StateQuery(duration_ms_max=duration_ms, wants_figures=True)
+        query = FiguresQuery(duration_ms)
         answers = self._read_all(found, query)
         return OperatorFigures(operator, tuple(one.result.figures for one in answers))
 
@@ -189,7 +196,7 @@ class JobState:
         return found
 
     def _states(self, operator: OperatorDescription) -> tuple[LiveStateInfo, ...]:
-        return _states_of(self._read_all(operator, StateQuery()))
+        return _states_of(self._read_all(operator, StatesQuery()))
 
     def _read_all(self, operator: OperatorDescription, query: StateQuery) -> list[SubtaskState]:
         """The answers of all subtasks, in their order."""

@@ -33,22 +33,36 @@ class ReadLimit(enum.Enum):
     TIME = "the time was over"
 
 
-class StateQuery(msgspec.Struct, frozen=True):
-    """What somebody wants to know of an operator's state in one subtask.
+class StatesQuery(msgspec.Struct, frozen=True, tag=True):
+    """Which states an operator has in one subtask. `duration_ms_max`: of the answer, from its first mail on."""
 
-    With `wants_figures` the answer is figures of all its states, and `table`, `state` and `keys` say nothing.
+    duration_ms_max: int = 5_000
+
+
+class RowsQuery(msgspec.Struct, frozen=True, tag=True):
+    """The rows of one state.
+
     `keys`: an Arrow stream with one column, the keys that are wanted, READ_KEYS_MAX at most; empty: all.
     `row_count_max`: rows of the answer; `duration_ms_max`: from its first mail on.
     """
 
-    table: StateTable = StateTable.KEYED
-    state: str = ""
+    table: StateTable
+    state: str
     keys: bytes = b""
     row_count_max: int = 1_000
     size_bytes_max: int = 2 << 20
     duration_ms_max: int = 5_000
     includes_expired: bool = False
-    wants_figures: bool = False
+
+
+class FiguresQuery(msgspec.Struct, frozen=True, tag=True):
+    """How much there is of each state of an operator. `duration_ms_max`: of the answer, from its first mail on."""
+
+    duration_ms_max: int = 5_000
+
+
+StateQuery = StatesQuery | RowsQuery | FiguresQuery
+"""What somebody wants to know of an operator's state in one subtask."""
 
 
 class LiveStateInfo(msgspec.Struct, frozen=True):
@@ -121,16 +135,16 @@ class StateFigures(msgspec.Struct, frozen=True):
 class StateReadResult(msgspec.Struct, frozen=True):
     """All of it as the state was at one moment between two batches of the subtask, at `taken_at_ms` (epoch ms).
 
-    `states`: all that the operator has here; `is_found`: whether the one that was asked for is among them. `pieces`:
-    its rows, each an Arrow stream; one without rows, for its schema, where there are none; none where the state waits.
-    `limit`: why there are not all rows. `mail_count` mails read it, of which the largest looked at `mail_row_count_max`
-    rows. `watermark_ms`: the operator's event time.
+    `states`: all that the operator has here. To a RowsQuery belong `is_found`: whether the state that was asked for is
+    among them; `pieces`: its rows, each an Arrow stream; one without rows, for its schema, where there are none; none
+    where the state waits; and `limit`: why there are not all rows. To a FiguresQuery belong `figures`. `mail_count`
+    mails read it, of which the largest looked at `mail_row_count_max` rows. `watermark_ms`: the operator's event time.
     """
 
     taken_at_ms: int
     watermark_ms: int
     states: tuple[LiveStateInfo, ...]
-    is_found: bool
+    is_found: bool = False
     pieces: tuple[bytes, ...] = ()
     row_count: int = 0
     limit: ReadLimit | None = None

@@ -40,7 +40,7 @@ class StateReadRequest(msgspec.Struct, frozen=True):
 
     operator: str
     subtask_index: int
-    query: StateQuery = StateQuery()
+    query: StateQuery
 
 
 class SubtaskState(msgspec.Struct, frozen=True):

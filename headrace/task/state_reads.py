@@ -7,12 +7,13 @@ of a read at most, however much state there is. No other thread touches state.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 
 from headrace.checkpoint.errors import (
     StateKeyMismatchError,
@@ -22,10 +23,14 @@ from headrace.checkpoint.errors import (
     SubtaskNotReadableError,
 )
 from headrace.checkpoint.state_queries import (
+    FiguresQuery,
     LiveStateInfo,
     ReadLimit,
+    RowsQuery,
+    StateFigures,
     StateQuery,
     StateReadResult,
+    StatesQuery,
     refuse_key_count,
 )
 from headrace.core.arrow_streams import stream_bytes
@@ -135,14 +140,45 @@ class _OpenState:
     is_over: bool = False
 
 
-@dataclass
-class _Answer:
-    """What was gathered so far."""
+class _RowAnswer:
+    """The rows that were gathered so far."""
 
-    pieces: list[bytes] = field(default_factory=list[bytes])
-    row_count: int = 0
-    size_bytes: int = 0
-    limit: ReadLimit | None = None
+    def __init__(self, query: RowsQuery) -> None:
+        self._query: Final = query
+        self._size_bytes = 0
+        self.pieces: Final[list[bytes]] = []
+        self.row_count = 0
+
+    def take(self, table: pa.Table, expired_until_ms: int | None) -> ReadLimit | None:
+        """Put rows into the answer, as far as there is room; return what ends it, if anything."""
+        shown = self.by_life(table, expired_until_ms)
+        limit: ReadLimit | None = None
+        room = self._query.row_count_max - self.row_count
+        if shown.num_rows > room:
+            limit = ReadLimit.ROWS
+            shown = shown.slice(0, room)
+        while shown.num_rows:
+            content = stream_bytes(shown.schema, [shown])
+            if self._size_bytes + len(content) <= self._query.size_bytes_max:
+                self.pieces.append(content)
+                self.row_count += shown.num_rows
+                self._size_bytes += len(content)
+                break
+            limit = ReadLimit.BYTES
+            shown = shown.slice(0, shown.num_rows // 2)
+        return limit
+
+    def by_life(self, table: pa.Table, expired_until_ms: int | None) -> pa.Table:
+        """Return the rows with a column that says which have expired, or only those that have not."""
+        is_expired = np.zeros(table.num_rows, dtype=np.bool_)
+        if expired_until_ms is not None and LAST_ACCESS in table.column_names:
+            # Without a time they live from the restore on.
+            accesses = table.column(LAST_ACCESS)
+            last = pc.fill_null(accesses, pa.scalar(0, pa.int64())).to_numpy()
+            is_expired = (last <= expired_until_ms) & accesses.is_valid().to_numpy()
+        if self._query.includes_expired:
+            return table.append_column(EXPIRED, pa.array(is_expired))
+        return table.filter(pa.array(~is_expired)) if is_expired.any() else table
 
 
 class _RunningRead:
@@ -158,28 +194,33 @@ class _RunningRead:
         self._is_found = False
         self._taken_at_ms = self._watermark_ms = 0
         self._mail_count = self._mail_rows_max = 0
-        self._answer: Final = _Answer()
+        self._limit: ReadLimit | None = None
+        query = read.query
+        self._rows: Final = _RowAnswer(query) if isinstance(query, RowsQuery) else None
 
     @property
     def state_name(self) -> str:
         """The state that is being read, for errors."""
         present = [one.source.name for one in self._states if not one.is_over]
-        return present[0] if present else self.read.query.state
+        query = self.read.query
+        return present[0] if present else query.state if isinstance(query, RowsQuery) else ""
 
     def open(self, operator: ReadOperator) -> None:
         """Freeze what is asked for. StateKeyMismatchError."""
-        query = self.read.query
         sources = operator.live_sources()
         self._infos = tuple(map(_info, sources))
         self._watermark_ms = operator.operator.current_watermark
         self._taken_at_ms = self._clock.now_ms()
-        wanted = [
-            one
-            for one in sources
-            if query.wants_figures or (one.table is query.table and one.name == query.state)
-        ]
-        self._is_found = bool(wanted)
-        keys = None if query.wants_figures else _keys_of(query)
+        keys: pa.Array | None = None
+        match self.read.query:
+            case StatesQuery():
+                wanted: Sequence[LiveSource] = ()
+            case RowsQuery(table, state) as query:
+                wanted = [one for one in sources if (one.table, one.name) == (table, state)]
+                keys = _keys_of(query)
+                self._is_found = bool(wanted)
+            case FiguresQuery():
+                wanted = sources
         for source in wanted:
             if source.open is None:
                 continue
@@ -191,11 +232,11 @@ class _RunningRead:
         """Look at the next rows; return the answer once it is whole, or may not become larger."""
         self._mail_count += 1
         state = next((one for one in self._states if not one.is_over), None)
-        if state is None or self._answer.limit is not None:
+        if state is None or self._limit is not None:
             return self._result()
         started_ns = self._clock.monotonic_ns()
         if started_ns - self._began_ns >= self.read.query.duration_ms_max * 1_000_000:
-            self._answer.limit = ReadLimit.TIME
+            self._limit = ReadLimit.TIME
             return self._result()
         piece = state.rows.take(self._pace.rows_now(MAIL_ROWS_MAX))
         if piece is None:
@@ -215,76 +256,41 @@ class _RunningRead:
                 state.rows.release()
 
     def _take(self, state: _OpenState, table: pa.Table) -> None:
-        if self.read.query.wants_figures:
+        if self._rows is None:
             state.figures.add(table)
-            return
-        shown = self._by_life(table, state.rows.expired_until_ms)
-        answer, query = self._answer, self.read.query
-        room = query.row_count_max - answer.row_count
-        if shown.num_rows > room:
-            answer.limit = ReadLimit.ROWS
-            shown = shown.slice(0, room)
-        self._add(shown)
-
-    def _add(self, table: pa.Table) -> None:
-        """Put rows into the answer, as far as there is room."""
-        answer = self._answer
-        room = self.read.query.size_bytes_max - answer.size_bytes
-        while table.num_rows:
-            content = stream_bytes(table.schema, [table])
-            if len(content) <= room:
-                answer.pieces.append(content)
-                answer.row_count += table.num_rows
-                answer.size_bytes += len(content)
-                return
-            answer.limit = ReadLimit.BYTES
-            table = table.slice(0, table.num_rows // 2)
-
-    def _no_rows(self) -> Iterator[bytes]:
-        """An answer without rows says what columns they would have."""
-        for state in self._states:
-            if not self.read.query.wants_figures:
-                schema = self._by_life(state.rows.schema().empty_table(), None).schema
-                yield stream_bytes(schema, [])
-
-    def _by_life(self, table: pa.Table, expired_until_ms: int | None) -> pa.Table:
-        """The rows with a column that says which have expired, or only those that have not."""
-        is_expired = np.zeros(table.num_rows, dtype=np.bool_)
-        if expired_until_ms is not None and LAST_ACCESS in table.column_names:
-            # Without a time they live from the restore on.
-            accesses = table.column(LAST_ACCESS)
-            last = pc.fill_null(accesses, pa.scalar(0, pa.int64())).to_numpy()
-            is_expired = (last <= expired_until_ms) & accesses.is_valid().to_numpy()
-        if self.read.query.includes_expired:
-            return table.append_column(EXPIRED, pa.array(is_expired))
-        return table.filter(pa.array(~is_expired)) if is_expired.any() else table
+        else:
+            self._limit = self._rows.take(table, state.rows.expired_until_ms)
 
     def _result(self) -> StateReadResult:
-        answer = self._answer
-        figures = [
-            one.figures.figures(
-                watermark_ms=self._watermark_ms,
-                now_ms=self._taken_at_ms,
-                is_partial=not one.is_over,
-            )
-            for one in self._states
-            if self.read.query.wants_figures
-        ]
-        return StateReadResult(
+        result = StateReadResult(
             self._taken_at_ms,
             self._watermark_ms,
             self._infos,
             self._is_found,
-            tuple(answer.pieces or self._no_rows()),
-            answer.row_count,
-            answer.limit,
-            self._mail_count,
-            self._mail_rows_max,
-            tuple(figures),
+            limit=self._limit,
+            mail_count=self._mail_count,
+            mail_row_count_max=self._mail_rows_max,
+        )
+        if self._rows is None:
+            return structs.replace(result, figures=tuple(map(self._figures_of, self._states)))
+        pieces = tuple(self._rows.pieces or self._no_rows(self._rows))
+        return structs.replace(result, pieces=pieces, row_count=self._rows.row_count)
+
+    def _no_rows(self, answer: _RowAnswer) -> Iterator[bytes]:
+        """An answer without rows says what columns they would have."""
+        for state in self._states:
+            schema = answer.by_life(state.rows.schema().empty_table(), None).schema
+            yield stream_bytes(schema, [])
+
+    def _figures_of(self, state: _OpenState) -> StateFigures:
+        return state.figures.figures(
+            watermark_ms=self._watermark_ms,
+            now_ms=self._taken_at_ms,
+            is_partial=not state.is_over,
         )
 
 
-def _keys_of(query: StateQuery) -> pa.Array | None:
+def _keys_of(query: RowsQuery) -> pa.Array | None:
     if not query.keys:
         return None
     try:

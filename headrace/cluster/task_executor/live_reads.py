@@ -5,7 +5,6 @@ bounded time. Main thread only.
 """
 
 import asyncio
-from collections.abc import Iterator
 from typing import Final
 
 from headrace.checkpoint.errors import SubtaskNotReadableError
@@ -58,10 +57,6 @@ class LiveReads:
         """A task has ended: it does not answer any more."""
         for answer in self._waiting.get(attempt_id, ()):
             _complete(answer, SubtaskNotReadableError("the subtask", "it has ended meanwhile"))
-
-    def __iter__(self) -> Iterator[ExecutionAttemptId]:
-        """Attempts of which somebody waits for an answer."""
-        return iter(self._waiting)
 
     def _forget(self, attempt_id: ExecutionAttemptId, answer: _Answer) -> None:
         waiting = self._waiting[attempt_id]

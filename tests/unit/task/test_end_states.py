@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.api.environment import StreamExecutionEnvironment
-from headrace.checkpoint.state_queries import StateQuery
+from headrace.checkpoint.state_queries import StatesQuery
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.core.config import Settings
 from headrace.core.ids import JobId, OperatorId
@@ -119,7 +119,7 @@ def test_whoever_reads_state_of_a_task_that_is_ending_is_not_told_to_wait_until_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers: list[StateOutcome] = []
-    read = StateRead(OperatorId(b"o" * 16), StateQuery(), answers.append)
+    read = StateRead(OperatorId(b"o" * 16), StatesQuery(), answers.append)
     with LocalJob(GRAPHS[False]) as job:
         task = job.tasks[0]
         close_mailbox = task.mailbox.close

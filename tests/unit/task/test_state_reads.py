@@ -15,7 +15,15 @@ from headrace.checkpoint.errors import (
     SubtaskNotReadableError,
 )
 from headrace.checkpoint.handles import StateTable
-from headrace.checkpoint.state_queries import READ_KEYS_MAX, ReadLimit, StateQuery, StateReadResult
+from headrace.checkpoint.state_queries import (
+    READ_KEYS_MAX,
+    FiguresQuery,
+    ReadLimit,
+    RowsQuery,
+    StateQuery,
+    StateReadResult,
+    StatesQuery,
+)
 from headrace.core.arrow_streams import stream_bytes
 from headrace.core.clock import ManualClock
 from headrace.core.ids import OperatorId
@@ -58,8 +66,10 @@ class World:
         self.backend.end_batch()
 
     def begin(self, **asked: Any) -> StateRead:
-        named: dict[str, Any] = {"state": "count"}
-        query = StateQuery(**named | asked)
+        named: dict[str, Any] = {"table": StateTable.KEYED, "state": "count"}
+        return self.ask(RowsQuery(**named | asked))
+
+    def ask(self, query: StateQuery) -> StateRead:
         read = StateRead(OPERATOR, query, self.answers.append)
         self.reads.begin(read)
         return read
@@ -218,6 +228,14 @@ def test_a_state_that_is_not_there_is_answered_with_those_that_are() -> None:
     ]
 
 
+def test_which_states_there_are_is_told_without_a_look_at_any_of_them() -> None:
+    world = World(1)
+    world.ask(StatesQuery())
+    result = world.run()
+    assert [one.name for one in result.states] == ["count"]
+    assert (result.pieces, result.figures, result.mail_row_count_max) == ((), (), 0)
+
+
 def test_figures_are_of_all_states_and_no_row_leaves_the_task() -> None:
     world = World(5_000)
     listed: Any = world.backend.get_state(
@@ -225,12 +243,12 @@ def test_figures_are_of_all_states_and_no_row_leaves_the_task() -> None:
     )
     world.backend.set_current_key(3)
     listed.add_all(["x"] * 10)
-    world.begin(wants_figures=True, row_count_max=0, size_bytes_max=0)
+    world.ask(FiguresQuery())
     result = world.run()
     assert (result.pieces, result.row_count, result.limit) == ((), 0, None)
     assert {one.name: one.row_count for one in result.figures} == {"count": 5_000, "list": 10}
     assert not any(one.is_partial for one in result.figures)
-    world.begin(wants_figures=True, duration_ms_max=100)
+    world.ask(FiguresQuery(duration_ms_max=100))
     partly = world.run(lambda: world.clock.advance_ms(40))
     assert [one.is_partial for one in partly.figures] == [True, True]
 

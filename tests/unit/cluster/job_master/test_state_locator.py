@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from headrace.checkpoint.errors import StateKeyMismatchError, SubtaskNotReadableError
-from headrace.checkpoint.state_queries import StateQuery, StateReadResult
+from headrace.checkpoint.handles import StateTable
+from headrace.checkpoint.state_queries import RowsQuery, StateReadResult
 from headrace.cluster.job_master.executions import Executions
 from headrace.cluster.job_master.slot_pool import PhysicalSlot
 from headrace.cluster.job_master.state_locator import StateLocator
@@ -26,7 +27,7 @@ from headrace.rpc.errors import RecipientUnreachableError
 from tests.unit.cluster.cluster_samples import TM_1, TM_2, allocation, job_graph, vertex
 from tests.unit.cluster.job_master.test_task_manager_metrics import World as TaskManagerWorld
 
-QUERY = StateQuery(state="count", duration_ms_max=200)
+QUERY = RowsQuery(StateTable.KEYED, "count", duration_ms_max=200)
 RESULT = StateReadResult(5, 7, (), is_found=True)
 RUNNING = (
     ExecutionState.SCHEDULED,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headrace.checkpoint.errors import StateNotShowableError, SubtaskNotReadableError
-from headrace.checkpoint.state_queries import StateQuery, StateReadResult
+from headrace.checkpoint.handles import StateTable
+from headrace.checkpoint.state_queries import RowsQuery, StateQuery, StateReadResult, StatesQuery
 from headrace.core.ids import JobMasterId
 from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.errors import StaleLeaderError, StateReadTimeoutError
@@ -16,7 +17,7 @@ from headrace.testing.gateways import ScriptedTask
 from tests.unit.cluster.cluster_samples import attempt
 from tests.unit.cluster.task_executor.task_executor_world import JM_ID, OPERATOR, World
 
-QUERY = StateQuery(state="count", duration_ms_max=200)
+QUERY = RowsQuery(StateTable.KEYED, "count", duration_ms_max=200)
 OLD_LEADER = JobMasterId(b"x" * 16)
 RESULT = StateReadResult(5, 7, (), is_found=True, pieces=(b"rows",), row_count=1)
 
@@ -45,7 +46,7 @@ def end_of(world: World, asked: asyncio.Task[Any]) -> StateReadResult:
 
 
 def is_nobody_waiting(world: World) -> bool:
-    return not list(world.executor._reads)  # pyright: ignore[reportPrivateUsage]
+    return not world.executor._reads._waiting  # pyright: ignore[reportPrivateUsage]
 
 
 def test_the_task_is_asked_and_its_first_answer_is_passed_on(world: World) -> None:
@@ -71,7 +72,7 @@ def test_an_error_of_the_task_arrives_as_what_it_is(world: World) -> None:
 
 def test_a_task_that_does_not_come_to_it_is_given_up(world: World) -> None:
     task: ScriptedTask = world.submit()
-    asked = ask(world, StateQuery(duration_ms_max=0))
+    asked = ask(world, StatesQuery(duration_ms_max=0))
     world.run_for(970)
     assert not asked.done()
     world.run_for(30)
