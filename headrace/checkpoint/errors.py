@@ -1,8 +1,26 @@
 """Errors of checkpoints (storage that fails, snapshots that cannot be used, late publications) and of live reads.
 
+CheckpointError
++- CheckpointStorageError      an operation on the storage failed
+|  +- PublicationUnknownError  while a snapshot was published: it may be complete or not
+|  +- SnapshotSubsumedError    the snapshot is not there any more
++- CheckpointCorruptedError    a stored file is not what was written
++- CheckpointExistsError       somebody else has published, or given up, this very checkpoint
++- CheckpointFencedError       a later driver has taken over
++- SnapshotLeasedError         it is not deleted, because somebody reads it
++- MetadataError               the metadata of a snapshot cannot be used
+|  +- MetadataMissingError
+|  +- MetadataTruncatedError
+|  +- MetadataVersionError
+|  +- MetadataAuthenticationError
+|  +- SnapshotDrainedError     a savepoint of a job that was drained: nothing goes on from it
++- UnclaimedStateError         a snapshot has state of operators that the job does not have
++- MaxParallelismError         keyed state was written for another number of key groups
++- FinishedOperatorsError      operators that had finished are chained to others that are new or had not
+
 StateReadError                 the state of a running subtask cannot be read
 +- SubtaskNotReadableError     the subtask does not run, or not any more
-+- StateReadTimeoutError       it has not come to it in time; defined in `headrace.gateways.errors`
++- gateways.errors: StateReadTimeoutError  it has not come to it in time
 +- StateReadsBusyError         too many others read there
 +- StateKeyMismatchError       the keys that are asked for are not of the state's type, or too many
 +- StateNotShowableError       what it holds cannot be put into columns

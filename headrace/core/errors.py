@@ -1,26 +1,68 @@
 """The tree of errors. Each says what, where and what next, and keeps its facts as fields.
 
+In front of a colon: the module that defines what follows. Modules called `errors` draw what stands below theirs.
+
 HeadraceError                    domain and recoverable say who can mend it and whether a restart may help;
 |                                is_consequence, that something else failed before
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
+|  +- graph.operator_ids: DuplicateUidError
+|  +- spark.dataframe_coordinator: DataFrameChangedError
+|  +- spark.python_files: LateFilesError
 +- ConfigurationError            an option has a value that cannot be
-+- InvalidKeyError               a key is null, NaN or not hashable; defined in `headrace.core.key_hash`
++- core.key_hash: InvalidKeyError  a key is null, NaN or not hashable
 +- RecordTypeError               a record does not fit its declared type
 +- UserCodeError                 an exception left a user function; carries the user's file and line
 +- JobExecutionError             what `execute` raises: the job FAILED, with its first cause
-|  +- CachedStreamLostError     the job was to read a cached stream that cannot be read any more
+|  +- CachedStreamLostError      the job was to read a cached stream that cannot be read any more
 +- ClusterDatasetCorruptedError  the same, inside the cluster
-+- JobCancelledError
-|  +- JobLeftBehindError        the program ended before it; defined in `headrace.api.left_behind`
++- JobCancelledError             the job was cancelled while its result was awaited
+|  +- api.left_behind: JobLeftBehindError  the program ended before it
 +- NoResourceAvailableError      no slot within the timeout
-+- HostError                     Spark cannot host us: start-up checklist, ports, versions
++- RemoteError                   of another process, and of no class that is known here
++- HostError                     Spark cannot host us, or something that we need is not there
 |  +- PortInUseError
 |  +- VersionMismatchError
-+- RpcError                      defined in `headrace.rpc.errors`
-+- NetworkError                  defined in `headrace.network.errors`
-+- CheckpointError               defined in `headrace.checkpoint.errors`
-+- StateReadError                defined in `headrace.checkpoint.errors`
+|  +- connectors.kafka.clients: KafkaClientMissingError
+|  +- connectors.postgres.connections: PostgresClientMissingError
+|  +- shuffle_service.errors: DirectoryInUseError
+|  +- spark.checklist: ChecklistError
+|  +- spark.dataframe_commit: SinkCommitError
+|  +- spark.dataframe_coordinator: DataFramePushError
+|  +- spark.executor: NotEnoughSlotsError
+|  +- spark.host: NoExecutorError, SessionStoppedError
+|  +- spark.java_runtime: JavaNotFoundError
+|  +- spark.master: MasterUnreachableError, UnknownMasterError
+|  +- spark.resource_driver: SparkHostLostError
+|  +- spark.session: SparkStartError
+|  +- spark.spark_errors: UnusableWorkerError, WorkerRefusedError
++- rpc.errors: RpcError          a call between endpoints failed
++- network.errors: NetworkError  the exchange of records failed
++- checkpoint.errors: CheckpointError, StateReadError
++- state_processor.errors: StateProcessorError
++- gateways.errors: BlobError, CheckpointFailedError, CoordinatorBusyError, DuplicateJobSubmissionError
++- gateways.errors: JobAlreadyEndedError, NothingCollectedError, SlotOccupiedError, StaleLeaderError
++- gateways.errors: TaskBuildError, TaskSubmissionError, UnknownAttemptError, UnknownJobError, UnknownOperatorError
++- state.backend: StateAccessError
++- state.evolution: StateIncompatibleError
++- state.rocksdb.database: StateBackendMissingError
++- state.snapshots: StateNotStorableError
++- cluster.job_master.checkpointing.plan: CheckpointRefusedError
++- cluster.job_master.checkpointing.sink_commits: CommitFailedError
++- cluster.job_master.collect_coordinator: CollectBufferExceededError
++- cluster.job_master.data_set_lookup: DataSetLookupError
++- cluster.shuffle.shuffle_master: PartitionRegistrationError
++- cluster.task_executor.setup: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
++- connectors.dataframe.directory_commit: NumberUsedTwiceError, ResultFileLostError, TargetExistsError
++- connectors.files.file_commit: FileCommitError
++- connectors.files.notes: NoteChangedError, NoteDamagedError, NoteLostError
++- connectors.files.splits: FileChangedError
++- connectors.kafka.clients: KafkaError
++- connectors.kafka.enumerator: NoOffsetError
++- connectors.kafka.transaction_commit: StagedRecordsLostError
++- connectors.postgres.staged_commit: StagedRowsLostError
++- api.completable_future: ClusterClosedError
++- api.job_state: NoCommittedStateError
 """
 
 import asyncio

@@ -14,11 +14,11 @@ HeadraceError
 +- CoordinatorBusyError           an operator's coordinator is full for the moment
 +- CheckpointFailedError          a checkpoint or savepoint that was asked for came to nothing
 +- BlobError                      a big payload did not get to where it must be
-   +- BlobNotFoundError           the blob server does not have it (any more)
-   +- BlobCorruptedError          its content is not what its key says
-   +- BlobStorageError            its file cannot be written or read: most often a full disk
-   +- BlobTransferError           it could not be uploaded or fetched, after all retries
-+- StateReadError                 defined in `headrace.checkpoint.errors`, with what tasks raise of it
+|  +- BlobNotFoundError           the blob server does not have it (any more)
+|  +- BlobCorruptedError          its content is not what its key says
+|  +- BlobStorageError            its file cannot be written or read: most often a full disk
+|  +- BlobTransferError           it could not be uploaded or fetched, after all retries
++- checkpoint.errors: StateReadError  there with what tasks raise of it
    +- StateReadTimeoutError       the subtask has not come to it in time
 """
 

@@ -1,4 +1,14 @@
-"""The errors of the remote shuffle service, beside those of the exchange."""
+"""The errors of the remote shuffle service, beside those of the exchange.
+
+HostError
++- DirectoryInUseError           another service runs in the directory
+
+NetworkError
++- ShuffleServiceLostError       the service cannot be reached
++- PushNotAdmittedError          it does not say whether a result may be pushed
++- PushRefusedError              it does not take a result
++- PushStalledError              it stores nothing of what it was sent
+"""
 
 from headrace.core.errors import ErrorDomain, HostError
 from headrace.network.errors import NetworkError

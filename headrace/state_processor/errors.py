@@ -1,4 +1,13 @@
-"""What cannot be done with the tables of a snapshot: nobody has them, only RocksDB reads them, or an edit is wrong."""
+"""What cannot be done with the tables of a snapshot: nobody has them, only RocksDB reads them, or an edit is wrong.
+
+StateProcessorError
++- UnknownStateError             there is nothing of this name, or several
++- NativeStateError              it lies in RocksDB's own files
++- InFlightRecordsError          records were on their way between tasks: an edit would not reach them
++- StateSchemaError              rows are not of the types that a state is stored with
++- EditRefusedError              no job could have written what an edit would make
++- PickledKeysError              keys are stored as pickles, and nobody said that they may be loaded
+"""
 
 from collections.abc import Sequence
 from typing import Any
