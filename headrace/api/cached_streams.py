@@ -6,7 +6,7 @@ Source: Flink CachedDataStream, CacheTransformation, StreamExecutionEnvironment 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from headrace.api.data_stream import DataStream
@@ -39,14 +39,18 @@ class CachedDataStream(DataStream):
     """What `DataStream.cache` returns. It is stored as it is: names, parallelism and the like are set before."""
 
     def __init__(
-        self, environment: "StreamExecutionEnvironment", operator: OperatorTransformation
+        self,
+        environment: "StreamExecutionEnvironment",
+        operator: OperatorTransformation,
+        cached_streams: "CachedStreams",
     ) -> None:
         super().__init__(environment, operator)
         self._cached: Final = operator
+        self._cached_streams: Final = cached_streams
 
     def invalidate(self) -> None:
         """Have the cluster drop what it keeps of the stream; the next job that needs it makes it anew."""
-        self._environment.cached_streams.invalidate(self._cached)
+        self._cached_streams.invalidate(self._cached)
 
     def cache(self) -> "CachedDataStream":
         """Return itself."""
@@ -62,7 +66,7 @@ class CachedDataStream(DataStream):
         )
 
 
-def cache_stream(stream: DataStream) -> CachedDataStream:
+def cache_stream(stream: DataStream, cached_streams: "CachedStreams") -> CachedDataStream:
     """Make the CachedDataStream of a stream. ProgramError for one that cannot be stored."""
     origin = stream.transformation
     match origin:
@@ -91,15 +95,15 @@ def cache_stream(stream: DataStream) -> CachedDataStream:
         cache=Cache(),
     )
     operator.parallelism = None
-    environment.cached_streams.add(operator)
-    return CachedDataStream(environment, operator)
+    cached_streams.add(operator)
+    return CachedDataStream(environment, operator, cached_streams)
 
 
 class CachedStreams:
-    """Those of one environment. `environment` knows the executor."""
+    """Those of one environment. `executor`: gives who runs its jobs, which may start a cluster."""
 
-    def __init__(self, environment: "StreamExecutionEnvironment") -> None:
-        self._environment: Final = environment
+    def __init__(self, executor: Callable[[], PipelineExecutor]) -> None:
+        self._executor: Final = executor
         self._caches: dict[int, Cache] = {}
         self._makers: dict[JobId, JobClient] = {}
         """Jobs of which it is not known how they ended."""
@@ -185,7 +189,7 @@ class CachedStreams:
         """Drop the one that is kept as this data set; ValueError where none is."""
         for cache in self._caches.values():
             if data_set in cache.made_by_jobs:
-                self._drop(cache, self._environment.executor())
+                self._drop(cache, self._executor())
                 return
         known = [str(each) for cache in self._caches.values() for each in cache.made_by_jobs]
         raise ValueError(
@@ -201,7 +205,7 @@ class CachedStreams:
     def _drop_if_made(self, cache: Cache) -> None:
         """Ask for the executor, which may start a cluster, only where there is anything to drop."""
         if cache.made_by_jobs or self._undropped:
-            self._drop(cache, self._environment.executor())
+            self._drop(cache, self._executor())
 
     def _drop(self, cache: Cache, executor: PipelineExecutor) -> None:
         made, cache.made_by_jobs, cache.stored = cache.made_by_jobs, [], None

@@ -292,9 +292,7 @@ class DataStream(StreamProperties, PhysicalPartitioning):
         `env.close()` or the end of the program. Where they are lost, the next job makes them anew. ProgramError where a
         source has no end.
         """
-        from headrace.api.cached_streams import cache_stream
-
-        return cache_stream(self)
+        return self._environment.cache_stream(self)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Write every record to the standard output of its TaskManager, one line each."""

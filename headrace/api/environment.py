@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from headrace.api import left_behind, unexecuted
-from headrace.api.cached_streams import CachedStreams
+from headrace.api.cached_streams import CachedDataStream, CachedStreams, cache_stream
 from headrace.api.call_site import call_site
 from headrace.api.checkpoint_checks import check_checkpoints
 from headrace.api.collected_records import CloseableIterator
@@ -82,8 +82,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         super().__init__(configuration)
         self._operators: list[OperatorTransformation] = []
         self._last_id = 0
-        self.cached_streams: Final = CachedStreams(self)
-        """For the streams of this environment."""
+        self._cached_streams: Final = CachedStreams(self._executor)
 
     @staticmethod
     def get_execution_environment(configuration: object = None) -> "StreamExecutionEnvironment":
@@ -176,7 +175,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             return self._execute(job_name)
         except CachedStreamLostError as error:
             _LOG.warning("%s", error)
-            self.cached_streams.lost(error.data_set, self.executor())
+            self._cached_streams.lost(error.data_set, self._executor())
             self._operators = said
             return self._execute(job_name)
 
@@ -185,7 +184,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         try:
             return client.get_job_execution_result().result()
         except (JobExecutionError, JobCancelledError):
-            self.cached_streams.ended_without_result(client.get_job_id())
+            self._cached_streams.ended_without_result(client.get_job_id())
             raise
         except KeyboardInterrupt:
             end_interrupted_job(client)
@@ -220,26 +219,25 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         said = self.get_stream_graph(job_name)
         check_program(said, settings)
         _check_targets(said)
-        executor = self.executor()
-        self.cached_streams.look(executor)
+        executor = self._executor()
+        self._cached_streams.look(executor)
         graph = self.get_stream_graph(job_name, executor.default_parallelism())
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
         check_checkpoints(job_graph, settings)
         client = executor.submit(job_graph)
-        self.cached_streams.submitted(job_graph, graph, client)
+        self._cached_streams.submitted(job_graph, graph, client)
         return client, graph
 
-    def executor(self) -> PipelineExecutor:
-        """Return who runs the jobs of this environment."""
+    def _executor(self) -> PipelineExecutor:
         return executor_for(self._settings.to_settings())
 
     def list_completed_cluster_datasets(self) -> set[ClusterDataSetId]:
         """Return what the cluster keeps of cached streams, of this environment and others, complete as it is now."""
-        return {info.data_set for info in self.executor().list_data_sets() if info.is_complete}
+        return {info.data_set for info in self._executor().list_data_sets() if info.is_complete}
 
     def invalidate_cluster_dataset(self, dataset_id: ClusterDataSetId) -> None:
         """Have the cluster drop a cached stream of this environment; ValueError for what is none."""
-        self.cached_streams.invalidate_data_set(dataset_id)
+        self._cached_streams.invalidate_data_set(dataset_id)
 
     def execute_and_collect_stream(
         self, stream: DataStream, job_name: str | None
@@ -254,6 +252,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         client, program = self._execute_async(job_name)
         sink_id = operator_ids(program)[sink.transformation_id]
         return CloseableIterator(client, sink_id, batch_type)
+
+    def cache_stream(self, stream: DataStream) -> CachedDataStream:
+        """Keep a stream for later jobs; called by `DataStream.cache`."""
+        return cache_stream(stream, self._cached_streams)
 
     def get_stream_graph(
         self, job_name: str | None = None, default_parallelism: int | None = None
@@ -285,7 +287,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def close(self) -> None:
         """Forget the streams made so far; drop the cached ones. The executor is shared and ends with the process."""
         self._operators.clear()
-        self.cached_streams.close()
+        self._cached_streams.close()
 
     def add_operator(
         self,
