@@ -223,8 +223,8 @@ def make_folder(uri: str) -> None:
 def remove_file(uri: str) -> None:
     """Delete a file; one that is gone is fine."""
     system, path = _place_of("delete", uri)
-    with _errors("delete", uri), contextlib.suppress(FileNotFoundError):
-        # Object stores do not say whether there was one; hence the look afterwards.
+    with _errors("delete", uri):
+        # Whether there was one is seen afterwards, as object stores do not say it.
         try:
             system.delete_file(path)
         except OSError:

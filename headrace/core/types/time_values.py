@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Final
 
+from headrace.core.errors import ProgramError
+
 _NANOS_PER_MILLI: Final = 1_000_000
 _NANOS_PER_SECOND: Final = 1_000_000_000
 
@@ -150,3 +152,7 @@ def to_millis(amount: Time | Duration | timedelta | int) -> int:
             return amount // timedelta(milliseconds=1)
         case int():
             return amount
+        case _:
+            raise ProgramError(
+                f"an amount of time is a Time, a Duration, a timedelta or milliseconds, not {amount!r}"
+            )

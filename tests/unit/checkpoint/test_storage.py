@@ -14,6 +14,7 @@ from headrace.checkpoint.file_systems import (
     files_below,
     parent_uri,
     read_all,
+    remove_file,
     write_new,
 )
 from headrace.checkpoint.handles import StateFile
@@ -171,6 +172,15 @@ def test_a_savepoint_shares_nothing(folder: str) -> None:
     file = SubtaskStorage(options, "p", Settings()).write("sst", BIG, is_shared=True)
     assert not file.is_shared
     assert file.uri.startswith(child_uri(folder, "savepoint-1"))
+
+
+def test_a_file_is_removed_and_one_that_is_gone_is_none(folder: str) -> None:
+    uri = child_uri(folder, "file")
+    write_new(uri, [b"x"])
+    remove_file(uri)
+    assert files_below(folder) == []
+    remove_file(uri)
+    remove_file(child_uri(folder, "no-folder", "file"))
 
 
 def test_a_folder_that_is_made_while_it_is_listed_was_not_there(

@@ -1,7 +1,11 @@
 """Time, Duration, Instant: values, units, texts."""
 
 from datetime import timedelta
+from typing import Any
 
+import pytest
+
+from headrace.core.errors import ProgramError
 from headrace.core.types.time_values import Duration, Instant, Time, to_millis
 
 
@@ -27,3 +31,9 @@ def test_instants_before_the_epoch_round_towards_the_past() -> None:
 def test_any_amount_becomes_milliseconds() -> None:
     amounts = [Time.seconds(2), Duration.of_seconds(2), timedelta(seconds=2), 2000]
     assert {to_millis(amount) for amount in amounts} == {2000}
+
+
+@pytest.mark.parametrize("amount", [None, "2 s", 2.5])
+def test_what_is_no_amount_of_time_is_refused(amount: Any) -> None:
+    with pytest.raises(ProgramError, match=r"an amount of time is .*, not "):
+        to_millis(amount)
