@@ -226,7 +226,6 @@ class ProducerSession:
         readers, self._readers = list(self._readers.values()), {}
         for reader in readers:
             self._dismiss(reader)
-        self._ready.clear()
 
     def _attach(self, reader: _Reader) -> bool:
         request = reader.request
