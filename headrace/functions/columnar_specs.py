@@ -73,10 +73,10 @@ class SlicedAggregation:
 
     @property
     def distinct_names(self) -> tuple[str, ...]:
-        """Names of the columns with the values that are counted once each.
+        """Names of the columns with the values that are counted once each: lists of different ones, without nulls.
 
-        Each such value is a partial result of its own, which has null in all columns but this one, the key and the
-        slice, and stands for no rows: so a key and slice has one partial result without any of them.
+        Longer lists are cut: the pieces behind the first one are partial results of their own, which stand for no rows
+        and have null where counts and sums are added up.
         """
         return tuple(
             self.partial_name(index)
@@ -91,12 +91,17 @@ class SlicedAggregation:
         for index, one in enumerate(self.aggregates):
             if one.column is None:
                 continue
-            keeps_type = one.function in ("min", "max", "count_distinct")
-            partial_type = columns.field(one.column).type if keeps_type else pa.int64()
-            fields.append(pa.field(self.partial_name(index), partial_type))
+            fields.append(pa.field(self.partial_name(index), _partial_type(one, columns)))
             if one.function == "mean":
                 fields.append(pa.field(self.count_name(index), pa.int64()))
         return pa.schema(fields)
+
+
+def _partial_type(aggregate: ColumnAggregate, columns: pa.Schema) -> pa.DataType:
+    if aggregate.function == "count_distinct":
+        return pa.list_(columns.field(aggregate.column).type)
+    keeps_type = aggregate.function in ("min", "max")
+    return columns.field(aggregate.column).type if keeps_type else pa.int64()
 
 
 MERGEABLE_AGGREGATES: Final = (

@@ -39,9 +39,15 @@ def first_rows(codes: Codes, count: int) -> npt.NDArray[np.int64]:
     return first
 
 
-def _codes_of(column: pa.ChunkedArray) -> tuple[Codes, int]:
+def encoded(column: pa.ChunkedArray) -> tuple[Codes, pa.Array]:
+    """Return a number for each row, shape (num_rows,), and the value of each number; values by their first row."""
     values = column.combine_chunks()
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    encoded = values.dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+    both = values.dictionary_encode(null_encoding="encode")
+    return both.indices.to_numpy().astype(np.int64), both.dictionary
+
+
+def _codes_of(column: pa.ChunkedArray) -> tuple[Codes, int]:
+    codes, values = encoded(column)
+    return codes, len(values)

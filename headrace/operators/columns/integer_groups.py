@@ -15,7 +15,8 @@ import pyarrow as pa
 Longs = npt.NDArray[np.int64]
 
 _FOLDS: Final[dict[str, np.ufunc]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
-_PACKED_MAX: Final = 2**62
+PACKED_MAX: Final = 2**62
+"""So many different numbers may be packed into one at most: far below 2**63."""
 _COUNTERS_PER_ROW: Final = 4
 _COUNTERS_MIN: Final = 1024
 
@@ -64,12 +65,12 @@ def count_integers(
     known: list[Longs] = [column for column in columns if column is not None]
     if not by or not table.num_rows or len(known) < len(columns):
         return None
-    begin, extent = _span_of(known[0])
-    if extent > _PACKED_MAX:
+    begin, extent = span_of(known[0])
+    if extent > PACKED_MAX:
         return None
     known[0] = known[0] - begin
     known[0] //= step
-    spans = [(0, (extent - 1) // step + 1), *map(_span_of, known[1:])]
+    spans = [(0, (extent - 1) // step + 1), *map(span_of, known[1:])]
     if prod(span for _, span in spans) > max(_COUNTERS_MIN, _COUNTERS_PER_ROW * table.num_rows):
         return None
     counts = np.bincount(_packed(known, spans))
@@ -85,11 +86,11 @@ def count_integers(
 
 def packed_integers(columns: Sequence[Longs]) -> Longs | None:
     """Return numbers that are equal, and ordered, as the rows of the columns are; None where 64 bits hold none such."""
-    spans = [_span_of(column) for column in columns]
-    return None if prod(span for _, span in spans) > _PACKED_MAX else _packed(columns, spans)
+    spans = [span_of(column) for column in columns]
+    return None if prod(span for _, span in spans) > PACKED_MAX else _packed(columns, spans)
 
 
-def _span_of(column: Longs) -> tuple[int, int]:
+def span_of(column: Longs) -> tuple[int, int]:
     """Return the smallest value, and how many there could be from it to the largest one."""
     smallest = int(column.min())
     return smallest, int(column.max()) - smallest + 1

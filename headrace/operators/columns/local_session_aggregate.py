@@ -14,7 +14,6 @@ from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.columnar_specs import LAST, SLICE, START, LocalSessionAggregateSpec
 from headrace.functions.window_specs import ColumnAggregate
 from headrace.functions.windows import window_starts
-from headrace.operators.columns.group_codes import group_codes
 from headrace.operators.columns.local_operator import LocalOperator
 from headrace.operators.columns.partials import Partials
 from headrace.operators.operator import OperatorContext
@@ -53,20 +52,6 @@ class LocalSessionAggregateOperator(LocalOperator):
             slices = np.arange(len(times), dtype=np.int64)
         rows = rows.append_column(_TIME, pa.array(times))
         partials = self._partials.of_rows(rows, pa.array(slices)).rename_columns(self._output_names)
-        if self._timed.distinct_names:
-            partials = self._with_extents(partials)
         if not are_in_time:
             partials = partials.sort_by(SLICE)
-        return partials
-
-    def _with_extents(self, partials: pa.Table) -> pa.Table:
-        """Give values that count once the times of the partial result of their key and slice."""
-        codes, count = group_codes(partials, [*self._keys, SLICE])
-        has_times = np.asarray(partials.column(START).is_valid())
-        for name in (START, LAST):
-            extents = np.empty(count, dtype=np.int64)
-            known = partials.column(name).filter(pa.array(has_times))
-            extents[codes[has_times]] = known.to_numpy()
-            index = partials.schema.get_field_index(name)
-            partials = partials.set_column(index, name, pa.array(extents[codes]))
         return partials

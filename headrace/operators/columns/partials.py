@@ -4,18 +4,29 @@ All steps are one grouping each, by Arrow's hash table unless there are only int
 means of integers come out the same in whatever order their parts are merged.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.functions.columnar_specs import ROWS, SLICE, SlicedAggregation
+from headrace.operators.columns.distinct_values import (
+    cut_lists,
+    lengths_of,
+    lists_of_rows,
+    merged_lists,
+    piece_counts,
+    piece_numbers,
+)
+from headrace.operators.columns.group_codes import first_rows, group_codes
 from headrace.operators.columns.integer_groups import Longs, count_integers, merge_integers
 
 _Grouping = tuple[str | tuple[()], str]
 """A column, or none to count rows, and the name of Arrow's function without `hash_`."""
 
+_GROUP: Final = "$group"
+"""Column with the number of a row's group, where there are lists of values to be merged beside it."""
 _MERGES: Final = {"count": "sum", "sum": "sum", "mean": "sum", "min": "min", "max": "max"}
 
 
@@ -27,9 +38,6 @@ class Partials:
         self.schema: Final = schema
         self._keys: Final = list(aggregation.key_columns)
         self._distinct_names: Final = aggregation.distinct_names
-        self._plain_schema: Final = pa.schema(
-            [field for field in schema if field.name not in self._distinct_names]
-        )
         self._merges: Final = _merges_of(aggregation)
         self._slice_ms: Final = aggregation.windows.slice_ms
 
@@ -49,76 +57,102 @@ class Partials:
         needed = rows.select([*self._keys, *sorted(names - set(self._keys))])
         by = [*self._keys, SLICE]
         # An aggregate that is asked for twice is computed once. By place, since names may clash with those of columns.
-        distinct = list(dict.fromkeys(wanted))
+        asked = list(dict.fromkeys(wanted))
         with_slices = needed.append_column(SLICE, slices)
-        if len(distinct) == 1 and not self._distinct_names:
+        if self._distinct_names:
+            return self._with_values(with_slices, by, asked, wanted)
+        if len(asked) == 1:
             counted = count_integers(with_slices, [SLICE, *self._keys], self._slice_ms)
             if counted is not None:
                 return self._of_counts(*counted)
-        grouped = _group(with_slices, by, distinct)
-        places = [*range(len(by)), *(len(by) + distinct.index(each) for each in wanted)]
-        arrays = [
-            grouped.column(place).cast(field.type)
-            for place, field in zip(places, self._plain_schema, strict=True)
-        ]
-        plain = pa.Table.from_arrays(arrays, schema=self._plain_schema)
-        if not self._distinct_names:
-            return plain
-        parts = [plain, *self._values_of(with_slices, by)]
-        return pa.concat_tables(parts, promote_options="default").select(self.schema.names)
+        grouped = _group(with_slices, by, asked)
+        places = [*range(len(by)), *(len(by) + asked.index(each) for each in wanted)]
+        return self._as_partials([grouped.column(place) for place in places])
+
+    def _with_values(
+        self, rows: pa.Table, by: list[str], asked: list[_Grouping], wanted: list[_Grouping]
+    ) -> pa.Table:
+        """Return partial results with values that count once."""
+        codes, count = group_codes(rows, by)
+        grouped = _group(rows.append_column(_GROUP, pa.array(codes)), [_GROUP], asked)
+        keys = rows.select(by).take(pa.array(first_rows(codes, count)))
+        plain = iter(grouped.column(1 + asked.index(each)) for each in wanted)
+        arrays: list[Any] = [*keys.columns, next(plain)]
+        for one in self._aggregation.aggregates:
+            if one.column is None:
+                continue
+            if one.function == "count_distinct":
+                arrays.append(lists_of_rows(rows.column(one.column), codes, count))
+                continue
+            arrays.append(next(plain))
+            if one.function == "mean":
+                arrays.append(next(plain))
+        return self.cut(self._as_partials(arrays))
 
     def _of_counts(self, values: list[Longs], counts: Longs) -> pa.Table:
         """Return partial results that only count rows, of slices and keys in this order."""
         columns = [*values[1:], values[0], counts]
-        arrays = [
-            pa.array(column, field.type)
-            for column, field in zip(columns, self._plain_schema, strict=True)
-        ]
-        return pa.Table.from_arrays(arrays, schema=self._plain_schema)
+        return self._as_partials([pa.array(column) for column in columns])
 
-    def _values_of(self, rows: pa.Table, by: list[str]) -> list[pa.Table]:
-        """Return the values that are counted once each, a table per aggregate with those columns that are not null."""
-        tables: list[pa.Table] = []
-        for index, one in enumerate(self._aggregation.aggregates):
-            if one.function != "count_distinct" or one.column is None:
+    def _as_partials(self, arrays: list[Any]) -> pa.Table:
+        typed = [array.cast(field.type) for array, field in zip(arrays, self.schema, strict=True)]
+        return pa.Table.from_arrays(typed, schema=self.schema)
+
+    def cut(self, partials: pa.Table) -> pa.Table:
+        """Return partial results whose lists are short enough to travel and to be stored: see `distinct_names`.
+
+        What is added up is with the first piece alone; all else, columns beyond `schema` too, is the same for each.
+        """
+        pieces = piece_counts([partials.column(name) for name in self._distinct_names])
+        if pieces is None:
+            return partials
+        is_first = pa.array(piece_numbers(pieces) == 0)
+        rows = pa.array(np.repeat(np.arange(len(pieces)), pieces))
+        once = {name: None for name, function in self._merges if function == "sum"} | {ROWS: 0}
+        arrays: list[Any] = []
+        for field, column in zip(partials.schema, partials.columns, strict=True):
+            if field.name in self._distinct_names:
+                arrays.append(cut_lists(column, pieces))
                 continue
-            name = self._aggregation.partial_name(index)
-            # Under a name of its own, as the column may be one of the key's too.
-            values = rows.select(by).append_column(name, rows.column(one.column))
-            values = values.filter(values.column(name).is_valid())
-            found = _group(values, [*by, name], [])
-            nobody = pa.array(np.zeros(found.num_rows, dtype=np.int64))
-            tables.append(found.append_column(ROWS, nobody))
-        return tables
+            taken = column.take(rows)
+            if field.name in once:
+                nothing = pa.scalar(once[field.name], field.type)
+                taken = pc.call_function("if_else", [is_first, taken, nothing])
+            arrays.append(taken)
+        return pa.Table.from_arrays(arrays, schema=partials.schema)
+
+    def value_count(self, partials: pa.Table) -> int:
+        """Return how many values there are in all lists."""
+        return sum(int(lengths_of(partials.column(name)).sum()) for name in self._distinct_names)
 
     def merged(self, partials: pa.Table, by: list[str], smallest: tuple[str, ...]) -> pa.Table:
         """Return one row per value of the columns `by`, with merged partial results and the smallest of `smallest`.
 
-        And one for each value that is counted once there. In ascending order where all columns are integers without
-        nulls, else in that of the first rows.
+        In ascending order where all columns are integers without nulls, else in that of the first rows.
         """
         merges = [*self._merges, *((name, "min") for name in smallest)]
-        return _merge(partials, [*by, *self._distinct_names], merges)
-
-    def collapsed(self, partials: pa.Table, by: list[str], smallest: tuple[str, ...]) -> pa.Table:
-        """Return what `merged` gave for `by`, with one row per value of these: values that count once are counted.
-
-        As it is where there are none.
-        """
         if not self._distinct_names:
-            return partials
-        counts = [(name, "count") for name in self._distinct_names]
-        merges = [*self._merges, *counts, *((name, "min") for name in smallest)]
-        return _merge(partials, by, merges)
+            return _merge(partials, by, merges)
+        codes, count = group_codes(partials, by)
+        columns = partials.select([name for name, _ in merges])
+        plain = _merge(columns.append_column(_GROUP, pa.array(codes)), [_GROUP], merges)
+        made = partials.select(by).take(pa.array(first_rows(codes, count)))
+        for name in plain.column_names[1:]:
+            made = made.append_column(name, plain.column(name))
+        for name in self._distinct_names:
+            made = made.append_column(name, merged_lists(partials.column(name), codes, count))
+        return made
 
     def results(self, partials: pa.Table, targets: list[pa.Field]) -> list[pa.ChunkedArray]:
-        """Return the value of each aggregate, one row per partial result, collapsed before, as `targets` say."""
+        """Return the value of each aggregate, one row per partial result, as `targets` say."""
         arrays: list[pa.ChunkedArray] = []
         for index, (one, target) in enumerate(
             zip(self._aggregation.aggregates, targets, strict=True)
         ):
             name = ROWS if one.column is None else self._aggregation.partial_name(index)
             values = partials.column(name)
+            if one.function == "count_distinct":
+                values = pa.chunked_array([pa.array(lengths_of(values))])
             if one.function == "mean":
                 counts = partials.column(self._aggregation.count_name(index))
                 values = pc.call_function("divide", [values.cast(pa.float64(), safe=False), counts])

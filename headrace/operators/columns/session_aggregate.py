@@ -117,16 +117,11 @@ class SessionAggregateOperator(OneInputOperator):
         is_due = lasts <= self.current_watermark - self._gap_ms + 1
         if not is_due.any():
             return
-        due = self._collapsed(self._open_sessions.filter(pa.array(is_due)))
+        due = self._open_sessions.filter(pa.array(is_due))
         self._open_sessions = self._open_sessions.filter(pa.array(~is_due))
         due = due.sort_by([(LAST, "ascending"), *((name, "ascending") for name in self._keys)])
         for begin in range(0, due.num_rows, TABLE_ROWS_MAX):
             self._emit(due.slice(begin, TABLE_ROWS_MAX), output)
-
-    def _collapsed(self, due: pa.Table) -> pa.Table:
-        """Return one row per session."""
-        by = [*self._keys, KEY_HASH, SLICE, START, LAST]
-        return self._partials.collapsed(due, by, ())
 
     def _emit(self, due: pa.Table, output: Output) -> None:
         starts, lasts = _extents(due)
@@ -144,7 +139,7 @@ class SessionAggregateOperator(OneInputOperator):
         # Before a barrier it is done already; whoever reads the running operator comes without one.
         self._settle()
         sessions = self._open_sessions
-        return lambda: [sessions]
+        return lambda: [self._partials.cut(sessions)]
 
 
 def _extents(sessions: pa.Table) -> tuple[Timestamps, Timestamps]:

@@ -56,7 +56,8 @@ class SlicedAggregateOperator(OneInputOperator):
         # Merged partial results, and others in order of arrival that are not merged yet.
         self._merged = self._schema.empty_table()
         self._loose: list[pa.Table] = rows.restore(context.state)
-        self._loose_rows = sum(table.num_rows for table in self._loose)
+        self._merged_size = 0
+        self._loose_size = sum(map(self._size_of, self._loose))
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
@@ -71,8 +72,8 @@ class SlicedAggregateOperator(OneInputOperator):
         if rows.num_rows == 0:
             return
         self._loose.append(rows)
-        self._loose_rows += rows.num_rows
-        if self._loose_rows >= max(LOOSE_ROWS_MIN, self._merged.num_rows):
+        self._loose_size += self._size_of(rows)
+        if self._loose_size >= max(LOOSE_ROWS_MIN, self._merged_size):
             self._merge()
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
@@ -122,7 +123,6 @@ class SlicedAggregateOperator(OneInputOperator):
         by = [SLICE, *self._aggregation.key_columns]
         if self._windows.size > self._windows.slice_ms:
             partials = self._partials.merged(partials, by, (_FIRED,))
-        partials = self._partials.collapsed(partials, by, (_FIRED,))
         last_ms = slices_of(partials) + (self._windows.size - 1)
         is_new = partials.column(_FIRED).to_numpy() < last_ms
         if not is_new.all():
@@ -158,7 +158,12 @@ class SlicedAggregateOperator(OneInputOperator):
             order = np.argsort(slices_of(merged), kind="stable")
             merged = merged.take(pa.array(order))
         self._merged = merged.combine_chunks()
-        self._loose, self._loose_rows = [], 0
+        self._merged_size = self._size_of(self._merged)
+        self._loose, self._loose_size = [], 0
+
+    def _size_of(self, partials: pa.Table) -> int:
+        """Return what it takes to merge them, in rows."""
+        return partials.num_rows + self._partials.value_count(partials)
 
     def _forget(self, watermark: int) -> None:
         last_due = self._windows.last_due(watermark)
@@ -167,6 +172,7 @@ class SlicedAggregateOperator(OneInputOperator):
         if gone:
             # A copy of what stays, as a slice would keep the memory of what goes.
             self._merged = self._merged.take(pa.array(np.arange(gone, len(slices))))
+            self._merged_size = self._size_of(self._merged)
 
     def _last_starts(self, slices: Starts) -> Starts:
         """Return the start of the last window that each slice lies in, or a later one where it lies in none."""
@@ -181,7 +187,8 @@ class SlicedAggregateOperator(OneInputOperator):
             stored: list[pa.Table] = []
             for table in tables:
                 fired = np.maximum(table.column(_FIRED).to_numpy(), watermark)
-                stored.append(table.set_column(index, self._schema.field(index), pa.array(fired)))
+                table = table.set_column(index, self._schema.field(index), pa.array(fired))
+                stored.append(self._partials.cut(table))
             return stored
 
         return rows

@@ -134,11 +134,12 @@ def _partials_added(elements: Elements) -> list[Any]:
 
 
 def _session_partial(key: str, n: int, time: int, side: int) -> Any:
-    """A partial result that stands for one row, or for none and a value that counts once."""
+    """A partial result that stands for one row, or a later piece of a list, which stands for none."""
     extent = {START: time, LAST: time}
     if n % 2:
-        return Row(**{"key": key, SLICE: 0, ROWS: 0, "$1": None, "$2": None, "$3": n, **extent})
-    return Row(**{"key": key, SLICE: 0, ROWS: 1, "$1": n, "$2": n, "$3": None, **extent})
+        more = [n, n + 1]
+        return Row(**{"key": key, SLICE: 0, ROWS: 0, "$1": None, "$2": n, "$3": more, **extent})
+    return Row(**{"key": key, SLICE: 0, ROWS: 1, "$1": n, "$2": n, "$3": [n][: n % 3], **extent})
 
 
 def _sessions_merged(elements: Elements) -> list[Any]:
@@ -154,7 +155,7 @@ def _sessions_merged(elements: Elements) -> list[Any]:
         row = element[1]
         rows, total, times, values = sums.setdefault(row["key"], [0, 0, set(), set()])
         times |= {row[START], row[LAST]}
-        values |= {row["$3"]} - {None}
+        values.update(row["$3"])
         sums[row["key"]] = [rows + row[ROWS], total + (row["$1"] or 0), times, values]
     for entry in merged:
         if isinstance(entry, list):

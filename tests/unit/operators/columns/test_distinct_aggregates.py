@@ -21,7 +21,15 @@ from headrace.functions.columnar_specs import (
     SlicedAggregation,
 )
 from headrace.functions.window_specs import ColumnAggregate
-from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
+from headrace.operators.columns import distinct_values
+from headrace.state.keyed_chunks import read_tables
+from headrace.testing.memory_snapshots import MemorySnapshots
+from headrace.testing.operator_harness import (
+    HARNESS_KEY_GROUPS,
+    OperatorHarness,
+    Rows,
+    WatermarkAt,
+)
 from headrace.testing.operator_ways import run_all_cuts, run_all_ways
 from tests.unit.operators.columns.two_halves import second_steps, steps_of
 
@@ -160,9 +168,9 @@ def test_random_rows_give_what_plain_python_gives(way: Any, batches: list[Any]) 
     assert found(harness, keys) == expected(kind, keys, batches)
 
 
-@given(st.lists(rows_drawn, max_size=2))
-@example([batch for batch in BATCHES if isinstance(batch, list)])
-def test_sessions_count_each_value_once(batches: list[list[Drawn]]) -> None:
+@given(st.lists(rows_drawn, max_size=2), st.sampled_from([1, distinct_values.VALUES_PER_ROW]))
+@example([batch for batch in BATCHES if isinstance(batch, list)], 1)
+def test_sessions_count_each_value_once(batches: list[list[Drawn]], longest: int) -> None:
     gap = 4
     aggregation = SessionAggregation(gap, ("key",), AGGREGATES)
     partial: Any = type_info_from_schema(aggregation.partial_schema(data_schema(ROW)))
@@ -191,31 +199,77 @@ def test_sessions_count_each_value_once(batches: list[list[Drawn]]) -> None:
                 start = row[-1]
             groups.setdefault((key, start), []).append(row)
             reach = row[-1] + gap
-    steps = second_steps(local, steps_of(list(batches), row_of))
-    harness = run_all_cuts(sessions, steps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distinct_values, "VALUES_PER_ROW", longest)
+        steps = second_steps(local, steps_of(list(batches), row_of))
+        harness = run_all_cuts(sessions, steps)
     assert found(harness, ("key",)) == counted(groups)
 
 
-def test_what_is_kept_of_a_value_is_one_row_however_often_it_comes() -> None:
+@pytest.mark.parametrize("kind", ["tumbling", "sliding", "to the end"])
+def test_lists_that_are_cut_hold_the_same_values(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distinct_values, "VALUES_PER_ROW", 2)
+    drawn: list[Drawn] = [("a", n, None if n % 3 else f"text {n}", n % 10) for n in range(9)]
+    drawn += [("b", 1, "x", 5), ("b", None, None, 5)]
+    batches: list[list[Drawn] | int] = [drawn, 8, [*drawn[:5], ("a", 100, "y", 9)], 50]
+    local, sliced = halves(kind, ("key",))
+    steps = second_steps(local, steps_of(batches, row_of))
+    longest = max(
+        len(row[name])
+        for step in steps
+        if isinstance(step, Rows)
+        for row in step.values
+        for name in ("$0", "$2", "$4")
+    )
+    assert longest == 2
+    harness = run_all_ways(sliced, steps)
+    assert found(harness, ("key",)) == expected(kind, ("key",), batches)
+
+
+def lists_of(rows: list[Any]) -> list[tuple[Any, ...]]:
+    return [(row["$0"], row["$2"], row["$4"], row["$rows"]) for row in rows]
+
+
+def stored_lists(harness: OperatorHarness) -> list[tuple[Any, ...]]:
+    tables = read_tables(harness.snapshot().chunks, MemorySnapshots(), range(HARNESS_KEY_GROUPS))
+    return lists_of([row for table in tables for row in table.to_pylist()])
+
+
+def test_a_stored_list_is_cut_and_its_first_piece_alone_stands_for_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    local, sliced = halves("tumbling", ("key",))
+    drawn: list[Drawn] = [("a", n, None, 0) for n in (5, 1, 3)]
+    drawn.append(("a", 3, "x", 9))
+    for step in steps_of([drawn], row_of):
+        local.perform(step)
+    local.finish()
+    harness = sliced()
+    harness.perform(Rows(local.output.rows))
+    monkeypatch.setattr(distinct_values, "VALUES_PER_ROW", 2)
+    assert stored_lists(harness) == [
+        ([1, 3], [], ["a"], 3),
+        ([5], [], [], 0),
+        ([3], ["x"], ["a"], 1),
+    ]
+
+
+def test_what_is_kept_of_a_value_is_one_place_in_a_list_however_often_it_comes() -> None:
     local, sliced = halves("tumbling", ("key",))
     rows: list[Drawn] = [("a", 1, None, 4), ("a", 2, None, 5)]
     step, earlier = steps_of([rows * 10, [("a", 1, "x", 0)]], row_of)
     local.perform(step)
     local.finish()
-    kinds = [(row["$0"], row["$2"], row["$4"], row["$rows"]) for row in local.output.rows]
-    assert sorted(kinds, key=repr) == [
-        (1, None, None, 0),
-        (2, None, None, 0),
-        (None, None, "a", 0),
-        (None, None, None, 20),
-    ]
+    assert lists_of(local.output.rows) == [([1, 2], [], ["a"], 20)]
     local.perform(earlier)
     local.finish()
     harness = sliced()
     for _ in range(5):
         harness.perform(Rows(local.output.rows))
-    assert sum(chunk.row_count for chunk in harness.snapshot().chunks) == 5 * 8
+    assert sum(chunk.row_count for chunk in harness.snapshot().chunks) == 5 * 2
     # Only when a window fires, or there are many, is what came brought together.
     harness.perform(WatermarkAt(2))
     assert [row["rows"] for row in harness.output.rows] == [5]
-    assert sum(chunk.row_count for chunk in harness.snapshot().chunks) == 4
+    assert stored_lists(harness) == [([1, 2], [], ["a"], 100)]
