@@ -13,6 +13,7 @@ matplotlib.rcParams.update({"svg.hashsalt": "headrace", "svg.fonttype": "none", 
 import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
 from matplotlib.figure import Figure  # noqa: E402
 
+from benchmarks.keyed_latency.peers_text import title_of  # noqa: E402
 from benchmarks.keyed_latency.report import (  # noqa: E402
     P50_AIM_MS,
     P99_AIM_MS,
@@ -69,9 +70,41 @@ def governed(cells: Cells) -> Figure | None:
     return figure
 
 
+def peers(cells: Cells) -> Figure | None:
+    """Median and 99th percentile of each way of setting each engine, the turns as dots; a panel for each rate."""
+    found = section_of(cells, "peers")
+    if not found:
+        return None
+    most = max(len(cell["contenders"]) for cell in found)
+    figure, axes = plt.subplots(
+        1,
+        len(found),
+        figsize=(6.4 * len(found), 1 + 0.4 * most),
+        layout="constrained",
+        squeeze=False,
+    )
+    for panel, cell in zip(axes.flat, found, strict=True):
+        contenders = cell["contenders"]
+        places = range(len(contenders))
+        for name, height, color in (("p50_ms", 0.2, "tab:blue"), ("p99_ms", -0.2, "tab:orange")):
+            own = [place - height for place in places]
+            values = [figures[name] for figures in contenders.values()]
+            panel.barh(own, values, 0.36, color=color, label=name[:3])
+            for place, figures in zip(own, contenders.values(), strict=True):
+                turns = [turn[name] for turn in figures["turns"]]
+                panel.plot(turns, [place] * len(turns), "k.", markersize=3)
+        panel.set_yticks(places, [title_of(name) for name in contenders])
+        panel.invert_yaxis()
+        panel.set_xscale("log")
+        panel.set_xlabel(f"ms, at {cell['rate_per_second']:,} records/s")
+        panel.legend(fontsize=8)
+    return figure
+
+
 PICTURES: dict[str, Callable[[Cells], Figure | None]] = {
     "latency_timeouts": timeouts,
     "latency_governed": governed,
+    "latency_peers": peers,
 }
 
 

@@ -215,7 +215,12 @@ def warm_laps(laps: Sequence[Lap], warm_up_seconds: float) -> list[Lap]:
 
 def latency_figures(laps: Sequence[Lap]) -> dict[str, float]:
     """Return the percentiles of all records of these laps (at least one), in milliseconds."""
-    latencies = np.concatenate([lap.latencies_us for lap in laps]) / 1000
+    return percentiles_of(np.concatenate([lap.latencies_us for lap in laps]))
+
+
+def percentiles_of(latencies_us: "np.ndarray[Any, np.dtype[np.int64]]") -> dict[str, float]:
+    """Return how many latencies there are (at least one), and their percentiles in milliseconds."""
+    latencies = latencies_us / 1000
     percentiles = {
         f"p{p}_ms": round(float(np.percentile(latencies, p)), 3) for p in (50, 90, 99, 99.9)
     }

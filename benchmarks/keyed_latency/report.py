@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.keyed_latency.peers_text import peers_text
 from benchmarks.page import DOCS, machine_text, picture
 from benchmarks.record import RESULTS
 
@@ -75,12 +76,13 @@ def section_of(cells: Iterable[Cell], name: str) -> list[Cell]:
     found = [cell for cell in cells if cell["section"] == name]
     if name == "timeouts":
         return sorted(found, key=lambda c: (c["buffer_timeout_ms"] < 0, c["buffer_timeout_ms"]))
-    return sorted(found, key=lambda cell: (cell["target_ms"], cell["rate_per_second"]))
+    return sorted(found, key=lambda cell: (cell.get("target_ms", 0), cell["rate_per_second"]))
 
 
 def write_page(cells: Cells, drawn: Sequence[str]) -> str:
     """Return the page; a section without figures is left out."""
-    parts = [INTRODUCTION, machine_text(cells)]
+    # What other engines were beside says itself when, and how busy the machine was.
+    parts = [INTRODUCTION, machine_text([cell for cell in cells if cell["section"] != "peers"])]
     timeouts, governed = section_of(cells, "timeouts"), section_of(cells, "governed")
     if timeouts:
         parts.append(
@@ -101,6 +103,7 @@ def write_page(cells: Cells, drawn: Sequence[str]) -> str:
                 held=held_text(governed),
             )
         )
+    parts += [peers_text(cell, drawn) for cell in section_of(cells, "peers")]
     return "\n".join(part for part in parts if part)
 
 
