@@ -10,6 +10,7 @@ import numpy.typing as npt
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch, Timestamps
+from headrace.core.types.plain_rows import plain_rows_of
 from headrace.core.types.record_copies import (
     RecordCopies,
     are_unchanging,
@@ -43,7 +44,8 @@ class RowEmitter:
     """Makes batches of rows of the operator's output types and emits them.
 
     Rows of a declared type are turned into columns at once: a row that does not fit is this operator's fault and is
-    reported as such, and whoever reads the rows sees values of the declared type whether it is chained or not.
+    reported as such, and whoever reads the rows sees values of the declared type whether it is chained or not. Where
+    somebody reads them, and what columns would give back is plain to see, none are made.
 
     `copies` and `side_copies`: how the caller takes a record from user code, before user code runs again and may
     change what it gave.
@@ -52,6 +54,7 @@ class RowEmitter:
     def __init__(self, context: OperatorContext) -> None:
         self._types: Final[OperatorTypes] = context.types
         self._operator_name = context.operator_name
+        self._as_plain: Final = plain_rows_of(context.types.output.value_type)
         reuses_objects = context.settings.get_option(OBJECT_REUSE)
         self.copies: Final = RecordCopies.of(
             context.types.output.value_type, reuses_objects=reuses_objects
@@ -63,8 +66,14 @@ class RowEmitter:
 
     def emit(self, rows: Sequence[Any], timestamps: Timestamps | None, output: Output) -> None:
         """Emit `rows` on the main output; none is fine."""
-        if rows:
-            output.emit(self._batch(self._types.output, rows, timestamps))
+        if not rows:
+            return
+        if output.reads_rows and self._as_plain is not None:
+            plain = self._as_plain(rows)
+            if plain is not None:
+                output.emit(RecordBatch.of_rows(self._types.output, plain, timestamps))
+                return
+        output.emit(self._batch(self._types.output, rows, timestamps))
 
     def emit_side(
         self, tag_id: str, rows: Sequence[Any], timestamps: Timestamps | None, output: Output

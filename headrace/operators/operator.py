@@ -40,7 +40,12 @@ TURN_MS: Final = 20
 
 
 class Output(Protocol):
-    """Where an operator sends what it makes; the same object for its whole life."""
+    """Where an operator sends what it makes; the same object for its whole life.
+
+    `reads_rows`: whether something that follows asks for rows of the main output as Python values.
+    """
+
+    reads_rows: bool
 
     def emit(self, batch: RecordBatch) -> None:
         """Send rows of the operator's output type; an empty batch is dropped."""

@@ -34,10 +34,11 @@ class Target(Protocol):
     """One place that an operator's main or side output leads to.
 
     `makes_columns`: whether rows become columns before `receive` returns, so that what happens to them later is not
-    seen.
+    seen. `reads_rows`: whether they are asked for as Python values.
     """
 
     makes_columns: bool
+    reads_rows: bool
 
     def receive(self, batch: RecordBatch) -> None:
         """Take rows (num_rows >= 1)."""
@@ -84,6 +85,7 @@ class OperatorOutput:
         """The last one that was sent."""
         self._is_idle = False
         self.records_out = 0
+        self.reads_rows = False
 
     def add_target(self, target: Target, side_output_tag: str | None) -> None:
         """Connect a target while the chain is built."""
@@ -91,6 +93,7 @@ class OperatorOutput:
             self._main if side_output_tag is None else self._sides.setdefault(side_output_tag, [])
         )
         targets.append(target)
+        self.reads_rows = any(each.reads_rows for each in self._main)
         targets.sort(key=lambda one: not one.makes_columns)
         self._all.append(target)
 
@@ -149,6 +152,7 @@ class ChainedTarget:
         output: Output,
         pass_marker: Callable[[LatencyMarker], None],
     ) -> None:
+        self.reads_rows = operator.is_per_record
         self._operator = operator
         self._process_batch = operator.process_batch
         self._output = output
@@ -177,6 +181,7 @@ class PacedTarget:
     makes_columns = False
 
     def __init__(self, target: ChainedTarget, clock: Clock) -> None:
+        self.reads_rows = target.reads_rows
         self.rows: Final = PacedRows(
             clock,
             target.receive,
@@ -198,6 +203,7 @@ class NetworkTarget:
     """
 
     makes_columns = True
+    reads_rows = False
 
     def __init__(
         self,

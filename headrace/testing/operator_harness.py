@@ -130,6 +130,7 @@ class RecordedOutput:
     batches: list[RecordBatch] = field(default_factory=list[RecordBatch])
     watermark_ms: int = MIN_TIMESTAMP
     is_idle: bool = False
+    reads_rows: bool = True
 
     def emit(self, batch: RecordBatch) -> None:
         self.check_interrupted()

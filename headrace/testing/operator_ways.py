@@ -82,7 +82,7 @@ def run_all_cuts(
     """Do the same without failures and at one parallelism, which is cheap enough for many random steps."""
     first: OperatorHarness | None = None
     for way, cut in WAYS.items():
-        harness = _run_cut(create, steps, cut, finishes)
+        harness = _run_cut(create, steps, cut, finishes, reads_rows=cut is not _as_columns)
         if first is None:
             first = harness
         else:
@@ -96,8 +96,11 @@ def _run_cut(
     steps: Sequence[HarnessStep],
     cut: Cutter,
     finishes: bool,
+    *,
+    reads_rows: bool,
 ) -> OperatorHarness:
     harness = create()
+    harness.output.reads_rows = reads_rows
     for step in steps:
         if isinstance(step, Rows):
             for part in cut(harness.batch(step)):

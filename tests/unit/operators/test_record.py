@@ -142,6 +142,18 @@ def test_results_have_their_declared_type_for_whoever_reads_them_next() -> None:
     assert rows.output.rows == [Row(f0=1, f1="x")]
 
 
+@pytest.mark.parametrize("reads_rows", [True, False])
+def test_results_need_no_columns_where_they_are_read_as_rows(reads_rows: bool) -> None:
+    harness = OperatorHarness(
+        MapSpec(lambda value: (value, "x")), output_type=Types.TUPLE([Types.INT(), Types.STRING()])
+    )
+    harness.output.reads_rows = reads_rows
+    harness.perform(Rows([1, 2]))
+    (batch,) = harness.output.batches
+    assert batch.is_columnar is not reads_rows
+    assert batch.rows() == [(1, "x"), (2, "x")]
+
+
 def test_functions_are_opened_once_and_closed_once() -> None:
     calls: list[str] = []
 

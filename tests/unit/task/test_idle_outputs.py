@@ -14,6 +14,7 @@ from headrace.task.outputs import OperatorOutput
 
 class _Target:
     makes_columns = False
+    reads_rows = False
 
     def __init__(self) -> None:
         self.received: list[tuple[str, int | bool]] = []

@@ -94,6 +94,7 @@ def test_less_than_a_millisecond_is_one() -> None:
 
 class _Target:
     makes_columns = False
+    reads_rows = False
 
     def __init__(self, note: Callable[[], None]) -> None:
         self._note = note
