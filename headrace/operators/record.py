@@ -4,8 +4,8 @@ On keyed streams they have keyed state. Source: Flink StreamMap, StreamFlatMap, 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any
+from types import GeneratorType
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from headrace.operators.user_code import method_of, not_iterable, refuse_generat
 from headrace.state.backend import KeyedStateBackend
 
 RecordFunction = Callable[[Any], Any]
+
+# To ask whether one of these is iterable takes as long as to call a small function.
+_USUAL_RESULTS: Final = frozenset((GeneratorType, list, tuple))
 
 
 class RecordFunctionOperator(FunctionOperator):
@@ -76,25 +79,20 @@ class RecordFunctionOperator(FunctionOperator):
                 counts.append(0)
                 if results is None:
                     continue
-                if not isinstance(results, Iterable):
+                if type(results) not in _USUAL_RESULTS and not isinstance(results, Iterable):
                     raise not_iterable(results, "flat_map")
-                remaining = iter(results)
-                while True:
-                    before = len(rows)
-                    rows.extend(
-                        [
-                            made if type(made) in unchanging else copy(made)
-                            for made in islice(remaining, EMIT_ROWS_MAX - before)
-                        ]
-                    )
-                    counts[-1] += len(rows) - before
+                before = len(rows)
+                for made in results:
+                    rows.append(made if type(made) in unchanging else copy(made))
                     if len(rows) < EMIT_ROWS_MAX:
-                        break
+                        continue
+                    counts[-1] = len(rows) - before
                     is_waiting = True
                     yield rows, begin, counts
                     is_waiting = False
                     begin += len(counts) - 1
-                    rows, counts = [], [0]
+                    rows, counts, before = [], [0], 0
+                counts[-1] = len(rows) - before
         except USER_EXCEPTIONS as error:
             if is_waiting:
                 raise  # whoever takes the pieces has failed, and closes this generator

@@ -113,6 +113,19 @@ class InputStreamTask(StreamTask):
 class OneInputStreamTask(InputStreamTask):
     """Reads the gates of one logical input."""
 
+    def __init__(
+        self,
+        environment: TaskEnvironment,
+        payloads: VertexPayloads,
+        mailbox: Mailbox,
+        timers: MailboxTimers,
+    ) -> None:
+        super().__init__(environment, payloads, mailbox, timers)
+        head = self.chain.head
+        assert isinstance(head, OneInputOperator)
+        self._process_batch: Final = head.process_batch
+        self._head_output: Final = self.chain.head_output
+
     def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
         """See InputHandler."""
         self._barriers.event_received(0, channel_index, event)
@@ -120,9 +133,7 @@ class OneInputStreamTask(InputStreamTask):
     def batch(self, batch: RecordBatch) -> None:
         """See InputHandler."""
         self.counters.records_in += batch.num_rows
-        head = self.chain.head
-        assert isinstance(head, OneInputOperator)
-        head.process_batch(batch, self.chain.head_output)
+        self._process_batch(batch, self._head_output)
 
     def watermark(self, timestamp_ms: int) -> None:
         """See InputHandler. Operators that had finished before are not open, and have sent their last watermark."""

@@ -8,7 +8,7 @@ import heapq
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.clock import Clock
@@ -18,14 +18,13 @@ _NS_PER_MS: Final = 1_000_000
 _NS_PER_US: Final = 1_000
 
 
-@dataclass(order=True)
+@dataclass(slots=True)
 class MailboxTimer:
-    """A callback due at `time_ms`; ordered by time, then by registration."""
+    """A callback due at `time_ms`."""
 
     time_ms: int
-    sequence: int
-    callback: Callable[[int], None] = field(compare=False)
-    is_cancelled: bool = field(default=False, compare=False)
+    callback: Callable[[int], None]
+    is_cancelled: bool = False
 
     def cancel(self) -> None:
         """Make sure that the callback does not run; only from the mailbox thread."""
@@ -151,7 +150,8 @@ class MailboxTimers:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._heap: list[MailboxTimer] = []
+        # By time, then by registration; tuples are compared without calls of Python functions.
+        self._heap: list[tuple[int, int, MailboxTimer]] = []
         self._sequence = 0
         self._is_quiesced = False
 
@@ -165,10 +165,10 @@ class MailboxTimers:
 
     def schedule(self, time_ms: int, callback: Callable[[int], None]) -> MailboxTimer:
         """Run `callback(time_ms)` once `now_ms() >= time_ms`; ignored after `quiesce`."""
-        timer = MailboxTimer(time_ms, self._sequence, callback)
-        self._sequence += 1
+        timer = MailboxTimer(time_ms, callback)
         if not self._is_quiesced:
-            heapq.heappush(self._heap, timer)
+            heapq.heappush(self._heap, (time_ms, self._sequence, timer))
+        self._sequence += 1
         return timer
 
     def fire_due(self) -> None:
@@ -178,8 +178,8 @@ class MailboxTimers:
         now_ms = self._clock.now_ms()
         last_sequence = self._sequence
         heap = self._heap
-        while heap and heap[0].time_ms <= now_ms and heap[0].sequence < last_sequence:
-            timer = heapq.heappop(heap)
+        while heap and heap[0][0] <= now_ms and heap[0][1] < last_sequence:
+            _, _, timer = heapq.heappop(heap)
             if not timer.is_cancelled:
                 timer.callback(timer.time_ms)
 
@@ -188,11 +188,11 @@ class MailboxTimers:
 
         To the microsecond, upward: a wait for whole milliseconds ends half of one late, at each tick of a source.
         """
-        while self._heap and self._heap[0].is_cancelled:
+        while self._heap and self._heap[0][2].is_cancelled:
             heapq.heappop(self._heap)
         if not self._heap:
             return None
-        delay_ns = self._heap[0].time_ms * _NS_PER_MS - self._clock.now_ns()
+        delay_ns = self._heap[0][0] * _NS_PER_MS - self._clock.now_ns()
         return max(0, -(-delay_ns // _NS_PER_US)) / 1000
 
     def quiesce(self) -> None:

@@ -88,6 +88,12 @@ class OperatorChain:
         self._operators: dict[OperatorId, Operator] = {
             operator_id: create_operator(spec) for operator_id, spec in zip(ids, specs, strict=True)
         }
+        # Asked before each batch: of most operators the answer is known.
+        self._refusing = [
+            operator
+            for operator in self._operators.values()
+            if type(operator).can_take_input is not Operator.can_take_input
+        ]
         self._outputs = _create_outputs(environment, mailbox)
         self._metrics = {
             operator.operator_id: environment.metrics.add_group(operator.name)
@@ -198,7 +204,7 @@ class OperatorChain:
     @property
     def can_take_input(self) -> bool:
         """Whether no operator asks to be spared for a while."""
-        return all(operator.can_take_input for operator in self._operators.values())
+        return all(operator.can_take_input for operator in self._refusing)
 
     def finish(self) -> bool:
         """Let every operator emit what it still holds; MAX_WATERMARK went through before.

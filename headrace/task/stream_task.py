@@ -295,6 +295,7 @@ class StreamTask(ABC):
 class SourceStreamTask(StreamTask):
     """Polls the source at the head of the chain."""
 
+    _source: SourceOperator
     _has_source_ended = False
     # Checkpoints that were triggered in the midst of a batch: its position is right behind the whole of it.
     _triggered: tuple[CheckpointBarrier, ...] = ()
@@ -302,6 +303,9 @@ class SourceStreamTask(StreamTask):
     def open(self) -> None:
         """See StreamTask."""
         super().open()
+        source = self.chain.head
+        assert isinstance(source, SourceOperator)
+        self._source = source
         emitter = LatencyMarkerEmitter(
             self.chain.head_id,
             self.environment.attempt_id.subtask_index,
@@ -362,11 +366,9 @@ class SourceStreamTask(StreamTask):
         return Progress.MORE
 
     def _poll_source(self) -> Progress:
-        source = self.chain.head
-        assert isinstance(source, SourceOperator)
         output = self.chain.head_output
         records_out = output.records_out
-        status = source.poll(output)
+        status = self._source.poll(output)
         if output.records_out != records_out:
             self.counters.records_in += output.records_out - records_out
         match status:

@@ -112,9 +112,10 @@ def columns_to_rows(batch: pa.RecordBatch, type_info: TypeInformation) -> list[A
             for index, arrow_type in enumerate(codec.field_types)
         ]
     )
-    kind_index = batch.schema.get_field_index(ROW_KIND_COLUMN)
-    if kind_index >= 0 and isinstance(type_info, RowTypeInfo):
-        set_row_kinds(rows, batch.column(kind_index))
+    if isinstance(type_info, RowTypeInfo):
+        kind_index = batch.schema.get_field_index(ROW_KIND_COLUMN)
+        if kind_index >= 0:
+            set_row_kinds(rows, batch.column(kind_index))
     return rows
 
 

@@ -7,11 +7,18 @@ travel as Arrow columns is `arrow_mapping`'s duty.
 import enum
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from headrace.core.types.time_values import Instant
 
 _MICROS_PER_SECOND: Final = 1_000_000
+
+
+@lru_cache(maxsize=1024)
+def _made_once(cls: type["TypeInformation"], *parts: Any) -> "TypeInformation":
+    """Return the one type of these parts that pickles give: caches per type then find it without comparing parts."""
+    return cls(*parts)
 
 
 class TypeInformation:
@@ -55,7 +62,7 @@ class TypeInformation:
             return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.parts()
+        return _made_once, (type(self), *self.parts())
 
     def __repr__(self) -> str:
         return self._text
