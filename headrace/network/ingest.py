@@ -78,7 +78,6 @@ class IngestReceiver:
         self._paused: frozenset[int] = frozenset()
         self.target: Final = target
         self.partitions: Final[dict[int, _Partition]] = {}
-        self.is_closed = False
 
     def poll(self) -> Ingested | None:
         """Return what came next, or None; its pusher may send another batch then."""
@@ -124,7 +123,6 @@ class IngestReceiver:
 
     def end(self, reason: str) -> None:
         """The subtask is gone. The transport's thread."""
-        self.is_closed = True
         self._queue.clear()
         for partition in self.partitions.values():
             if partition.pusher is not None:
@@ -187,9 +185,6 @@ class IngestServer:
     def unregister(self, receiver: IngestReceiver) -> None:
         """See IngestReceiver.close."""
         with self._lock:
-            if receiver.is_closed:
-                return
-            receiver.is_closed = True
             known = self._receivers.get(receiver.target)
             if known is not None and known[1] is receiver:
                 del self._receivers[receiver.target]

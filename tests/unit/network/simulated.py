@@ -59,7 +59,10 @@ class VirtualLoop:
     def run_for(self, duration_ms: float) -> None:
         end_ns = self.clock.monotonic_ns() + duration_ms * 1_000_000
         while self._calls and self._calls[0][0] <= end_ns:
-            self.step()
+            if self._calls[0][2].callback is None:
+                heapq.heappop(self._calls)
+            else:
+                self.step()
         self.clock.advance_ms(max(0, end_ns - self.clock.monotonic_ns()) / 1_000_000)
 
     def run_all(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.elements import CancelTaskException
+from headrace.core.elements import CancelTaskException, EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.network.assembler import DIRECT_BYTES
 from headrace.network.errors import ConnectionLostError, CorruptBatchError, ProducerFailedError
@@ -40,7 +40,7 @@ class EagerTask:
         self._look()
 
     def _look(self) -> None:
-        while self.error is None:
+        while not self._source.is_finished:
             try:
                 self.seen += polled(self._source)
             except (ProducerFailedError, CancelTaskException) as error:
@@ -107,6 +107,23 @@ def test_a_channel_that_is_closed_while_it_finds_its_producer_lets_go_of_it(
     assert sink.partition.pool.used == 0
     sink.close()
     assert producer.partitions.partition_count == 0
+
+
+@pytest.mark.parametrize("consumer_name", ["a", "b"])
+def test_a_result_that_was_read_to_its_end_is_gone_although_its_reader_goes_on(
+    cluster: SimulatedCluster, consumer_name: str
+) -> None:
+    producer, location = cluster.start("a")
+    consumer = producer if consumer_name == "a" else cluster.start("b")[0]
+    sink, source = writer(producer), gate(consumer, [location])
+    sink.emit(numbers(7, 1))
+    sink.finish()
+    sink.close()
+    task = EagerTask(source)
+    cluster.loop.run_for(100)
+    assert task.seen == [(0, 7), (0, EndOfPartition())]
+    assert producer.partitions.partition_count == 0
+    source.close()
 
 
 def test_nothing_that_came_behind_a_corrupt_batch_is_handed_out() -> None:

@@ -1,5 +1,7 @@
 """Pushed partitions, without a connection: every row enters once, whoever pushes it how often, and who waits hears."""
 
+import gc
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -286,6 +288,40 @@ def test_a_newer_attempt_of_the_source_takes_the_door_and_the_older_one_leaves_i
         new.receiver.close()
         door.run()
     assert "has ended" in refusal(again.told()[1:])
+
+
+def test_an_older_attempt_that_leaves_while_a_newer_one_takes_the_door_leaves_it_open() -> None:
+    door = Door()
+    old = door.open_source(0)
+    new = door.server.register(JOB, OPERATOR, 0, attempt("source", 0, 1), lambda: None)
+    old.receiver.close()
+    door.run()
+    pusher = Pusher(door)
+    assert pusher.told() == [accept(0)]
+    pusher.push(0, 1)
+    assert new.poll() is not None
+
+
+def test_a_pusher_whose_source_came_and_left_at_once_waits_all_its_time_anew() -> None:
+    door = Door()
+    pusher = Pusher(door)
+    door.transport.loop.run_for(WAIT_MS - 10)
+    door.server.register(JOB, OPERATOR, 0, attempt("source"), lambda: None).close()
+    door.transport.loop.run_for(WAIT_MS - 10)
+    assert pusher.told() == []
+    door.transport.loop.run_for(20)
+    assert "does not run here" in refusal(pusher.told())
+
+
+def test_a_pusher_that_was_refused_is_forgotten() -> None:
+    door = Door()
+    pusher = Pusher(door)
+    known = weakref.ref(pusher.session)
+    door.transport.loop.run_for(WAIT_MS + 1)
+    assert "does not run here" in refusal(pusher.told())
+    del pusher
+    gc.collect()
+    assert known() is None
 
 
 def test_what_is_paused_waits_in_its_order_while_others_go_on() -> None:

@@ -76,3 +76,99 @@ def test_what_was_caught_on_either_side_holds_no_network_memory_and_no_credit(
         assert values == list(range(values[0], values[0] + len(values)))
         assert len(values) >= 2 * ROWS
     cluster.assert_nothing_leaks()
+
+
+ALIGNED = CheckpointOptions()
+
+
+class CapturedEdge:
+    """One channel, of whose rows a checkpoint catches those in front of its barrier."""
+
+    def __init__(self, *, is_local: bool) -> None:
+        self.cluster = SimulatedCluster()
+        producer, location = self.cluster.start("a")
+        consumer = producer if is_local else self.cluster.start("b")[0]
+        self.sink, self.source = writer(producer), gate(consumer, [location])
+        self.source.request_partitions()
+        self.cluster.loop.run_all()
+        self._sent = 0
+
+    def send(self) -> None:
+        self.sink.emit(numbers(self._sent, 1))
+        self.sink.flush_all()
+        self._sent += 1
+        self.cluster.loop.run_all()
+
+    def send_barrier(self, checkpoint_id: int, options: CheckpointOptions = ALIGNED) -> None:
+        self.sink.emit_barrier(CheckpointBarrier(checkpoint_id, 0, options))
+        self.cluster.loop.run_all()
+
+    def read(self) -> list[int]:
+        """All there is; the barriers that come block nobody."""
+        seen: list[int] = []
+        while (element := self.source.poll()) is not None:
+            seen += values_of([element])
+            if isinstance(element, EventElement):
+                assert isinstance(element.event, CheckpointBarrier)
+                if not element.event.options.is_unaligned:
+                    self.source.resume(0)
+            self.cluster.loop.run_all()
+        return seen
+
+    def captured(self, checkpoint_id: int) -> list[int]:
+        batches = self.source.stop_capture(checkpoint_id)
+        assert all(index == 0 for index, _ in batches)
+        return [value for _, batch in batches for value in rows_in(batch)]
+
+    def close(self) -> None:
+        self.source.close()
+        self.sink.close()
+        self.cluster.assert_nothing_leaks()
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_channel_keeps_what_its_task_reads_until_the_barrier_and_nothing_behind_it(
+    is_local: bool,
+) -> None:
+    edge = CapturedEdge(is_local=is_local)
+    edge.send()
+    assert edge.read() == [0]
+    edge.source.start_capture(7)
+    edge.send()
+    assert edge.read() == [1]
+    edge.send()
+    edge.send_barrier(7)
+    edge.send()
+    assert edge.read() == [2, 3]
+    assert edge.captured(7) == [1, 2]
+    assert edge.captured(7) == []
+    edge.send()
+    assert edge.read() == [4]
+    # Nothing is kept where no checkpoint is taken, nor where its barrier came before the capture began.
+    edge.send_barrier(8)
+    assert edge.read() == []
+    edge.source.start_capture(8)
+    edge.send()
+    assert edge.read() == [5]
+    assert edge.captured(8) == []
+    edge.close()
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_capture_that_was_given_up_leaves_nothing_to_the_next_one(is_local: bool) -> None:
+    edge = CapturedEdge(is_local=is_local)
+    edge.source.start_capture(7)
+    edge.send()
+    assert edge.read() == [0]
+    edge.source.start_capture(8)
+    assert edge.captured(7) == []
+    edge.send()
+    # The barrier of the one that was given up ends no other.
+    edge.send_barrier(7)
+    edge.send()
+    assert edge.read() == [1, 2]
+    edge.send_barrier(8, UNALIGNED)
+    edge.send()
+    assert edge.read() == [3]
+    assert edge.captured(8) == [1, 2]
+    edge.close()
