@@ -9,7 +9,14 @@ import pytest
 from headrace.core.elements import CancelTaskException, EndOfPartition
 from headrace.core.ids import ResultPartitionId
 from headrace.network.assembler import DIRECT_BYTES
-from headrace.network.errors import ConnectionLostError, CorruptBatchError, ProducerFailedError
+from headrace.network.errors import (
+    ConnectionLostError,
+    CorruptBatchError,
+    NetworkError,
+    PartitionNotFoundError,
+    ProducerFailedError,
+)
+from headrace.network.partition_manager import ResultPartitionManager
 from headrace.network.pipelined_partition import PipelinedResultPartition
 from headrace.network.producer_check import AnswerVerdict, ProducerVerdict
 from headrace.network.remote_channel import RemoteInputChannel
@@ -35,7 +42,7 @@ class EagerTask:
     def __init__(self, source: SingleInputGate) -> None:
         self._source = source
         self.seen: list[object] = []
-        self.error: Exception | None = None
+        self.error: NetworkError | CancelTaskException | None = None
         source.request_partitions()
         self._look()
 
@@ -43,7 +50,7 @@ class EagerTask:
         while not self._source.is_finished:
             try:
                 self.seen += polled(self._source)
-            except (ProducerFailedError, CancelTaskException) as error:
+            except (NetworkError, CancelTaskException) as error:
                 self.error = error
                 return
             if not self._source.is_available:
@@ -65,6 +72,12 @@ def test_who_waits_for_a_producer_reads_what_it_had_emitted_before_it_was_found(
     sink.flush_all()
     cluster.loop.run_for(100)
     assert task.seen == [(0, 7)]
+    # The time that it might have taken is not counted any more.
+    cluster.loop.run_for(1_000_000)
+    sink.emit(numbers(8, 1))
+    sink.flush_all()
+    cluster.loop.run_for(100)
+    assert task.seen == [(0, 7), (0, 8)] and task.error is None
     source.close()
     sink.close()
 
@@ -197,35 +210,88 @@ def test_a_wish_of_a_channel_that_asks_again_is_told_again(cluster: SimulatedClu
     sink.close()
 
 
+@pytest.fixture
+def watchers(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """Who waits for partitions of any TaskManager."""
+    found: list[Callable[[], None]] = []
+    watch, unwatch = ResultPartitionManager.watch, ResultPartitionManager.unwatch
+
+    def noted_watch(
+        self: ResultPartitionManager, identity: ResultPartitionId, watcher: Callable[[], None]
+    ) -> None:
+        found.append(watcher)
+        watch(self, identity, watcher)
+
+    def noted_unwatch(
+        self: ResultPartitionManager, identity: ResultPartitionId, watcher: Callable[[], None]
+    ) -> None:
+        if watcher in found:
+            found.remove(watcher)
+        unwatch(self, identity, watcher)
+
+    monkeypatch.setattr(ResultPartitionManager, "watch", noted_watch)
+    monkeypatch.setattr(ResultPartitionManager, "unwatch", noted_unwatch)
+    return found
+
+
 @pytest.mark.parametrize("consumer_name", ["a", "b"])
+@pytest.mark.parametrize("end", ["close", "its time is over"])
 def test_who_stops_waiting_for_a_producer_is_forgotten(
-    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, consumer_name: str
+    cluster: SimulatedCluster, watchers: list[Callable[[], None]], consumer_name: str, end: str
 ) -> None:
     producer, location = cluster.start("a")
     consumer = producer if consumer_name == "a" else cluster.start("b")[0]
-    watchers: list[Callable[[], None]] = []
-    watch, unwatch = producer.partitions.watch, producer.partitions.unwatch
-
-    def noted_watch(identity: ResultPartitionId, watcher: Callable[[], None]) -> None:
-        watchers.append(watcher)
-        watch(identity, watcher)
-
-    def noted_unwatch(identity: ResultPartitionId, watcher: Callable[[], None]) -> None:
-        if watcher in watchers:
-            watchers.remove(watcher)
-        unwatch(identity, watcher)
-
-    monkeypatch.setattr(producer.partitions, "watch", noted_watch)
-    monkeypatch.setattr(producer.partitions, "unwatch", noted_unwatch)
     source = gate(consumer, [location])
     source.request_partitions()
     cluster.loop.run_for(100)
     assert len(watchers) == 1
-    source.close()
-    cluster.loop.run_for(100)
+    if end == "close":
+        source.close()
+        cluster.loop.run_for(100)
+    else:
+        cluster.loop.run_all()
+        with pytest.raises(PartitionNotFoundError):
+            source.poll()
     assert watchers == []
+    source.close()
     # It is not called any more, and its producer waits for no consumer that has left.
     sink = writer(producer)
     cluster.loop.run_for(100)
     producer.release_partitions([partition_id()])
+    sink.close()
+
+
+def test_a_channel_that_is_closed_while_it_does_not_find_its_producer_waits_for_nobody(
+    cluster: SimulatedCluster,
+    watchers: list[Callable[[], None]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer, location = cluster.start("a")
+    source = gate(producer, [location])
+
+    def interrupted(*_: Any) -> SubpartitionView:
+        source.close()
+        raise PartitionNotFoundError(str(partition_id()), "a")
+
+    monkeypatch.setattr(producer.partitions, "create_view", interrupted)
+    source.request_partitions()
+    cluster.loop.run_for(100)
+    assert watchers == [] and not cluster.loop.step(), "nor for the time to pass"
+
+
+@pytest.mark.parametrize("consumer_name", ["a", "b"])
+def test_an_event_against_the_stream_that_nobody_hears_any_more_is_told_to_its_sender(
+    cluster: SimulatedCluster, consumer_name: str
+) -> None:
+    producer, location = cluster.start("a")
+    consumer = producer if consumer_name == "a" else cluster.start("b")[0]
+    sink, source = writer(producer), gate(consumer, [location])
+    source.request_partitions()
+    cluster.loop.run_for(100)
+    (channel,) = source.channels
+    channel.send_task_event(b"late")
+    cluster.loop.run_for(100)
+    with pytest.raises(NetworkError, match="nobody listens"):
+        source.poll()
+    source.close()
     sink.close()
