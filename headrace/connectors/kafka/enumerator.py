@@ -250,7 +250,7 @@ def _asking(config: Mapping[str, str]) -> Generator[Any, None, None]:
     try:
         yield consumer
     except kafka_client().KafkaException as error:
-        raise log.error_of(consumer, config, error) from error
+        raise log.error_of(consumer, config, error.args[0]) from error
     finally:
         consumer.close()
 

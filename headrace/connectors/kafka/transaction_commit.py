@@ -10,13 +10,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from headrace.connectors.files.notes import digest_of_scope
-from headrace.connectors.kafka.clients import (
-    KafkaRecord,
-    TransactionalProducer,
-    ensure_compacted_topic,
-    kafka_client,
-    read_to_end,
-)
+from headrace.connectors.kafka.clients import KafkaRecord, kafka_client
+from headrace.connectors.kafka.control_topic import ensure_compacted_topic, read_to_end
+from headrace.connectors.kafka.producers import TransactionalProducer
 from headrace.connectors.kafka.staged_records import (
     STAGED,
     KafkaPayload,

@@ -13,16 +13,16 @@ _FAILURE: Final = re.compile(r"\]: (?:\S+: )?(?P<reason>.+?)(?: \(after \d+ms in
 class KafkaUnreachableError(KafkaError):
     """None of the brokers that the program names has answered."""
 
-    def __init__(self, servers: str, reason: str) -> None:
+    def __init__(self, servers: str, reason: str, timeout_s: float) -> None:
         super().__init__(
-            f"Kafka did not answer at {servers} within {REQUEST_TIMEOUT_S:.0f} s: {reason}; see whether it runs there, "
+            f"Kafka did not answer at {servers} within {timeout_s:.0f} s: {reason}; see whether it runs there, "
             "and whether the driver and every worker reach it under that name (bootstrap.servers)"
         )
         self.servers = servers
 
 
 class ClientLog(logging.Handler):
-    """Takes the log of a client for a few questions, instead of standard error: give the client `logger`."""
+    """Takes the log of a client, instead of standard error: give the client `logger`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,19 +35,31 @@ class ClientLog(logging.Handler):
         """Keep the last line."""
         self._last = record.getMessage()
 
-    def error_of(self, client: Any, config: Mapping[str, Any], error: Any) -> KafkaError:
-        """Return what to raise for a KafkaException of `client`, with what its log says of the brokers."""
+    def error_of(
+        self,
+        client: Any,
+        config: Mapping[str, Any],
+        cause: Any,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> KafkaError:
+        """Return what to raise for an error that `client` met, with what its log says of the brokers."""
         library = kafka_client()
-        cause = error.args[0]
         silent = (
             library.KafkaError._TRANSPORT,
             library.KafkaError._TIMED_OUT,
+            library.KafkaError._MSG_TIMED_OUT,
             library.KafkaError._ALL_BROKERS_DOWN,
             library.KafkaError._RESOLVE,
         )
-        servers = str(config["bootstrap.servers"])
-        if cause.code() not in silent:
-            return KafkaError(f"Kafka: {cause.str()} (at {servers})")
+        if cause.code() in silent:
+            return self.silence_of(client, config, cause.str(), timeout_s)
+        return KafkaError(f"Kafka: {cause.str()} (at {config['bootstrap.servers']})")
+
+    def silence_of(
+        self, client: Any, config: Mapping[str, Any], what: str, timeout_s: float
+    ) -> KafkaUnreachableError:
+        """Return what to raise where no answer came; `what` stands for a reason where the log has none."""
         client.poll(0)  # lines wait for the next poll
         found = _FAILURE.search(self._last)
-        return KafkaUnreachableError(servers, found["reason"] if found else cause.str())
+        reason = found["reason"] if found else what
+        return KafkaUnreachableError(str(config["bootstrap.servers"]), reason, timeout_s)

@@ -11,7 +11,8 @@ import msgspec
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import delete_file, remove_if_empty
-from headrace.connectors.kafka.clients import KafkaRecord, RecordProducer
+from headrace.connectors.kafka.clients import KafkaRecord
+from headrace.connectors.kafka.producers import RecordProducer
 from headrace.connectors.kafka.serialization import KafkaRecordSerializationSchema
 from headrace.connectors.kafka.staged_records import INLINE_SIZE_MAX, StagedRecords, to_ipc_stream
 from headrace.connectors.sink_owner import owner_of_sink

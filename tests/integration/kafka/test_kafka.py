@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.connectors.kafka.clients import KafkaRecord, RecordProducer, read_to_end
+from headrace.connectors.kafka.clients import KafkaRecord
+from headrace.connectors.kafka.control_topic import read_to_end
+from headrace.connectors.kafka.producers import RecordProducer
 from headrace.connectors.kafka.staged_records import KafkaPayload
 from headrace.connectors.kafka.transaction_commit import Brokers, KafkaCommitter, last_ids
 from headrace.core.record_batch import BatchType, RecordBatch

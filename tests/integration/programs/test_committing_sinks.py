@@ -11,7 +11,9 @@ import pytest
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.job_client import JobClient
 from headrace.common import Configuration, Encoder
-from headrace.connectors.kafka.clients import KafkaRecord, RecordProducer, read_to_end
+from headrace.connectors.kafka.clients import KafkaRecord
+from headrace.connectors.kafka.control_topic import read_to_end
+from headrace.connectors.kafka.producers import RecordProducer
 from headrace.connectors.postgres.connections import connect
 from headrace.connectors.postgres.options import JdbcConnectionOptions
 from headrace.datastream import MapFunction, RuntimeContext

@@ -20,8 +20,8 @@ from headrace.connectors.kafka.clients import (
     KafkaFencedError,
     KafkaRecord,
     RecordsExpiredError,
-    read_to_end,
 )
+from headrace.connectors.kafka.control_topic import read_to_end
 from headrace.connectors.kafka.staged_records import (
     KafkaPayload,
     StagedRecords,
@@ -419,7 +419,9 @@ def test_a_control_topic_that_forgets_is_an_error_instead_of_a_guess() -> None:
             """Nothing is open."""
 
     with (
-        patch("headrace.connectors.kafka.clients.create_consumer", lambda config: Forgetful()),
+        patch(
+            "headrace.connectors.kafka.control_topic.create_consumer", lambda config: Forgetful()
+        ),
         pytest.raises(RecordsExpiredError, match=r"must be compact") as caught,
     ):
         read_to_end({}, CONTROL, 0)

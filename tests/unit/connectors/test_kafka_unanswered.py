@@ -8,10 +8,12 @@ import pytest
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 
-from headrace.connectors.kafka import enumerator
-from headrace.connectors.kafka.clients import KafkaError
+from headrace.connectors.kafka import control_topic, enumerator, producers
+from headrace.connectors.kafka.clients import KafkaError, KafkaRecord
+from headrace.connectors.kafka.control_topic import ensure_compacted_topic, read_to_end
 from headrace.connectors.kafka.enumerator import BrokerLookup, KafkaEnumeration
 from headrace.connectors.kafka.offsets import KafkaOffsetsInitializer
+from headrace.connectors.kafka.producers import RecordProducer, TransactionalProducer
 from headrace.connectors.kafka.unanswered import KafkaUnreachableError
 
 REFUSED = (
@@ -84,3 +86,44 @@ def test_what_brokers_refuse_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> N
     assert not isinstance(error, KafkaUnreachableError)
     assert str(error).startswith("Kafka: ")
     assert str(error).endswith("(at kafka:9092)")
+
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1"}
+"""Where no process of a user's may listen."""
+
+
+def test_a_record_that_no_broker_takes_is_an_error_with_the_servers(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    producer = RecordProducer({**NOBODY, "message.timeout.ms": 1_000})
+    producer.send(KafkaRecord("t", b"k", b"v"))
+    with pytest.raises(KafkaUnreachableError) as failed:
+        producer.flush()
+    producer.close()
+    said = str(failed.value)
+    assert said.startswith("Kafka did not answer at 127.0.0.1:1 within 1 s: Connect to ")
+    assert "(bootstrap.servers)" in said
+    assert capfd.readouterr() == ("", "")
+
+
+def test_records_that_still_wait_at_a_checkpoint_name_the_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "WRITE_TIMEOUT_S", 0.05)
+    producer = RecordProducer(NOBODY)
+    producer.send(KafkaRecord("t", b"k", b"v"))
+    with pytest.raises(KafkaUnreachableError, match=r"did not answer at 127\.0\.0\.1:1 "):
+        producer.flush()
+    producer.close()
+
+
+def test_a_committer_names_the_servers_that_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "REQUEST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(control_topic, "REQUEST_TIMEOUT_S", 0.2)
+    expected = r"did not answer at 127\.0\.0\.1:1 .*see whether it runs there"
+    with pytest.raises(KafkaUnreachableError, match=expected):
+        TransactionalProducer(NOBODY, "id")
+    with pytest.raises(KafkaUnreachableError, match=expected):
+        ensure_compacted_topic(NOBODY, "control")
+    with pytest.raises(KafkaUnreachableError, match=expected):
+        read_to_end(NOBODY, "control", 0)
