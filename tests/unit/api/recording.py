@@ -9,6 +9,7 @@ from typing import Any
 import cloudpickle
 
 from headrace.api.executors import set_active_executor
+from headrace.api.left_behind import forget_jobs
 from headrace.core.ids import ClusterDataSetId
 from headrace.core.operator_types import OperatorTypes
 from headrace.gateways.cluster_partitions import DataSetInfo
@@ -55,6 +56,7 @@ def recording(parallelism: int = 4) -> Iterator[RecordingExecutor]:
         yield executor
     finally:
         set_active_executor(None)
+        forget_jobs()
 
 
 def operators(graph: JobGraph) -> dict[str, ChainedOperator]:
