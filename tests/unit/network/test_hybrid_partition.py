@@ -30,7 +30,14 @@ from headrace.network.hybrid_tiers import (
 from headrace.network.local_pool import NeverWait
 from headrace.network.partitioner import create_selector
 from headrace.network.record_writer import RecordWriter
-from headrace.network.stored_partition import PartitionOwner
+from headrace.network.stored_partition import PartitionOwner, StoredPartition
+from headrace.network.stored_view import StoredView
+from headrace.network.subpartition import (
+    LOCAL_SEGMENT_BYTES,
+    DataElement,
+    QueuedEvent,
+    SubpartitionView,
+)
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
 from tests.unit.network.partition_traces import Consumer, Producer, Step, steps
 from tests.unit.network.simulated import SimulatedCluster
@@ -222,4 +229,89 @@ def test_a_huge_record_finds_room_instead_of_waiting_for_a_consumer(
     consumer.read_all(cluster)
     assert len(consumer.seen) == 6
     consumer.close()
+    producer.release_partitions([partition_id()])
+
+
+def rows_of(view: SubpartitionView) -> tuple[list[int], list[object]]:
+    """Rows and events that can be had now."""
+    values: list[int] = []
+    events: list[object] = []
+    while (element := view.poll(1 << 62)) is not None:
+        if isinstance(element, DataElement):
+            assert element.sealed.arrow is not None
+            values += element.sealed.arrow.column(0).to_pylist()
+        else:
+            assert isinstance(element, QueuedEvent)
+            events.append(element.event)
+    return values, events
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_what_waits_in_memory_is_read_to_its_end_by_who_had_begun_when_the_result_is_released(
+    cluster: SimulatedCluster, kind: ResultPartitionType, tmp_path: Path
+) -> None:
+    producer, _ = cluster.start("a", io_tmp_dirs=str(tmp_path))
+    sink = writer(producer, result_type=kind)
+    pool = sink.partition.pool
+    view = sink.partition.create_view(0, lambda: None, LOCAL_SEGMENT_BYTES)
+    for start in range(3):
+        sink.emit(numbers(start, 1))
+        sink.flush_all()
+    assert pool.used == 3
+    sink.finish()
+    sink.close()
+    producer.release_partitions([partition_id()])
+    assert pool.used == 3
+    cluster.loop.run_all()
+    assert rows_of(view) == ([0, 1, 2], [EndOfPartition()])
+    assert pool.used == 0
+    view.release()
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("end", ["its producer fails", "its consumer leaves behind its release"])
+def test_what_waits_in_memory_for_nobody_is_free_at_once(
+    cluster: SimulatedCluster, kind: ResultPartitionType, end: str, tmp_path: Path
+) -> None:
+    producer, _ = cluster.start("a", io_tmp_dirs=str(tmp_path))
+    sink = writer(producer, result_type=kind)
+    view = sink.partition.create_view(0, lambda: None, LOCAL_SEGMENT_BYTES)
+    sink.emit(numbers(0, 1))
+    sink.flush_all()
+    assert sink.partition.pool.used == 1
+    if end == "its producer fails":
+        sink.fail(ValueError("a bad row"))
+    else:
+        sink.finish()
+        producer.release_partitions([partition_id()])
+        view.release()
+    assert sink.partition.pool.used == 0
+    view.release()
+    sink.close()
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_what_comes_while_a_consumer_attaches_is_read_for_it(
+    cluster: SimulatedCluster,
+    kind: ResultPartitionType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer, _ = cluster.start("a", io_tmp_dirs=str(tmp_path))
+    sink = writer(producer, result_type=kind)
+    attach = StoredPartition.create_view
+
+    def interrupted(self: StoredPartition, *args: Any) -> StoredView:
+        view = attach(self, *args)
+        sink.emit(numbers(7, 1))
+        sink.flush_all()
+        return view
+
+    monkeypatch.setattr(StoredPartition, "create_view", interrupted)
+    told: list[str] = []
+    view = sink.partition.create_view(0, lambda: told.append("data"), LOCAL_SEGMENT_BYTES)
+    cluster.loop.run_all()
+    assert told == ["data"] and rows_of(view) == ([7], [])
+    view.release()
+    sink.close()
     producer.release_partitions([partition_id()])
