@@ -1,0 +1,135 @@
+"""Programs whose checkpoints and savepoints lie in an object store: a real S3 server, which the tests start."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace.checkpoint.file_systems import child_uri, files_below, remove_file
+from headrace.checkpoint.inspection import find_snapshots
+from headrace.checkpoint.options import (
+    CHECKPOINT_DIRECTORY,
+    DATA_INLINE_THRESHOLD,
+    INTERVAL,
+    KEY_FILE,
+    RECOVERY_PATH,
+)
+from headrace.common import Configuration, Encoder
+from headrace.datastream import KeyedProcessFunction, RuntimeContext
+from headrace.datastream.connectors.file_system import FileSink
+from headrace.datastream.state import ValueStateDescriptor
+from tests.integration.programs.gated import GATES, Gate, GatedSource
+from tests.integration.programs.s3_server import BUCKET, CREDENTIALS, running_server
+from tests.integration.programs.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+COMMAND = str(Path(sys.executable).parent / "headrace")
+KEY_COUNT, COUNT = 7, 1_000
+FIRST = 300
+PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    """The URI of a folder of the bucket."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
+        with running_server(dict(os.environ)) as address:
+            yield f"s3://{BUCKET}/job?endpoint_override={address}&scheme=http&region=us-east-1"
+
+
+class CountPerKey(KeyedProcessFunction):
+    """Fails once, in the midst of what is let through when a checkpoint is complete."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = marker
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        if value == FIRST + KEY_COUNT and not self._marker.exists():
+            self._marker.touch()
+            raise ValueError("it was to fail once")
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        yield ctx.get_current_key(), count
+
+
+def count_numbers(env: StreamExecutionEnvironment, folder: Path, count: int | None) -> None:
+    source = GatedSource(folder.name, count)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG())
+    keyed = numbers.uid("numbers").key_by(lambda n: n % KEY_COUNT, key_type=Types.LONG())
+    counted = keyed.process(CountPerKey(folder / "failed"), output_type=PAIR).uid("counter")
+    lines = counted.map(lambda pair: f"{pair[0]} {pair[1]}", output_type=Types.STRING())
+    sink = FileSink.for_row_format(str(folder / "lines"), Encoder.simple_string_encoder())
+    lines.sink_to(sink.build()).uid("lines")
+
+
+def committed_lines(folder: Path) -> Counter[str]:
+    files = [one for one in (folder / "lines").rglob("part-*") if not one.name.startswith(".")]
+    return Counter(line for one in files for line in one.read_text().splitlines())
+
+
+def lines_of(count: int) -> Counter[str]:
+    return Counter(f"{number % KEY_COUNT} {number // KEY_COUNT + 1}" for number in range(count))
+
+
+def verified(path: str, key_file: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, "checkpoint", "verify", "--key-file", str(key_file), path],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_a_job_recovers_from_s3_and_goes_on_from_a_savepoint_there(
+    env: StreamExecutionEnvironment, store: str, tmp_path: Path
+) -> None:
+    checkpoints, key_file = child_uri(store, "checkpoints"), tmp_path / "key"
+    settings = {
+        CHECKPOINT_DIRECTORY.key: checkpoints,
+        KEY_FILE.key: str(key_file),
+        DATA_INLINE_THRESHOLD.key: "0",
+        INTERVAL.key: "100 ms",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.delay": "10 ms",
+    }
+    env.configure(Configuration.from_dict(settings))
+    gate = GATES[tmp_path.name] = Gate(FIRST)
+    env.set_parallelism(1)
+    count_numbers(env, tmp_path, None)
+    client = env.execute_async("counting")
+    wait_until(lambda: committed_lines(tmp_path) == lines_of(FIRST))
+    assert find_snapshots(checkpoints)
+    gate.open_to(2 * FIRST)
+    wait_until(lambda: committed_lines(tmp_path) == lines_of(2 * FIRST))
+    assert (tmp_path / "failed").exists()
+    path = client.stop_with_savepoint(False, child_uri(store, "savepoints")).result()
+
+    assert path.startswith(f"s3://{BUCKET}/job/savepoints/")
+    done = verified(path, key_file)
+    assert (done.returncode, done.stderr) == (0, ""), done
+
+    env.configure(Configuration.from_dict({RECOVERY_PATH.key: path}))
+    env.set_parallelism(2)
+    gate.open_to(COUNT)
+    count_numbers(env, tmp_path, COUNT)
+    env.execute("counting on")
+    assert committed_lines(tmp_path) == lines_of(COUNT)
+
+    lost = next(one for one in files_below(path) if not one.relative_path.startswith("_"))
+    remove_file(lost.uri)
+    done = verified(path, key_file)
+    assert done.returncode == 1, done
+    assert lost.relative_path in done.stdout + done.stderr
