@@ -1,7 +1,9 @@
 """Jobs of `execute_async` whose end a program never asked for: they end with it, which must not be silent.
 
-One list per process, as executors outlive environments. Source: PyFlink's FAQ, "Wait for jobs to finish when executing
-jobs in mini cluster"; PyFlink cancels them without a word.
+`headrace run` exits with 1 then. In a plain Python process it is logged, and the exit code stays the program's own: a
+library has no say in it but by `os._exit`, which would pass over the exit handlers of everybody else, and fail a test
+run whose tests all passed. One list per process, as executors outlive environments. Source: PyFlink's FAQ, "Wait for
+jobs to finish when executing jobs in mini cluster"; PyFlink cancels them without a word.
 """
 
 import atexit
