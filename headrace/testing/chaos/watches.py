@@ -12,14 +12,16 @@ from headrace.core.lifecycle import ExecutionState
 from headrace.gateways.checkpoints import CheckpointOverview
 
 _POLL_S: Final = 0.02
+_AT_WORK: Final = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
 
 
 class RecoveryWatch:
     """Sees how long it takes after a disturbance until every task runs again.
 
     `tokens()` are the files that were left, one when each thing was done; set `client` once there is a job. What is
-    done before everything runs again belongs to the same recovery, which counts from the first. `in_flight_bytes`: the
-    most that a complete checkpoint was seen to hold of what barriers overtook.
+    done before everything runs again belongs to the same recovery, which counts from the first. `is_recovering`: at the
+    last look some task was on its way to run, or had failed. `in_flight_bytes`: the most that a complete checkpoint was
+    seen to hold of what barriers overtook.
     """
 
     def __init__(self, tokens: Callable[[], Sequence[Path]]) -> None:
@@ -28,6 +30,7 @@ class RecoveryWatch:
         self._was_down = False
         self.client: JobClient | None = None
         self.recoveries_s: list[float] = []
+        self.is_recovering = False
         self.in_flight_bytes = 0
         self._is_over = threading.Event()
 
@@ -53,6 +56,7 @@ class RecoveryWatch:
                 continue
             states = [subtask.state for vertex in details.vertices for subtask in vertex.subtasks]
             self.look(all(state is ExecutionState.RUNNING for state in states))
+            self.is_recovering = not _AT_WORK.issuperset(states)
             self.look_at_checkpoints(details.checkpoints)
 
     def look(self, is_running: bool) -> None:
