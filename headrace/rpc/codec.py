@@ -11,7 +11,13 @@ import msgspec
 from headrace.rpc.error_codec import RemoteFailure
 
 PROTOCOL_VERSION: Final = 1
-"""Raised with every change of the messages; sides with different versions refuse each other in the handshake."""
+"""Of the opening and of the messages of this module: raised with every change of them. Sides with different versions
+refuse each other in the handshake.
+
+Not of what the gateways' methods carry: between driver and workers the ResourceManager takes only TaskManagers with its
+own versions of Headrace and msgspec (`cluster/versions`), and a call whose arguments are not of the callee's types is
+refused by the callee. Only a shuffle service may be of another release: what its gateway carries counts as well.
+"""
 
 
 class ConnectRequest(msgspec.Struct, frozen=True, array_like=True, tag=1):
