@@ -24,8 +24,9 @@ a row says more about the machine than about the engine.{busy}
 {table}
 
 Headrace's workers are two Python processes that Spark hosts, bytewax's two Python processes as well. Flink's are two
-TaskManagers with a slot each in one JVM, which talk over TCP; the job is written in Java ({packages}). Each engine is
-started and has carried the load once before. What is said of a guarantee is of state; no sink is part of this job.
+TaskManagers with a slot each in one JVM, which talk over TCP; its job is written in Java. Versions beside Headrace:
+{packages}. Each engine is started and has carried the load once before. What is said of a
+guarantee is of state; no sink is part of this job.
 {failed}"""
 BUSY = " **Here it was up to {percent:.0f} %: absolute figures mean little.**"
 
