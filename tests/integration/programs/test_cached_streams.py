@@ -20,31 +20,22 @@ from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.functions.process import ProcessFunction
 from headrace.graph.exchange_mode import BATCH_SHUFFLE_MODE, BatchShuffleMode
+from tests.integration.programs.cached_stream_functions import (
+    ALL,
+    COUNT,
+    WAIT_S,
+    FailingOnce,
+    Gate,
+    Seen,
+)
 from tests.integration.programs.conftest import MiniClusterExecutor
 from tests.integration.programs.result_files import files
 from tests.integration.programs.waiting import wait_until
 
-COUNT = 1000
-ALL = [2 * n for n in range(COUNT)]
-WAIT_S = 30.0
-
-
-class Seen:
-    """How many records went through functions of this process; tasks of a MiniCluster are its threads."""
-
-    lock = threading.Lock()
-    count = 0
-
-    @classmethod
-    def take(cls) -> int:
-        with cls.lock:
-            count, cls.count = cls.count, 0
-        return count
-
 
 def double(n: int) -> int:
     # By its name: a function that is pickled by value would have a class of its own.
-    from tests.integration.programs.test_cached_streams import Seen
+    from tests.integration.programs.cached_stream_functions import Seen
 
     with Seen.lock:
         Seen.count += 1
@@ -158,28 +149,6 @@ def test_a_stream_that_is_dropped_while_its_job_runs_is_not_kept(
     client.get_job_execution_result().result(WAIT_S)
     assert env.list_completed_cluster_datasets() == set()
     wait_until(lambda: files(tmp_path) == [])
-
-
-class Gate:
-    """Holds up records of this process until it is opened."""
-
-    event = threading.Event()
-
-    @classmethod
-    def closed(cls) -> "type[Gate]":
-        cls.event.clear()
-        return cls
-
-    @classmethod
-    def open(cls) -> None:
-        cls.event.set()
-
-    @staticmethod
-    def passing(n: int) -> int:
-        from tests.integration.programs.test_cached_streams import Gate
-
-        assert Gate.event.wait(WAIT_S)
-        return n
 
 
 def test_what_was_lost_between_two_jobs_is_made_anew_and_kept_again(
@@ -347,16 +316,3 @@ def test_a_job_that_restarts_reads_the_stream_again(
     env.execute()
     assert FailingOnce.has_failed and Seen.take() == 0
     assert f"> {ALL[-1]}\n" in capfd.readouterr().out
-
-
-class FailingOnce:
-    has_failed = False
-
-    @staticmethod
-    def call(n: int) -> int:
-        from tests.integration.programs.test_cached_streams import FailingOnce
-
-        if n == ALL[-1] and not FailingOnce.has_failed:
-            FailingOnce.has_failed = True
-            raise ValueError("once")
-        return n

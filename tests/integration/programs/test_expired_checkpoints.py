@@ -11,7 +11,7 @@ from headrace.common import Configuration
 from headrace.datastream import KeyedProcessFunction
 from headrace.functions.discarding_sink import DiscardingSink
 from tests.integration.programs.gated import GATES, Gate, GatedSource
-from tests.integration.programs.test_unaligned_recovery import TAPS, Tap
+from tests.integration.programs.unaligned_program import TAPS, Tap
 
 pytestmark = pytest.mark.integration
 

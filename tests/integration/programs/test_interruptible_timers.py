@@ -13,7 +13,7 @@ from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.connectors.file_system import FileSink
 from headrace.functions.watermarks import TimestampAssigner
 from tests.integration.programs.gated import GATES, Gate, GatedSource
-from tests.integration.programs.test_unaligned_recovery import TAPS, Tap, written
+from tests.integration.programs.unaligned_program import TAPS, Tap, written
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ from headrace.api.job_client import JobClient
 from headrace.cluster.minicluster import MiniCluster
 from headrace.gateways.job_master import JobDetails
 from tests.integration.programs.conftest import MiniClusterExecutor
+from tests.integration.programs.faulty_storage_job import COUNT, EXACT, KEY_COUNT, Job
 from tests.integration.programs.job_details import await_details, every_task_runs
-from tests.integration.programs.test_faulty_storage import COUNT, EXACT, KEY_COUNT, Job
 
 pytestmark = pytest.mark.integration
 

@@ -4,95 +4,25 @@ Whatever happens, the output is the one of a run in which nothing did.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
-from headrace.api.job_client import JobClient
-from headrace.common import Configuration, Encoder
+from headrace import StreamExecutionEnvironment
 from headrace.core.errors import HeadraceError, JobExecutionError
 from headrace.core.lifecycle import JobStatus
-from headrace.datastream import KeyedProcessFunction, RuntimeContext
-from headrace.datastream.connectors.file_system import FileSink
-from headrace.datastream.state import ValueStateDescriptor
-from headrace.gateways.job_master import JobDetails
-from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_begun, await_details, every_task_runs
+from tests.integration.programs.recovery_program import (
+    COUNT,
+    EVERY_50_MS,
+    HOURLY,
+    WAIT_S,
+    Program,
+    expected,
+    has_read,
+)
 
 pytestmark = pytest.mark.integration
-
-COUNT, KEY_COUNT = 700, 7
-PAIR = Types.TUPLE([Types.INT(), Types.INT()])
-WAIT_S = 60
-
-
-class CountPerKey(KeyedProcessFunction):
-    """Counts; fails when it counts `fails_at` for a key, unless the marker says that it has failed before."""
-
-    def __init__(self, marker: str, fails_at: int) -> None:
-        self._marker = marker
-        self._fails_at = fails_at
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
-
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
-        count = (self._count.value() or 0) + 1
-        self._count.update(count)
-        if count == self._fails_at and not Path(self._marker).exists():
-            Path(self._marker).touch()
-            raise ValueError("it was to fail once")
-        yield ctx.get_current_key(), count
-
-
-class Program:
-    """Counts numbers per key into files; the gate lets the numbers through."""
-
-    def __init__(self, env: StreamExecutionEnvironment, folder: Path, name: str) -> None:
-        self.env = env
-        self.folder = folder
-        self.target = folder / "target"
-        self.gate = GATES[name] = Gate(0)
-        self._name = name
-
-    def configure(self, options: dict[str, str]) -> "Program":
-        configuration = Configuration()
-        for key, value in options.items():
-            configuration.set_string(key, value)
-        self.env.configure(configuration)
-        return self
-
-    def start(self, count: int | None = COUNT, fails_at: int = 0) -> JobClient:
-        sink = FileSink.for_row_format(str(self.target), Encoder.simple_string_encoder()).build()
-        source = GatedSource(self._name, count)
-        self.env.set_parallelism(2)
-        (
-            self.env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.INT())
-            .key_by(lambda number: number % KEY_COUNT, key_type=Types.INT())
-            .process(CountPerKey(str(self.folder / "failed"), fails_at), output_type=PAIR)
-            .uid("count")
-            .map(lambda pair: f"{pair[0]} {pair[1]}", output_type=Types.STRING())
-            .sink_to(sink)
-            .uid("sink")
-        )
-        return self.env.execute_async(self._name)
-
-    def written(self) -> Counter[str]:
-        files = [file for file in self.target.rglob("*") if file.is_file()]
-        visible = [file for file in files if file.relative_to(self.target).parts[0][0] not in "._"]
-        return Counter(line for file in visible for line in file.read_text().splitlines())
-
-
-def expected(count: int = COUNT) -> Counter[str]:
-    per_key = Counter(number % KEY_COUNT for number in range(count))
-    return Counter(f"{key} {n}" for key, total in per_key.items() for n in range(1, total + 1))
-
-
-def has_read(count: int) -> Callable[[JobDetails], bool]:
-    return lambda details: details.vertices[0].metrics.get("numRecordsOut", 0) >= count
 
 
 @pytest.fixture
@@ -100,15 +30,6 @@ def program(
     env: StreamExecutionEnvironment, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Program:
     return Program(env, tmp_path, request.node.name)
-
-
-EVERY_50_MS = {
-    "execution.checkpointing.interval": "50 ms",
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": "3",
-    "restart-strategy.fixed-delay.delay": "10 ms",
-}
-HOURLY = {"execution.checkpointing.interval": "1 h"}
 
 
 @pytest.mark.parametrize("unaligned", ["false", "true"])

@@ -6,7 +6,7 @@ import pytest
 
 from headrace import StreamExecutionEnvironment
 from tests.integration.programs.job_details import await_begun, await_details
-from tests.integration.programs.test_recovery import (
+from tests.integration.programs.recovery_program import (
     COUNT,
     EVERY_50_MS,
     HOURLY,

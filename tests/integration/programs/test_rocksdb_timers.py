@@ -15,13 +15,13 @@ from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.connectors.file_system import FileSink
 from tests.integration.programs.gated import GATES, Gate, GatedSource
 from tests.integration.programs.job_details import await_begun, await_details
-from tests.integration.programs.test_recovery import (
+from tests.integration.programs.recovery_program import (
     EVERY_50_MS,
     HOURLY,
     WAIT_S,
     has_read,
 )
-from tests.integration.programs.test_unaligned_recovery import written
+from tests.integration.programs.unaligned_program import written
 
 pytestmark = pytest.mark.integration
 

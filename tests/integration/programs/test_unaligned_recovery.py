@@ -1,78 +1,26 @@
 """A back-pressured program takes checkpoints: barriers overtake, and what they overtook is not lost by a failure."""
 
-import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.common import Configuration, Encoder
-from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.connectors.file_system import FileSink
-from headrace.datastream.state import ValueStateDescriptor
 from tests.integration.programs.gated import GATES, Gate, GatedSource
+from tests.integration.programs.unaligned_program import (
+    COUNT,
+    KEY_COUNT,
+    PAIR,
+    TAPS,
+    WAIT_S,
+    SlowCount,
+    Tap,
+    written,
+)
 
 pytestmark = pytest.mark.integration
-
-COUNT, KEY_COUNT, WAIT_S = 4000, 7, 60
-PAIR = Types.TUPLE([Types.INT(), Types.INT()])
-
-
-class Tap:
-    """Lets so many records through, in all subtasks together. The test and two tasks share it: hence the lock."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition(threading.RLock())
-        self._left = 0
-        self.taken = 0
-
-    def let_if_empty(self, count: int) -> None:
-        with self._changed:
-            if not self._left:
-                self.let(count)
-
-    def let(self, count: int) -> None:
-        with self._changed:
-            self._left += count
-            self._changed.notify_all()
-
-    def take(self) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: self._left > 0, WAIT_S)
-            self._left -= 1
-            self.taken += 1
-
-
-TAPS: dict[str, Tap] = {}
-
-
-class SlowCount(KeyedProcessFunction):
-    """Counts as fast as the tap lets it; fails once, when the marker is to be made."""
-
-    def __init__(self, tap: str, marker: str) -> None:
-        self._tap = tap
-        self._marker = Path(marker)
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
-
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
-        TAPS[self._tap].take()
-        if self._marker.exists():
-            self._marker.unlink()
-            raise ValueError("it was to fail once")
-        count = (self._count.value() or 0) + 1
-        self._count.update(count)
-        yield ctx.get_current_key(), count
-
-
-def written(folder: Path) -> Counter[str]:
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    visible = [file for file in files if file.relative_to(folder).parts[0][0] not in "._"]
-    return Counter(line for file in visible for line in file.read_text().splitlines())
 
 
 @pytest.mark.parametrize("aligned_timeout", ["0 ms", "20 ms"])

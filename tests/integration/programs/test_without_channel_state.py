@@ -16,7 +16,7 @@ from headrace.core.config import Settings
 from headrace.core.errors import JobCancelledError
 from headrace.datastream.connectors.file_system import FileSink
 from tests.integration.programs.gated import GATES, Gate, GatedSource
-from tests.integration.programs.test_unaligned_recovery import (
+from tests.integration.programs.unaligned_program import (
     COUNT,
     KEY_COUNT,
     PAIR,

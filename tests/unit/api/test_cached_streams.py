@@ -6,19 +6,16 @@ from typing import Any
 
 import pytest
 
-from headrace import OutputTag, StreamExecutionEnvironment, Types, WatermarkStrategy
+from headrace import OutputTag, StreamExecutionEnvironment, Types
 from headrace.core.errors import CachedStreamLostError, HostError, JobExecutionError, ProgramError
 from headrace.core.ids import ClusterDataSetId, JobId
 from headrace.core.lifecycle import JobStatus
-from headrace.core.shuffle_descriptors import ResultPartitionType
-from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.data_stream import CachedDataStream, DataStream
 from headrace.functions.process import ProcessFunction
 from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.graph.job_graph import JobGraph, PartitionerKind, VertexKind
+from tests.unit.api.cached_stream_programs import KEPT, Raising, doubled, kept_by, numbers
 from tests.unit.api.recording import RecordingExecutor, recording
-
-KEPT = ResultPartitionType.BLOCKING_PERSISTENT
 
 
 @pytest.fixture
@@ -37,22 +34,8 @@ def env(executor: RecordingExecutor) -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment.get_execution_environment()
 
 
-def doubled(env: StreamExecutionEnvironment) -> DataStream:
-    return numbers(env).map(lambda n: 2 * n, Types.LONG()).name("doubled")
-
-
-def numbers(env: StreamExecutionEnvironment) -> DataStream:
-    source = NumberSequenceSource(1, 9)
-    return env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-
-
 def endless(env: StreamExecutionEnvironment) -> DataStream:
     return env.socket_text_stream("localhost", 1)
-
-
-def kept_by(graph: JobGraph) -> ClusterDataSetId:
-    (edge,) = (edge for edge in graph.edges if edge.result_type is KEPT)
-    return ClusterDataSetId(graph.job_id, edge.data_set_id)
 
 
 def names(graph: JobGraph) -> list[list[str]]:
@@ -390,14 +373,6 @@ def failing(executor: RecordingExecutor, error: Exception) -> Any:
         get_job_execution_result=lambda: Raising(error),
         get_job_id=lambda: executor.last.job_id,
     )
-
-
-class Raising:
-    def __init__(self, error: Exception) -> None:
-        self._error = error
-
-    def result(self) -> None:
-        raise self._error
 
 
 class Splitting(ProcessFunction):

@@ -4,7 +4,6 @@ import pytest
 
 from headrace.connectors.files.buckets import (
     BucketAssigner,
-    OutputFileConfig,
     RollingPolicy,
     strftime_of,
 )
@@ -12,29 +11,10 @@ from headrace.connectors.files.committables import FileSinkPayload
 from headrace.connectors.files.file_commit import FileCommitter
 from headrace.connectors.files.sink import FileSink
 from headrace.core.clock import ManualClock
-from headrace.core.record_batch import BatchType, RecordBatch
-from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
 from headrace.functions.sink import FINAL_CHECKPOINT
 from tests.unit.connectors.connector_contexts import ConnectorContext
-
-PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
-NEVER = RollingPolicy.on_checkpoint_rolling_policy()
-
-
-def sink(path: Path, policy: RollingPolicy = NEVER) -> FileSink:
-    config = OutputFileConfig.builder().with_part_prefix("out").with_part_suffix(".txt").build()
-    return (
-        FileSink.for_row_format(str(path), Encoder.simple_string_encoder())
-        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-        .with_rolling_policy(policy)
-        .with_output_file_config(config)
-        .build()
-    )
-
-
-def batch(*rows: tuple[str, int]) -> RecordBatch:
-    return RecordBatch.of_rows(BatchType(PAIR), list(rows))
+from tests.unit.connectors.file_sinks import PAIR, batch, sink
 
 
 def names(path: Path) -> list[str]:

@@ -24,9 +24,9 @@ from headrace.network.single_input_gate import SingleInputGate
 from headrace.network.subpartition import SubpartitionView
 from headrace.network.wire import Data
 from tests.unit.network.exchange import gate, numbers, partition_id, writer
+from tests.unit.network.faulty_cluster import FaultyCluster
 from tests.unit.network.scripted_gate import polled
 from tests.unit.network.simulated import SimulatedCluster
-from tests.unit.network.test_simulated_faults import FaultyCluster
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from headrace.network.producer_session import ProducerSession
 from headrace.network.simulated_transport import SimulatedTransport
 from headrace.network.wire import Cancel, ChannelMessage
 from tests.unit.network.exchange import events_of, gate, numbers, values_of, writer
-from tests.unit.network.test_simulated_faults import FaultyCluster
+from tests.unit.network.faulty_cluster import FaultyCluster
 
 BAD = 1
 GOOD = (0, 2)

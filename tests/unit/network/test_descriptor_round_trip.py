@@ -37,8 +37,8 @@ from headrace.network.sorting_writer import create_record_writer
 from headrace.rpc.contract import gateway_contract
 from headrace.rpc.errors import SerializationError
 from tests.unit.network.exchange import NUMBERS, attempt, numbers, values_of
+from tests.unit.network.gate_readers import read_all
 from tests.unit.network.simulated import SimulatedCluster
-from tests.unit.network.test_simulated_exchange import read_all
 
 counts = st.integers(0, 1 << 31)
 ids = st.binary(min_size=16, max_size=16)

@@ -24,8 +24,8 @@ from headrace.network.record_writer import ROWS_PER_CHANNEL
 from headrace.task.debloating import GateDebloating
 from headrace.task.mailbox import MailboxTimers
 from tests.unit.network.exchange import gate, numbers
+from tests.unit.network.metric_figures import Figures
 from tests.unit.network.simulated import SimulatedCluster
-from tests.unit.network.test_metrics import Figures
 from tests.unit.network.writer_edge import Edge, edge, keyed
 
 ROWS_MAX = 16384

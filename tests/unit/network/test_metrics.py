@@ -6,20 +6,10 @@ from headrace.core.clock import ManualClock
 from headrace.core.randomness import SeededRandom
 from headrace.graph.job_graph import PartitionerKind
 from headrace.metrics import MetricGroup, names
-from headrace.metrics.names import MetricName
 from headrace.network.metrics import register_pool_metrics, register_task_metrics
 from tests.unit.network.exchange import gate, numbers, writer
+from tests.unit.network.metric_figures import Figures
 from tests.unit.network.simulated import SimulatedCluster
-
-
-class Figures:
-    """Reads one group by rows of the table."""
-
-    def __init__(self) -> None:
-        self.group = MetricGroup(ManualClock())
-
-    def __getitem__(self, row: MetricName) -> float:
-        return self.group.own_snapshot()[row.name]
 
 
 @pytest.mark.parametrize("is_local", [True, False])

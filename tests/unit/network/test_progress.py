@@ -12,9 +12,9 @@ import pytest
 
 from headrace.core.randomness import SeededRandom
 from headrace.network.describe import describe_exchange
+from tests.unit.network.exchange_chains import Chain, Stage, memory_of, minimum_pages
+from tests.unit.network.faulty_cluster import FaultyCluster
 from tests.unit.network.simulated import SimulatedCluster
-from tests.unit.network.test_exchange_memory import Chain, Stage, memory_of, minimum_pages
-from tests.unit.network.test_simulated_faults import FaultyCluster
 
 PATIENCE_MS = 1_000
 LOOK_MS = 100

@@ -20,8 +20,9 @@ from headrace.network.errors import (
     PartitionNotFoundError,
     ProducerFailedError,
 )
-from headrace.network.gate import BatchElement, GateElement, InputGate
+from headrace.network.gate import BatchElement
 from tests.unit.network.exchange import events_of, gate, numbers, values_of, writer
+from tests.unit.network.gate_readers import read_all
 from tests.unit.network.simulated import SimulatedCluster
 
 
@@ -30,17 +31,6 @@ def cluster() -> Iterator[SimulatedCluster]:
     cluster = SimulatedCluster()
     yield cluster
     cluster.assert_nothing_leaks()
-
-
-def read_all(cluster: SimulatedCluster, source: InputGate) -> list[GateElement]:
-    elements: list[GateElement] = []
-    while not source.is_finished:
-        element = source.poll()
-        if element is None:
-            cluster.loop.run_until(lambda: source.is_available)
-        else:
-            elements.append(element)
-    return elements
 
 
 def test_rows_markers_and_events_cross_in_order(cluster: SimulatedCluster) -> None:

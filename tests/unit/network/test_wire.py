@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.elements import LatencyMarker, PlacedMarker, Watermark, WatermarkStatus
+from headrace.core.elements import LatencyMarker, PlacedMarker
 from headrace.core.ids import OperatorId
 from headrace.network.assembler import FrameAssembler, refuse_large_bodies
 from headrace.network.errors import CorruptFrameError, ProtocolError, UnknownFrameError
@@ -20,23 +20,7 @@ from headrace.network.framing import (
 from headrace.network.markers import decode_markers, encode_markers
 from headrace.network.wire import Close, Data
 from tests.unit.network.frames import CHECKSUMMED, GOLDEN, golden_bytes
-
-OFFSETS = st.integers(0, 2**32 - 1)
-MARKERS = st.lists(
-    st.builds(
-        PlacedMarker,
-        OFFSETS,
-        st.builds(Watermark, st.integers(-(2**63), 2**63 - 1))
-        | st.builds(WatermarkStatus, st.booleans())
-        | st.builds(
-            LatencyMarker,
-            st.integers(-(2**63), 2**63 - 1),
-            st.builds(OperatorId, st.binary(min_size=16, max_size=16)),
-            OFFSETS,
-        ),
-    ),
-    max_size=20,
-).map(tuple)
+from tests.unit.network.wire_samples import MARKERS, content
 
 
 def assemble(
@@ -56,16 +40,6 @@ def assemble(
             position += count
     assert assembler.is_between_frames
     return frames
-
-
-def content(frame: Frame) -> tuple[object, ...]:
-    """A frame's class and values, with its body as bytes."""
-    values = [bytes(value) if name == "body" else value for name, value in frame_fields(frame)]
-    return (type(frame), *values)
-
-
-def frame_fields(frame: Frame) -> list[tuple[str, object]]:
-    return [(name, getattr(frame, name)) for name in frame.__struct_fields__]
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -27,7 +27,7 @@ from headrace.functions.time_assigners import TumblingEventTimeWindows
 from headrace.functions.window_functions import ProcessWindowFunction, WindowFunction
 from headrace.operators.emission import EMIT_ROWS_MAX
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows, WatermarkAt
-from tests.unit.operators.test_windows import window_spec
+from tests.unit.operators.window_specs import window_spec
 
 KEY = [lambda value: "k"]
 SIDE = OutputTag("side", Types.LONG())

@@ -26,7 +26,7 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_ways
-from tests.unit.operators.test_windows import window_spec
+from tests.unit.operators.window_specs import window_spec
 
 KEYS = [lambda value: value[0]]
 TUMBLING = TumblingEventTimeWindows(10, 0)

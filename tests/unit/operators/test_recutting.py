@@ -17,16 +17,11 @@ from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_D
 from headrace.operators import registry
 from headrace.testing.operator_harness import (
     HarnessStep,
-    Idle,
     Rows,
-    TimeAt,
-    WatermarkAt,
 )
 from headrace.testing.operator_ways import WAYS, Cutter
 from tests.unit.operators.recutting_cases import CASES, Case
-
-Drawn = list[Any]
-"""("rows", input, [(key, n, time), …]), ("watermark", by), ("time", by) or ("idle",)."""
+from tests.unit.operators.recutting_steps import SHOWN, Drawn, steps_of
 
 ROWS = st.tuples(
     st.just("rows"),
@@ -47,17 +42,6 @@ STEPS = st.lists(
     ),
     max_size=8,
 )
-SHOWN: Drawn = [
-    ("rows", 0, [("a", 1, 1), ("b", 3, 2), ("a", 4, 2), ("a", 1, 30), ("c", 2, 4), ("a", 0, 5)]),
-    ("rows", 1, [("b", 2, 3), ("a", 3, 2), ("a", 1, 6)]),
-    ("watermark", 12),
-    ("time", 250),
-    ("rows", 1, [("a", 1, 14), ("b", 4, 1)]),
-    ("rows", 0, [("a", 1, 3), ("b", 3, 13), ("a", 2, 8), ("b", 3, 11), ("a", 5, 14)]),
-    ("idle",),
-    ("watermark", 9),
-    ("rows", 0, [("c", 2, 22), ("c", 2, 2)]),
-]
 
 
 def test_every_operator_has_a_case() -> None:
@@ -81,26 +65,6 @@ def test_what_is_shown_does_something(kind: str) -> None:
     case = CASES[kind]
     main, sides, *others = _outcome(case, steps_of(case, SHOWN), WAYS["row by row"], 4)
     assert "row" in str(main) or sides or any(others)
-
-
-def steps_of(case: Case, drawn: Drawn) -> list[HarnessStep]:
-    steps: list[HarnessStep] = []
-    watermark_ms = time_ms = 0
-    for one in drawn:
-        match one:
-            case ("rows", drawn_input, rows):
-                side = drawn_input % case.input_count
-                values = [case.record(*row, side) for row in rows]
-                steps.append(Rows(values, [time for _, _, time in rows], side))
-            case ("watermark", by):
-                watermark_ms += by
-                steps.append(WatermarkAt(watermark_ms))
-            case ("time", by):
-                time_ms += by
-                steps.append(TimeAt(time_ms))
-            case _:
-                steps += [Idle(True), Idle(False)]
-    return steps
 
 
 def _outcome(

@@ -16,13 +16,13 @@ from headrace.functions.session_assigners import (
 )
 from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.testing.operator_harness import PICKLED, OperatorHarness, Rows, WatermarkAt
-from tests.unit.operators.test_windows import window_spec
-from tests.unit.operators.test_windows_against_reference import (
+from tests.unit.operators.window_expectations import (
     KEYS,
     OwnGap,
     ShownContents,
     assert_nothing_is_left,
 )
+from tests.unit.operators.window_specs import window_spec
 
 Records = list[tuple[tuple[str, int], int]]
 """Pairs of a value, (key, number), and its timestamp."""

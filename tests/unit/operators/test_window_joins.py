@@ -42,7 +42,7 @@ from tests.unit.operators.reference_triggers import (
     ReferenceTrigger,
     TooFar,
 )
-from tests.unit.operators.test_windows_against_reference import (
+from tests.unit.operators.window_expectations import (
     START_MS,
     assert_nothing_is_left,
     expected,

@@ -11,7 +11,6 @@ from headrace.functions.process import TimeDomain
 from headrace.functions.session_assigners import EventTimeSessionWindows
 from headrace.functions.time_assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.functions.window_functions import ProcessWindowFunction
-from headrace.functions.window_specs import WindowSpec
 from headrace.testing.operator_harness import (
     PICKLED,
     OperatorHarness,
@@ -19,6 +18,7 @@ from headrace.testing.operator_harness import (
     WatermarkAt,
 )
 from headrace.testing.operator_ways import run_all_ways
+from tests.unit.operators.window_specs import window_spec
 
 KEYS = [lambda value: value[0]]
 
@@ -30,19 +30,6 @@ class Contents(ProcessWindowFunction[Any, Any, Any, Any]):
         window = context.window()
         values = tuple(sorted(value[1] for value in elements))
         return [(key, window.start, window.end, values)]
-
-
-def window_spec(assigner: WindowAssigner[Any, Any], **changes: Any) -> WindowSpec:
-    parts: dict[str, Any] = {
-        "assigner": assigner,
-        "trigger": None,
-        "allowed_lateness_ms": 0,
-        "late_tag_id": None,
-        "incremental": None,
-        "window_function": None,
-        "is_keyed": True,
-    }
-    return WindowSpec(**{**parts, **changes})
 
 
 def contents(assigner: WindowAssigner[Any, Any], timestamps: list[int]) -> list[Any]:

@@ -1,6 +1,5 @@
 """Every assigner, trigger, evictor and lateness against the record-at-a-time reference, however batches are cut."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +20,10 @@ from headrace.functions.continuous_triggers import (
 )
 from headrace.functions.deltas import DeltaTrigger
 from headrace.functions.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
-from headrace.functions.process import TimeDomain
 from headrace.functions.session_assigners import (
     DynamicEventTimeSessionWindows,
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
-    SessionWindowTimeGapExtractor,
 )
 from headrace.functions.time_assigners import (
     SlidingEventTimeWindows,
@@ -44,8 +41,6 @@ from headrace.functions.triggers import (
     PurgingTrigger,
     Trigger,
 )
-from headrace.functions.window_functions import ProcessWindowFunction
-from headrace.functions.windows import CountWindow, TimeWindow
 from headrace.testing.operator_harness import (
     PICKLED,
     HarnessStep,
@@ -66,7 +61,14 @@ from tests.unit.operators.reference_triggers import (
     TooFar,
     distance,
 )
-from tests.unit.operators.test_windows import window_spec
+from tests.unit.operators.window_expectations import (
+    KEYS,
+    START_MS,
+    OwnGap,
+    ShownContents,
+    assert_nothing_is_left,
+    expected,
+)
 from tests.unit.operators.window_reference import (
     Assigner,
     Counted,
@@ -79,30 +81,9 @@ from tests.unit.operators.window_reference import (
     keep_last,
     keep_recent,
 )
+from tests.unit.operators.window_specs import window_spec
 
-KEYS = [lambda value: value[0]]
-START_MS = 100
 FAR_MS = 400
-
-
-class ShownContents(ProcessWindowFunction[Any, Any, Any, Any]):
-    """(key, window, values in order), as the reference has it."""
-
-    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
-        window = context.window()
-        match window:
-            case TimeWindow():
-                label: tuple[Any, ...] = ("time", window.start, window.end)
-            case CountWindow():
-                label = ("count", window.id)
-            case _:
-                label = ("global",)
-        yield key, label, tuple(elements)
-
-
-class OwnGap(SessionWindowTimeGapExtractor):
-    def extract(self, element: Any) -> int:
-        return element[1] + 1
 
 
 @dataclass(frozen=True)
@@ -225,28 +206,6 @@ def as_harness_steps(steps: list[Any]) -> list[HarnessStep]:
     return found
 
 
-def expected(reference: WindowReference, steps: list[HarnessStep]) -> list[list[Any]]:
-    """What the reference fires in each step, whatever the order: among timers of one time it is open."""
-    found: list[list[Any]] = []
-    for step in steps:
-        match step:
-            case Rows(values, timestamps):
-                assert timestamps is not None
-                fired = [
-                    firing
-                    for value, timestamp in zip(values, timestamps, strict=True)
-                    for firing in reference.record(value[0], value, timestamp)
-                ]
-            case WatermarkAt(watermark):
-                fired = reference.advance(watermark)
-            case TimeAt(now):
-                fired = reference.clock(now)
-            case _:
-                raise AssertionError(step)
-        found.append(sorted(fired))
-    return found
-
-
 def emitted(harness: OperatorHarness, steps: list[HarnessStep]) -> list[list[Any]]:
     found: list[list[Any]] = []
     for step in steps:
@@ -257,13 +216,6 @@ def emitted(harness: OperatorHarness, steps: list[HarnessStep]) -> list[list[Any
             assert timestamp == (label[2] - 1 if label[0] == "time" else MAX_WATERMARK)
         found.append(sorted(row for row, _ in rows))
     return found
-
-
-def assert_nothing_is_left(harness: OperatorHarness) -> None:
-    operator: Any = harness.operator
-    assert operator._backend.total_entry_count() == 0
-    for domain in TimeDomain:
-        assert operator._timers.timer_count(domain) == 0
 
 
 def create_harness(

@@ -11,7 +11,7 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.ids import JobId
 from headrace.shuffle_service.directory_lock import DirectoryLock
 from headrace.shuffle_service.errors import DirectoryInUseError
-from tests.unit.shuffle_service.test_service_identity import new_service
+from tests.unit.shuffle_service.new_services import new_service
 
 
 def test_a_second_service_is_refused_and_deletes_nothing_of_the_first_one(tmp_path: Path) -> None:

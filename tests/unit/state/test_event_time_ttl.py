@@ -20,7 +20,7 @@ from headrace.functions.triggers import CountTrigger, Trigger, TriggerResult
 from headrace.functions.window_functions import ProcessWindowFunction
 from headrace.testing.memory_snapshots import snapshot
 from headrace.testing.operator_harness import OperatorHarness, Rows, WatermarkAt
-from tests.unit.operators.test_windows import window_spec
+from tests.unit.operators.window_specs import window_spec
 from tests.unit.state.ttl_states import (
     ALL_KINDS,
     Home,

@@ -21,7 +21,7 @@ from headrace.state.evolution import (
     schema_text,
 )
 from headrace.testing.memory_snapshots import snapshot
-from tests.unit.state.test_operator_states import states_of
+from tests.unit.state.new_states import states_of
 
 INT, LONG, STRING = Types.INT(), Types.LONG(), Types.STRING()
 

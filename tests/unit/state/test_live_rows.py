@@ -25,8 +25,8 @@ from headrace.functions.windows import TimeWindow
 from headrace.state.live_rows import LiveReadable
 from headrace.testing.memory_snapshots import snapshot, write_frozen
 from tests.unit.state.live_reading import opened, shown, source_of, stored, tables_of
+from tests.unit.state.new_states import states_of
 from tests.unit.state.subtasks import KINDS, Subtask
-from tests.unit.state.test_operator_states import states_of
 
 SAVEPOINT = CheckpointOptions(kind=SnapshotKind.SAVEPOINT)
 

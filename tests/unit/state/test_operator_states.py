@@ -9,14 +9,10 @@ import pytest
 
 from headrace.checkpoint.handles import OperatorSubtaskState, StateTable
 from headrace.core.checkpoints import CheckpointOptions
-from headrace.core.clock import ManualClock
-from headrace.core.config import Settings
 from headrace.core.key_groups import key_group_range, key_groups_of
 from headrace.core.key_hash import hash_keys
-from headrace.core.operator_types import OperatorTypes
-from headrace.core.record_batch import BatchType
 from headrace.core.types.rows import Row, RowKind
-from headrace.core.types.type_info import TypeInformation, Types
+from headrace.core.types.type_info import Types
 from headrace.functions.state import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -25,34 +21,12 @@ from headrace.functions.state import (
 )
 from headrace.functions.windows import GlobalWindow, TimeWindow
 from headrace.state.evolution import StateIncompatibleError
-from headrace.state.operator_states import StatesOfOperator
-from headrace.testing.memory_snapshots import MemorySnapshots, snapshot, write_frozen
-
-PICKLED = Types.PICKLED_BYTE_ARRAY()
-MAX_PARALLELISM = 128
+from headrace.testing.memory_snapshots import snapshot, write_frozen
+from tests.unit.state.new_states import MAX_PARALLELISM, PICKLED, states_of
 
 VALUE = ValueStateDescriptor("value", Types.LONG())
 LIST = ListStateDescriptor("list", Types.STRING())
 MAP = MapStateDescriptor("map", Types.STRING(), PICKLED)
-
-
-def states_of(
-    restored: OperatorSubtaskState | None = None,
-    *,
-    key_type: TypeInformation = PICKLED,
-    parallelism: int = 1,
-    subtask_index: int = 0,
-) -> StatesOfOperator:
-    return StatesOfOperator(
-        key_groups=key_group_range(subtask_index, parallelism, MAX_PARALLELISM),
-        max_parallelism=MAX_PARALLELISM,
-        types=OperatorTypes((BatchType(PICKLED, key_type),), BatchType(PICKLED)),
-        settings=Settings(),
-        clock=ManualClock(),
-        restored=restored,
-        restored_checkpoint_id=None if restored is None else 1,
-        reader=MemorySnapshots(),
-    )
 
 
 def merged(parts: Sequence[OperatorSubtaskState]) -> OperatorSubtaskState:

@@ -26,7 +26,7 @@ from headrace.testing.faulty_file_system import FaultyHandler, StorageFaults
 from headrace.testing.operator_harness import HARNESS_KEY_GROUPS, Rows
 from tests.unit.checkpoint.snapshots import inside, metadata_of, operator_id, stored
 from tests.unit.operators.recutting_cases import CASES
-from tests.unit.operators.test_recutting import SHOWN, steps_of
+from tests.unit.operators.recutting_steps import SHOWN, steps_of
 from tests.unit.state_processor.saved import (
     FILES,
     Subtask,

@@ -1,6 +1,5 @@
 """Open windows in edited savepoints: none is left that no timer would clear, or that nobody can find."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,13 @@ from headrace.functions.assigners import GlobalWindows
 from headrace.functions.session_assigners import EventTimeSessionWindows
 from headrace.functions.time_assigners import TumblingEventTimeWindows
 from headrace.functions.triggers import CountTrigger, PurgingTrigger
-from headrace.functions.window_functions import WindowFunction
 from headrace.functions.window_specs import WindowSpec
 from headrace.state_processor.errors import EditRefusedError
 from headrace.state_processor.savepoint_editor import SavepointEditor
-from headrace.state_processor.table_query import TableQuery
 from headrace.state_processor.window_checks import check_windows
 from headrace.testing.operator_harness import HARNESS_KEY_GROUPS, OperatorHarness, Rows
 from tests.unit.state_processor.saved import UID, saved, settings_in
-
-LATENESS_MS = 3
-
-
-class Listed(WindowFunction[Any, Any, Any, Any]):
-    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
-        yield list(inputs)
+from tests.unit.state_processor.window_rows import LATENESS_MS, Listed, rows
 
 
 def open_windows(
@@ -46,10 +37,6 @@ def open_windows(
     own = settings_in(folder)
     states = [harness.snapshot()]
     return saved(folder / "savepoint", own, states, max_parallelism=HARNESS_KEY_GROUPS), own
-
-
-def rows(made: CompletedCheckpoint, state: str | None, table: str = "keyed") -> pa.Table:
-    return TableQuery(table, UID, state).open(made).read_all(StateReader())
 
 
 def write(

@@ -25,7 +25,7 @@ from headrace.state_processor.errors import StateProcessorError, UnknownStateErr
 from headrace.state_processor.savepoint_editor import SavepointEditor
 from headrace.testing.operator_harness import HARNESS_KEY_GROUPS, OperatorHarness, Rows
 from tests.unit.state_processor.saved import UID, saved, settings_in
-from tests.unit.state_processor.test_window_checks import LATENESS_MS, Listed, rows
+from tests.unit.state_processor.window_rows import LATENESS_MS, Listed, rows
 
 VALUES, TIMES = [2, 3, 4, 5, 6, 9], [1, 2, 7, 40, 3, 33]
 

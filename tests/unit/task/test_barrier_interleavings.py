@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointOptions
 from headrace.core.elements import EndOfPartition
-from tests.unit.task.test_barrier_laws import (
+from tests.unit.task.barrier_world import (
     ALIGNED,
     TIMEOUT,
     UNALIGNED,

@@ -31,7 +31,7 @@ from headrace.core.types.type_info import Types
 from headrace.functions.state import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.live_rows import LivePiece
 from headrace.task.state_reads import MAIL_ROWS_MAX, ReadOperator, StateRead, StateReads
-from tests.unit.state.test_operator_states import states_of
+from tests.unit.state.new_states import states_of
 
 OPERATOR = OperatorId(b"o" * 16)
 KEY_COUNT = 20_000

@@ -18,7 +18,7 @@ from headrace.rpc.endpoint import RpcEndpoint
 from headrace.rpc.loopback import LoopbackNetwork
 from headrace.testing.gateways import end_processes, start_scripted
 from headrace.testing.virtual_loop import VirtualLoop
-from tests.unit.cluster.blob.test_blob_server import run_at_once
+from tests.unit.cluster.blob.blob_loop import run_at_once
 from tests.unit.cluster.cluster_samples import JOB
 
 CONTENT = b"0123456789" * 1_000

@@ -28,6 +28,7 @@ from headrace.gateways.errors import (
 from headrace.rpc.loopback import LoopbackMessage, LoopbackNetwork, MessageKind
 from headrace.testing.gateways import end_processes
 from headrace.testing.virtual_loop import VirtualLoop
+from tests.unit.cluster.blob.blob_loop import run_at_once
 from tests.unit.cluster.cluster_samples import JOB, OTHER_JOB
 
 CONTENT = bytes(range(256)) * 40
@@ -38,10 +39,6 @@ SETTINGS = {
     "blob.fetch.retries": "2",
     "pekko.ask.timeout": "1 s",
 }
-
-
-async def run_at_once(name: str, body: Any) -> Any:
-    return body()
 
 
 class LosingReplies:

@@ -10,7 +10,7 @@ from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.job_master import JobMasterGateway
 from headrace.network.producer_check import ProducerVerdict
 from tests.unit.cluster.cluster_samples import attempt
-from tests.unit.cluster.job_master.test_job_settings import World as JobMasterWorld
+from tests.unit.cluster.job_master.job_master_world import World as JobMasterWorld
 from tests.unit.cluster.task_executor.task_executor_world import JM_ID, World, never
 
 

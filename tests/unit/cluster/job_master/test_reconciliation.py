@@ -10,7 +10,7 @@ from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.gateways.messages import Acknowledge, ExecutionDeploymentReport, ExecutionReport
 from headrace.rpc.errors import RpcConnectionError
 from tests.unit.cluster.cluster_samples import TM_1, attempt
-from tests.unit.cluster.job_master.test_job_settings import World
+from tests.unit.cluster.job_master.job_master_world import World
 from tests.unit.cluster.task_executor.task_executor_world import never
 
 HEARTBEAT_MS = 10_000

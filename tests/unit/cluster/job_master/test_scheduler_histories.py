@@ -18,7 +18,7 @@ from headrace.gateways.messages import ErrorInfo, SlotOffer
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import PartitionerKind
 from tests.unit.cluster.cluster_samples import SLOT_PROFILE, allocation
-from tests.unit.cluster.job_master.test_cluster_inputs import PLACES, ReadingJob
+from tests.unit.cluster.job_master.reading_job import PLACES, ReadingJob
 from tests.unit.cluster.job_master.test_scheduling import USER_ERROR, Fixture, ScriptedShell
 
 S = ExecutionState

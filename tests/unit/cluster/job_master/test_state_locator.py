@@ -25,7 +25,7 @@ from headrace.gateways.state_requests import (
 )
 from headrace.rpc.errors import RecipientUnreachableError
 from tests.unit.cluster.cluster_samples import TM_1, TM_2, allocation, job_graph, vertex
-from tests.unit.cluster.job_master.test_task_manager_metrics import World as TaskManagerWorld
+from tests.unit.cluster.job_master.task_manager_worlds import World as TaskManagerWorld
 
 QUERY = RowsQuery(StateTable.KEYED, "count", duration_ms_max=200)
 RESULT = StateReadResult(5, 7, (), is_found=True)

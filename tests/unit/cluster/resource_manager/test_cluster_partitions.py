@@ -25,7 +25,7 @@ from headrace.gateways.task_executor import TaskExecutorHeartbeatPayload
 from headrace.testing.gateways import end_processes
 from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2, empty_slots
 from tests.unit.cluster.data_sets import DATA_SET, part, report
-from tests.unit.cluster.resource_manager.test_resource_manager import JM_ID, WORKER, World
+from tests.unit.cluster.resource_manager.resource_manager_world import JM_ID, WORKER, World
 
 HALF, WHOLE = DataSetInfo(DATA_SET, 2, 1), DataSetInfo(DATA_SET, 2, 2)
 RELEASE = (DATA_SET,)

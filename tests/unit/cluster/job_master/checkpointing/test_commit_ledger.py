@@ -3,29 +3,13 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.checkpoint.handles import Committable, OperatorSubtaskState
-from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot, PendingCommit
+from headrace.checkpoint.metadata import CheckpointMetadata, PendingCommit
 from headrace.cluster.job_master.checkpointing.commit_ledger import CommitLedger, sent_keys
-from headrace.core.checkpoints import SnapshotKind
-from headrace.core.ids import OperatorId
-from tests.unit.cluster.cluster_samples import JOB
-
-SINK = OperatorId(b"s" * 16)
-
-
-def committable(number: int) -> Committable:
-    return Committable(f"key-{number}", b"%d" % number)
-
-
-def metadata(checkpoint_id: int, *subtasks: list[int]) -> CheckpointMetadata:
-    states = {
-        index: OperatorSubtaskState((), tuple(committable(each) for each in numbers))
-        for index, numbers in enumerate(subtasks)
-    }
-    operator = OperatorSnapshot(SINK, "sink", len(subtasks), 128, None, states)
-    return CheckpointMetadata(
-        checkpoint_id, SnapshotKind.CHECKPOINT, 0, JOB, "job", "lineage", 1, (operator,)
-    )
+from tests.unit.cluster.job_master.checkpointing.committing_metadata import (
+    SINK,
+    committable,
+    metadata,
+)
 
 
 def publish(ledger: CommitLedger, acknowledged: CheckpointMetadata) -> CheckpointMetadata:

@@ -10,7 +10,7 @@ from headrace.cluster.job_master.checkpointing.durable_store import DurableCheck
 from headrace.core.clock import ManualClock
 from headrace.core.lifecycle import JobStatus
 from headrace.testing.faulty_file_system import StorageFaults
-from tests.unit.cluster.job_master.checkpointing.test_storage_faults import JOB, Run, a_run
+from tests.unit.cluster.job_master.checkpointing.storage_fault_runs import JOB, Run, a_run
 
 
 class _Death:

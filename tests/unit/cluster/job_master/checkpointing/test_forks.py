@@ -7,7 +7,7 @@ import pytest
 from headrace.checkpoint.options import FORK, RECOVERY_CLAIM_MODE, RECOVERY_PATH
 from headrace.core.checkpoints import SnapshotKind
 from headrace.core.lifecycle import JobStatus
-from tests.unit.cluster.job_master.checkpointing.test_durable_store import (
+from tests.unit.cluster.job_master.checkpointing.durable_jobs import (
     OTHER_JOB,
     Jobs,
     located,

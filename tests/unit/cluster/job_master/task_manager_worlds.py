@@ -1,0 +1,90 @@
+"""A JobMaster with TaskManagers that answer for their metrics."""
+
+import asyncio
+
+from headrace.cluster.job_master.executions import Execution, Executions
+from headrace.cluster.job_master.options import METRICS_UPDATE_INTERVAL
+from headrace.cluster.job_master.slot_pool import SlotPool
+from headrace.cluster.job_master.task_managers import TaskManagers
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.ids import ExecutionAttemptId, JobMasterId, ResourceId
+from headrace.core.randomness import SeededRandom
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.job_master import TaskManagerRegistration
+from headrace.gateways.messages import ErrorInfo, TaskMetrics
+from headrace.gateways.task_executor import TaskExecutorGateway
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.loopback import LoopbackNetwork
+from headrace.testing.gateways import end_processes, start_scripted
+from headrace.testing.virtual_loop import VirtualLoop
+from tests.unit.cluster.cluster_samples import JOB, TM_1, job_graph, vertex
+
+INTERVAL_MS = 500
+
+
+SETTINGS = Settings({METRICS_UPDATE_INTERVAL.key: f"{INTERVAL_MS} ms", "heartbeat.timeout": "1 h"})
+
+
+class OneTask:
+    """A job of one subtask, whose TaskManagers are never lost. Implements TaskManagersOwner."""
+
+    def __init__(self) -> None:
+        self.executions = Executions(job_graph((vertex(1, 1),)), 0)
+        self.pool = SlotPool()
+
+    def lose_task_manager(self, resource_id: ResourceId, error: ErrorInfo) -> None:
+        raise AssertionError(error.text)
+
+    def lose(self, execution: Execution, error: ErrorInfo) -> None:
+        raise AssertionError(error.text)
+
+    def submit_answered(self, attempt_id: ExecutionAttemptId, error: ErrorInfo | None) -> None:
+        raise AssertionError(attempt_id)
+
+
+class World:
+    """A TaskManager that counts how often it is asked, and tells the count as the task's metric."""
+
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.loop = VirtualLoop(clock)
+        self.network = LoopbackNetwork(clock, SeededRandom(1), loop=self.loop, settings=SETTINGS)
+        self.job = OneTask()
+        (self.execution,) = self.job.executions
+        self.asked_count = 0
+        task_manager = self.task_manager = start_scripted(
+            self.network.create_service("worker"),
+            "tm",
+            TaskExecutorGateway,
+            request_task_metrics=lambda *_: self._metrics(),
+        )
+        endpoint = RpcEndpoint(self.network.create_service("master"), "jm")
+        endpoint.start()
+        self.task_managers = TaskManagers(
+            endpoint,
+            self.job,
+            job_id=JOB,
+            job_master_id=JobMasterId(b"m" * 16),
+            resource_id=ResourceId("jm"),
+            settings=SETTINGS,
+            blob_server_address="",
+        )
+        location = TaskManagerLocation(TM_1, "worker", 1, None, "host")
+        registration = TaskManagerRegistration(task_manager.address, location)
+        self.loop.run_until(self.task_managers.register(registration))
+
+    def _metrics(self) -> tuple[TaskMetrics, ...]:
+        self.asked_count += 1
+        return (TaskMetrics(self.execution.attempt_id, {"asked": self.asked_count}),)
+
+    def refresh(self, caller_count: int = 1) -> None:
+        async def all_at_once() -> None:
+            await asyncio.gather(
+                *(self.task_managers.refresh_metrics() for _ in range(caller_count))
+            )
+
+        self.loop.run_until(all_at_once())
+
+    def close(self) -> None:
+        end_processes(self.network, self.loop)

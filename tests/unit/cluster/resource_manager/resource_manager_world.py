@@ -1,0 +1,150 @@
+"""A ResourceManager with scripted TaskManagers and JobMasters."""
+
+from typing import Any
+
+from headrace.cluster.resource_manager.driver import WorkerListener
+from headrace.cluster.resource_manager.resource_manager import ResourceManager
+from headrace.cluster.resource_manager.workers import worker_names
+from headrace.core.clock import ManualClock
+from headrace.core.config import Settings
+from headrace.core.ids import JobMasterId, ResourceId, ResourceManagerId
+from headrace.core.randomness import SeededRandom
+from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.gateways.job_master import JobMasterGateway
+from headrace.gateways.messages import (
+    MemoryUsage,
+    ResourceProfile,
+    SlotReport,
+)
+from headrace.gateways.resource_manager import (
+    JobMasterRegistered,
+    ResourceManagerGateway,
+    ResourceRequirement,
+    ResourceRequirements,
+    TaskExecutorRegistered,
+    TaskExecutorRegistration,
+    TaskExecutorRegistrationResponse,
+)
+from headrace.gateways.task_executor import TaskExecutorGateway, TaskExecutorHeartbeatPayload
+from headrace.rpc.loopback import LoopbackNetwork
+from headrace.testing.gateways import end_processes, start_scripted
+from headrace.testing.virtual_loop import VirtualLoop
+from tests.unit.cluster.cluster_samples import ANY_PROFILE, JOB, SLOT_PROFILE, empty_slots
+
+RM_ID = ResourceManagerId(b"r" * 16)
+
+
+MEMORY = MemoryUsage(300 << 20, 1 << 30)
+
+
+JM_ID = JobMasterId(b"m" * 16)
+
+
+VERSIONS = {"python": "3.11.7", "pyarrow": "26.0"}
+
+
+WORKER = ResourceId("test-tm-1")
+
+
+class NotingDriver:
+    """Starts nothing."""
+
+    max_worker_count: int | None = None
+
+    def __init__(self) -> None:
+        self.requested: list[ResourceId] = []
+        self.profiles: list[ResourceProfile] = []
+        self.released: list[ResourceId] = []
+        self.is_closed = False
+
+    def initialize(self, listener: WorkerListener) -> None:
+        self.listener = listener
+
+    def request_worker(self, worker_id: ResourceId, profile: ResourceProfile) -> None:
+        self.requested.append(worker_id)
+        self.profiles.append(profile)
+
+    def release_worker(self, worker_id: ResourceId) -> None:
+        self.released.append(worker_id)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class World:
+    """A ResourceManager, one TaskManager process and one JobMaster process."""
+
+    def __init__(self, settings: dict[str, str] | None = None) -> None:
+        clock = ManualClock()
+        self.loop = VirtualLoop(clock)
+        self.network = LoopbackNetwork(
+            clock, SeededRandom(1), loop=self.loop, settings=Settings(settings)
+        )
+        self.driver = NotingDriver()
+        self.failures: list[BaseException] = []
+        self.manager = ResourceManager(
+            self.network.create_service("master"),
+            RM_ID,
+            self.driver,
+            resource_id=ResourceId("rm"),
+            versions=VERSIONS,
+            worker_name=worker_names("test"),
+            on_host_failed=self.failures.append,
+        )
+        self.manager.start()
+        self.loop.run_for(1)
+        self.worker = self.network.create_service("worker")
+        self.task_manager = start_scripted(
+            self.worker,
+            "taskmanager",
+            TaskExecutorGateway,
+            heartbeat_from_resource_manager=TaskExecutorHeartbeatPayload(
+                SlotReport(empty_slots(WORKER, 1)), MEMORY
+            ),
+            can_be_released=True,
+        )
+        self.job = self.network.create_service("job")
+        self.job_master = start_scripted(self.job, "jobmanager", JobMasterGateway, JM_ID)
+        self.gateway = self.worker.gateway(self.manager.address, ResourceManagerGateway, RM_ID)
+
+    def ask(self, coroutine: Any) -> Any:
+        return self.loop.run_until(coroutine)
+
+    def run_for(self, duration_ms: float) -> None:
+        self.loop.run_for(duration_ms)
+
+    def register(
+        self, *, versions: dict[str, str] = VERSIONS, attempt: int = 0, name: ResourceId = WORKER
+    ) -> TaskExecutorRegistrationResponse:
+        location = TaskManagerLocation(name, "worker", 1, None, "host")
+        registration = TaskExecutorRegistration(
+            self.task_manager.address, location, 1, SLOT_PROFILE, versions, 7, attempt
+        )
+        return self.ask(self.gateway.register_task_executor(registration))
+
+    def register_with_slots(self) -> TaskExecutorRegistered:
+        answer = self.register()
+        assert isinstance(answer, TaskExecutorRegistered)
+        report = SlotReport(empty_slots(WORKER, 1))
+        self.ask(self.gateway.send_slot_report(WORKER, answer.instance_id, report))
+        self.run_for(10)
+        return answer
+
+    def declare(self, count: int, job_master_id: JobMasterId = JM_ID) -> None:
+        address = self.job_master.address
+        registered = self.gateway.register_job_master(JM_ID, ResourceId("jm"), address, JOB)
+        assert isinstance(self.ask(registered), JobMasterRegistered)
+        requirements = (ResourceRequirement(ANY_PROFILE, count),) if count else ()
+        self.ask(
+            self.gateway.declare_required_resources(
+                job_master_id, ResourceRequirements(JOB, address, requirements)
+            )
+        )
+        self.run_for(10)
+
+    @property
+    def explanation(self) -> str:
+        return self.ask(self.gateway.request_resource_overview()).explanation
+
+    def close(self) -> None:
+        end_processes(self.network, self.loop)

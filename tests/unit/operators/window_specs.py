@@ -1,0 +1,19 @@
+"""Specifications of windows as a program's calls make them."""
+
+from typing import Any
+
+from headrace.functions.assigners import WindowAssigner
+from headrace.functions.window_specs import WindowSpec
+
+
+def window_spec(assigner: WindowAssigner[Any, Any], **changes: Any) -> WindowSpec:
+    parts: dict[str, Any] = {
+        "assigner": assigner,
+        "trigger": None,
+        "allowed_lateness_ms": 0,
+        "late_tag_id": None,
+        "incremental": None,
+        "window_function": None,
+        "is_keyed": True,
+    }
+    return WindowSpec(**{**parts, **changes})
