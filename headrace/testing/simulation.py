@@ -7,9 +7,7 @@ hash is the same for the same seed. In idea: FoundationDB's and TigerBeetle's si
 
 import contextlib
 import functools
-import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from headrace.cluster.blob.submission import prepare, submit_job
@@ -36,11 +34,12 @@ from headrace.metrics.groups import MetricGroup
 from headrace.network.io_pool import PostingIo
 from headrace.network.local_pool import NeverWait
 from headrace.network.simulated_transport import SimulatedNetwork
-from headrace.rpc.loopback import DeliveryPolicy, LoopbackMessage, LoopbackNetwork
+from headrace.rpc.loopback import LoopbackNetwork
 from headrace.rpc.proxies import with_timeout
 from headrace.task.runner import CooperativeTaskRunner
 from headrace.testing.exchange_scan import ExchangeScan
 from headrace.testing.lossy_network import LinkFaults, LossyNetwork
+from headrace.testing.simulated_delivery import OrderedDelay, Trace, TracedDelivery
 from headrace.testing.virtual_loop import VirtualLoop
 
 T = TypeVar("T")
@@ -49,41 +48,6 @@ MASTER: Final = "master"
 _START_MS: Final = 1_000_000
 # Memory is only counted; a cooperative task must never have to wait for it.
 _MEMORY: Final = {"taskmanager.memory.network.min": "1g", "taskmanager.memory.network.max": "1g"}
-
-
-@dataclass
-class Trace:
-    """What happened, line by line; `digest` is the same for the same events in the same order."""
-
-    lines: list[str] = field(default_factory=list[str])
-
-    def add(self, line: str) -> None:
-        """Append an event."""
-        self.lines.append(line)
-
-    @property
-    def digest(self) -> str:
-        """Hash of everything so far."""
-        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class TracedDelivery:
-    """Notes the fate of every message."""
-
-    policy: DeliveryPolicy
-    trace: Trace
-    clock: ManualClock
-
-    def decide(self, message: LoopbackMessage) -> Sequence[float]:
-        """See DeliveryPolicy."""
-        delays_ms = self.policy.decide(message)
-        fate = " ".join(f"{delay:.3f}" for delay in delays_ms) or "lost"
-        self.trace.add(
-            f"{self.clock.monotonic_ns()} {message.source}>{message.target} {message.kind.name} "
-            f"{message.method} {message.size_bytes} {fate}"
-        )
-        return delays_ms
 
 
 class SimulatedTaskManager:
@@ -266,7 +230,7 @@ class SimulatedCluster:
         )
         delays = SeededRandom(seed + 2)
         self.data_network: Final = SimulatedNetwork(
-            self.later, _OrderedDelay(self.clock, delays, max_data_delay_ms)
+            self.later, OrderedDelay(self.clock, delays, max_data_delay_ms)
         )
         self.exchanges: Final = ExchangeScan(self._counts_on)
         self.driver: Final = SimulatedDriver(self, max_worker_count)
@@ -371,23 +335,6 @@ class SimulatedCluster:
         """End the cluster and its loop."""
         self.loop.run_until(self.cluster.close())
         self.loop.close()
-
-
-class _OrderedDelay:
-    """Random delays that keep the order of each direction, as a connection does."""
-
-    def __init__(self, clock: ManualClock, random: SeededRandom, max_ms: float) -> None:
-        self._clock = clock
-        self._random = random
-        self._max_ms = max_ms
-        self._last_arrival_ms: dict[tuple[str, str], float] = {}
-
-    def __call__(self, source: str, target: str) -> float:
-        monotonic_ms = self._clock.monotonic_ms()
-        earliest_ms = self._last_arrival_ms.get((source, target), monotonic_ms)
-        arrival_ms = max(monotonic_ms + self._random.uniform(0, self._max_ms), earliest_ms + 0.001)
-        self._last_arrival_ms[source, target] = arrival_ms
-        return arrival_ms - monotonic_ms
 
 
 async def _run_at_once(name: str, body: Callable[[], T]) -> T:

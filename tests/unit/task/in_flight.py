@@ -6,16 +6,12 @@ then those of the second, and so on. Rows: see keyed_rows.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.checkpoint.channel_chunks import ChannelPart
-from headrace.checkpoint.handles import OperatorSubtaskState, StateChunk, SubtaskRestore
-from headrace.core.checkpoints import CheckpointBarrier, CheckpointOptions
-from headrace.core.config import Settings
+from headrace.checkpoint.handles import StateChunk
+from headrace.core.checkpoints import CheckpointBarrier
 from headrace.core.elements import EndOfPartition, Watermark
-from headrace.core.ids import IntermediateDataSetId, JobVertexId, OperatorId
-from headrace.core.randomness import SeededRandom
+from headrace.core.ids import JobVertexId, OperatorId
 from headrace.core.shuffle_descriptors import (
     InputChannelDescriptor,
     InputGateDescriptor,
@@ -24,9 +20,7 @@ from headrace.core.shuffle_descriptors import (
     TaskManagerLocation,
 )
 from headrace.graph.job_graph import (
-    ChainedOperator,
     JobEdge,
-    JobVertex,
     PartitionerKind,
     PartitionerSpec,
     VertexKind,
@@ -34,9 +28,6 @@ from headrace.graph.job_graph import (
 from headrace.network.channels import BarrierAnnouncement
 from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.network.gate import BatchElement, EventElement, GateElement
-from headrace.network.output_capture import OutputCapture
-from headrace.network.record_writer import RecordWriter
-from headrace.network.single_input_gate import SingleInputGate
 from headrace.task.barriers import (
     AlignmentTimedOut,
     AnnouncementReceived,
@@ -51,106 +42,23 @@ from headrace.task.barriers import (
     StopChannelCapture,
     TriggerSnapshot,
 )
-from headrace.task.channel_state import ChannelStates, InFlightData
-from headrace.task.environment import GateInput, PartitionOutput, TaskEnvironment
+from headrace.task.channel_state import ChannelStates
+from headrace.task.environment import GateInput, PartitionOutput
 from headrace.testing.memory_snapshots import MemorySnapshots
 from tests.unit.network.exchange import attempt, partition_id, writer
 from tests.unit.network.simulated import SimulatedCluster
+from tests.unit.task.in_flight_tasks import (
+    Checkpoint,
+    Receiver,
+    Sender,
+    edge_numbered,
+    environment_of,
+    vertex_of,
+    without_other_edges,
+)
 from tests.unit.task.keyed_rows import KEYED, MAX_PARALLELISM, rows_of
 
 RECEIVER = OperatorId(b"r" * 16)
-
-
-class _Storage:
-    """SnapshotStorage in memory."""
-
-    def writer(self, options: CheckpointOptions, name_prefix: str) -> MemorySnapshots:
-        return MemorySnapshots()
-
-    def reader(self) -> MemorySnapshots:
-        return MemorySnapshots()
-
-
-def _edge(number: int) -> tuple[IntermediateDataSetId, OperatorId]:
-    """An edge and the operator that sends along it."""
-    return IntermediateDataSetId(bytes([number]) * 16), OperatorId(b"s" * 15 + bytes([number]))
-
-
-def _without_other_edges(
-    chunks: Sequence[StateChunk], number: int, edge_count: int
-) -> list[StateChunk]:
-    others = {_edge(each)[0].hex() for each in range(edge_count) if each != number}
-    return [chunk for chunk in chunks if ChannelPart.of(chunk).edge not in others]
-
-
-def _vertex(operator_id: OperatorId, kind: VertexKind, parallelism: int) -> JobVertex:
-    operator = ChainedOperator(operator_id, "operator", "map", b"", b"")
-    return JobVertex(
-        JobVertexId(operator_id.value), "v", kind, parallelism, MAX_PARALLELISM, "", (operator,), ()
-    )
-
-
-def _environment(
-    vertex: JobVertex, index: int, chunks: Sequence[StateChunk] | None, **edges: Any
-) -> Any:
-    operator_id = vertex.operators[0].operator_id
-    state = OperatorSubtaskState(tuple(chunks or ()))
-    cluster_side: Any = None
-    gates: dict[str, Any] = {"inputs": (), "outputs": (), **edges}
-    return TaskEnvironment(
-        attempt("v", index),
-        "job",
-        vertex,
-        Settings(),
-        clock=cluster_side,
-        random=SeededRandom(1),
-        metrics=cluster_side,
-        listener=cluster_side,
-        restore=None if chunks is None else SubtaskRestore(1, {operator_id: state}),
-        snapshots=_Storage(),
-        **gates,
-    )
-
-
-@dataclass
-class Sender:
-    """A source subtask: what it is still going to send, per sender of old."""
-
-    writer: RecordWriter
-    states: ChannelStates
-    left: deque[int]
-    in_flight: InFlightData | None = None
-    captures: list[OutputCapture] = field(default_factory=list[OutputCapture])
-    left_at_barrier: list[int] = field(default_factory=list[int])
-
-
-@dataclass
-class Receiver:
-    """A task that keeps the rows it processed."""
-
-    gates: list[SingleInputGate]
-    states: ChannelStates
-    handler: ExactlyOnceBarrierHandler
-    processed: list[int] = field(default_factory=list[int])
-    watermarks: list[int] = field(default_factory=list[int])
-    in_flight: InFlightData | None = None
-    processed_at_barrier: list[int] | None = None
-    timers: list[int] = field(default_factory=list[int])
-
-    def place_of(self, channel: int) -> tuple[SingleInputGate, int]:
-        """Gate and index of a channel that is numbered over all gates."""
-        count = self.gates[0].number_of_channels
-        return self.gates[channel // count], channel % count
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """All that a restarted job is given."""
-
-    left: list[list[int]]
-    processed: list[list[int]]
-    sender_chunks: list[StateChunk]
-    receiver_chunks: list[StateChunk]
 
 
 class Job:
@@ -175,7 +83,7 @@ class Job:
         self.senders = [
             self._sender(producer, edge, index, sender_count, receiver_count, own)
             for edge in range(edge_count)
-            for own in [chunks and _without_other_edges(chunks[0], edge, edge_count)]
+            for own in [chunks and without_other_edges(chunks[0], edge, edge_count)]
             for index in range(sender_count)
         ]
         old_count = len(left) // edge_count
@@ -205,7 +113,7 @@ class Job:
         receiver_count: int,
         chunks: Sequence[StateChunk] | None,
     ) -> Sender:
-        data_set, operator_id = _edge(edge_number)
+        data_set, operator_id = edge_numbered(edge_number)
         made = writer(env, receiver_count, self.kind, number=index, data_set=data_set)
         edge = JobEdge(
             data_set,
@@ -219,8 +127,8 @@ class Job:
             -1,
         )
         output = PartitionOutput(made.partition, edge, MAX_PARALLELISM)
-        vertex = _vertex(operator_id, VertexKind.SOURCE, sender_count)
-        environment = _environment(vertex, index, chunks, outputs=(output,))
+        vertex = vertex_of(operator_id, VertexKind.SOURCE, sender_count)
+        environment = environment_of(vertex, index, chunks, outputs=(output,))
         states = ChannelStates(environment, [made])
         states.restore()
         return Sender(made, states, deque())
@@ -235,7 +143,7 @@ class Job:
     ) -> Receiver:
         inputs: list[GateInput] = []
         for edge, senders in enumerate(locations):
-            data_set, _ = _edge(edge)
+            data_set, _ = edge_numbered(edge)
             channels = tuple(
                 InputChannelDescriptor(
                     ShuffleDescriptor(partition_id(number, data_set=data_set), location), index
@@ -246,8 +154,8 @@ class Job:
             gate = env.create_input_gate(descriptor, attempt("consumer", index))
             gate.read_as(KEYED)
             inputs.append(GateInput(gate, descriptor))
-        vertex = _vertex(RECEIVER, VertexKind.ONE_INPUT, receiver_count)
-        environment = _environment(vertex, index, chunks, inputs=tuple(inputs))
+        vertex = vertex_of(RECEIVER, VertexKind.ONE_INPUT, receiver_count)
+        environment = environment_of(vertex, index, chunks, inputs=tuple(inputs))
         states = ChannelStates(environment, [])
         states.restore()
         for each in inputs:

@@ -12,7 +12,8 @@ from headrace.core.checkpoints import AlignmentMode, CheckpointBarrier, Checkpoi
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
 from headrace.graph.job_graph import PartitionerKind
 from headrace.task.channel_frames import CapturedFrame, frames_of, tables_of
-from tests.unit.task.in_flight import Checkpoint, Job
+from tests.unit.task.in_flight import Job
+from tests.unit.task.in_flight_tasks import Checkpoint
 from tests.unit.task.keyed_rows import order_of, owner_of
 
 ALIGNED = CheckpointOptions()
