@@ -161,7 +161,8 @@ def test_a_capture_that_was_given_up_leaves_nothing_to_the_next_one(is_local: bo
     edge.send()
     assert edge.read() == [0]
     edge.source.start_capture(8)
-    assert edge.captured(7) == []
+    (channel,) = edge.source.channels
+    assert channel.stop_capture(7) == edge.captured(7) == []
     edge.send()
     # The barrier of the one that was given up ends no other.
     edge.send_barrier(7)

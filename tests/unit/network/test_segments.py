@@ -151,6 +151,21 @@ def test_without_room_for_pins_every_batch_is_copied(network: NetworkBufferPool)
     reservation.close()
 
 
+def test_a_closed_gate_deals_no_segments_and_takes_back_those_that_are_out(
+    network: NetworkBufferPool,
+) -> None:
+    reservation = gate(network)
+    region = reservation.region
+    segment, body = received(region, numbers(1))
+    for _ in range(2):
+        reservation.close()
+    assert region.acquire(100) is None
+    assert network.count_idle_pages() == network.total_pages - 1
+    del segment, body
+    assert network.count_idle_pages() == network.total_pages
+    assert region.acquire(100) is None
+
+
 def test_a_kept_batch_outlives_its_gate_and_its_pages_come_back_after_it(
     network: NetworkBufferPool,
 ) -> None:
