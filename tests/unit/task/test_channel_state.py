@@ -10,16 +10,20 @@ from headrace.checkpoint.channel_chunks import ChannelPart, ChannelRole
 from headrace.checkpoint.errors import MetadataError
 from headrace.core.checkpoints import AlignmentMode, CheckpointBarrier, CheckpointOptions
 from headrace.core.elements import PlacedMarker, Watermark, WatermarkStatus
-from headrace.graph.job_graph import PartitionerKind
+from headrace.core.ids import OperatorId
+from headrace.graph.job_graph import PartitionerKind, VertexKind
+from headrace.network.output_capture import OutputCapture
 from headrace.task.channel_frames import CapturedFrame, frames_of, tables_of
+from headrace.task.channel_state import ChannelStates
 from tests.unit.task.in_flight import Job
-from tests.unit.task.in_flight_tasks import Checkpoint
+from tests.unit.task.in_flight_tasks import Checkpoint, environment_of, vertex_of
 from tests.unit.task.keyed_rows import order_of, owner_of
 
 ALIGNED = CheckpointOptions()
 TIMEOUT = CheckpointOptions(aligned_timeout_ms=100)
 UNALIGNED = CheckpointOptions(alignment=AlignmentMode.UNALIGNED)
 ROW_COUNT = 60
+SENDER = OperatorId(b"s" * 16)
 HASH, REBALANCE = PartitionerKind.HASH, PartitionerKind.REBALANCE
 
 
@@ -256,3 +260,27 @@ def test_anybody_can_read_what_was_in_flight() -> None:
     stream = pa.ipc.open_stream(table.content)
     assert stream.read_all().to_pydict() == {"value": [1, 2]}
     assert stream.schema.metadata[b"headrace.markers"] == b'[[[1, "w", -9223372036854775808]]]'
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_who_waits_to_store_what_is_in_flight_hears_of_its_checkpoint_whatever_becomes_of_it(
+    is_complete: bool,
+) -> None:
+    states = ChannelStates(environment_of(vertex_of(SENDER, VertexKind.SOURCE, 1), 0, None), [])
+    states.start_capture(7)
+    capture = OutputCapture(1)
+    data = states.snapshot(7, [capture])
+    told: list[str] = []
+    data.on_ready(lambda: told.append("ready"))
+    if is_complete:
+        capture.answer(0, ())
+        assert told == []
+    states.stop_capture(7, is_complete=is_complete)
+    assert told == ["ready"]
+    assert data.is_abandoned is not is_complete and data.is_empty
+    # Nobody answers for a checkpoint that is over, and nothing of it is left to the next one.
+    capture.on_done(lambda: told.append("done"))
+    states.stop_capture(7, is_complete=True)
+    capture.answer(0, ())
+    assert told == ["ready", "done"]
+    assert data.is_abandoned is not is_complete
