@@ -20,7 +20,7 @@ from headrace.operators.columns.held_rows import LOOSE_ROWS_MIN
 from headrace.operators.columns.integer_groups import are_in_order
 from headrace.operators.columns.late_rows import without_late
 from headrace.operators.columns.partials import Partials
-from headrace.operators.columns.slices import slices_of
+from headrace.operators.columns.slices import different_slices, slices_of
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
 
@@ -58,6 +58,8 @@ class SlicedAggregateOperator(OneInputOperator):
         self._loose: list[pa.Table] = rows.restore(context.state)
         self._merged_size = 0
         self._loose_size = sum(map(self._size_of, self._loose))
+        # Those of all rows, ascending: a watermark looks at them, and not at the rows.
+        self._held_slices = different_slices(pa.concat_tables([self._merged, *self._loose]))
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
@@ -73,6 +75,7 @@ class SlicedAggregateOperator(OneInputOperator):
             return
         self._loose.append(rows)
         self._loose_size += self._size_of(rows)
+        self._held_slices = np.union1d(self._held_slices, different_slices(rows))
         if self._loose_size >= max(LOOSE_ROWS_MIN, self._merged_size):
             self._merge()
 
@@ -87,9 +90,7 @@ class SlicedAggregateOperator(OneInputOperator):
 
     def _due_starts(self, before: int, now: int) -> Starts:
         """Return the windows with slices whose end the watermark has just passed, in order."""
-        parts = [slices_of(table) for table in (self._merged, *self._loose)]
-        slices = np.unique(np.concatenate(parts))
-        windows = self._windows
+        slices, windows = self._held_slices, self._windows
         shifts = np.arange(-(-windows.size // windows.slide), dtype=np.int64) * windows.slide
         starts = (self._last_starts(slices)[:, np.newaxis] - shifts).ravel()
         first, last = self._windows.last_due(before), self._windows.last_due(now)
@@ -173,6 +174,7 @@ class SlicedAggregateOperator(OneInputOperator):
             # A copy of what stays, as a slice would keep the memory of what goes.
             self._merged = self._merged.take(pa.array(np.arange(gone, len(slices))))
             self._merged_size = self._size_of(self._merged)
+            self._held_slices = different_slices(self._merged)
 
     def _last_starts(self, slices: Starts) -> Starts:
         """Return the start of the last window that each slice lies in, or a later one where it lies in none."""

@@ -1,4 +1,4 @@
-"""The column that says which slice of event time a row is of."""
+"""The column that says which slice of event time a row is of. Pure."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,3 +11,12 @@ def slices_of(rows: pa.Table | pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return where the slice of each row begins, epoch ms, shape (num_rows,)."""
     slices: npt.NDArray[np.int64] = rows.column(SLICE).to_numpy()
     return slices
+
+
+def different_slices(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """Return where the slices of the rows begin, ascending, each once."""
+    slices = slices_of(rows)
+    # Rows mostly come in stretches of one slice: only the first of each is looked up.
+    is_first = np.ones(len(slices), dtype=np.bool_)
+    np.not_equal(slices[1:], slices[:-1], out=is_first[1:])
+    return np.unique(slices[is_first])

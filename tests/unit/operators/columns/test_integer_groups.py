@@ -27,6 +27,8 @@ def table_of(rows: list[tuple[int, ...]]) -> pa.Table:
     st.integers(0, 8),
 )
 @example([(1, 0, 1, 1, 1), (1, 0, 2, -2, 2), (0, 1, 5, 5, 5)], 1)
+@example([(-n % 7, n % 2, n, n - 9, -n) for n in range(40)], 8)
+@example([((-n % 7) << 56, n % 3, n, n - 9, -n) for n in range(40)], 8)
 def test_groups_come_in_order_and_are_those_of_a_hash_table(
     rows: list[tuple[int, ...]], cut: int
 ) -> None:
@@ -98,6 +100,7 @@ def test_what_64_bits_cannot_hold_together_and_no_rows_are_left_to_arrow() -> No
     st.integers(0, 8),
 )
 @example([(0, 1, 1), (0, 1, 1), (-5, 1, 0)], 9, -7, 1)
+@example([(0, 1, 1), (0, 2**40, 1), (5, 1, 0), (0, 1, 1)], 9, -7, 1)
 def test_rows_are_counted_as_by_a_hash_table_unless_their_values_lie_far_apart(
     rows: list[tuple[int, int, int]], step: int, begin: int, cut: int
 ) -> None:
