@@ -70,7 +70,7 @@ def checkpoint() -> None:
     """The group."""
 
 
-@checkpoint.command(name="list", help=_LIST_HELP)
+@checkpoint.command(name="list", help=_LIST_HELP, short_help="List those in a folder.")
 @click.argument("path")
 @_key_file
 @_as_json
@@ -88,7 +88,7 @@ def list_snapshots(path: str, key_file: str | None, is_json: bool) -> int:
     return 0
 
 
-@checkpoint.command(help=_SHOW_HELP)
+@checkpoint.command(help=_SHOW_HELP, short_help="Show one, operator by operator.")
 @click.argument("path")
 @click.option("--verify", is_flag=True, help="Read every file, and see whether it is as it was.")
 @_key_file
@@ -107,7 +107,7 @@ def show(path: str, verify: bool, key_file: str | None, is_json: bool) -> int:
     return 0 if is_fine else EXIT_FAILED
 
 
-@checkpoint.command(help=_VERIFY_HELP)
+@checkpoint.command(help=_VERIFY_HELP, short_help="Say whether one is whole.")
 @click.argument("path")
 @_key_file
 @_as_json

@@ -30,6 +30,9 @@ def report_failure(error: BaseException) -> int:
 
 def report_usage(error: click.UsageError) -> int:
     """Print what was wrong with the command line first, then how it is used; return the exit code."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()  # the help itself
+        return error.exit_code
     click.secho(f"error: {error.format_message()}", fg="red", bold=True, err=True)
     if error.ctx is not None:
         if isinstance(error, click.NoSuchOption) and "PROGRAM" in error.ctx.get_usage():

@@ -99,6 +99,22 @@ def test_help_teaches_with_examples() -> None:
     assert "Exit codes" in result.output
 
 
+@pytest.mark.parametrize("group", [[], ["checkpoint"], ["savepoint"]])
+def test_without_a_command_there_is_help_and_no_error(
+    group: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, code = ending(capsys, *group)
+    assert first.startswith("Usage: headrace")
+    assert code == 2
+
+
+def test_lists_of_commands_say_each_in_a_whole_sentence() -> None:
+    for group in ([], ["checkpoint"], ["savepoint"]):
+        _, _, commands = CliRunner().invoke(cli, [*group, "--help"]).output.partition("Commands:")
+        assert commands.strip()
+        assert "..." not in commands
+
+
 def test_help_does_not_load_spark() -> None:
     script = (
         "import sys\nfrom click.testing import CliRunner\nfrom headrace.cli.main import cli\n"
