@@ -269,7 +269,14 @@ def test_what_waits_in_memory_is_read_to_its_end_by_who_had_begun_when_the_resul
 
 
 @pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("end", ["its producer fails", "its consumer leaves behind its release"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "its producer fails",
+        "its consumer leaves behind its release",
+        "its consumer leaves before its release",
+    ],
+)
 def test_what_waits_in_memory_for_nobody_is_free_at_once(
     cluster: SimulatedCluster, kind: ResultPartitionType, end: str, tmp_path: Path
 ) -> None:
@@ -283,6 +290,8 @@ def test_what_waits_in_memory_for_nobody_is_free_at_once(
         sink.fail(ValueError("a bad row"))
     else:
         sink.finish()
+        if end == "its consumer leaves before its release":
+            view.release()
         producer.release_partitions([partition_id()])
         view.release()
     assert sink.partition.pool.used == 0
