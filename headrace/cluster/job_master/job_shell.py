@@ -98,6 +98,10 @@ class JobShell:
         """See SchedulerShell."""
         self._restore.restore(scope, version)
 
+    def declare_slots(self) -> None:
+        """See SchedulerShell."""
+        self.resource_manager.declare()
+
     def request_slots(self) -> None:
         """See SchedulerShell."""
         self.slots.request()

@@ -48,6 +48,10 @@ class SchedulerShell(Protocol):
         """
         ...
 
+    def declare_slots(self) -> None:
+        """Tell the ResourceManager the pool's whole requirements."""
+        ...
+
     def request_slots(self) -> None:
         """Tell the ResourceManager the pool's whole requirements, and begin to wait for slots, anew."""
         ...

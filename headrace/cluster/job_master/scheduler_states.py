@@ -28,6 +28,10 @@ class SchedulerContext(Protocol):
         """Find out what the scope starts from; answers with `restored` or `failed`."""
         ...
 
+    def declare_slots(self) -> None:
+        """Declare the job's whole need of slots, which nobody waits for yet."""
+        ...
+
     def require_slots(self) -> None:
         """Declare the job's whole need of slots and start the timer of `slot.request.timeout`."""
         ...
@@ -179,9 +183,14 @@ class Restoring(SchedulerState):
 
 
 class RestoringFirst(Restoring):
-    """The same when the job begins."""
+    """The same when the job begins; its slots come meanwhile, as what is restored does not change how many."""
 
     status = JobStatus.CREATED
+
+    def enter(self) -> SchedulerState:
+        """Declare and ask."""
+        self.context.declare_slots()
+        return super().enter()
 
     def failed(self, failure: Failure) -> SchedulerState:
         """Trying again would find the same: final."""

@@ -24,6 +24,7 @@ from headrace.cluster.job_master.scheduler_states import (
     Ended,
     RegisteringPartitions,
     Restoring,
+    RestoringFirst,
     SchedulerState,
     WaitingForSlots,
 )
@@ -221,9 +222,8 @@ class Scheduler:
 
     def fail_waiting_for_slots(self, failure: Failure) -> None:
         """The slots will not come; without effect once they have."""
-        self._events.put(
-            lambda state: state.failed(failure) if isinstance(state, WaitingForSlots) else state
-        )
+        needy = (RestoringFirst, WaitingForSlots)
+        self._events.put(lambda state: state.failed(failure) if isinstance(state, needy) else state)
 
     def committed(self) -> None:
         """The coordinators have finished."""
@@ -239,6 +239,11 @@ class Scheduler:
         """See SchedulerContext."""
         self._version += 1
         self._shell.restore(self._scope, self._version)
+
+    def declare_slots(self) -> None:
+        """See SchedulerContext."""
+        self.pool.require(self._slots.profiles)
+        self._shell.declare_slots()
 
     def require_slots(self) -> None:
         """See SchedulerContext."""

@@ -33,6 +33,7 @@ from headrace.core.shuffle_descriptors import (
 )
 from headrace.gateways.checkpoints import CheckpointOverview
 from headrace.gateways.messages import ErrorInfo, ExecutionReport, SlotOffer, TaskMetrics
+from headrace.gateways.resource_manager import ResourceRequirement
 from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import ConnectionLostError
@@ -57,7 +58,7 @@ class ScriptedShell:
     """Notes what the scheduler wants; the test answers."""
 
     def __init__(self) -> None:
-        self.declared_count = 0
+        self.declared: list[tuple[ResourceRequirement, ...]] = []
         self.submitted: list[tuple[Execution, TaskDeploymentDescriptor]] = []
         self.cancelled: list[ExecutionAttemptId] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
@@ -87,8 +88,11 @@ class ScriptedShell:
         if self.answers_restores:
             self.scheduler.restored(self.restores, version)
 
+    def declare_slots(self) -> None:
+        self.declared.append(self.scheduler.pool.requirements)
+
     def request_slots(self) -> None:
-        self.declared_count += 1
+        self.declare_slots()
 
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:
         return TaskManagerLocation(resource_id, "localhost", 1, None, "host")
