@@ -181,7 +181,8 @@ class CheckpointsInFiles:
         """Help those who look at a listing that does not show the newest checkpoint yet; it counts without that."""
         uri = child_uri(self.checkpoint_folder, _NEWEST)
         try:
-            replace_file(uri, b"%d\n" % checkpoint_id, f"{checkpoint_id}-{self._lineage.epoch}")
+            token = f"{checkpoint_id}-{self._lineage.epoch}"
+            replace_file(uri, b"%d\n" % checkpoint_id, token, is_hint=True)
         except CheckpointStorageError as error:
             _LOG.warning("the newest checkpoint is complete, and not easily found: %s", error)
 

@@ -126,15 +126,18 @@ def put_if_absent(uri: str, content: bytes, token: str) -> bool:
         raise CheckpointStorageError.of("publish", uri, error) from error
 
 
-def replace_file(uri: str, content: bytes, token: str) -> None:
-    """Write a small file in the place of an earlier one, if any; readers see one of the two."""
+def replace_file(uri: str, content: bytes, token: str, *, is_hint: bool = False) -> None:
+    """Write a small file in the place of an earlier one, if any; readers see one of the two.
+
+    `is_hint`: nobody relies on it after a loss of power, so that nobody waits for the disk.
+    """
     system, path = _place_of("write", uri)
     folder, _, name = path.rpartition("/")
     temporary = f"{folder}/.{name}.{token}"
     with _errors("write", uri):
         if isinstance(system, fs.LocalFileSystem):
             try:
-                _write_local(temporary, [content])
+                _write_local(temporary, [content], is_durable=not is_hint)
                 os.replace(temporary, path)
             finally:
                 with contextlib.suppress(FileNotFoundError):
@@ -291,12 +294,15 @@ def _installed(scheme: str) -> OpenFileSystem | None:
     return load_entry_point(ENTRY_POINT_GROUP_FILE_SYSTEMS, scheme)
 
 
-def _write_local(path: str, parts: Iterable[bytes | memoryview]) -> None:
+def _write_local(
+    path: str, parts: Iterable[bytes | memoryview], *, is_durable: bool = True
+) -> None:
     with _new_local(path) as file:
         for part in parts:
             file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
+        if is_durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _new_local(path: str) -> Any:

@@ -15,7 +15,8 @@ looks for a later epoch *afterwards*; a later driver takes its epoch and reads t
 two sees the other: no driver of the past publishes a savepoint that its successor knows nothing of.
 """
 
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -166,8 +167,9 @@ class StoredLineage:
         CheckpointStorageError.
         """
         folder = child_uri(directory, "lineages", lineage_id)
-        last_id = max(floor_id, *_numbers(folder, "id"), 0)
-        if floor_id and not is_new and not _numbers(folder, "epoch"):
+        taken = _taken_in(folder)
+        last_id = max(floor_id, *taken.ids, 0)
+        if floor_id and not is_new and not taken.epochs:
             last_id = max(floor_id, clock.now_ms())
         epoch = _take_epoch(folder, random)
         savepoints = _shut_out_earlier(folder, epoch, random)
@@ -177,10 +179,11 @@ class StoredLineage:
         """See Lineage."""
         content = msgspec.json.encode(_TakenId(self.epoch, folder_uri))
         for _ in range(_ATTEMPTS_MAX):
-            self.validate_epoch()
-            self._last_id = max(self._last_id, *_numbers(self._folder, "id"), 0) + 1
+            taken = _taken_in(self._folder)
+            self._validate_epoch(taken.epochs)
+            self._last_id = max(self._last_id, *taken.ids, 0) + 1
             if put_if_absent(_id_uri(self._folder, self._last_id), content, self._token()):
-                self._forget_decided()
+                self._forget_decided(taken.ids)
                 self._undecided.add(self._last_id)
                 return self._last_id
         raise CheckpointStorageError(
@@ -200,7 +203,9 @@ class StoredLineage:
 
     def validate_epoch(self) -> None:
         """See Lineage."""
-        epochs = _numbers(self._folder, "epoch")
+        self._validate_epoch(_taken_in(self._folder).epochs)
+
+    def _validate_epoch(self, epochs: list[int]) -> None:
         if epochs and epochs[-1] > self.epoch:
             raise CheckpointFencedError(self.lineage_id, self.epoch, epochs[-1])
         if self.epoch not in epochs and not is_there(_epoch_uri(self._folder, self.epoch)):
@@ -208,7 +213,9 @@ class StoredLineage:
 
     def leave(self) -> None:
         """See Lineage."""
-        for number in _numbers(self._folder, "id"):
+        taken = _taken_in(self._folder).ids
+        self._forget_decided(number for number in taken if number != self._last_id)
+        for number in taken:
             if number == self._last_id and number not in self._undecided:
                 content = msgspec.json.encode(_TakenId(self.epoch, ""))
                 replace_file(_id_uri(self._folder, number), content, self._token())
@@ -217,10 +224,9 @@ class StoredLineage:
         """See Lineage."""
         remove_folder(self._folder)
 
-    def _forget_decided(self) -> None:
+    def _forget_decided(self, earlier: Iterable[int]) -> None:
         """Delete records of earlier ids. The newest one always stays: it is the counter."""
-        taken = [number for number in _numbers(self._folder, "id") if number != self._last_id]
-        for number in taken:
+        for number in earlier:
             if number not in self._undecided:
                 remove_file(_id_uri(self._folder, number))
         for number in sorted(self._undecided)[:-_KEPT_MAX]:
@@ -244,7 +250,7 @@ def lineage_of_job(job_folder: str, proposed: str, token: str) -> str:
 def _take_epoch(folder: str, random: SeededRandom) -> int:
     epoch = 0
     for _ in range(_ATTEMPTS_MAX):
-        taken = _numbers(folder, "epoch")
+        taken = _taken_in(folder).epochs
         # Upwards in any case: the listing may lag behind.
         epoch = max(epoch, *taken, 0) + 1
         if put_if_absent(_epoch_uri(folder, epoch), b"{}\n", random.randbytes(8).hex()):
@@ -262,7 +268,7 @@ def _shut_out_earlier(folder: str, epoch: int, random: SeededRandom) -> tuple[st
     Returns where savepoints were to lie.
     """
     savepoints: list[str] = []
-    for number in _numbers(folder, "id"):
+    for number in _taken_in(folder).ids:
         try:
             taken = msgspec.json.decode(bytes(read_all(_id_uri(folder, number))), type=_TakenId)
         except msgspec.DecodeError:
@@ -276,13 +282,20 @@ def _shut_out_earlier(folder: str, epoch: int, random: SeededRandom) -> tuple[st
     return tuple(savepoints)
 
 
-def _numbers(folder: str, kind: str) -> list[int]:
-    found: list[int] = []
+class _Taken(NamedTuple):
+    """What the record says, each in order."""
+
+    epochs: list[int]
+    ids: list[int]
+
+
+def _taken_in(folder: str) -> _Taken:
+    found: dict[str, list[int]] = {"epoch": [], "id": []}
     for entry in files_below(folder, is_recursive=False):
-        name, _, digits = entry.relative_path.partition("-")
-        if name == kind and digits.isdecimal():
-            found.append(int(digits))
-    return sorted(found)
+        kind, _, digits = entry.relative_path.partition("-")
+        if kind in found and digits.isdecimal():
+            found[kind].append(int(digits))
+    return _Taken(sorted(found["epoch"]), sorted(found["id"]))
 
 
 def _id_uri(folder: str, number: int) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.checkpoint.checkpoint_storage import load_completed
 from headrace.checkpoint.errors import CheckpointFencedError
-from headrace.checkpoint.file_systems import child_uri, files_below
+from headrace.checkpoint.file_systems import child_uri, files_below, is_there
 from headrace.checkpoint.lineages import LineageInMemory, StoredLineage
 from headrace.core.clock import ManualClock
 from tests.unit.checkpoint.snapshots import KEY, LINEAGE
@@ -107,6 +107,19 @@ def test_ids_under_way_stay_on_record(folder: str) -> None:
     lineage.take_id("job")
     names = [file.relative_path.rpartition("/")[2] for file in files_below(folder)]
     assert sorted(names)[1:] == ["id-000000000001", "id-000000000003"]
+
+
+def test_who_left_without_having_needed_its_last_id_has_nothing_to_shut_out(folder: str) -> None:
+    job = child_uri(folder, "job")
+    first = take_over(folder)
+    for _ in range(3):
+        first.take_id(job)
+    for number in (1, 2, 3):
+        first.decided(number)
+    first.leave()
+    second = take_over(folder, seed=2)
+    assert not is_there(job)
+    assert second.take_id(job) == 4
 
 
 def test_in_memory_ids_go_on_from_what_was_restored() -> None:

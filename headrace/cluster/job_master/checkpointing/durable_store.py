@@ -159,6 +159,10 @@ class DurableCheckpointStore:
         """See CheckpointStore."""
         return self._taken_over().take_id(self._opened().checkpoint_folder)
 
+    def give_up_id(self, checkpoint_id: int) -> None:
+        """See CheckpointStore."""
+        self._taken_over().decided(checkpoint_id)
+
     def locate(
         self, checkpoint_id: int, options: CheckpointOptions, target: str
     ) -> CheckpointOptions:

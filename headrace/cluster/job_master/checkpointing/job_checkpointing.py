@@ -12,6 +12,7 @@ from headrace.checkpoint.errors import CheckpointExistsError, CheckpointFencedEr
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
 from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.checkpoint_ids import CheckpointIds
 from headrace.cluster.job_master.checkpointing.checkpoint_timers import CheckpointTimers
 from headrace.cluster.job_master.checkpointing.collaborators import (
     CheckpointedCoordinators,
@@ -116,6 +117,7 @@ class JobCheckpointing:
         self._coordinators: Final = coordinators
         self._on_failed: Final = on_failed
         self._store: Final = StoreCalls(store, run_blocking, endpoint.spawn, self.brakes_changed)
+        self._ids: Final = CheckpointIds(self._store, endpoint.spawn)
         self._statistics: Final = CheckpointStatistics()
         self._coordinator: Final = CheckpointCoordinator(rules, endpoint.rpc_service.random)
         self._events: Final = EventQueue[CoordinatorEvent](self._handle)
@@ -146,6 +148,7 @@ class JobCheckpointing:
             self._tasks,
             self._coordinators,
             self._store,
+            self._ids,
             self._rules,
             self._endpoint.clock,
             handle=self._events.put,
@@ -158,6 +161,7 @@ class JobCheckpointing:
         return CheckpointLineage(
             self._job_id,
             self._store,
+            self._ids,
             self.commits,
             self._publisher,
             self._coordinator,
@@ -179,6 +183,7 @@ class JobCheckpointing:
         """Periodic checkpoints run as long as the job does."""
         if status is JobStatus.RUNNING:
             self._events.put(SchedulingStarted())
+            self._take_id_ahead()
         elif status.is_terminal_state():
             self._events.put(SchedulingStopped(_R.CHECKPOINT_COORDINATOR_SHUTDOWN))
         else:
@@ -311,6 +316,12 @@ class JobCheckpointing:
         self._content = None
         if not checkpoint.commits:
             self._notices.over(checkpoint_id)
+        self._take_id_ahead()
+
+    def _take_id_ahead(self) -> None:
+        """For the next periodic checkpoint or, where the job ends before that, for the last one."""
+        if self._rules.interval_ms is not None and not self._tasks.has_all_data_ended:
+            self._ids.take_ahead()
 
     def _publication_failed(self, checkpoint: PendingCheckpoint, error: Exception) -> None:
         reason = _R.FINALIZE_CHECKPOINT_FAILURE

@@ -7,6 +7,7 @@ import logging
 from typing import Final
 
 from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.cluster.job_master.checkpointing.checkpoint_ids import CheckpointIds
 from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
 from headrace.cluster.job_master.checkpointing.publisher import Publisher
 from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
@@ -26,6 +27,7 @@ class CheckpointLineage:
         self,
         job_id: JobId,
         store: StoreCalls,
+        ids: CheckpointIds,
         commits: SinkCommits,
         publisher: Publisher,
         coordinator: CheckpointCoordinator,
@@ -33,6 +35,7 @@ class CheckpointLineage:
     ) -> None:
         self._job_id: Final = job_id
         self._store: Final = store
+        self._ids: Final = ids
         self._commits: Final = commits
         self._publisher: Final = publisher
         self._coordinator: Final = coordinator
@@ -60,6 +63,7 @@ class CheckpointLineage:
     async def close(self, status: JobStatus) -> None:
         """The job has ended: what is published is made visible first, as far as its sinks can."""
         await self._publisher.settled()
+        await self._ids.close()
         is_committed = True
         if status.is_globally_terminal_state():
             try:

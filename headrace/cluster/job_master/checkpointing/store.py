@@ -49,6 +49,10 @@ class CheckpointStore(Protocol):
         """Return the next id of the lineage, which nobody else ever gets. CheckpointStorageError."""
         ...
 
+    def give_up_id(self, checkpoint_id: int) -> None:
+        """No snapshot will have this id. Does not block, and runs beside other calls."""
+        ...
+
     def locate(
         self, checkpoint_id: int, options: CheckpointOptions, target: str
     ) -> CheckpointOptions:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.cluster.job_master.checkpointing.checkpoint_ids import CheckpointIds
 from headrace.cluster.job_master.checkpointing.collaborators import (
     CheckpointedCoordinators,
     CheckpointedTasks,
@@ -46,6 +47,7 @@ class TriggerSteps:
         tasks: CheckpointedTasks,
         coordinators: CheckpointedCoordinators,
         store: StoreCalls,
+        ids: CheckpointIds,
         rules: CheckpointRules,
         clock: Clock,
         *,
@@ -57,6 +59,7 @@ class TriggerSteps:
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
         self._store: Final = store
+        self._ids: Final = ids
         self._rules: Final = rules
         self._clock: Final = clock
         self._handle: Final = handle
@@ -81,7 +84,7 @@ class TriggerSteps:
 
     async def _take_id(self, number: int) -> None:
         try:
-            checkpoint_id = await self._store.call("take an id", self._store.store.take_id)
+            checkpoint_id = await self._ids.take()
         except Exception as error:
             self._on_storage_failed(error)
             self._handle(TriggerFailed(number, _R.IO_EXCEPTION, str(error)))

@@ -52,6 +52,7 @@ class ScriptedStore:
         self.shared: list[tuple[int, str]] = []
         self.closed: list[tuple[JobStatus, bool]] = []
         self.last_id = 0
+        self.given_up: list[int] = []
 
     def _raise(self, call: str) -> None:
         error = self.errors.pop(call, None)
@@ -69,6 +70,9 @@ class ScriptedStore:
         self._raise("take_id")
         self.last_id += 1
         return self.last_id
+
+    def give_up_id(self, checkpoint_id: int) -> None:
+        self.given_up.append(checkpoint_id)
 
     def locate(
         self, checkpoint_id: int, options: CheckpointOptions, target: str
@@ -197,11 +201,11 @@ class World:
                 self.endpoint,
                 graph.job_graph,
                 Settings(),
-                self._run_blocking,
+                self.run_blocking,
                 on_changed=owner.brakes_changed,
                 on_failed=self.failures.append,
             ),
-            run_blocking=self._run_blocking,
+            run_blocking=self.run_blocking,
             on_failed=self.failures.append,
             on_final_savepoint=self.final_savepoints.append,
             reminder_ms=100,
@@ -213,7 +217,7 @@ class World:
         self.loop.run_for(1)
         self.loop.close()
 
-    async def _run_blocking(self, name: str, body: Callable[[], T]) -> T:
+    async def run_blocking(self, name: str, body: Callable[[], T]) -> T:
         await self.storage_answers.wait()
         return body()
 

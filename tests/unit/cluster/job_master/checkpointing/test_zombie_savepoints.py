@@ -65,15 +65,17 @@ class Interruption:
         self._left = count
         self._other = other
         self.has_happened = False
+        self.before = ""
         for module, name in itertools.product((lineages, checkpoint_storage), CALLS):
             if hasattr(module, name):
-                monkeypatch.setattr(module, name, self._before(getattr(module, name)))
+                monkeypatch.setattr(module, name, self._before(name, getattr(module, name)))
 
-    def _before(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _before(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def interrupted(*arguments: Any, **named: Any) -> Any:
             self._left -= 1
             if self._left == 0:
                 self.has_happened = True
+                self.before = name
                 self._other()
             return call(*arguments, **named)
 
@@ -110,7 +112,7 @@ class Race:
 
 def test_the_successor_comes_at_any_moment_of_a_stop_with_savepoint(tmp_path: Path) -> None:
     outcomes: set[bool] = set()
-    count = 0
+    moments: list[str] = []
     for count in itertools.count(1):
         race = Race(tmp_path / str(count))
         with pytest.MonkeyPatch.context() as monkeypatch:
@@ -120,7 +122,10 @@ def test_the_successor_comes_at_any_moment_of_a_stop_with_savepoint(tmp_path: Pa
             break
         race.check()
         outcomes.add(bool(race.savepoint))
-    assert count > 8, "there are moments"
+        moments.append(interruption.before)
+    look, record, forget = "files_below", "put_if_absent", "remove_file"
+    place, publish = "replace_file", "put_if_absent"
+    assert moments == [look, record, forget, place, look, look, publish], "each is a moment"
     assert False in outcomes
 
 
