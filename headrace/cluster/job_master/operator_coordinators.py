@@ -77,6 +77,11 @@ class OperatorCoordinators:
                 coordinator = _create(known, operator, context)
                 self._coordinators[operator.operator_id] = coordinator
                 self._by_vertex.setdefault(vertex.vertex_id, []).append(coordinator)
+        self._checkpointed: Final = [
+            (operator_id, coordinator)
+            for operator_id, coordinator in self._coordinators.items()
+            if isinstance(coordinator, CheckpointedCoordinator)
+        ]
         self._subtasks: Final = [
             ExecutionVertexId(vertex_id, index)
             for vertex_id in self._by_vertex
@@ -150,7 +155,7 @@ class OperatorCoordinators:
         """Take every coordinator's part; from now on their events wait for the subtasks' parts."""
         states = {
             operator_id: coordinator.checkpoint(checkpoint_id)
-            for operator_id, coordinator in self._checkpointed()
+            for operator_id, coordinator in self._checkpointed
         }
         self._gates.close(checkpoint_id, self._subtasks)
         return states
@@ -162,18 +167,18 @@ class OperatorCoordinators:
     def checkpoint_completed(self, checkpoint_id: int) -> None:
         """The checkpoint is published."""
         self._release(self._gates.ended(checkpoint_id))
-        for _, coordinator in self._checkpointed():
+        for _, coordinator in self._checkpointed:
             coordinator.checkpoint_completed(checkpoint_id)
 
     def checkpoint_aborted(self, checkpoint_id: int) -> None:
         """The checkpoint came to nothing, or commits nothing."""
         self._release(self._gates.ended(checkpoint_id))
-        for _, coordinator in self._checkpointed():
+        for _, coordinator in self._checkpointed:
             coordinator.checkpoint_aborted(checkpoint_id)
 
     def reset(self, checkpoint_id: int | None, states: Mapping[OperatorId, bytes]) -> None:
         """The whole job starts from a checkpoint, or afresh."""
-        for operator_id, coordinator in self._checkpointed():
+        for operator_id, coordinator in self._checkpointed:
             coordinator.reset(checkpoint_id, states.get(operator_id))
 
     def subtask_reset(self, subtask: ExecutionVertexId, checkpoint_id: int | None) -> None:
@@ -212,13 +217,6 @@ class OperatorCoordinators:
     def _release(self, events: list[HeldEvent]) -> None:
         for event in events:
             self._send_event(event.subtask, event.operator_id, event.payload)
-
-    def _checkpointed(self) -> list[tuple[OperatorId, CheckpointedCoordinator]]:
-        return [
-            (operator_id, coordinator)
-            for operator_id, coordinator in self._coordinators.items()
-            if isinstance(coordinator, CheckpointedCoordinator)
-        ]
 
     def _of(self, attempt_id: ExecutionAttemptId) -> list[OperatorCoordinator]:
         return self._by_vertex.get(attempt_id.execution_vertex_id.vertex_id, [])

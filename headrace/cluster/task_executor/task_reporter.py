@@ -140,8 +140,8 @@ class TaskReporter:
         self, attempt_id: ExecutionAttemptId, state: ExecutionState, error: BaseException | None
     ) -> None:
         entry = self._tasks.find(attempt_id)
-        if entry is None or entry.has_ended:
-            return
+        if entry is None or entry.has_ended or state is ExecutionState.DEPLOYING:
+            return  # DEPLOYING the JobMaster knows of: it began it
         metrics: TaskMetrics | None = None
         if state.is_terminal:
             last = entry.metrics()

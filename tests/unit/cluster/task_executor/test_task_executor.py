@@ -78,6 +78,15 @@ def test_a_submitted_task_runs_and_its_states_are_reported(world: World) -> None
     assert world.executor.attempt_ids == ()
 
 
+def test_that_a_task_is_being_deployed_is_no_news_to_its_job_master(world: World) -> None:
+    world.request_slot()
+    task = world.submit()
+    for state in (ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.FINISHED):
+        task.reach(state)
+    world.run_for(10)
+    assert world.reported()[1:] == [ExecutionState.INITIALIZING, ExecutionState.FINISHED]
+
+
 def test_a_task_of_another_job_master_is_refused(world: World) -> None:
     world.request_slot()
     with pytest.raises(TaskSubmissionError):
