@@ -100,7 +100,7 @@ def write_page(cells: Cells, drawn: Sequence[str]) -> str:
                 picture=picture("latency_governed", drawn),
                 source="`headrace/network/latency_governor.py`",
                 table=governed_table(governed),
-                held=held_text(governed),
+                held=held_text(governed) + floor_text(timeouts, governed),
             )
         )
     parts += [peers_text(cell, drawn) for cell in section_of(cells, "peers")]
@@ -157,6 +157,26 @@ def held_text(cells: Cells) -> str:
         f"{len(cells) - len(missed)} of {len(cells)} targets are held by the 99th percentile, within a tenth. Not held:"
         f" {named}."
     )
+
+
+def floor_text(timeouts: Cells, governed: Cells) -> str:
+    """Say which targets lie below what a record takes where nothing is held, at the rate where that was asked."""
+    for cell in timeouts:
+        if cell["buffer_timeout_ms"] == 0:
+            rate, floor_ms = cell["rate_per_second"], cell["p99_ms"]
+            below = sorted(
+                one["target_ms"]
+                for one in governed
+                if one["rate_per_second"] == rate and TARGET_SLACK * one["target_ms"] < floor_ms
+            )
+            if below:
+                named = ", ".join(f"{target_ms} ms" for target_ms in below)
+                return (
+                    f" At {rate:,}/s, with a buffer timeout of 0, where no row is held, the whole way took"
+                    f" {floor_ms:.1f} ms by the 99th percentile: no choice of how long to hold keeps what is"
+                    f" below that ({named})."
+                )
+    return ""
 
 
 def main() -> None:

@@ -101,6 +101,18 @@ def test_the_page_names_the_targets_that_are_not_held() -> None:
     assert "stays within a tenth of every target" in write_page(cells[:1], [])
 
 
+@pytest.mark.parametrize(("target_ms", "is_below"), [(5, True), (7, False), (20, False)])
+def test_the_page_says_which_targets_are_below_what_the_way_takes_where_nothing_is_held(
+    target_ms: int, is_below: bool
+) -> None:
+    cells = [
+        cell("timeouts", 2, 7.1, buffer_timeout_ms=0),
+        cell("governed", 4, 9, target_ms=target_ms),
+    ]
+    assert (f"below that ({target_ms} ms)" in write_page(cells, [])) is is_below
+    assert "below that" not in write_page(cells[1:], [])
+
+
 def test_a_busy_machine_is_owned_up_to() -> None:
     quiet = cell("timeouts", 1, 2, buffer_timeout_ms=0)
     assert "busy" not in write_page([quiet], [])
