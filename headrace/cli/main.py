@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "savepoint": "headrace.cli.savepoint:savepoint",
     "shuffle-service": "headrace.cli.shuffle_service:shuffle_service",
     "trace": "headrace.cli.trace:trace",
+    "warm-up": "headrace.cli.warm_up:warm_up",
 }
 
 _HELP: Final = """\
@@ -36,6 +37,7 @@ Try it:
   headrace run -s /data/savepoint-1a2b3c-... job.py  from a savepoint, or a checkpoint
   headrace checkpoint list /data/checkpoints         which there are
   headrace trace exchange                            how credits and frames pass between two tasks, step by step
+  headrace warm-up                                   once: Spark starts sooner from then on
 
 Ctrl-C cancels the job, stops the workers and ends Spark.
 

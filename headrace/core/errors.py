@@ -31,6 +31,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.dataframe_coordinator: DataFramePushError
 |  +- spark.executor: NotEnoughSlotsError
 |  +- spark.host: NoExecutorError, SessionStoppedError
+|  +- spark.class_archive: ClassArchiveError
 |  +- spark.java_runtime: JavaNotFoundError
 |  +- spark.master: MasterUnreachableError, UnknownMasterError
 |  +- spark.resource_driver: SparkHostLostError

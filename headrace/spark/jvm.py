@@ -87,7 +87,13 @@ def registered_executor_count(context: SparkContext) -> int:
 
 def delete_at_jvm_exit(context: SparkContext, directory: Path) -> None:
     """Have the JVM remove `directory` and what is in it when it ends in order, as it does when we are gone."""
-    jvm: Any = getattr(context, "_jvm")  # noqa: B009 - private, and named here only
+    jvm: Any = getattr(context, "_jvm")  # noqa: B009 - private, and named in this file only
     jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(
         jvm.java.io.File(str(directory))
     )
+
+
+def class_path(context: SparkContext) -> str:
+    """The class path that the JVM was started with, every archive of it by name."""
+    jvm: Any = getattr(context, "_jvm")  # noqa: B009 - see above
+    return str(jvm.java.lang.System.getProperty("java.class.path"))

@@ -24,7 +24,8 @@ from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
 from headrace.spark.checklist import parse_master, refuse_contradictions
-from headrace.spark.java_runtime import ensure_java
+from headrace.spark.class_archive import class_archive
+from headrace.spark.java_runtime import JavaRuntime, ensure_java, user_cache_directory
 from headrace.spark.jvm import active_context, delete_at_jvm_exit, is_stopped
 from headrace.spark.jvm_errors import JvmErrors
 from headrace.spark.jvm_process import DeferredInterrupts, stop_context, stop_jvm
@@ -162,7 +163,7 @@ def _create(settings: Settings) -> HostSession:
         refuse_unknown_master(named)
         timeout_s = settings.get_option(MASTER_TIMEOUT).total_seconds()
         refuse_unreachable_master(named, timeout_s, SystemClock())
-    ensure_java()
+    java = ensure_java()
     submitted = _submitted_configuration()
     scratch = Path(tempfile.mkdtemp(prefix="headrace-"))
     plan = plan_session(
@@ -173,6 +174,7 @@ def _create(settings: Settings) -> HostSession:
         scratch=scratch,
         log_configuration=_LOG_CONFIGURATION if _LOG_CONFIGURATION.is_file() else None,
         submitted=submitted,
+        archive=None if java is None else _stored_classes(java),
     )
     errors = JvmErrors()
     before = {key: os.environ.get(key) for key in plan.environment}
@@ -203,6 +205,11 @@ def _create(settings: Settings) -> HostSession:
     delete_at_jvm_exit(spark.sparkContext, scratch)
     atexit.register(session.stop)
     return session
+
+
+def _stored_classes(java: JavaRuntime) -> Path | None:
+    archive = class_archive(java, user_cache_directory(os.environ))
+    return archive if archive.is_file() else None
 
 
 def _spark_conf(values: Mapping[str, str]) -> SparkConf:

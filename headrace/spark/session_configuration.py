@@ -1,5 +1,6 @@
 """Decides how a Spark session that Headrace creates is set up: master, slots, addresses, directories. Pure."""
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +11,15 @@ from headrace.core.config import Settings
 from headrace.core.tls import is_loopback
 from headrace.graph.pipeline_options import PARALLELISM
 from headrace.spark.checklist import SESSION_SETTINGS, parse_master
+from headrace.spark.class_archive import java_options
 from headrace.spark.options import APPLICATION_NAME, MASTER, SLOT_COUNT, SPARE_SLOT_COUNT
 
 LOOPBACK: Final = "127.0.0.1"
 SPARK_HOME: Final = "SPARK_HOME"
+DRIVER_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _SPARK_PREFIX: Final = "spark."
+_SHARES_CLASSES: Final = re.compile("-Xshare|Shared|DumpLoadedClassList")
+"""In Java options: what has to do with archives of classes, which is the user's own then."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,13 @@ def plan_session(
     scratch: Path,
     log_configuration: Path | None,
     submitted: Mapping[str, str],
+    archive: Path | None = None,
 ) -> SessionPlan:
     """Return the plan of a new session.
 
     `submitted` is what spark-submit has set already (empty for a plain program); it wins over our defaults, and
-    `spark.*` keys of `settings` win over both. `scratch` is a directory of this session alone.
+    `spark.*` keys of `settings` win over both. `scratch` is a directory of this session alone. `archive` holds the
+    classes of the driver's JVM.
     """
     given = {**submitted, **_given_by_user(settings)}
     master = (
@@ -61,7 +68,9 @@ def plan_session(
         environment |= {"SPARK_LOCAL_IP": LOOPBACK}
     conf |= given
     conf["spark.master"] = master
-    _add_java_options(conf, "spark.driver.extraJavaOptions", str(scratch), log_configuration)
+    _add_java_options(conf, DRIVER_JAVA_OPTIONS, str(scratch), log_configuration)
+    if archive is not None and not _SHARES_CLASSES.search(conf[DRIVER_JAVA_OPTIONS]):
+        conf[DRIVER_JAVA_OPTIONS] += f" {java_options(archive)}"
     if not kind.is_single_process:
         # An executor's working directory is its own and goes with the application.
         _add_java_options(conf, "spark.executor.extraJavaOptions", ".", None)

@@ -12,6 +12,7 @@ def plan(
     settings: dict[str, str] | None = None,
     environ: dict[str, str] | None = None,
     submitted: dict[str, str] | None = None,
+    archive: Path | None = None,
 ) -> SessionPlan:
     return plan_session(
         Settings(settings),
@@ -21,6 +22,7 @@ def plan(
         scratch=Path("/scratch"),
         log_configuration=Path("/log.properties"),
         submitted=submitted or {},
+        archive=archive,
     )
 
 
@@ -121,3 +123,21 @@ def test_spark_is_where_the_user_has_it_where_no_directory_of_executors_comes_of
     assert "SPARK_HOME" not in plan().environment
     assert "SPARK_HOME" not in plan({"spark.master": "spark://host:7077"}).environment
     assert "SPARK_HOME" not in plan(submitted=cluster).environment
+
+
+def test_the_driver_s_jvm_takes_its_classes_from_an_archive_that_is_there() -> None:
+    key = "spark.driver.extraJavaOptions"
+    assert (
+        "-XX:SharedArchiveFile=/cache/a.jsa -Xlog:cds=off"
+        in plan(archive=Path("/cache/a.jsa")).conf[key]
+    )
+    assert "Shared" not in plan().conf[key]
+
+
+@pytest.mark.parametrize(
+    "given", ["-Xshare:off", "-XX:SharedArchiveFile=/mine", "-XX:DumpLoadedClassList=/list"]
+)
+def test_an_archive_of_classes_that_the_user_chose_is_not_replaced(given: str) -> None:
+    conf = plan({"spark.driver.extraJavaOptions": given}, archive=Path("/cache/a.jsa")).conf
+    assert given in conf["spark.driver.extraJavaOptions"]
+    assert "/cache/a.jsa" not in conf["spark.driver.extraJavaOptions"]

@@ -1,0 +1,51 @@
+"""`headrace warm-up`: have Spark start sooner on this machine."""
+
+import os
+from typing import Final
+
+import click
+from rich.console import Console
+
+from headrace.core.size_text import bytes_text
+
+_HELP: Final = """\
+Have Spark start sooner on this machine.
+
+Runs a small job and stores the classes that Spark's JVM loaded for it, as Java has them in memory, in your cache
+directory (70 to 180 MB). Every `headrace run` after it starts from there. Takes about a minute; once is enough, until
+Java or PySpark is another one.
+
+\b
+Try it:
+  headrace warm-up
+  headrace warm-up --remove        take it back
+"""
+
+
+@click.command(name="warm-up", help=_HELP)
+@click.option("--remove", is_flag=True, help="Delete what was stored, for all Javas and Sparks.")
+def warm_up(remove: bool) -> int:
+    """Store the classes, or delete them."""
+    # Imported late: the help texts do not need Spark.
+    from headrace.spark.class_archive import class_archive, class_archives, store_class_archive
+    from headrace.spark.java_runtime import ensure_java, user_cache_directory
+
+    cache = user_cache_directory(os.environ)
+    if remove:
+        stored = class_archives(cache)
+        for archive in stored:
+            archive.unlink(missing_ok=True)
+        click.echo(f"{len(stored)} archive{'' if len(stored) == 1 else 's'} in {cache} deleted")
+        return 0
+    java = ensure_java()
+    if java is None:
+        raise click.UsageError(
+            "under spark-submit there is no JVM to start: run 'headrace warm-up' by itself"
+        )
+    archive = class_archive(java, cache)
+    console = Console(stderr=True)
+    with console.status("Starting") as status:
+        store_class_archive(java, archive, lambda step: status.update(f"{step} ..."))
+    size = bytes_text(archive.stat().st_size)
+    click.echo(f"{archive}: {size} of classes, from which Spark starts now")
+    return 0

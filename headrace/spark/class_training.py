@@ -1,0 +1,29 @@
+"""Loads in Spark's JVM what jobs load: `python -m headrace.spark.class_training FILE` writes the names of the classes.
+
+Prints the class path of that JVM as JSON.
+"""
+
+import json
+import sys
+
+from headrace.api.environment import StreamExecutionEnvironment
+from headrace.spark.jvm import class_path
+from headrace.spark.session import spark_session
+
+
+def main(class_list: str) -> None:
+    """Run a job over rows of a DataFrame."""
+    spark = spark_session(
+        {"spark.driver.extraJavaOptions": f"-XX:DumpLoadedClassList={class_list}"}
+    )
+    rows = spark.createDataFrame([(1, "one"), (2, "two")], "number long, word string")
+    environment = StreamExecutionEnvironment.get_execution_environment()
+    environment.set_parallelism(1)
+    with environment.from_dataframe(rows).execute_and_collect("training") as collected:
+        if sum(1 for _ in collected) != rows.count():
+            raise RuntimeError("the job lost rows")
+    sys.stdout.write(json.dumps({"class_path": class_path(spark.sparkContext)}) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
