@@ -123,7 +123,9 @@ def run(
     # The program's own modules lie beside it; on the workers they need --python-files.
     executor = create_executor(Settings(settings))
     display = ProgressDisplay.choose(progress)
-    set_active_executor(executor if display is None else WatchedExecutor(executor, display))
+    if display is not None:
+        executor = WatchedExecutor(executor, display)
+    set_active_executor(executor)
     plan_made()
     forget_jobs()
     try:

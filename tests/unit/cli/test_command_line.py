@@ -115,6 +115,22 @@ def test_lists_of_commands_say_each_in_a_whole_sentence() -> None:
         assert "..." not in commands
 
 
+def test_the_display_shows_the_last_state_before_the_cluster_ends(
+    made: list[RecordingExecutor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    was_closed: list[bool] = []
+
+    class Display:
+        def stop(self) -> None:
+            was_closed.append(made[0].is_closed)
+
+    monkeypatch.setattr("headrace.cli.run.ProgressDisplay.choose", lambda wanted: Display())
+    (tmp_path / "program.py").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "--progress", str(tmp_path / "program.py")])
+    assert (ended.value.code, was_closed, made[0].is_closed) == (0, [False], True)
+
+
 def test_help_does_not_load_spark() -> None:
     script = (
         "import sys\nfrom click.testing import CliRunner\nfrom headrace.cli.main import cli\n"
