@@ -26,7 +26,7 @@ from tests.unit.cluster.cluster_samples import (
     vertex,
     vertex_id,
 )
-from tests.unit.cluster.job_master.test_scheduling import Fixture, ScriptedShell
+from tests.unit.cluster.job_master.scheduler_world import Fixture, ScriptedShell
 
 S = ExecutionState
 

@@ -16,7 +16,7 @@ from tests.unit.cluster.cluster_samples import (
     attempt,
 )
 from tests.unit.cluster.job_master.reading_job import DATA_SET, PLACES, ReadingJob, S
-from tests.unit.cluster.job_master.test_scheduling import USER_ERROR
+from tests.unit.cluster.job_master.scheduler_world import USER_ERROR
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.gateways.messages import SlotOffer
 from headrace.graph.job_graph import PartitionerKind
 from tests.unit.cluster.cluster_samples import SLOT_PROFILE, TM_1, allocation
-from tests.unit.cluster.job_master.test_scheduling import USER_ERROR, Fixture
+from tests.unit.cluster.job_master.scheduler_world import USER_ERROR, Fixture
 
 S = ExecutionState
 FEW, MANY = 50, 200

@@ -11,7 +11,7 @@ from headrace.gateways.messages import ErrorInfo, SlotOffer
 from headrace.graph.job_graph import PartitionerKind
 from headrace.network.errors import PartitionNotFoundError
 from tests.unit.cluster.cluster_samples import SLOT_PROFILE, allocation
-from tests.unit.cluster.job_master.test_scheduling import USER_ERROR, Fixture
+from tests.unit.cluster.job_master.scheduler_world import USER_ERROR, Fixture
 
 S = ExecutionState
 BLOCKING = ResultPartitionType.BLOCKING

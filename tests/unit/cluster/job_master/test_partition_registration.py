@@ -38,7 +38,7 @@ from headrace.rpc.loopback import LoopbackNetwork
 from headrace.testing.gateways import end_processes
 from headrace.testing.virtual_loop import VirtualLoop
 from tests.unit.cluster.cluster_samples import JOB, TM_1, TM_2, attempt, vertex_id
-from tests.unit.cluster.job_master.test_scheduling import USER_ERROR, Fixture
+from tests.unit.cluster.job_master.scheduler_world import USER_ERROR, Fixture
 from tests.unit.network.exchange import partition_id
 
 S = ExecutionState

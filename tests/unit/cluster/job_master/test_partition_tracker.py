@@ -11,7 +11,7 @@ from headrace.core.lifecycle import ExecutionState
 from headrace.core.shuffle_descriptors import ResultPartitionDescriptor, ResultPartitionType
 from headrace.network.errors import PartitionNotFoundError
 from tests.unit.cluster.cluster_samples import TM_1, TM_2, vertex_id
-from tests.unit.cluster.job_master.test_scheduling import USER_ERROR, Fixture
+from tests.unit.cluster.job_master.scheduler_world import USER_ERROR, Fixture
 from tests.unit.network.exchange import partition_id
 
 S = ExecutionState

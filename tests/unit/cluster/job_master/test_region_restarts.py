@@ -10,7 +10,7 @@ from headrace.core.lifecycle import ExecutionState, JobStatus
 from headrace.gateways.messages import ErrorInfo, SlotOffer
 from headrace.graph.job_graph import PartitionerKind
 from tests.unit.cluster.cluster_samples import SLOT_PROFILE, TM_1, TM_2, allocation
-from tests.unit.cluster.job_master.test_scheduling import LOST, USER_ERROR, Fixture
+from tests.unit.cluster.job_master.scheduler_world import LOST, USER_ERROR, Fixture
 
 S = ExecutionState
 

@@ -19,7 +19,7 @@ from headrace.gateways.task_executor import TaskDeploymentDescriptor
 from headrace.graph.job_graph import PartitionerKind
 from tests.unit.cluster.cluster_samples import SLOT_PROFILE, allocation
 from tests.unit.cluster.job_master.reading_job import PLACES, ReadingJob
-from tests.unit.cluster.job_master.test_scheduling import USER_ERROR, Fixture, ScriptedShell
+from tests.unit.cluster.job_master.scheduler_world import USER_ERROR, Fixture, ScriptedShell
 
 S = ExecutionState
 FATAL = ErrorInfo("ConfigurationError", "no", "USER", recoverable=False)

@@ -4,7 +4,7 @@ from headrace.cluster.job_master.failover import Failure
 from headrace.core.errors import NoResourceAvailableError
 from headrace.core.lifecycle import ExecutionState as S
 from headrace.core.lifecycle import JobStatus
-from tests.unit.cluster.job_master.test_scheduling import Fixture
+from tests.unit.cluster.job_master.scheduler_world import Fixture
 
 
 def restoring() -> Fixture:
