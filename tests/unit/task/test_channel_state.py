@@ -280,6 +280,7 @@ def test_who_waits_to_store_what_is_in_flight_hears_of_its_checkpoint_whatever_b
     assert data.is_abandoned is not is_complete and data.is_empty
     # Nobody answers for a checkpoint that is over, and nothing of it is left to the next one.
     capture.on_done(lambda: told.append("done"))
+    assert told == ["ready", "done"]
     states.stop_capture(7, is_complete=True)
     capture.answer(0, ())
     assert told == ["ready", "done"]
