@@ -126,7 +126,8 @@ class SocketConnection(asyncio.BufferedProtocol):
             self.abort()
             return
         self._on_opened(self)
-        self._transport.set_write_buffer_limits(high=TOP_UP_BYTES)
+        # Writing is paused with so many bytes or more, so that a flush always has some budget.
+        self._transport.set_write_buffer_limits(high=TOP_UP_BYTES - 1)
         enlarge_buffers(transport.get_extra_info("socket"))
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._handshake_timeout_s, self._handshake_timed_out)
@@ -207,11 +208,12 @@ class SocketConnection(asyncio.BufferedProtocol):
             if transport.is_closing() or self._drop is not None:
                 return
             output = self._endpoint.take_output(TOP_UP_BYTES - transport.get_write_buffer_size())
-            if not output:
+            if output and not self._write(transport, output):
+                return
+            # No second look for what was added meanwhile, for which `wake` has been called.
+            if not self._endpoint.has_output_left:
                 if self._endpoint.is_spent:
                     self.close()
-                return
-            if not self._write(transport, output):
                 return
         # Others, and what this peer sends, have a turn before the rest.
         self.wake()

@@ -130,10 +130,11 @@ class ReceiverAccount:
     @property
     def has_plenty(self) -> bool:
         """Whether the sender knows of half of what the channel has, and of enough for all that it told of."""
-        if self.is_stalled or self.granted < self.backlog:
+        available = self.idle_exclusive + self.idle_floating
+        granted = available - self.unannounced
+        if self.is_stalled or granted < self.backlog:
             return False
-        owned = self.available + self.held_exclusive + self.held_floating
-        return 2 * self.granted >= owned
+        return 2 * granted >= available + self.held_exclusive + self.held_floating
 
 
 class GateCredits:

@@ -224,6 +224,7 @@ class IngestSession:
 
     # A pusher is one blocking thread: while it waits for credit, or for its Spark task, it can say nothing.
     is_kept_alive = False
+    has_output_left = False
     is_spent = False
 
     def __init__(self, link: Link, server: IngestServer, *, has_checksums: bool = False) -> None:

@@ -45,6 +45,14 @@ class Session(Protocol):
         """Whether nobody needs the connection any more, and this side is to close it."""
         ...
 
+    @property
+    def has_output_left(self) -> bool:
+        """Whether the budget of the last `take_output` ended before what could be sent.
+
+        For whatever comes later the link is woken.
+        """
+        ...
+
     def check_body(self, cls: type[Frame], frame: Frame, body_length: int) -> Segment | None:
         """See assembler.BodyCheck."""
         ...
@@ -78,8 +86,15 @@ class PeerSession:
     @property
     def is_spent(self) -> bool:
         """See Session."""
+        if not self._is_retired:
+            return False
         is_idle = not self.consumer.channel_count and not self.producer.reader_count
-        return self._is_retired and self._has_peer_retired and is_idle
+        return self._has_peer_retired and is_idle
+
+    @property
+    def has_output_left(self) -> bool:
+        """See Session."""
+        return self.producer.has_output_left
 
     def retire(self, role: Role) -> None:
         """Another connection with the peer is used from now on: this side opens no more channels on this one.

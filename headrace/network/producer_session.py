@@ -124,6 +124,11 @@ class ProducerSession:
         """Channels that are served, or wait for their partition."""
         return len(self._readers)
 
+    @property
+    def has_output_left(self) -> bool:
+        """See Session."""
+        return bool(self._ready)
+
     def partition_requested(self, request: PartitionRequest) -> None:
         """Attach a reader; one that comes before its partition is parked for a while."""
         if request.channel <= self._last_channel:

@@ -7,7 +7,6 @@ come to lack credit: else what was taken is counted when the producer is heard o
 
 from collections import deque
 from collections.abc import Mapping
-from itertools import starmap
 from typing import Final, Protocol
 
 from headrace.network.buffer_pool import Reservation
@@ -90,7 +89,10 @@ class GateReceiver:
         """
         if not self._taken or self._is_wake_pending:
             return
-        if any(starmap(self._is_missed, list(self._taken))):
+        taken = list(self._taken)
+        # What is shared is given back at once; and each channel is asked about once, however much was taken of it.
+        is_missed = not self.credits.is_lone and any(charge.floating_count for _, charge in taken)
+        if is_missed or any(map(self.credits.needs_settling, {index for index, _ in taken})):
             self._is_wake_pending = True
             self.transport.post(self._settle_and_announce)
 
@@ -123,11 +125,6 @@ class GateReceiver:
     def close(self) -> None:
         """Give the segments back, behind everything posted before."""
         self.transport.post(self._reservation.close)
-
-    def _is_missed(self, index: int, charge: Charge) -> bool:
-        """Whether somebody may lack what a batch occupied; what is shared is given back at once."""
-        is_shared = charge.floating_count > 0 and not self.credits.is_lone
-        return is_shared or self.credits.needs_settling(index)
 
     def _settle_and_announce(self) -> None:
         self._is_wake_pending = False

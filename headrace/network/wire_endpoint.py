@@ -67,6 +67,11 @@ class WireEndpoint:
         """Whether nobody needs the connection any more, and this side is to close it."""
         return self.session is not None and self.session.is_spent
 
+    @property
+    def has_output_left(self) -> bool:
+        """Whether the last `take_output` left something that nobody is going to be woken for."""
+        return self.session is not None and self.session.has_output_left
+
     def buffer(self) -> memoryview:
         """Return where the next bytes go."""
         if self._assembler is not None:
@@ -97,13 +102,12 @@ class WireEndpoint:
 
     def take_output(self, budget_bytes: int) -> list[Body]:
         """Return buffers to write; empty when nothing can be sent now."""
-        if self._output:
-            output, self._output = self._output, []
-        elif self.session is None:
-            return []
-        else:
-            output = self.session.take_output(budget_bytes)
-        if output and self._liveness is not None:
+        output, self._output = self._output, []
+        if self.session is not None:
+            output += self.session.take_output(budget_bytes)
+        if not output:
+            return output
+        if self._liveness is not None:
             self._liveness.sent(self._host.clock.monotonic_ns())
         if self._budget is not None:
             self._budget.sent(sum(map(len, output)))

@@ -105,6 +105,7 @@ class PushSession:
 
     # A producer is one blocking thread: while its task computes it can say nothing.
     is_kept_alive = False
+    has_output_left = False
     is_spent = False
 
     def __init__(

@@ -254,3 +254,25 @@ def test_what_is_taken_at_once_keeps_control_frames_waiting_for_less_than_a_mebi
     session, _ = producer_of([[128 * 1024]] * 4)
     for _ in range(10):
         assert sum(len(part) for part in session.take_output(512 * 1024)) < 1 << 20
+
+
+def test_output_is_left_exactly_where_the_budget_ended_before_the_readers_had_nothing_more() -> (
+    None
+):
+    producer, views = producer_of([[4096]] * 2)
+    session = PeerSession(SilentLink(), producer, ConsumerSession(SilentLink()))
+    session.take_output(1)
+    assert session.has_output_left
+    for view in views.views:
+        view.is_dry = True
+    session.take_output(1 << 20)
+    assert not session.has_output_left
+
+
+def test_events_that_are_shorter_than_a_frame_counts_for_leave_no_output_unnoticed() -> None:
+    producer, _ = producer_of([[None]], FRAME_BYTES)
+    session = PeerSession(SilentLink(), producer, ConsumerSession(SilentLink()))
+    budget_bytes = 10 * FRAME_BYTES
+    # Who compared the bytes that were taken with the budget would believe that this was all.
+    assert sum(map(len, session.take_output(budget_bytes))) < budget_bytes
+    assert session.has_output_left
