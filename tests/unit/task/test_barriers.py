@@ -117,6 +117,18 @@ def test_a_time_out_before_any_barrier_only_lets_announced_ones_overtake() -> No
     ]
 
 
+def test_what_was_announced_of_a_checkpoint_that_is_over_does_not_overtake_for_the_next_one() -> (
+    None
+):
+    handler = after(2, AnnouncementReceived(1, barrier(7, TIMEOUT), 5), CheckpointAborted(7))
+    newer = barrier(8, UNALIGNED)
+    assert handler.handle(BarrierReceived(0, newer)) == [
+        BeginAlignment(newer),
+        StartChannelCapture(8, (0, 1)),
+        TriggerSnapshot(newer, UNALIGNED),
+    ]
+
+
 def test_a_time_out_while_collecting_takes_the_checkpoint_unaligned() -> None:
     handler = after(
         3, BarrierReceived(0, barrier(7, TIMEOUT)), AnnouncementReceived(2, barrier(7, TIMEOUT), 4)
