@@ -47,6 +47,9 @@ def cluster(tmp_path: Path) -> Iterator[MiniCluster]:
     settings = {
         "io.tmp.dirs": str(tmp_path),
         "resourcemanager.taskmanager-timeout": "50 ms",
+        # None comes within a test: what the ResourceManager knows it was told by jobs.
+        "heartbeat.interval": "10 min",
+        "heartbeat.timeout": "1 h",
     }
     with MiniCluster(task_manager_count=2, settings=settings) as one:
         set_active_executor(MiniClusterExecutor(one))
