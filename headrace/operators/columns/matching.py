@@ -51,7 +51,15 @@ class WantedNumbers:
     """
 
     def __init__(self, numbers: Numbers) -> None:
-        self._distinct, self._codes = np.unique(numbers, return_inverse=True)
+        self.order: Final = stable_order(numbers)
+        """The rows, by number; shape (num_rows,)."""
+        self.in_order: Final = numbers[self.order]
+        """The numbers in ascending order, shape (num_rows,)."""
+        is_first = np.ones(len(numbers), dtype=np.bool_)
+        np.not_equal(self.in_order[1:], self.in_order[:-1], out=is_first[1:])
+        self._distinct = self.in_order[is_first]
+        self._codes = np.empty(len(numbers), dtype=np.int64)
+        self._codes[self.order] = np.cumsum(is_first) - 1
 
     def places_in(self, run: "MatchRun") -> tuple[Indexes, Indexes]:
         """Return where the numbers of each row begin in those of `run`, and how many there are."""
@@ -72,20 +80,21 @@ class SortedRows:
         """All rows, older ones first."""
         return [run.rows for run in self._runs]
 
-    def add(self, numbers: Numbers, rows: pa.Table) -> None:
+    def add(self, run: MatchRun) -> None:
         """Take rows in."""
-        self._runs.append(sorted_run(numbers, rows))
-        while len(self._runs) > 1 and len(self._runs[-2].numbers) < 2 * len(self._runs[-1].numbers):
-            newer, older = self._runs.pop(), self._runs.pop()
-            self._runs.append(_merged(older, newer))
+        begin, count = len(self._runs), len(run.numbers)
+        while begin and len(self._runs[begin - 1].numbers) < 2 * count:
+            begin -= 1
+            count += len(self._runs[begin].numbers)
+        # All at once: one after the other would move the rows of the newest runs as often as there are runs.
+        self._runs[begin:] = [merged_runs([*self._runs[begin:], run])]
 
     def clear(self) -> None:
         """Forget all rows."""
         self._runs = []
 
-    def look_up(self, numbers: Numbers) -> "FoundNumbers":
-        """Return what has the `numbers` of rows that ask, shape (num_rows,)."""
-        wanted = WantedNumbers(numbers)
+    def look_up(self, wanted: WantedNumbers) -> "FoundNumbers":
+        """Return what has the numbers of rows that ask."""
         spans = [(run, *wanted.places_in(run)) for run in self._runs]
         return FoundNumbers(
             [(run, begins, counts) for run, begins, counts in spans if counts.any()]
@@ -121,18 +130,39 @@ class FoundNumbers:
         return Pairs(probes[order], found)
 
 
-def sorted_run(numbers: Numbers, rows: pa.Table) -> MatchRun:
-    """Return rows with their numbers, shape (num_rows,), in order."""
-    places = np.argsort(numbers, kind="stable")
-    return MatchRun(numbers[places], places, rows)
+def stable_order(numbers: Numbers) -> Indexes:
+    """Return the places of `numbers`, shape (n,), by number and then by place.
+
+    Numbers whose range leaves room for a place beside each are sorted with it, as that sort is vectorised: an eighth of
+    the time of a stable one.
+    """
+    place_bits = len(numbers).bit_length()
+    lowest, highest = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if (highest - lowest).bit_length() + place_bits > 63:
+        return np.argsort(numbers, kind="stable")
+    packed = numbers.astype(np.int64) - lowest
+    packed <<= place_bits
+    packed |= np.arange(len(numbers), dtype=np.int64)
+    packed.sort()
+    packed &= (1 << place_bits) - 1
+    return packed
 
 
-def _merged(older: MatchRun, newer: MatchRun) -> MatchRun:
-    numbers = np.concatenate([older.numbers, newer.numbers])
-    places = np.concatenate([older.places, newer.places + older.rows.num_rows])
-    # Two runs behind one another: this sort sees that and merges them.
+def sorted_run(wanted: WantedNumbers, rows: pa.Table) -> MatchRun:
+    """Return the rows that ask as rows that can be found, too."""
+    return MatchRun(wanted.in_order, wanted.order, rows)
+
+
+def merged_runs(runs: Sequence[MatchRun]) -> MatchRun:
+    """Return the rows of all runs (at least one), older ones first, as one."""
+    if len(runs) == 1:
+        return runs[0]
+    begins = np.cumsum([0, *(run.rows.num_rows for run in runs)])
+    numbers = np.concatenate([run.numbers for run in runs])
+    places = np.concatenate([run.places + begin for run, begin in zip(runs, begins, strict=False)])
+    # Runs behind one another: this sort sees that and merges them.
     order = np.argsort(numbers, kind="stable")
-    rows = pa.concat_tables([older.rows, newer.rows]).combine_chunks()
+    rows = pa.concat_tables([run.rows for run in runs]).combine_chunks()
     return MatchRun(numbers[order], places[order], rows)
 
 

@@ -13,7 +13,7 @@ from headrace.core.record_batch import RecordBatch, Timestamps
 from headrace.functions.columnar_specs import RowJoinSpec, shared_key_columns
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.joined_columns import SIDES, JoinedColumns
-from headrace.operators.columns.matching import Numbers, Pairs, SortedRows
+from headrace.operators.columns.matching import Pairs, SortedRows, WantedNumbers, sorted_run
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
 
@@ -52,7 +52,7 @@ class RowJoinOperator(TwoInputOperator):
                 rows = pa.concat_tables(tables).combine_chunks()
                 times: Timestamps = rows.column(_TIME).to_numpy()
                 self._has_times[number] = bool((times != MIN_TIMESTAMP).any())
-                side.add(self._numbers(number, rows), rows)
+                side.add(sorted_run(self._wanted(number, rows), rows))
 
     def _find_by_what(self) -> None:
         """Rows are found by the key itself where it is one integer, which needs no second look, else by its hash."""
@@ -90,23 +90,24 @@ class RowJoinOperator(TwoInputOperator):
         assert batch.key_hashes is not None
         arrays = [*batch.columns().columns, pa.array(batch.key_hashes), pa.array(times)]
         rows = pa.Table.from_arrays(arrays, schema=side.schema)
-        self._probe(number, rows, output)
+        wanted = self._wanted(number, rows)
+        self._probe(number, rows, wanted, output)
         if not self._has_ended[1 - number]:
-            side.add(self._numbers(number, rows), rows)
+            side.add(sorted_run(wanted, rows))
 
-    def _probe(self, number: int, rows: pa.Table, output: Output) -> None:
-        other = self._sides[1 - number].look_up(self._numbers(number, rows))
+    def _probe(self, number: int, rows: pa.Table, wanted: WantedNumbers, output: Output) -> None:
+        other = self._sides[1 - number].look_up(wanted)
         if rows.num_rows > 1 and other.count > _PAIRS_MAX:
-            half = rows.num_rows // 2
-            self._probe(number, rows.slice(0, half), output)
-            self._probe(number, rows.slice(half), output)
+            middle = rows.num_rows // 2
+            for half in (rows.slice(0, middle), rows.slice(middle)):
+                self._probe(number, half, self._wanted(number, half), output)
             return
         pairs = other.find(rows, self._compared[number], self._needed(1 - number))
         if pairs is not None:
             self._emit(number, rows, pairs, output)
 
-    def _numbers(self, number: int, rows: pa.Table) -> Numbers:
-        return rows.column(self._number_columns[number]).to_numpy()
+    def _wanted(self, number: int, rows: pa.Table) -> WantedNumbers:
+        return WantedNumbers(rows.column(self._number_columns[number]).to_numpy())
 
     def _needed(self, number: int) -> list[str]:
         """Return the columns of a side's rows of which a pair is made."""

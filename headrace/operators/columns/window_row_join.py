@@ -103,7 +103,7 @@ class WindowRowJoinOperator(TwoInputOperator):
     def _join(self, left: pa.Table, right: pa.Table, output: Output) -> None:
         first = int(min(slices_of(left).min(), slices_of(right).min()))
         right = right.combine_chunks()
-        run = sorted_run(self._numbers(right, first), right)
+        run = sorted_run(WantedNumbers(self._numbers(right, first)), right)
         # Windows one after the other; within each the left rows as they came.
         left = left.take(pa.array(np.argsort(slices_of(left), kind="stable")))
         numbers = self._numbers(left, first)
