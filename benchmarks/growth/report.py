@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.growth.series import RESULTS_NAME, Series, newest_series
-from benchmarks.page import DOCS, machine_text, shown
+from benchmarks.page import DOCS, run_text, shown
 from benchmarks.record import RESULTS
 
 SPEED_UP_AIM = 1.7
@@ -25,7 +25,8 @@ INTRODUCTION = """\
 Made by `python -m benchmarks.growth.report` of the newest figures that `make bench BENCH=growth` kept. How each figure
 is taken stands at the head of its file in `benchmarks/growth/`. The slope is the exponent b of the power law size^b
 that is nearest on logarithmic axes, over all sizes and over the last three, where fixed costs weigh least. A step is
-linear where the cost of a whole grows with slope 1, and that of each item with 0.
+linear where the cost of a whole grows with slope 1, and that of each item with 0; it counts as faster where the slope
+at the end is more than {slack} above that.
 """
 EXPLANATIONS = {
     "task_managers": """\
@@ -70,7 +71,7 @@ TITLES = {
 def write_page(lines: Lines, drawn: Sequence[str]) -> str:
     """Return the page; questions without an answer are left out."""
     found = newest_series(lines)
-    parts = [INTRODUCTION, machine_text(lines, loads_before(lines)), summary(found)]
+    parts = [INTRODUCTION.format(slack=SLACK), summary(found)]
     for question, title in TITLES.items():
         own = [series for series in found if series.question == question]
         if not own:
@@ -78,18 +79,23 @@ def write_page(lines: Lines, drawn: Sequence[str]) -> str:
         text = [f"## {title}", ""]
         if f"growth_{question}" in drawn:
             text += [f"![{title}](pictures/growth_{question}.svg)", ""]
-        text += [EXPLANATIONS[question], "", table(own), ""]
+        text += [EXPLANATIONS[question], "", table(own), "", *runs_of(lines, question)]
         parts.append("\n".join(text))
     return "\n".join(parts)
 
 
-def loads_before(lines: Lines) -> list[float]:
-    """Return the load average before the newest answer to each question."""
-    newest: dict[str, float] = {}
+def runs_of(lines: Lines, question: str) -> list[str]:
+    """Say of each run that the newest series of a question are of when, where and how quietly it was made."""
+    newest: dict[str, Mapping[str, Any]] = {}
     for line in lines:
         for fields in line["figures"]["series"]:
-            newest[fields["question"]] = line["figures"]["load_average_before"]
-    return list(newest.values())
+            if fields["question"] == question:
+                newest[fields["name"]] = line
+    texts = [
+        run_text({**line, "load_average_before": line["figures"]["load_average_before"]})
+        for line in newest.values()
+    ]
+    return list(dict.fromkeys(texts))
 
 
 def summary(found: Sequence[Series]) -> str:
@@ -110,6 +116,8 @@ def summary(found: Sequence[Series]) -> str:
                 f"\nA second TaskManager makes it {ratio:.2f} times as fast;"
                 f" the aim of {SPEED_UP_AIM} is {verdict}.\n"
             )
+            if ratio > 2:
+                text += "More than twice is the machine's own unrest: two processors give no more than that.\n"
     return text
 
 

@@ -22,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.keyed_latency.peers.registry import ENGINES, HEADRACE, contenders_at, packages_of
+from benchmarks.keyed_latency.peers.registry import ENGINES, HEADRACE, contenders_of, packages_of
 from benchmarks.keyed_latency.peers.serving import Asked
 from benchmarks.keyed_latency.peers.turns import Plan, Turns
 from benchmarks.keyed_latency.program import (
@@ -63,7 +63,7 @@ class Questions:
     def peers(self) -> bool:
         """Latency of several engines under one load, in turns; whether each of them gave it."""
         arguments = self._arguments
-        contenders = contenders_at(arguments.rate, [HEADRACE, *arguments.peers])
+        contenders = contenders_of([HEADRACE, *arguments.peers])
         versions = sorted({name for each in contenders for name in packages_of(each.engine)})
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
             asked = Asked(

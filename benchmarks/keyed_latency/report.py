@@ -35,7 +35,8 @@ Latency is taken at {rate:,} records per second with exactly-once checkpoints ev
 record was due at its source to the sink; throughput is how fast the same job goes without a schedule. A batch costs
 both sides the same, full or not: without a timeout (0) each portion of the source leaves alone, which is soonest and
 dearest; the longer rows may be held, the more of them share the cost. With -1 only full batches and barriers move rows,
-so that the checkpoints' interval bounds what a row waits. That is the trade which Flink's documents describe.
+so that the checkpoints' interval bounds what a row waits. That is the trade which Flink's documents describe. Rows with
+another load average before them are of another run.
 
 {table}
 
@@ -110,11 +111,12 @@ def write_page(cells: Cells, drawn: Sequence[str]) -> str:
 def timeout_table(cells: Cells) -> str:
     """A row for each timeout."""
     rows = [
-        f"| {cell['buffer_timeout_ms']} | {latency_columns(cell)} | {cell['max_records_per_second']:,} |"
+        f"| {cell['buffer_timeout_ms']} | {latency_columns(cell)} | {cell['max_records_per_second']:,}"
+        f" | {cell.get('load_average_before', '–')} |"
         for cell in cells
     ]
-    head = "| buffer timeout, ms | p50, ms | p99, ms | p99.9, ms | most records/s |\n"
-    return head + "| ---: | ---: | ---: | ---: | ---: |\n" + "\n".join(rows)
+    head = "| buffer timeout, ms | p50, ms | p99, ms | p99.9, ms | most records/s | load before |\n"
+    return head + "| ---: | ---: | ---: | ---: | ---: | ---: |\n" + "\n".join(rows)
 
 
 def governed_table(cells: Cells) -> str:

@@ -13,7 +13,7 @@ from benchmarks.nexmark.aims import aims_text
 from benchmarks.nexmark.flames import Stacks, flames_text, profiles
 from benchmarks.nexmark.peers.measure import READS
 from benchmarks.nexmark.peers.registry import HEADRACE, PEERS, Peer
-from benchmarks.page import DOCS, machine_text, picture, shown, table
+from benchmarks.page import BUSY_LOAD, DOCS, picture, shown, table
 from benchmarks.record import RESULTS
 
 READING = "q0"
@@ -23,8 +23,16 @@ INTRODUCTION = """\
 # Nexmark: Headrace beside other engines
 
 Made by `python -m benchmarks.nexmark.report` of the newest figures that `python -m benchmarks.nexmark --peers all`
-kept. All engines take turns on one machine, with two workers or threads each, over the same seeded events; each turn is
+kept. The engines take turns on one machine, with two workers or threads each, over the same seeded events; each turn is
 a process of its own. Figures are medians of the turns. The programs are in `benchmarks/nexmark/peers/`.
+"""
+RUNS = """\
+## When, where and of how much
+
+{table}
+
+A query's row is of one run, but for the engines that are said to be of others. The load is the average before it: from
+{busy} on something else used the machine.
 """
 READ_AND_WRITTEN = """\
 ## What each of them reads, writes and is timed by
@@ -32,12 +40,12 @@ READ_AND_WRITTEN = """\
 {table}
 
 Streaming engines take exactly-once checkpoints every second, or with each micro-batch, where the last column does not
-say otherwise. Events are out of order by up to three seconds, watermarks are four seconds behind: no row is late, and
-every engine must give the same rows. In its first turn each of them gives its results of up to {checked:,} events (half
-of what it is given) to DuckDB, which compares them with its own answer row for row: a rate without a mark is one of the
-same results. For `q7`, whole rows of the highest bids, Flink SQL and Spark take forms that would keep one of several
-equal bids, as they are the quicker ones; these events have no such bids. `q0` passes bids through: what it takes is the
-cost of reading.
+say otherwise: a job that is done within a second completes the one at its end, and at most one more. Events are out of
+order by up to three seconds, watermarks are four seconds behind: no row is late, and every engine must give the same
+rows. In its first turn each of them gives its results of up to {checked:,} events (half of what it is given) to DuckDB,
+which compares them with its own answer row for row: a rate without a mark is one of the same results. For `q7`, whole
+rows of the highest bids, Flink SQL and Spark take forms that would keep one of several equal bids, as they are the
+quicker ones; these events have no such bids. `q0` passes bids through: what it takes is the cost of reading.
 {fewer}"""
 FEWER = """
 Who would take many minutes was given fewer events than the others:
@@ -154,8 +162,7 @@ def with_peers(line: Line, other: Line) -> dict[str, Any]:
         name: why for name, why in figures.get("failed", {}).items() if name not in more
     }
     figures["apart"] = [*figures.get("apart", []), *more]
-    loads = [one.get("load_average_before", 0.0) for one in (line, other)]
-    return dict(line) | {"figures": figures, "load_average_before": max(loads)}
+    return dict(line) | {"figures": figures}
 
 
 def newest_state(results: Path) -> Line | None:
@@ -212,7 +219,7 @@ def write_page(
     )
     parts = [
         INTRODUCTION,
-        machine_text(list(lines.values())),
+        runs_text(lines),
         RATES.format(
             picture=picture("nexmark_rates", drawn), table=table(heads, rates), apart=apart(lines)
         ),
@@ -225,6 +232,23 @@ def write_page(
         trouble(lines),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def runs_text(lines: Mapping[str, Line]) -> str:
+    """Say of each query when, where, over how many events, how often and how quietly it was measured."""
+    heads = ["", "day", "machine", "events", "turns of Headrace", "load"]
+    rows = [
+        [
+            query,
+            line["date"],
+            line["machine"],
+            f"{line['figures']['events']:,}",
+            line["figures"].get(f"{HEADRACE}_turns", "–"),
+            line.get("load_average_before", "–"),
+        ]
+        for query, line in lines.items()
+    ]
+    return RUNS.format(table=table(heads, rows, numbers=False), busy=BUSY_LOAD)
 
 
 def apart(lines: Mapping[str, Line]) -> str:

@@ -29,8 +29,6 @@ class Contender:
     guarantee: str
     buffer_timeout_ms: int | None = None
     target_ms: int | None = None
-    rate_max: int | None = None
-    """Records per second that it is given at most: with more it takes no part."""
 
     @property
     def name(self) -> str:
@@ -56,13 +54,9 @@ CONTENDERS: Final = (
 ENGINES: Final = {contender.engine.name: contender.engine for contender in CONTENDERS}
 
 
-def contenders_at(rate: int, names: Sequence[str]) -> list[Contender]:
-    """Return all ways of setting the engines of these names that take part at a rate."""
-    return [
-        contender
-        for contender in CONTENDERS
-        if contender.engine.name in names and rate <= (contender.rate_max or rate)
-    ]
+def contenders_of(names: Sequence[str]) -> list[Contender]:
+    """Return all ways of setting the engines of these names."""
+    return [contender for contender in CONTENDERS if contender.engine.name in names]
 
 
 def packages_of(engine: Engine) -> tuple[str, ...]:

@@ -72,10 +72,16 @@ def test_the_page_says_what_a_second_task_manager_gives(rate: float, verdict: st
 
 
 def test_a_busy_machine_is_owned_up_to() -> None:
-    assert "The machine was busy (load 3.5)" in write_page([line(series(1.0), load=3.5)], [])
+    busy = write_page([line(series(1.0), load=3.5)], [])
+    assert "Measured 2026-01-02 on two cores; load 3.5 before it. **The machine was busy.**" in busy
     # A later quiet run of the same question makes it good.
     both = [line(series(1.0), load=3.5), line(series(1.0))]
     assert "busy" not in write_page(both, [])
+
+
+def test_series_of_several_runs_name_them_all() -> None:
+    page = write_page([line(series(1.0, name="cancel"), load=0.4), line(series(1.0))], [])
+    assert (page.count("load 0.4 before it"), page.count("load 0.1 before it")) == (1, 1)
 
 
 def test_series_of_one_question_share_a_table_where_they_have_the_size() -> None:

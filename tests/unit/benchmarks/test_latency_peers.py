@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.keyed_latency.peers import noise
 from benchmarks.keyed_latency.peers import turns as turns_module
 from benchmarks.keyed_latency.peers.noise import OthersShare
-from benchmarks.keyed_latency.peers.registry import CONTENDERS, Contender, contenders_at
+from benchmarks.keyed_latency.peers.registry import CONTENDERS, Contender, contenders_of
 from benchmarks.keyed_latency.peers.serving import Asked, serve, warm
 from benchmarks.keyed_latency.peers.turns import Plan, Turns, summary
 from benchmarks.keyed_latency.peers_text import peers_text
@@ -109,17 +110,29 @@ def test_contenders_take_turns_and_one_that_fails_has_no_more(
     assert found["good-timeout-5"]["p99_ms"] == 4
 
 
-def test_an_engine_takes_part_at_rates_that_it_is_given_and_names_tell_settings_apart() -> None:
-    assert {each.engine.name for each in contenders_at(20_000, ["flink"])} == {"flink"}
-    slow = [each for each in CONTENDERS if each.rate_max is not None]
-    assert not [each for each in contenders_at(10**9, ["flink", "pyflink"]) if each in slow]
+def test_engines_take_part_by_name_and_names_tell_settings_apart() -> None:
+    assert {each.engine.name for each in contenders_of(["flink"])} == {"flink"}
     assert len({each.name for each in CONTENDERS}) == len(CONTENDERS)
 
 
-def test_what_we_take_ourselves_is_not_counted_as_taken_by_others() -> None:
+@pytest.mark.parametrize(("own", "percent"), [(150, 0.0), (60, 45.0)])
+def test_what_we_take_ourselves_is_not_counted_as_taken_by_others(
+    monkeypatch: pytest.MonkeyPatch, own: int, percent: float
+) -> None:
+    ticks = iter([(1000, 300, 40), (1200, 450, 40 + own)])
+    monkeypatch.setattr(noise, "_times", lambda: next(ticks))
     with OthersShare() as others:
-        sum(number * number for number in range(100_000))
-    assert others.percent is None or 0 <= others.percent <= 100
+        pass
+    assert others.percent == percent
+
+
+def test_where_the_system_does_not_count_ticks_nothing_is_said_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(noise, "_times", lambda: (0, 0, 0))
+    with OthersShare() as others:
+        pass
+    assert others.percent is None
 
 
 def turn(p99_ms: float, others_percent: float | None) -> dict[str, Any]:
