@@ -1,45 +1,68 @@
 """How long does it take from a command to the first record, and where does that time go?
 
-`headrace run programs/first_record.py` and the same program by Spark Structured Streaming take turns as whole
-processes: the interpreter and its imports, Spark's JVM, and for us the TaskManagers within its Python workers, then
-the job. Both read two text files and map each line in Python. Figures are medians of seconds since the process was
-started: the program begins; the job is given; its first record is mapped; the program sees it; the process has ended.
+`headrace run programs/first_record.py`, the same with an archive of Spark's classes (where `headrace warm-up` has made
+one), and the same program by Spark Structured Streaming take turns as whole processes: the interpreter and its imports,
+Spark's JVM, and for us the TaskManagers within its Python workers, then the job. Both read two text files and map each
+line in Python. Figures are medians of seconds since the process was started: the program begins; the job is given; its
+first record is mapped; the program sees it; the process has ended.
 
     python -m benchmarks.start_up [--repeats 5]
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.record import record_result
+from headrace.spark.class_archive import class_archives
+from headrace.spark.java_runtime import user_cache_directory
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
-COMMANDS: Final[Mapping[str, Sequence[str]]] = {
-    "headrace": (
-        *(str(Path(sys.executable).parent / "headrace"), "run", "--no-progress", "-p", "2"),
-        str(PROGRAMS / "first_record.py"),
-    ),
-    "spark": (sys.executable, str(PROGRAMS / "first_record_pyspark.py")),
-}
+HEADRACE: Final = (
+    *(str(Path(sys.executable).parent / "headrace"), "run", "--no-progress", "-p", "2"),
+    str(PROGRAMS / "first_record.py"),
+)
+SPARK: Final = (sys.executable, str(PROGRAMS / "first_record_pyspark.py"))
 STEPS: Final = ("began", "submitted", "mapped", "seen", "ended")
 LINE_COUNT: Final = 10
 FILE_COUNT: Final = 2
 TIMEOUT_SECONDS: Final = 300
 
 
-def run_once(command: Sequence[str], directory: Path) -> dict[str, float]:
+@dataclass(frozen=True)
+class Contender:
+    """A command, and what its environment has besides ours."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def contenders(empty_cache: Path) -> dict[str, Contender]:
+    """Return who takes turns; with an archive of Spark's classes where this user has one."""
+    found = {"headrace": Contender(HEADRACE, {"XDG_CACHE_HOME": str(empty_cache)})}
+    if class_archives(user_cache_directory(os.environ)):
+        found["warmed_up"] = Contender(HEADRACE)
+    else:
+        print("not measured: Headrace with an archive of Spark's classes (headrace warm-up)")
+    return found | {"spark": Contender(SPARK)}
+
+
+def run_once(contender: Contender, directory: Path) -> dict[str, float]:
     """Run a program to its end; return seconds from its start to each step."""
+    command = contender.command
     started = time.time()
     done = subprocess.run(
         [*command, str(directory)],
+        env=os.environ | dict(contender.environment),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_SECONDS,
@@ -65,21 +88,28 @@ def write_lines(directory: Path) -> None:
 
 
 def summary(turns: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any]:
-    """Return the medians of all steps, and how many times ours the rival's first record takes."""
+    """Return the medians of all steps, and how many times as long as ours the rival's first record takes."""
     medians = {
         name: {step: statistics.median(turn[step] for turn in taken) for step in STEPS}
         for name, taken in turns.items()
     }
-    ratio = statistics.median(
-        rival["seen"] / ours["seen"]
-        for ours, rival in zip(turns["headrace"], turns["spark"], strict=True)
-    )
     figures = {
         f"{name}_{step}_s": round(seconds, 3)
         for name, steps in medians.items()
         for step, seconds in steps.items()
     }
-    return figures | {"spark_ratio": round(ratio, 3)}
+    ratios = {
+        f"{name}_ratio": round(
+            statistics.median(
+                rival["seen"] / ours["seen"]
+                for ours, rival in zip(taken, turns["spark"], strict=True)
+            ),
+            3,
+        )
+        for name, taken in turns.items()
+        if name != "spark"
+    }
+    return figures | ratios
 
 
 def main() -> None:
@@ -87,12 +117,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.start_up", description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     repeats: int = parser.parse_args().repeats
-    turns: dict[str, list[dict[str, float]]] = {name: [] for name in COMMANDS}
-    with tempfile.TemporaryDirectory() as name:
-        write_lines(Path(name))
+    with tempfile.TemporaryDirectory() as lines, tempfile.TemporaryDirectory() as cache:
+        write_lines(Path(lines))
+        found = contenders(Path(cache))
+        turns: dict[str, list[dict[str, float]]] = {name: [] for name in found}
         for _ in range(repeats):
-            for engine, command in COMMANDS.items():
-                turns[engine].append(run_once(command, Path(name)))
+            for name, contender in found.items():
+                turns[name].append(run_once(contender, Path(lines)))
     record_result("start_up", {"repeats": repeats} | summary(turns))
 
 
