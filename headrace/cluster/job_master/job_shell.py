@@ -102,7 +102,7 @@ class JobShell:
         """See SchedulerShell."""
         self.resource_manager.declare()
 
-    def request_slots(self) -> None:
+    def await_slots(self) -> None:
         """See SchedulerShell."""
         self.slots.request()
 

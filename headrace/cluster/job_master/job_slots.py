@@ -55,7 +55,7 @@ class JobSlots:
     def cannot_come(self, explanation: str) -> None:
         """The ResourceManager knows that there will not be enough."""
         error = ErrorInfo("NoResourceAvailableError", explanation, "EXTERNAL", recoverable=False)
-        self._scheduler.fail_waiting_for_slots(Failure(error))
+        self._scheduler.slots_cannot_come(Failure(error))
 
     def return_idle(self) -> None:
         """Give back what the job has not needed for a while; now, and from now on."""
@@ -73,7 +73,7 @@ class JobSlots:
             explanation,
             _operators_of(self._scheduler.graph),
         )
-        self._scheduler.fail_waiting_for_slots(Failure(error_info_of(error)))
+        self._scheduler.slots_cannot_come(Failure(error_info_of(error)))
 
 
 def _operators_of(graph: JobGraph) -> str:

@@ -52,7 +52,7 @@ class SchedulerShell(Protocol):
         """Tell the ResourceManager the pool's whole requirements."""
         ...
 
-    def request_slots(self) -> None:
+    def await_slots(self) -> None:
         """Tell the ResourceManager the pool's whole requirements, and begin to wait for slots, anew."""
         ...
 

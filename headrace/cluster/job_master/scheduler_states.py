@@ -32,7 +32,7 @@ class SchedulerContext(Protocol):
         """Declare the job's whole need of slots, which nobody waits for yet."""
         ...
 
-    def require_slots(self) -> None:
+    def await_slots(self) -> None:
         """Declare the job's whole need of slots and start the timer of `slot.request.timeout`."""
         ...
 
@@ -136,11 +136,15 @@ class SchedulerState:
         return self
 
     def failed(self, failure: Failure) -> "SchedulerState":
-        """An execution, a coordinator or the search for slots failed."""
+        """An execution or a coordinator failed, or what the present state waits for."""
         delay_ms = self.context.decide_failover(failure)
         if delay_ms is None:
             return Failing(self.context)
         return Restarting(self.context, delay_ms)
+
+    def slots_cannot_come(self, failure: Failure) -> "SchedulerState":
+        """The search for slots failed; without effect where none are needed, or no longer."""
+        return self
 
     def cancel(self) -> "SchedulerState":
         """The user wants the job to end."""
@@ -193,9 +197,13 @@ class RestoringFirst(Restoring):
         return super().enter()
 
     def failed(self, failure: Failure) -> SchedulerState:
-        """Trying again would find the same: final."""
+        """Neither what it starts from nor the slots would be there if the job were begun again: final."""
         self.context.decide_failover(failure.as_final())
         return Failing(self.context)
+
+    def slots_cannot_come(self, failure: Failure) -> SchedulerState:
+        """Not worth restoring for."""
+        return self.failed(failure)
 
 
 class WaitingForSlots(SchedulerState):
@@ -204,13 +212,17 @@ class WaitingForSlots(SchedulerState):
     status = JobStatus.RUNNING
 
     def enter(self) -> SchedulerState:
-        """Declare."""
-        self.context.require_slots()
+        """Declare, and begin to wait."""
+        self.context.await_slots()
         return self.slots_changed()
 
     def slots_changed(self) -> SchedulerState:
         """Go on once every group has its slot."""
         return RegisteringPartitions(self.context) if self.context.reserve_slots() else self
+
+    def slots_cannot_come(self, failure: Failure) -> SchedulerState:
+        """There is no use in waiting."""
+        return self.failed(failure)
 
 
 class RegisteringPartitions(SchedulerState):

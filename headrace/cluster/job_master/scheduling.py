@@ -24,7 +24,6 @@ from headrace.cluster.job_master.scheduler_states import (
     Ended,
     RegisteringPartitions,
     Restoring,
-    RestoringFirst,
     SchedulerState,
     WaitingForSlots,
 )
@@ -220,10 +219,9 @@ class Scheduler:
         """The job as a whole failed."""
         self._events.put(lambda state: state.failed(failure))
 
-    def fail_waiting_for_slots(self, failure: Failure) -> None:
+    def slots_cannot_come(self, failure: Failure) -> None:
         """The slots will not come; without effect once they have."""
-        needy = (RestoringFirst, WaitingForSlots)
-        self._events.put(lambda state: state.failed(failure) if isinstance(state, needy) else state)
+        self._events.put(lambda state: state.slots_cannot_come(failure))
 
     def committed(self) -> None:
         """The coordinators have finished."""
@@ -245,12 +243,12 @@ class Scheduler:
         self.pool.require(self._slots.profiles)
         self._shell.declare_slots()
 
-    def require_slots(self) -> None:
+    def await_slots(self) -> None:
         """See SchedulerContext."""
         for execution in self.executions.of(self._scope):
             self._become(execution, ExecutionState.SCHEDULED)
         self.pool.require(self._slots.profiles)
-        self._shell.request_slots()
+        self._shell.await_slots()
 
     def reserve_slots(self) -> bool:
         """See SchedulerContext."""

@@ -90,7 +90,7 @@ class ScriptedShell:
     def declare_slots(self) -> None:
         self.declared.append(self.scheduler.pool.requirements)
 
-    def request_slots(self) -> None:
+    def await_slots(self) -> None:
         self.declare_slots()
 
     def location_of(self, resource_id: ResourceId) -> TaskManagerLocation:

@@ -65,7 +65,7 @@ class World:
     async def explain(self) -> str:
         return "the host has no room"
 
-    def fail_waiting_for_slots(self, failure: Failure) -> None:
+    def slots_cannot_come(self, failure: Failure) -> None:
         self.failures.append(failure)
 
     def free_slot(self, slot: PhysicalSlot, cause: str) -> None:

@@ -33,7 +33,7 @@ def test_slots_that_came_meanwhile_serve_at_once_when_the_job_is_restored() -> N
 def test_a_job_whose_slots_cannot_come_ends_though_it_is_not_restored_yet() -> None:
     job = restoring()
     error = NoResourceAvailableError(2, 0, "no worker fits", "'source'")
-    job.scheduler.fail_waiting_for_slots(Failure.of_error(error))
+    job.scheduler.slots_cannot_come(Failure.of_error(error))
     assert job.scheduler.status is JobStatus.FAILED
     job.scheduler.restored({}, job.shell.version)
     assert job.scheduler.status is JobStatus.FAILED and job.shell.submitted == []
