@@ -9,6 +9,7 @@ Source: https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -52,7 +53,7 @@ def class_archives(cache_directory: Path) -> Sequence[Path]:
 
 def java_options(archive: Path) -> str:
     """Return what has a JVM map the archive, and say nothing where it cannot."""
-    return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off"
+    return shlex.join([f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"])
 
 
 def store_class_archive(

@@ -4,6 +4,7 @@ Prints the class path of that JVM as JSON.
 """
 
 import json
+import shlex
 import sys
 
 from headrace.api.environment import StreamExecutionEnvironment
@@ -14,7 +15,7 @@ from headrace.spark.session import spark_session
 def main(class_list: str) -> None:
     """Run a job over rows of a DataFrame."""
     spark = spark_session(
-        {"spark.driver.extraJavaOptions": f"-XX:DumpLoadedClassList={class_list}"}
+        {"spark.driver.extraJavaOptions": shlex.quote(f"-XX:DumpLoadedClassList={class_list}")}
     )
     rows = spark.createDataFrame([(1, "one"), (2, "two")], "number long, word string")
     environment = StreamExecutionEnvironment.get_execution_environment()

@@ -150,9 +150,11 @@ def _add_java_options(
     conf: dict[str, str], key: str, temporary_directory: str, log_configuration: Path | None
 ) -> None:
     """Keep the JVM's temporary files where they end with the session, even if the JVM is killed."""
-    options = [conf[key]] if conf.get(key) else []
-    if "java.io.tmpdir" not in conf.get(key, ""):
+    given = conf.get(key, "")
+    options: list[str] = []
+    if "java.io.tmpdir" not in given:
         options += [f"-Djava.io.tmpdir={temporary_directory}", "-XX:-UsePerfData"]
-    if log_configuration is not None and "log4j" not in conf.get(key, ""):
+    if log_configuration is not None and "log4j" not in given:
         options.append(f"-Dlog4j2.configurationFile={log_configuration}")
-    conf[key] = " ".join(options)
+    # Spark's launcher takes quotes and backslashes as a shell does.
+    conf[key] = " ".join([*([given] if given else []), *map(shlex.quote, options)])

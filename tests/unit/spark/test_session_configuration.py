@@ -1,5 +1,6 @@
 """How a session that Headrace creates is set up: what the user said wins, the rest is what TaskManagers need."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,15 @@ def plan(
     environ: dict[str, str] | None = None,
     submitted: dict[str, str] | None = None,
     archive: Path | None = None,
+    root: Path = Path("/"),
 ) -> SessionPlan:
     return plan_session(
         Settings(settings),
         environ or {},
         cpu_count=4,
         python="/venv/bin/python",
-        scratch=Path("/scratch"),
-        log_configuration=Path("/log.properties"),
+        scratch=root / "scratch",
+        log_configuration=root / "log.properties",
         submitted=submitted or {},
         archive=archive,
     )
@@ -132,6 +134,19 @@ def test_the_driver_s_jvm_takes_its_classes_from_an_archive_that_is_there() -> N
         in plan(archive=Path("/cache/a.jsa")).conf[key]
     )
     assert "Shared" not in plan().conf[key]
+
+
+def test_java_options_with_paths_that_hold_spaces_and_quotes_stay_whole() -> None:
+    root = Path("/it's a \\ b")
+    made = plan({"spark.driver.extraJavaOptions": "-Da='1 2'"}, archive=root / "a.jsa", root=root)
+    assert shlex.split(made.conf["spark.driver.extraJavaOptions"]) == [
+        "-Da=1 2",
+        f"-Djava.io.tmpdir={root}/scratch",
+        "-XX:-UsePerfData",
+        f"-Dlog4j2.configurationFile={root}/log.properties",
+        f"-XX:SharedArchiveFile={root}/a.jsa",
+        "-Xlog:cds=off",
+    ]
 
 
 @pytest.mark.parametrize(
