@@ -53,6 +53,8 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "spark": GROUND | _BELOW_HOSTS | {"network", "state_processor"},
     "cli": GROUND
     | {"spark", "api", "rest", "gateways", "network", "shuffle_service", "state_processor"},
+    # headrace/__main__.py
+    "__main__": frozenset({"cli"}),
     # faces
     "datastream": frozenset({"api", "functions", "core", "connectors"}),
     "common": frozenset({"api", "functions", "core", "connectors"}),

@@ -1,7 +1,12 @@
 """floor_plan.md: who may import whom, one row per folder."""
 
+from typing import Final
+
 from tests.architecture.floor_plan import ARROWS, GROUND
 from tools.pages.markdown import table
+
+FILES: Final = {"": "__init__.py", "__main__": "__main__.py"}
+"""Rows that are a single file."""
 
 
 def floor_plan_page() -> str:
@@ -23,5 +28,5 @@ def _row(folder: str, targets: frozenset[str]) -> tuple[str, str]:
         allowed.append("the ground")
     else:
         allowed += [f"`{name}`" for name in sorted(targets & GROUND)]
-    name = f"`headrace/{folder.replace('.', '/')}`" if folder else "`headrace/__init__.py`"
-    return name, ", ".join(allowed) or "nothing"
+    path = FILES.get(folder) or folder.replace(".", "/")
+    return f"`headrace/{path}`", ", ".join(allowed) or "nothing"

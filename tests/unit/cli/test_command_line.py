@@ -49,6 +49,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[RecordingExecutor]]:
     executors.set_default_settings({})
 
 
+def test_the_package_run_as_a_module_is_the_command_line() -> None:
+    command = [sys.executable, "-m", "headrace", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("headrace, version ")
+
+
 PRINTS = "env = headrace.StreamExecutionEnvironment.get_execution_environment()\nenv.from_collection([1]).print()\n"
 
 
