@@ -130,11 +130,10 @@ class ReceiverAccount:
     @property
     def has_plenty(self) -> bool:
         """Whether the sender knows of half of what the channel has, and of enough for all that it told of."""
-        available = self.idle_exclusive + self.idle_floating
-        granted = available - self.unannounced
+        granted = self.granted
         if self.is_stalled or granted < self.backlog:
             return False
-        return 2 * granted >= available + self.held_exclusive + self.held_floating
+        return 2 * granted >= self.available + self.held_exclusive + self.held_floating
 
 
 class GateCredits:

@@ -112,8 +112,9 @@ class StateLocator:
                 yield vertex, operator
 
     def _find(self, named: str) -> tuple[JobVertex, ChainedOperator]:
-        vertex_of = {operator.operator_id: vertex for vertex, operator in self._all()}
-        matches = operators_called([operator for _, operator in self._all()], named)
+        pairs = list(self._all())
+        vertex_of = {operator.operator_id: vertex for vertex, operator in pairs}
+        matches = operators_called([operator for _, operator in pairs], named)
         if len(matches) == 1:
             return vertex_of[matches[0].operator_id], matches[0]
         if matches:
