@@ -68,12 +68,12 @@ def count_distinct(column: str) -> Aggregate:
 
 
 def sum(column: str) -> Aggregate:
-    """Add up the values that are not null."""
+    """Add up the values that are not null. Sums of integers are of 64 bits and wrap beyond them, as Java's do."""
     return Aggregate("sum", column, f"sum_{column}")
 
 
 def mean(column: str) -> Aggregate:
-    """Return the mean of the values that are not null; null where there are none."""
+    """Return the mean of the values that are not null; null where there are none. That of integers never wraps."""
     return Aggregate("mean", column, f"mean_{column}")
 
 

@@ -67,6 +67,10 @@ class SlicedAggregation:
         """Name of the column with the partial result of an aggregate."""
         return f"${index}"
 
+    def upper_name(self, index: int) -> str:
+        """Name of the column with the sum of the upper halves that belongs to a partial mean, whose sum may wrap."""
+        return f"${index}_upper"
+
     def count_name(self, index: int) -> str:
         """Name of the column with the count that belongs to a partial mean."""
         return f"${index}_count"
@@ -93,6 +97,7 @@ class SlicedAggregation:
                 continue
             fields.append(pa.field(self.partial_name(index), _partial_type(one, columns)))
             if one.function == "mean":
+                fields.append(pa.field(self.upper_name(index), pa.int64()))
                 fields.append(pa.field(self.count_name(index), pa.int64()))
         return pa.schema(fields)
 

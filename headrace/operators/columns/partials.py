@@ -21,12 +21,15 @@ from headrace.operators.columns.distinct_values import (
 )
 from headrace.operators.columns.group_codes import first_rows, group_codes
 from headrace.operators.columns.integer_groups import Longs, count_integers, merge_integers
+from headrace.operators.exact_sums import HALF_BITS, float_sums
 
 _Grouping = tuple[str | tuple[()], str]
 """A column, or none to count rows, and the name of Arrow's function without `hash_`."""
 
 _GROUP: Final = "$group"
 """Column with the number of a row's group, where there are lists of values to be merged beside it."""
+_UPPER: Final = "$upper_"
+"""Beginning of the name of a column with the upper halves of another's values."""
 _MERGES: Final = {"count": "sum", "sum": "sum", "mean": "sum", "min": "min", "max": "max"}
 
 
@@ -50,11 +53,11 @@ class Partials:
         for one in self._aggregation.aggregates:
             if one.column is None or one.function == "count_distinct":
                 continue
-            wanted.append((one.column, "sum" if one.function == "mean" else one.function))
             if one.function == "mean":
-                wanted.append((one.column, "count"))
-        names = {one.column for one in self._aggregation.aggregates if one.column is not None}
-        needed = rows.select([*self._keys, *sorted(names - set(self._keys))])
+                wanted += [(one.column, "sum"), (_UPPER + one.column, "sum"), (one.column, "count")]
+            else:
+                wanted.append((one.column, one.function))
+        needed = self._needed(rows)
         by = [*self._keys, SLICE]
         # An aggregate that is asked for twice is computed once. By place, since names may clash with those of columns.
         asked = list(dict.fromkeys(wanted))
@@ -68,6 +71,18 @@ class Partials:
         grouped = _group(with_slices, by, asked)
         places = [*range(len(by)), *(len(by) + asked.index(each) for each in wanted)]
         return self._as_partials([grouped.column(place) for place in places])
+
+    def _needed(self, rows: pa.Table) -> pa.Table:
+        """Return the columns that partial results are made of, but for slices."""
+        aggregates = self._aggregation.aggregates
+        names = {one.column for one in aggregates if one.column is not None}
+        needed = rows.select([*self._keys, *sorted(names - set(self._keys))])
+        means = {one.column for one in aggregates if one.function == "mean"}
+        for name in sorted(name for name in means if name is not None):
+            longs = rows.column(name).cast(pa.int64())
+            upper = pc.call_function("shift_right", [longs, pa.scalar(HALF_BITS, pa.int64())])
+            needed = needed.append_column(_UPPER + name, upper)
+        return needed
 
     def _with_values(
         self, rows: pa.Table, by: list[str], asked: list[_Grouping], wanted: list[_Grouping]
@@ -86,7 +101,7 @@ class Partials:
                 continue
             arrays.append(next(plain))
             if one.function == "mean":
-                arrays.append(next(plain))
+                arrays += [next(plain), next(plain)]
         return self.cut(self._as_partials(arrays))
 
     def _of_counts(self, values: list[Longs], counts: Longs) -> pa.Table:
@@ -154,8 +169,9 @@ class Partials:
             if one.function == "count_distinct":
                 values = pa.chunked_array([pa.array(lengths_of(values))])
             if one.function == "mean":
+                upper_sums = partials.column(self._aggregation.upper_name(index))
                 counts = partials.column(self._aggregation.count_name(index))
-                values = pc.call_function("divide", [values.cast(pa.float64(), safe=False), counts])
+                values = pa.chunked_array([_means(values, upper_sums, counts)])
             arrays.append(values.cast(target.type))
         return arrays
 
@@ -168,8 +184,16 @@ def _merges_of(aggregation: SlicedAggregation) -> list[tuple[str, str]]:
             continue
         merges.append((aggregation.partial_name(index), _MERGES[one.function]))
         if one.function == "mean":
+            merges.append((aggregation.upper_name(index), "sum"))
             merges.append((aggregation.count_name(index), "sum"))
     return merges
+
+
+def _means(sums: pa.ChunkedArray, upper_sums: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:
+    """Return the means, null where there are no values; all of shape (num_rows,)."""
+    known: list[Longs] = [one.fill_null(0).to_numpy() for one in (sums, upper_sums, counts)]
+    divisors = known[2]
+    return pa.array(float_sums(*known[:2]) / np.maximum(divisors, 1), mask=divisors == 0)
 
 
 def _merge(partials: pa.Table, by: list[str], merges: list[tuple[str, str]]) -> pa.Table:

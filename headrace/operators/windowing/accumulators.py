@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.operators.exact_sums import float_sums, upper_halves
 from headrace.operators.windowing.slots import SlotIndexes, WindowStarts
+from headrace.state.evolution import StateIncompatibleError
 
 Values = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
@@ -105,11 +107,58 @@ class FoldAccumulator(ColumnAccumulator):
 
 
 class MeanAccumulator(FoldAccumulator):
-    """Sum divided by count."""
+    """Sum of floating numbers divided by count."""
 
     def result(self, starts: Sequence[int], slots: SlotIndexes, counts: Counts) -> Values:
         means: Values = self._held[slots] / np.maximum(counts, 1)
         return means
+
+
+class IntegerMeanAccumulator:
+    """Whole sum of integers, which 64 bits need not hold, divided by count."""
+
+    def __init__(self) -> None:
+        self._sums = FoldAccumulator(np.add, np.int64, 0)
+        self._upper_sums = FoldAccumulator(np.add, np.int64, 0)
+
+    def grow(self, capacity: int) -> None:
+        self._sums.grow(capacity)
+        self._upper_sums.grow(capacity)
+
+    def reset(self, slots: SlotIndexes, starts: Sequence[int]) -> None:
+        self._sums.reset(slots, starts)
+        self._upper_sums.reset(slots, starts)
+
+    def update(
+        self, starts: WindowStarts, slots: SlotIndexes, values: Values, counts: Counts
+    ) -> None:
+        self._sums.update(starts, slots, values, counts)
+        self._upper_sums.update(starts, slots, upper_halves(values), counts)
+
+    def result(self, starts: Sequence[int], slots: SlotIndexes, counts: Counts) -> Values:
+        sums = self._sums.result(starts, slots, counts)
+        upper_sums = self._upper_sums.result(starts, slots, counts)
+        means: Values = float_sums(sums, upper_sums) / np.maximum(counts, 1)
+        return means
+
+    def freeze(self, arrow_type: pa.DataType) -> FrozenAccumulator:
+        parts = [self._sums.freeze(arrow_type), self._upper_sums.freeze(arrow_type)]
+
+        def stored(starts: WindowStarts, slots: SlotIndexes) -> pa.Array:
+            arrays = [part(starts, slots) for part in parts]
+            return pa.StructArray.from_arrays(arrays, names=["sum", "upper_sum"])
+
+        return stored
+
+    def restore(self, starts: WindowStarts, slots: SlotIndexes, stored: pa.Array) -> None:
+        if not pa.types.is_struct(stored.type):
+            raise StateIncompatibleError(
+                "a mean of integers was stored as one sum, which may have wrapped: give the operator another uid to "
+                "begin anew"
+            )
+        sums, upper_sums = stored.flatten()
+        self._sums.restore(starts, slots, sums)
+        self._upper_sums.restore(starts, slots, upper_sums)
 
 
 class ExtremeObjectAccumulator(ColumnAccumulator):
@@ -239,8 +288,10 @@ def create_accumulator(
     match function:
         case "sum":
             return FoldAccumulator(np.add, np.float64 if is_float else np.int64, 0)
+        case "mean" if is_float:
+            return MeanAccumulator(np.add, np.float64, 0)
         case "mean":
-            return MeanAccumulator(np.add, np.float64 if is_float else np.int64, 0)
+            return IntegerMeanAccumulator()
         case "min" | "max" if is_object:
             return ExtremeObjectAccumulator(function == "min")
         case "min" if is_float:

@@ -275,3 +275,20 @@ def test_many_windows_that_end_at_once_leave_in_several_batches() -> None:
         harness.perform(Rows(rows, [start] * 5000))
     harness.perform(WatermarkAt(100))
     assert [batch.num_rows for batch in harness.output.batches] == [10_000, 5000]
+
+
+@pytest.mark.slow
+def test_means_of_large_integers_do_not_wrap() -> None:
+    longs = Types.ROW_NAMED(["key", "n"], [Types.STRING(), Types.LONG()])
+    means = [(ColumnAggregate("mean", "n", "mean"), Types.DOUBLE())]
+    large = 2**63 - 1
+    steps: list[HarnessStep] = [
+        Rows([Row(key="a", n=n) for n in (large, large, large - 9, None)], [1, 2, 3, 4]),
+        Rows([Row(key="b", n=n) for n in (-large, -large, 7)], [1, 2, 3]),
+        WatermarkAt(5),
+        Rows([Row(key="b", n=-large), Row(key="c", n=None)], [4, 4]),
+        WatermarkAt(10),
+    ]
+    harness = run_all_ways(lambda: _harness(TumblingEventTimeWindows(10, 0), means, longs), steps)
+    found = {row["key"]: row["mean"] for row in harness.output.rows}
+    assert found == {"a": float(large), "b": pytest.approx((7 - 3 * large) / 4), "c": None}

@@ -237,3 +237,15 @@ def test_sessions_fire_as_far_from_1970_as_a_column_of_times_reaches(sign: int) 
     ):
         far += 10 * sign
         second_steps([[("a", 1, far)]])
+
+
+def test_means_of_large_numbers_do_not_wrap_as_sessions_grow() -> None:
+    large = 2**63 - 1
+    batches: list[list[Drawn] | int] = [
+        [("a", large, 0), ("a", large, 1), ("b", -large, 5), ("c", None, 5)],
+        4,
+        [("a", large - 9, 11), ("b", -large, 14), ("b", 6, 15)],
+    ]
+    harness = run_all_ways(sessions, second_steps(batches))
+    means = {row["key"]: row["mean"] for row in harness.output.rows}
+    assert means == {"a": float(large), "b": pytest.approx(-2 * large / 3), "c": None}

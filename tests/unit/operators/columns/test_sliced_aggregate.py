@@ -205,6 +205,33 @@ def test_random_steps_give_what_the_plain_operator_gives(kind: str, drawn: list[
     assert second.output.main == expected.output.main
 
 
+LARGE = [1_700_000_000_000_000_000 + 10**14 * n for n in range(10)]
+ENDS = [2**63 - 1, 2**63 - 1, -(2**63)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_means_do_not_wrap_however_partial_results_are_merged_and_restored(kind: str) -> None:
+    numbers = {"a": LARGE, "b": [-n for n in LARGE], "c": ENDS, "d": [-1, -2, 2**62]}
+    rows = [(key, n, 6) for key, values in numbers.items() for n in values]
+    # No window ends before the input does.
+    steps: list[HarnessStep] = [records(*rows[:7]), WatermarkAt(6), records(*rows[7:20])]
+    steps += [WatermarkAt(7), records(*rows[20:]), records(("a", None, 6), ("e", None, 6))]
+    second = run_all_ways(lambda: sliced(kind), partials_of(kind, steps))
+    expected = {key: sum(values) / len(values) for key, values in numbers.items()}
+    means = [(row["key"], row["mean"]) for row in second.output.rows]
+    assert {key for key, mean in means if mean is None} == {"e"}
+    assert {key for key, mean in means if mean is not None} == set(expected)
+    for key, mean in means:
+        if mean is not None:
+            assert mean == pytest.approx(expected[key], rel=2**-52, abs=0)
+    whole = plain(kind)
+    for step in steps:
+        whole.perform(step)
+    whole.finish()
+    assert second.output.main == whole.output.main
+
+
 def test_windows_that_fired_before_a_restart_do_not_fire_again_beside_slices_that_live_on() -> None:
     harness = sliced("sliding")
     for step in partials_of("sliding", [records(("a", 1, 6)), WatermarkAt(9)])[:-1]:
