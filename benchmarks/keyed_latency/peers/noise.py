@@ -26,7 +26,8 @@ class OthersShare:
     def __exit__(self, *_: object) -> None:
         after = _times()
         total, busy, own = (now - before for now, before in zip(after, self._before, strict=True))
-        if total > 0:
+        # Below 0 where a process of ours ended whose time nobody took over: then what is left of it is not known.
+        if total > 0 and own >= 0:
             self.percent = round(max(0.0, 100 * (busy - own) / total), 1)
 
 

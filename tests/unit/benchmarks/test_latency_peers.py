@@ -115,9 +115,9 @@ def test_engines_take_part_by_name_and_names_tell_settings_apart() -> None:
     assert len({each.name for each in CONTENDERS}) == len(CONTENDERS)
 
 
-@pytest.mark.parametrize(("own", "percent"), [(150, 0.0), (60, 45.0)])
+@pytest.mark.parametrize(("own", "percent"), [(150, 0.0), (60, 45.0), (-20, None)])
 def test_what_we_take_ourselves_is_not_counted_as_taken_by_others(
-    monkeypatch: pytest.MonkeyPatch, own: int, percent: float
+    monkeypatch: pytest.MonkeyPatch, own: int, percent: float | None
 ) -> None:
     ticks = iter([(1000, 300, 40), (1200, 450, 40 + own)])
     monkeypatch.setattr(noise, "_times", lambda: next(ticks))
