@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.checkpoint.state_queries import StatesQuery
 from headrace.cluster.dispatcher import dispatcher as dispatcher_module
 from headrace.cluster.dispatcher.archive import ArchivedJob
 from headrace.cluster.dispatcher.dispatcher import Dispatcher
@@ -152,7 +153,7 @@ def test_a_cancel_that_meets_the_end_of_a_cancelled_job_is_acknowledged(world: W
         lambda gateway: gateway.request_operators(JOB),
         lambda gateway: gateway.request_operator(JOB, "counter"),
         lambda gateway: gateway.request_latest_checkpoint(JOB),
-        lambda gateway: gateway.read_state(JOB, StateReadRequest("counter", 0)),
+        lambda gateway: gateway.read_state(JOB, StateReadRequest("counter", 0, StatesQuery())),
         lambda gateway: gateway.trigger_savepoint(JOB, "somewhere"),
         lambda gateway: gateway.stop_with_savepoint(JOB, "somewhere", False),
     ],
