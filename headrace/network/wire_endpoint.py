@@ -69,7 +69,7 @@ class WireEndpoint:
 
     @property
     def has_output_left(self) -> bool:
-        """Whether the last `take_output` left something that nobody is going to be woken for."""
+        """See Session."""
         return self.session is not None and self.session.has_output_left
 
     def buffer(self) -> memoryview:

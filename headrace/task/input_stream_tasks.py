@@ -113,18 +113,17 @@ class InputStreamTask(StreamTask):
 class OneInputStreamTask(InputStreamTask):
     """Reads the gates of one logical input."""
 
-    def __init__(
-        self,
-        environment: TaskEnvironment,
-        payloads: VertexPayloads,
-        mailbox: Mailbox,
-        timers: MailboxTimers,
-    ) -> None:
-        super().__init__(environment, payloads, mailbox, timers)
+    _process_batch: Callable[[RecordBatch, Output], None]
+    _head_output: Output
+
+    def open(self) -> None:
+        """See StreamTask."""
+        super().open()
         head = self.chain.head
         assert isinstance(head, OneInputOperator)
-        self._process_batch: Final = head.process_batch
-        self._head_output: Final = self.chain.head_output
+        # Asked for here, and not for each batch.
+        self._process_batch = head.process_batch
+        self._head_output = self.chain.head_output
 
     def checkpoint_event(self, channel_index: int, event: CheckpointEvent) -> None:
         """See InputHandler."""

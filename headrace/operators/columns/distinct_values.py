@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.operators.columns.group_codes import Codes, encoded
 from headrace.operators.columns.integer_groups import PACKED_MAX, Longs, integers_of, span_of
+from headrace.operators.columns.ordered_integers import begin_stretches
 
 VALUES_PER_ROW: Final = 4096
 """Where rows travel or are stored, longer lists are cut: pieces of snapshots and of the exchange are whole rows."""
@@ -97,10 +98,7 @@ def _distinct_numbers(
     if lengths is not None:
         packed += numbers
     packed.sort()
-    is_new = np.empty(len(packed), dtype=np.bool_)
-    is_new[0] = True
-    np.not_equal(packed[1:], packed[:-1], out=is_new[1:])
-    packed = packed[is_new]
+    packed = packed[begin_stretches(packed)]
     firsts = np.arange(count, dtype=np.int64) * span
     begins = np.searchsorted(packed, firsts)
     packed -= np.repeat(firsts - smallest, np.diff(begins, append=len(packed)))

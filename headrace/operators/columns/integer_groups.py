@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.operators.columns.ordered_integers import begin_stretches, stable_order
+
 Longs = npt.NDArray[np.int64]
 
 _FOLDS: Final[dict[str, np.ufunc]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
@@ -91,25 +93,17 @@ def count_integers(
 
 
 def _order_of(numbers: Longs) -> Longs:
-    """Return where the numbers stand in ascending order, equal ones in any; at least one, none below 0.
+    """Return the places of the numbers (at least one) in ascending order.
 
-    A sort of few runs that are in order each merges them. Of others, number and place are sorted as one where 64 bits
-    hold both: a sort without places is several times as fast, and the more so the more numbers there are.
+    A sort of few runs that are in order each merges them, which nothing else is as fast as.
     """
-    place_bits = len(numbers).bit_length()
     run_count = 1 + np.count_nonzero(numbers[1:] < numbers[:-1])
-    if run_count <= _RUNS_MAX or int(numbers.max()) >= PACKED_MAX >> place_bits:
-        return np.argsort(numbers, kind="stable")
-    placed = numbers << place_bits
-    placed |= np.arange(len(numbers))
-    placed.sort()
-    placed &= (1 << place_bits) - 1
-    return placed
+    return np.argsort(numbers, kind="stable") if run_count <= _RUNS_MAX else stable_order(numbers)
 
 
 def _firsts_of(ordered: Longs) -> Longs:
     """Return where each number stands first; at least one."""
-    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    return np.flatnonzero(begin_stretches(ordered))
 
 
 def packed_integers(columns: Sequence[Longs]) -> Longs | None:

@@ -42,6 +42,10 @@ class Partials:
         self._keys: Final = list(aggregation.key_columns)
         self._distinct_names: Final = aggregation.distinct_names
         self._merges: Final = _merges_of(aggregation)
+        wanted = _groupings_of(aggregation)
+        # An aggregate that is asked for twice is computed once. By place, since names may clash with those of columns.
+        self._asked: Final = list(dict.fromkeys(wanted))
+        self._places: Final = [self._asked.index(each) for each in wanted]
         self._slice_ms: Final = aggregation.windows.slice_ms
 
     def of_rows(self, rows: pa.Table, slices: pa.Array) -> pa.Table:
@@ -49,27 +53,17 @@ class Partials:
 
         Those of aggregations that only count rows have to lie whole slices apart.
         """
-        wanted: list[_Grouping] = [((), "count_all")]
-        for one in self._aggregation.aggregates:
-            if one.column is None or one.function == "count_distinct":
-                continue
-            if one.function == "mean":
-                wanted += [(one.column, "sum"), (_UPPER + one.column, "sum"), (one.column, "count")]
-            else:
-                wanted.append((one.column, one.function))
-        needed = self._needed(rows)
         by = [*self._keys, SLICE]
-        # An aggregate that is asked for twice is computed once. By place, since names may clash with those of columns.
-        asked = list(dict.fromkeys(wanted))
-        with_slices = needed.append_column(SLICE, slices)
+        asked = self._asked
+        with_slices = self._needed(rows).append_column(SLICE, slices)
         if self._distinct_names:
-            return self._with_values(with_slices, by, asked, wanted)
+            return self._with_values(with_slices, by)
         if len(asked) == 1:
             counted = count_integers(with_slices, [SLICE, *self._keys], self._slice_ms)
             if counted is not None:
                 return self._of_counts(*counted)
         grouped = _group(with_slices, by, asked)
-        places = [*range(len(by)), *(len(by) + asked.index(each) for each in wanted)]
+        places = [*range(len(by)), *(len(by) + place for place in self._places)]
         return self._as_partials([grouped.column(place) for place in places])
 
     def _needed(self, rows: pa.Table) -> pa.Table:
@@ -84,14 +78,12 @@ class Partials:
             needed = needed.append_column(_UPPER + name, upper)
         return needed
 
-    def _with_values(
-        self, rows: pa.Table, by: list[str], asked: list[_Grouping], wanted: list[_Grouping]
-    ) -> pa.Table:
+    def _with_values(self, rows: pa.Table, by: list[str]) -> pa.Table:
         """Return partial results with values that count once."""
         codes, count = group_codes(rows, by)
-        grouped = _group(rows.append_column(_GROUP, pa.array(codes)), [_GROUP], asked)
+        grouped = _group(rows.append_column(_GROUP, pa.array(codes)), [_GROUP], self._asked)
         keys = rows.select(by).take(pa.array(first_rows(codes, count)))
-        plain = iter(grouped.column(1 + asked.index(each)) for each in wanted)
+        plain = iter(grouped.column(1 + place) for place in self._places)
         arrays: list[Any] = [*keys.columns, next(plain)]
         for one in self._aggregation.aggregates:
             if one.column is None:
@@ -143,11 +135,13 @@ class Partials:
     def merged(self, partials: pa.Table, by: list[str], smallest: tuple[str, ...]) -> pa.Table:
         """Return one row per value of the columns `by`, with merged partial results and the smallest of `smallest`.
 
-        In ascending order where all columns are integers without nulls, else in that of the first rows.
+        In ascending order where all columns are integers without nulls and nothing is a list, else in that of the
+        first rows.
         """
         merges = [*self._merges, *((name, "min") for name in smallest)]
         if not self._distinct_names:
             return _merge(partials, by, merges)
+        # Codes are numbered by their first rows, so both ways of merging keep this order.
         codes, count = group_codes(partials, by)
         columns = partials.select([name for name, _ in merges])
         plain = _merge(columns.append_column(_GROUP, pa.array(codes)), [_GROUP], merges)
@@ -174,6 +168,19 @@ class Partials:
                 values = pa.chunked_array([_means(values, upper_sums, counts)])
             arrays.append(values.cast(target.type))
         return arrays
+
+
+def _groupings_of(aggregation: SlicedAggregation) -> list[_Grouping]:
+    """Return what is made of rows for partial results, by their columns, but for values that count once."""
+    wanted: list[_Grouping] = [((), "count_all")]
+    for one in aggregation.aggregates:
+        if one.column is None or one.function == "count_distinct":
+            continue
+        if one.function == "mean":
+            wanted += [(one.column, "sum"), (_UPPER + one.column, "sum"), (one.column, "count")]
+        else:
+            wanted.append((one.column, one.function))
+    return wanted
 
 
 def _merges_of(aggregation: SlicedAggregation) -> list[tuple[str, str]]:

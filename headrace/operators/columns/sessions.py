@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from headrace.core.record_batch import Timestamps
 from headrace.operators.columns.group_codes import Codes
+from headrace.operators.columns.ordered_integers import begin_stretches
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ def group_stretches(codes: Codes, starts: Timestamps, lasts: Timestamps, gap_ms:
     codes, starts, lasts = codes[order], starts[order], lasts[order]
     # How far the stretches of a key reach up to each one: by rank, as a key's number times a time could overflow.
     distinct, ranks = np.unique(lasts, return_inverse=True)
-    is_new_key = np.concatenate([[True], codes[1:] != codes[:-1]])
+    is_new_key = begin_stretches(codes)
     keys = np.cumsum(is_new_key) - 1
     reaches = distinct[np.maximum.accumulate(keys * len(distinct) + ranks) % len(distinct)]
     begins = is_new_key.copy()

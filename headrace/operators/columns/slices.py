@@ -5,6 +5,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.functions.columnar_specs import SLICE
+from headrace.operators.columns.ordered_integers import begin_stretches
 
 
 def slices_of(rows: pa.Table | pa.RecordBatch) -> npt.NDArray[np.int64]:
@@ -17,6 +18,4 @@ def different_slices(rows: pa.Table) -> npt.NDArray[np.int64]:
     """Return where the slices of the rows begin, ascending, each once."""
     slices = slices_of(rows)
     # Rows mostly come in stretches of one slice: only the first of each is looked up.
-    is_first = np.ones(len(slices), dtype=np.bool_)
-    np.not_equal(slices[1:], slices[:-1], out=is_first[1:])
-    return np.unique(slices[is_first])
+    return np.unique(slices[begin_stretches(slices)])
