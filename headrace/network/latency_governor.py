@@ -6,8 +6,9 @@ behind q of its kind in the queue, which go on at the rate at which they came, a
 
     h = budget / (1 + q)        rows = λh, a quarter more, where there is a queue
 
-where the budget is four fifths of the target (the rest is for the way, and the consumer's turn, which nobody sees from
-here) less what flushes come late, as where the task is busy with user code. Without a queue the hold alone decides, so
+where the budget is four fifths of the target less what flushes come late, as where the task is busy with user code. The
+rest is for the way and the consumer's turn, which nobody sees from here: they take the slowest rows some milliseconds
+however short the target is, so of a short one less is left to hold rows. Without a queue the hold alone decides, so
 that a burst is not cut into crumbs. Where the consumer is the slower one batches leave when they have their rows, and
 the quarter more fills the last fifth. A queue that batches wait in because they are too small must not make them
 smaller still: hence the least hold, by the number of channels that each flush makes a batch for.
@@ -31,6 +32,10 @@ LATENCY_TARGET: Final = ConfigOption(
     "rows until a batch is full, of fewer bytes where their consumer is slow.",
 )  # fmt: skip
 SHARE: Final = 0.8
+WAY_MS: Final = 4.0
+"""What one row in a hundred takes that is not held at all, about: with checkpoints, on a machine that is half busy."""
+SHARE_MIN: Final = 0.2
+"""Of targets that nothing would be left of. To hold rows for no time at all makes everything slower."""
 HEADROOM: Final = 1.25
 QUEUE_MIN: Final = 0.5
 """On average: what is less is a batch that has just been handed over."""
@@ -65,6 +70,11 @@ class FlushObserved:
     waited_ms: float
 
 
+def budget_of(target_ms: float) -> float:
+    """Return how much of a target is for holding rows back, in ms."""
+    return min(SHARE * target_ms, max(target_ms - WAY_MS, SHARE_MIN * target_ms))
+
+
 class LatencyGovernor:
     """One output's of `channel_count` channels. Begins with the whole budget: where nothing queues, that is right."""
 
@@ -78,7 +88,8 @@ class LatencyGovernor:
         self._rate = 0.0
         self._queue = 0.0
         self._lateness_ms = 0.0
-        self.choice = BatchChoice(SHARE * target_ms, rows_max)
+        self._budget_ms = budget_of(target_ms)
+        self.choice = BatchChoice(self._budget_ms, rows_max)
 
     @classmethod
     def from_settings(
@@ -111,8 +122,8 @@ class LatencyGovernor:
         return self.choice
 
     def _choose(self) -> BatchChoice:
-        budget_ms = SHARE * self.target_ms
-        budget_ms -= min(self._lateness_ms, LATENESS_SHARE_MAX * budget_ms)
+        lateness_max_ms = LATENESS_SHARE_MAX * self._budget_ms
+        budget_ms = self._budget_ms - min(self._lateness_ms, lateness_max_ms)
         hold_ms = min(max(budget_ms / (1 + self._queue), self._hold_min_ms), budget_ms)
         if self._queue < QUEUE_MIN:
             return BatchChoice(hold_ms, self._rows_max)

@@ -65,15 +65,15 @@ class Count(AggregateFunction):
 
 
 class Highest(AggregateFunction):
-    """The bids of the highest price; ties stay."""
+    """The bids of the highest price; ties stay. As tuples: rows come as Row, and are refused where a tuple is due."""
 
     def create_accumulator(self) -> list[Any]:
         return []
 
     def add(self, value: Any, accumulator: list[Any]) -> list[Any]:
         if not accumulator or value[2] > accumulator[0][2]:
-            return [value]
-        return [*accumulator, value] if value[2] == accumulator[0][2] else accumulator
+            return [tuple(value)]
+        return [*accumulator, tuple(value)] if value[2] == accumulator[0][2] else accumulator
 
     def get_result(self, accumulator: list[Any]) -> list[Any]:
         return accumulator

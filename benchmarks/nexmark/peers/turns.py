@@ -186,6 +186,7 @@ def last_line(command: Sequence[str]) -> Figures:
 
 
 def reason(printed: str) -> str:
-    """Return the last line that says something, shortened."""
+    """Return the last line that says something, shortened: those that say where in Java do not."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
-    return lines[-1][:REASON_CHARACTERS] if lines else "failed without a word"
+    telling = [line for line in lines if not line.startswith(("at ", "... "))]
+    return telling[-1][:REASON_CHARACTERS] if telling else "failed without a word"

@@ -143,6 +143,7 @@ def test_figures_are_medians_and_the_ratio_is_how_much_faster_we_are() -> None:
 
 def test_the_reason_of_a_failure_is_the_last_thing_that_was_said() -> None:
     assert reason("Traceback\n  ...\nOSError: no such file\n\n") == "OSError: no such file"
+    assert reason("TypeError: a Row\n\tat java.Thread.run\n\t... 3 more\n") == "TypeError: a Row"
     assert reason("\n") == "failed without a word"
 
 

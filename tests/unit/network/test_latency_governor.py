@@ -18,6 +18,7 @@ from headrace.network.latency_governor import (
     BatchChoice,
     FlushObserved,
     LatencyGovernor,
+    budget_of,
 )
 from headrace.network.metrics import register_task_metrics
 from headrace.network.record_writer import ROWS_PER_CHANNEL
@@ -54,6 +55,14 @@ def test_with_empty_queues_rows_are_held_for_most_of_the_target() -> None:
     assert choice.hold_ms == pytest.approx(SHARE * 50)
     # Only time decides, so that a burst is not cut into crumbs.
     assert choice.rows == ROWS_MAX
+
+
+@pytest.mark.parametrize(("target_ms", "hold_ms"), [(2, 0.4), (5, 1), (10, 6), (20, 16), (50, 40)])
+def test_a_short_target_leaves_what_the_way_takes_and_little_to_hold_rows(
+    target_ms: float, hold_ms: float
+) -> None:
+    choice = feed(LatencyGovernor(target_ms, 2, ROWS_MAX), rows_per_ms=100, queued_count=0)
+    assert choice.hold_ms == pytest.approx(hold_ms)
 
 
 def test_behind_a_queue_batches_are_made_smaller_by_as_much() -> None:
@@ -93,8 +102,8 @@ def test_whatever_is_seen_the_choice_stays_within_its_bounds(
         if not governor.is_due(now_ns):
             continue
         choice = governor.flushed(FlushObserved(now_ns, row_count, queued_count, waited_ms))
-        assert min(HOLD_MIN_MS, SHARE * target_ms / 4) <= choice.hold_ms + 1e-9
-        assert choice.hold_ms <= SHARE * target_ms
+        assert min(HOLD_MIN_MS, budget_of(target_ms) / 4) <= choice.hold_ms + 1e-9
+        assert choice.hold_ms <= budget_of(target_ms)
         assert 1 <= choice.rows <= ROWS_MAX
 
 
