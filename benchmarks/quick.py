@@ -13,44 +13,21 @@ the tolerance is asked once more, and the better answer counts. Exit code 1 wher
 import argparse
 import json
 import os
-import pickle
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.exchange import DISTINCT_BATCHES, Consumer, Exchange, raw_seconds
-from benchmarks.growth.columnar import count_in_one_window, seconds_of, write_rows
-from benchmarks.network.endpoints import RowMaker, key_group_selector
-from benchmarks.programs.exchange_consumer import make_batch
+from benchmarks.quick_questions import QUESTIONS
 from benchmarks.record import RESULTS, describe_machine
-from benchmarks.state.filled import FilledState, write
-from headrace import StreamExecutionEnvironment
-from headrace.cluster.task_executor.processor_place import take_place
-from headrace.common import Types, WatermarkStrategy
-from headrace.core.config import Settings
-from headrace.datastream import KeyedProcessFunction, RuntimeContext
-from headrace.datastream.connectors.number_seq import NumberSequenceSource
-from headrace.datastream.state import ValueStateDescriptor
-from headrace.functions.discarding_sink import DiscardingSink
-from headrace.functions.state import ValueStateDescriptor as StateDescriptor
-from headrace.testing.minicluster_executor import MiniClusterExecutor
 
 STORED = RESULTS / "quick.json"
 TOLERANCE_PERCENT = 25
 TURNS = 5
-Pair = tuple[Callable[[], float], Callable[[], float]]
-"""Seconds that we take, and that the rival takes, for the same work once."""
 
 
 @dataclass(frozen=True)
@@ -104,150 +81,6 @@ def median_ratio(ours: Callable[[], float], rival: Callable[[], float], turns: i
             own_s = ours()
         ratios.append(rival_s / own_s)
     return statistics.median(ratios)
-
-
-def timed(work: Callable[[], object]) -> float:
-    """Return the processor seconds that `work` takes."""
-    began = time.process_time()
-    work()
-    return time.process_time() - began
-
-
-@contextmanager
-def exchange() -> Generator[Pair]:
-    """Batches of 360 KB from process to process over a Unix socket; raw blocking sockets."""
-    count, kept = 300, os.sched_getaffinity(0)
-    place = take_place(Settings())
-    consumer = Consumer()
-    batches = [make_batch(4096, seed) for seed in range(DISTINCT_BATCHES)]
-    with tempfile.TemporaryDirectory() as directory:
-        sender = Exchange("unix", consumer, directory)
-        sender.seconds(batches, count)
-        yield (
-            lambda: sender.seconds(batches, count),
-            lambda: raw_seconds(consumer, batches, count, directory),
-        )
-        sender.close()
-    consumer.close()
-    if place is not None:
-        place.release()
-    os.sched_setaffinity(0, kept)
-
-
-@contextmanager
-def split() -> Generator[Pair]:
-    """Rows of 200 bytes dealt out to 128 channels by their keys; numpy's sort and one `take`, without cutting."""
-    rows, selector = RowMaker(200), key_group_selector(128)
-    batch = rows.batch()
-    arrow, hashes = batch.to_arrow(), batch.key_hashes
-    assert hashes is not None
-
-    def rival() -> None:
-        for _ in range(50):
-            arrow.take(pa.array(np.argsort(hashes % 128, kind="stable")))
-
-    def ours() -> None:
-        for _ in range(50):
-            list(selector.select(batch))
-
-    yield lambda: timed(ours), lambda: timed(rival)
-
-
-@contextmanager
-def state() -> Generator[Pair]:
-    """A read and a write of one of 100,000 counts in keyed state on the heap; a dictionary."""
-    keys = np.random.default_rng(7).integers(0, 100_000, 200_000).tolist()
-    plain = dict.fromkeys(range(100_000), 0)
-
-    def rival() -> None:
-        for key in keys:
-            plain[key] = (plain.get(key) or 0) + 1
-
-    with FilledState("heap") as filled:
-        scope = filled.backend.key_scope
-        count: Any = filled.backend.get_state(StateDescriptor("count", Types.LONG()), scope)
-
-        def ours() -> None:
-            for key in keys:
-                scope.entry = key
-                count.update((count.value() or 0) + 1)
-
-        ours()
-        yield lambda: timed(ours), lambda: timed(rival)
-
-
-@contextmanager
-def snapshot() -> Generator[Pair]:
-    """A checkpoint's file of 100,000 values of 100 bytes; pickle of a dictionary, into a file."""
-    key_count, checkpoint = 100_000, iter(range(1, 1000))
-    with FilledState("heap") as filled:
-        filled.fill(key_count)
-        values = {key: os.urandom(100) for key in range(key_count)}
-        path = Path(filled.directory, "rival")
-
-        def ours() -> None:
-            write(*filled.freeze(next(checkpoint)))
-
-        yield lambda: timed(ours), lambda: timed(lambda: path.write_bytes(pickle.dumps(values)))
-
-
-@contextmanager
-def group_by() -> Generator[Pair]:
-    """A job that counts two million rows of a file per key, on columns; pyarrow's group_by of the same file."""
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        write_rows(directory, 2_000_000, 10_000, duration_ms=1_000_000)
-
-        def rival() -> None:
-            pq.read_table(directory).group_by("key", use_threads=False).aggregate(
-                [([], "count_all")]
-            )
-
-        yield lambda: seconds_of(directory, count_in_one_window), lambda: timed(rival)
-
-
-class _Count(KeyedProcessFunction):
-    """Counts per key; gives nothing."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        """Ask for the state."""
-        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
-
-    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
-        """Number in."""
-        self._count.update((self._count.value() or 0) + 1)
-        yield from ()
-
-
-@contextmanager
-def function() -> Generator[Pair]:
-    """A job that counts 300,000 numbers per key, one by one, in keyed state; a loop over a dictionary."""
-    number_count = 300_000
-
-    def rival() -> None:
-        counts: dict[int, int] = {}
-        for number in range(number_count):
-            key = number % 1000
-            counts[key] = (counts.get(key) or 0) + 1
-
-    def ours() -> float:
-        with MiniClusterExecutor(slot_count=1):
-            env = StreamExecutionEnvironment.get_execution_environment()
-            env.set_parallelism(1)
-            numbers = NumberSequenceSource(0, number_count - 1)
-            stream = env.from_source(
-                numbers, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
-            )
-            keyed = stream.key_by(lambda number: number % 1000, key_type=Types.LONG())
-            keyed.process(_Count(), output_type=Types.LONG()).sink_to(DiscardingSink())
-            return timed(lambda: env.execute("quick"))
-
-    yield ours, lambda: timed(rival)
-
-
-QUESTIONS: dict[str, Callable[[], Any]] = {
-    one.__name__: one for one in (exchange, split, state, snapshot, group_by, function)
-}
 
 
 def ask(question: str) -> float:

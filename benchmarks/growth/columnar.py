@@ -8,11 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace import DataStream, StreamExecutionEnvironment, agg
+from headrace import DataStream, StreamExecutionEnvironment, agg, col
 from headrace.common import Duration, Time, Types, WatermarkStrategy
 from headrace.connectors.files.columnar_formats import ParquetColumnarRowInputFormat
 from headrace.connectors.files.source import FileSource
-from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.datastream.window import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from headrace.functions.discarding_sink import DiscardingSink
 from headrace.functions.event_times import ColumnTimestampAssigner
 from headrace.testing.minicluster_executor import MiniClusterExecutor
@@ -54,6 +58,18 @@ def count_in_one_window(rows: DataStream) -> DataStream:
     """Count per key, on columns, in one window that holds everything."""
     window = TumblingEventTimeWindows.of(Time.days(1))
     return rows.key_by("key").window(window).aggregate(agg.count().alias("rows"))
+
+
+def count_in_sessions(gap_ms: int) -> Callable[[DataStream], DataStream]:
+    """Count per key, on columns, in sessions that end after so long without a row."""
+    sessions = EventTimeSessionWindows.with_gap(Time.milliseconds(gap_ms))
+    return lambda rows: rows.key_by("key").window(sessions).aggregate(agg.count().alias("rows"))
+
+
+def pair_with_itself(rows: DataStream) -> DataStream:
+    """Pair each row with those of its key, on columns."""
+    again = rows.select("key", col("time").alias("again")).key_by("key")
+    return rows.key_by("key").join_rows(again)
 
 
 def count_in_panes(pane_count: int) -> Callable[[DataStream], DataStream]:

@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.keyed_latency.peers_text import peers_text
 from benchmarks.page import DOCS, machine_text, picture
 from benchmarks.record import RESULTS
+from headrace.network.latency_governor import WAY_MS
 
 P50_AIM_MS, P99_AIM_MS = 2.0, 6.0
 TARGET_SLACK = 1.1
@@ -49,8 +50,10 @@ GOVERNED = """\
 
 `headrace.latency.target` takes the place of the buffer timeout: each exchange holds rows as long as the target allows
 ({source}), measured by its own rate, queues and late flushes, so that
-batches are as large as they may be. The target is that of one exchange; what is measured here is the whole way from the
-source's schedule to the sink, which holds a tick of the source's and the work of both tasks besides.
+batches are as large as they may be. What the way takes the slowest rows, some {way:g} ms on a machine that is half
+busy, is left out of it: of a target of 5 ms one is left to hold rows. The target is that of one exchange; what is
+measured here is the whole way from the source's schedule to the sink, which holds a tick of the source's and the work
+of both tasks besides.
 
 {table}
 
@@ -92,7 +95,7 @@ def write_page(cells: Cells, drawn: Sequence[str]) -> str:
                 rate=timeouts[0]["rate_per_second"],
                 interval=timeouts[0]["checkpoint_interval_ms"],
                 table=timeout_table(timeouts),
-                aim=aim_text(timeouts),
+                aim=aim_text(timeouts, governed),
             )
         )
     if governed:
@@ -100,6 +103,7 @@ def write_page(cells: Cells, drawn: Sequence[str]) -> str:
             GOVERNED.format(
                 picture=picture("latency_governed", drawn),
                 source="`headrace/network/latency_governor.py`",
+                way=WAY_MS,
                 table=governed_table(governed),
                 held=held_text(governed) + floor_text(timeouts, governed),
             )
@@ -135,14 +139,29 @@ def latency_columns(cell: Cell) -> str:
     return f"{cell['p50_ms']:.1f} | {cell['p99_ms']:.1f} | {cell['p99.9_ms']:.1f}"
 
 
-def aim_text(cells: Cells) -> str:
-    """Compare the soonest of the timeouts with the aim."""
-    best = min(cells, key=lambda cell: cell["p99_ms"])
-    is_reached = best["p50_ms"] <= P50_AIM_MS and best["p99_ms"] <= P99_AIM_MS
+def aim_text(timeouts: Cells, governed: Cells) -> str:
+    """Compare with the aim what reaches it, or else what is soonest; of targets those at the rate of the timeouts."""
+    rate = timeouts[0]["rate_per_second"]
+    asked = [*timeouts, *(cell for cell in governed if cell["rate_per_second"] == rate)]
+    reached = [
+        cell for cell in asked if cell["p50_ms"] <= P50_AIM_MS and cell["p99_ms"] <= P99_AIM_MS
+    ]
+    named = [
+        f"{cell['p50_ms']:.1f} and {cell['p99_ms']:.1f} ms with a {_setting_of(cell)}"
+        for cell in reached or [min(asked, key=lambda cell: cell["p99_ms"])]
+    ]
     return (
         f"The aim at this rate is {P50_AIM_MS:g} ms for the median and {P99_AIM_MS:g} ms for the 99th percentile. It is"
-        f" {'reached' if is_reached else 'missed'}: with a timeout of {best['buffer_timeout_ms']} ms they are"
-        f" {best['p50_ms']:.1f} and {best['p99_ms']:.1f} ms."
+        f" {'reached' if reached else 'missed'}: {', '.join(named)}."
+    )
+
+
+def _setting_of(cell: Cell) -> str:
+    is_target = cell["section"] == "governed"
+    return (
+        f"target of {cell['target_ms']} ms"
+        if is_target
+        else f"timeout of {cell['buffer_timeout_ms']} ms"
     )
 
 

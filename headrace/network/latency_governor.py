@@ -124,7 +124,7 @@ class LatencyGovernor:
     def _choose(self) -> BatchChoice:
         lateness_max_ms = LATENESS_SHARE_MAX * self._budget_ms
         budget_ms = self._budget_ms - min(self._lateness_ms, lateness_max_ms)
-        hold_ms = min(max(budget_ms / (1 + self._queue), self._hold_min_ms), budget_ms)
+        hold_ms = min(max(budget_ms / (1 + self._queue), self._hold_min_ms), self._budget_ms)
         if self._queue < QUEUE_MIN:
             return BatchChoice(hold_ms, self._rows_max)
         rows = ceil(HEADROOM * self._rate / self._channel_count * hold_ms)

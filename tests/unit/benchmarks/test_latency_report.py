@@ -87,8 +87,18 @@ def test_the_page_says_whether_the_aim_is_reached(
         cell("timeouts", 50, 100, buffer_timeout_ms=100),
     ]
     page = write_page(cells, [])
-    assert f"It is {verdict}: with a timeout of 1 ms" in page
+    assert f"It is {verdict}: {p50_ms:.1f} and {p99_ms:.1f} ms with a timeout of 1 ms." in page
     assert f"| 1 | {p50_ms:.1f} | {p99_ms:.1f} | {2 * p99_ms:.1f} | 123,456 |" in page
+
+
+def test_a_target_may_reach_the_aim_too_at_the_rate_that_it_is_for() -> None:
+    cells = [
+        cell("timeouts", 1, 7, buffer_timeout_ms=0),
+        cell("governed", 1.9, 4.9, target_ms=5),
+        {**cell("governed", 1.5, 4.1, target_ms=5), "rate_per_second": 2_000},
+    ]
+    assert "It is reached: 1.9 and 4.9 ms with a target of 5 ms." in write_page(cells, [])
+    assert "It is missed: 1.0 and 7.0 ms with a timeout" in write_page([cells[0], cells[2]], [])
 
 
 def test_the_page_names_the_targets_that_are_not_held() -> None:

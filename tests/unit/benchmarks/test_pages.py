@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from benchmarks import python_report
 from benchmarks.growth import report as growth
 from benchmarks.keyed_latency import report as keyed_latency
 from benchmarks.network import report as network
@@ -39,6 +40,7 @@ PAGES: dict[str, Callable[[Drawn], str]] = {
         profiles(RESULTS / "flames"),
         nexmark.newest_state(RESULTS),
     ),
+    "python": lambda drawn: python_report.write_page(*python_report.newest(RESULTS), drawn),
     "state": lambda drawn: state.write_page(state.newest(RESULTS), drawn),
 }
 
