@@ -21,6 +21,7 @@ from headrace.operators.operator import OneInputOperator, Output, TwoInputOperat
 from headrace.task.environment import TaskEnvironment
 from headrace.task.input_barriers import InputBarriers
 from headrace.task.input_processor import CheckpointEvent, InputHandler, LogicalInput
+from headrace.task.input_turns import InputTurns
 from headrace.task.mailbox import Mailbox, MailboxTimers
 from headrace.task.stream_task import Progress, SourceStreamTask, StreamTask
 from headrace.task.watermark_valve import CombinedWatermark, EmitWatermark, ValveAction
@@ -204,8 +205,9 @@ class TwoInputStreamTask(InputStreamTask):
     ) -> None:
         self.combined = CombinedWatermark(2)
         super().__init__(environment, payloads, mailbox, timers)
-        self._ended = [False, False]
-        self._next = 0
+        first, second = self._inputs
+        self._turns = InputTurns((first, second), self.chain.end_head_input, mailbox.wake)
+        self._is_paced = self.chain.is_per_record
 
     def open(self) -> None:
         """See StreamTask."""
@@ -235,22 +237,12 @@ class TwoInputStreamTask(InputStreamTask):
                 self.chain.head.process_status(action.is_idle, self.chain.head_output)
 
     def _process_one(self) -> Progress:
-        for current in self._inputs:
-            if current.is_amid_batch:
-                return self._go_on_with_batch(current)
-        for number in (self._next, 1 - self._next):
-            current = self._inputs[number]
-            # Also of an input whose data has ended: barriers still come there, and the other one waits for them.
-            if current.process_next():
-                self._next = 1 - number
-                if current.has_ended and not self._ended[number]:
-                    self._ended[number] = True
-                    if current.stop_mode is StopMode.DRAIN:
-                        self.chain.end_head_input(number)
-                return Progress.FINISHED if all(self._ended) else Progress.MORE
-        for current in self._inputs:
-            current.on_available(self._mailbox.wake)
-        return Progress.NO_INPUT
+        # Asked for each batch: columns, whose batches pass whole, need not look whether one is in work.
+        if self._is_paced:
+            for current in self._inputs:
+                if current.is_amid_batch:
+                    return self._go_on_with_batch(current)
+        return self._turns.step()
 
 
 def _gate_of(environment: TaskEnvironment, input_number: int) -> InputGate:

@@ -4,6 +4,7 @@ import sys
 import threading
 from dataclasses import dataclass, field
 
+from headrace.checkpoint.handles import CheckpointMetrics, TaskStateSnapshot
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.core.blob_key import BlobKey
 from headrace.core.clock import SystemClock
@@ -70,6 +71,15 @@ class RecordingListener:
         """See TaskListener."""
         with self.ended:
             self.events.append((operator_id, payload))
+
+    def checkpoint_acknowledged(
+        self,
+        attempt_id: ExecutionAttemptId,
+        checkpoint_id: int,
+        snapshot: TaskStateSnapshot,
+        metrics: CheckpointMetrics,
+    ) -> None:
+        """See TaskListener. No coordinator is there that could complete it."""
 
     def check_producer(
         self,
