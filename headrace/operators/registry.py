@@ -90,7 +90,17 @@ _OPERATORS: Final[dict[str, Callable[[Any], Operator]]] = {
 }
 
 
+def operator_kinds() -> frozenset[str]:
+    """Return the kinds of all specs that have an operator."""
+    return frozenset(_OPERATORS)
+
+
+def operator_class(kind: str) -> Callable[[Any], Operator]:
+    """Return what makes the operator of a kind, one of `operator_kinds`, of its spec."""
+    assert kind in _OPERATORS, f"no operator for kind {kind}"
+    return _OPERATORS[kind]
+
+
 def create_operator(spec: OperatorSpec) -> Operator:
     """Return a fresh operator for `spec`, not opened."""
-    assert spec.kind in _OPERATORS, f"no operator for kind {spec.kind}"
-    return _OPERATORS[spec.kind](spec)
+    return operator_class(spec.kind)(spec)

@@ -31,13 +31,13 @@ def _kinds() -> list[type[OperatorSpec]]:
         for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, OperatorSpec) and "kind" in vars(value)
     ]
-    missing = set(registry._OPERATORS) - {one.kind for one in kinds}
+    missing = registry.operator_kinds() - {one.kind for one in kinds}
     assert not missing, f"specs in a module that is not looked at: {', '.join(sorted(missing))}"
     return kinds
 
 
 def _row(spec: type[OperatorSpec]) -> tuple[str, ...]:
-    operator: Any = registry._OPERATORS[spec.kind]
+    operator: Any = registry.operator_class(spec.kind)
     return (
         f"`{spec.kind}`",
         f"`{spec.__name__}`",

@@ -174,7 +174,7 @@ def test_a_barrier_right_behind_a_row_larger_than_a_segment_parts_it_nowhere(
     while (element := next_element(source)) is not None:
         elements.append(element)
         if events_of([element]) == [barrier] and not is_past:
-            source._channels[0].resume()
+            source.channels[0].resume()
     source.close()
     batches = [element for element in elements if isinstance(element, BatchElement)]
     assert [values_of([one]) for one in batches] == [[value] for value in values]
@@ -302,7 +302,7 @@ def test_one_stalled_channel_does_not_stop_its_neighbour(edge: Callable[..., Edg
         threading.Event().wait(0.001)
     neighbour = gate(ends.consumer, [ends.location] * 2)
     # Only the second channel of this gate: the first partition has its consumer already.
-    neighbour._channels[1].request()
+    neighbour.channels[1].request()
 
     def produce() -> None:
         for start in range(0, 2_000_000, 20_000):
@@ -365,7 +365,7 @@ def test_nothing_follows_a_blocking_event_until_its_channel_is_resumed(
     ends = edge()
     sink, source = writer(ends.producer), gate(ends.consumer, [ends.location])
     source.request_partitions()
-    channel = source._channels[0]
+    channel = source.channels[0]
     for round_number in range(3):
         sink.partition.emit_event(EndOfData(StopMode.NO_DRAIN), blocks_upstream=True)
         sink.emit(numbers(round_number * 10, 10))
@@ -403,7 +403,7 @@ def test_the_producer_learns_when_all_consumers_have_processed_its_data(
         source.request_partitions()
         element = next_element(source)
         assert events_of([element] if element else []) == [EndOfData()]
-        source._channels[0].acknowledge_all_data()
+        source.channels[0].acknowledge_all_data()
     assert processed.wait(10)
     sink.finish()
     sink.close()
@@ -423,7 +423,7 @@ def test_the_producer_learns_how_many_bytes_its_consumer_wants_in_flight(
     sink.flush_all()
     source.request_partitions()
     next_element(source)
-    source._channels[0].request_in_flight_bytes(123_456)
+    source.channels[0].request_in_flight_bytes(123_456)
     wait_until(lambda: subpartition.in_flight_bytes == 123_456)
     sink.finish()
     sink.close()
@@ -441,10 +441,10 @@ def test_a_task_event_reaches_the_task_that_produces(edge: Callable[..., Edge]) 
     sink.flush_all()
     source.request_partitions()
     next_element(source)
-    source._channels[0].send_task_event(b"back to you")
+    source.channels[0].send_task_event(b"back to you")
     wait_until(lambda: events == [b"back to you"])
     ends.producer.task_events.unsubscribe(identity)
-    source._channels[0].send_task_event(b"nobody there")
+    source.channels[0].send_task_event(b"nobody there")
     with pytest.raises(NetworkError, match="nobody listens to task events"):
         drain(source)
     source.close()

@@ -36,7 +36,7 @@ def test_concurrent_connectors_get_one_connection(edge: Callable[..., Edge]) -> 
 
     def request(index: int) -> None:
         together.wait()
-        sources[index]._channels[index].request()
+        sources[index].channels[index].request()
 
     threads = [start_thread("requests", lambda i=i: request(i)) for i in range(count)]
     for thread in threads:
@@ -59,7 +59,7 @@ def test_a_connection_outlives_its_channels(edge: Callable[..., Edge]) -> None:
     for number in range(3):
         sink = writer(ends.producer, number=number)
         source = gate(ends.consumer, [ends.location] * (number + 1))
-        source._channels[number].request()
+        source.channels[number].request()
         sink.emit(numbers(0, 1))
         sink.finish()
         sink.close()
@@ -85,7 +85,7 @@ def test_after_a_loss_the_next_channel_gets_a_fresh_connection(edge: Callable[..
     wait_until(lambda: ends.producer.partitions.partition_count == 0)
 
     sink, source = writer(ends.producer, number=1), gate(ends.consumer, [ends.location] * 2)
-    source._channels[1].request()
+    source.channels[1].request()
     sink.emit(numbers(7, 1))
     sink.finish()
     sink.close()

@@ -116,7 +116,7 @@ def gate_of(cluster: Cluster, consumer: str, number: int) -> InputGate:
         or cluster.start(consumer)[0]
     )
     source = gate(environment, [cluster.location] * 2)
-    source._channels[number].request()
+    source.channels[number].request()
     return source
 
 
