@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 CELL_KEYS = ("channels", "row_bytes", "timeout_ms")
-CEILING_KEYS = ("row_bytes",)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -215,17 +215,6 @@ def split_run(
     return elements
 
 
-def decode_elements(
-    data: pa.Buffer, schemas: SchemaTable, place: str
-) -> Iterator[tuple[StoredElement, int]]:
-    """Yield each whole element of `data` with the offset at which it ends; what is cut off at the end is left.
-
-    CorruptFileError, naming `place`, where the bytes are not what was written.
-    """
-    for element in split_elements(data, schemas, place):
-        yield element.decode(), element.end
-
-
 def element_bytes(data: pa.Buffer, place: str) -> int:
     """Return how long the element at the beginning of `data` is, from its header alone. CorruptFileError."""
     if len(data) < HEADER_BYTES:

@@ -88,11 +88,6 @@ SUMMARY_TABLES: Final = frozenset(_SCHEMAS)
 _Rows = Iterator[dict[str, Any]]
 
 
-def summary_schema(name: str) -> pa.Schema:
-    """Return the columns of one of `SUMMARY_TABLES`."""
-    return _SCHEMAS[name]
-
-
 def summary_table(name: str, snapshot: CompletedCheckpoint) -> pa.Table:
     """Return one of `SUMMARY_TABLES`."""
     rows = _READERS[name](snapshot)

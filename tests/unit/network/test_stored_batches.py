@@ -24,11 +24,12 @@ from headrace.network.errors import CorruptFileError, StorageError
 from headrace.network.spill_files import SpillDirectories, SpillFile
 from headrace.network.stored_batches import (
     SchemaTable,
-    decode_elements,
+    StoredElement,
     element_bytes,
     encode_batch,
     encode_stored_event,
     pieces_bytes,
+    split_elements,
 )
 from tests.unit.network.faulty_files import FaultyFileLayer
 
@@ -43,6 +44,12 @@ def stored(sealed: SealedBatch, schemas: SchemaTable, compressor: BatchCompresso
     return b"".join(
         bytes(piece) for piece in encode_batch(sealed, sealed.body(), schemas, compressor)
     )
+
+
+def decode_elements(data: bytes, schemas: SchemaTable) -> list[tuple[StoredElement, int]]:
+    """Each whole element of `data`, a file called "here", with the offset at which it ends."""
+    elements = split_elements(pa.py_buffer(data), schemas, "here")
+    return [(element.decode(), element.end) for element in elements]
 
 
 @given(
@@ -65,7 +72,7 @@ def test_what_is_stored_comes_back(
     events = [EndOfData(StopMode.NO_DRAIN), EndOfPartition()]
     data = b"".join(stored(sealed, schemas, compressor) for sealed in written)
     data += b"".join(b"".join(encode_stored_event(event)) for event in events)
-    read = [element for element, _ in decode_elements(pa.py_buffer(data), schemas, "here")]
+    read = [element for element, _ in decode_elements(data, schemas)]
     assert read[len(counts) :] == events
     for before, after in zip(written, read, strict=False):
         assert isinstance(after, SealedBatch)
@@ -85,7 +92,7 @@ def test_a_byte_that_changed_is_noticed(data: st.DataObject, compressor: BatchCo
     at = data.draw(st.integers(0, len(good) - 9))  # the last 8 bytes may be padding
     good[at] ^= data.draw(st.integers(1, 255))
     try:
-        read = list(decode_elements(pa.py_buffer(bytes(good)), schemas, "here"))
+        read = decode_elements(bytes(good), schemas)
     except CorruptFileError as error:
         assert "here" in str(error)
     else:
@@ -96,8 +103,7 @@ def test_a_byte_that_changed_is_noticed(data: st.DataObject, compressor: BatchCo
 def test_what_is_cut_off_is_left_for_the_next_read() -> None:
     schemas = SchemaTable()
     one = stored(SealedBatch(numbers(10), ()), schemas, BatchCompressor(0))
-    data = pa.py_buffer(one + one[:-1])
-    assert [end for _, end in decode_elements(data, schemas, "here")] == [len(one)]
+    assert [end for _, end in decode_elements(one + one[:-1], schemas)] == [len(one)]
 
 
 def test_only_what_became_smaller_stays_compressed() -> None:
