@@ -49,8 +49,18 @@ class StateTable(enum.Enum):
     CHANNELS = "channel_frames"
 
 
+class OperatorStateMode(enum.Enum):
+    """What becomes of items when the parallelism changes. Source: Flink OperatorStateHandle.Mode."""
+
+    SPLIT = "SPLIT_DISTRIBUTE"
+    UNION = "UNION"
+    BROADCAST = "BROADCAST"
+
+
 ITEM_COUNT: Final = "item_count"
 """Attribute of OPERATOR and SPLITS chunks: how many items there are (rows), the units of redistribution."""
+ITEM_MODE: Final = "mode"
+"""Attribute of OPERATOR, SPLITS and ITEMS chunks: the name of an OperatorStateMode; absent: SPLIT."""
 ITEM_RANGE: Final = "item_range"
 """Attribute of assigned chunks: `start:stop`, the items that are the subtask's own; absent: all."""
 EXPIRED_ROWS: Final = "expired_rows"

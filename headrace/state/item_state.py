@@ -10,7 +10,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.checkpoint.handles import ITEM_COUNT, ITEM_RANGE, StateChunk, StateTable
+from headrace.checkpoint.handles import (
+    ITEM_COUNT,
+    ITEM_MODE,
+    ITEM_RANGE,
+    OperatorStateMode,
+    StateChunk,
+    StateTable,
+)
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 
@@ -52,7 +59,7 @@ class FrozenItems:
         pq.write_table(pa.table([pa.array(self._items, pa.binary())], schema=_SCHEMA), sink)
         file = writer.write(f"{self._table.value}-{self._name}", sink.getvalue())
         count = len(self._items)
-        attributes = {ITEM_COUNT: str(count), "mode": "SPLIT"}
+        attributes = {ITEM_COUNT: str(count), ITEM_MODE: OperatorStateMode.SPLIT.name}
         return (StateChunk(self._table, self._name, count, file, None, attributes),)
 
     def discard(self) -> None:

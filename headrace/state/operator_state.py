@@ -6,11 +6,11 @@ out evenly, a UNION list goes to every subtask as a whole, a BROADCAST map is th
 Source: Flink DefaultOperatorStateBackend.
 """
 
-import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.checkpoint.handles import OperatorStateMode
 from headrace.core.errors import RecordTypeError
 from headrace.core.types.record_copies import private_copy
 from headrace.core.types.type_info import TypeInformation
@@ -24,14 +24,6 @@ from headrace.functions.state import (
     StateDescriptor,
 )
 from headrace.state.backend import StateAccessError
-
-
-class OperatorStateMode(enum.Enum):
-    """What becomes of a state when the parallelism changes. Source: Flink OperatorStateHandle.Mode."""
-
-    SPLIT = "SPLIT_DISTRIBUTE"
-    UNION = "UNION"
-    BROADCAST = "BROADCAST"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.checkpoint.handles import ITEM_COUNT, StateChunk, StateTable
+from headrace.checkpoint.handles import (
+    ITEM_COUNT,
+    ITEM_MODE,
+    OperatorStateMode,
+    StateChunk,
+    StateTable,
+)
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.errors import RecordTypeError
@@ -25,13 +31,8 @@ from headrace.state.columns import MAP_KEY, VALUE, VALUE_ROW_KIND
 from headrace.state.item_state import item_slice
 from headrace.state.keyed_chunks import parquet_of
 from headrace.state.live_rows import LivePiece, LiveRows, LiveSource, PiecedRows, refuse_keys
-from headrace.state.operator_state import (
-    FrozenOperatorState,
-    OperatorStateBackend,
-    OperatorStateMode,
-)
+from headrace.state.operator_state import FrozenOperatorState, OperatorStateBackend
 
-MODE: Final = "mode"
 _TYPE: Final = "type"
 
 
@@ -113,7 +114,7 @@ def _write(state: FrozenOperatorState, writer: SnapshotWriter) -> StateChunk:
     count = len(state.items)
     attributes = {
         ITEM_COUNT: str(count),
-        MODE: state.mode.name,
+        ITEM_MODE: state.mode.name,
         _TYPE: base64.b64encode(pickle_value(state.type_info)).decode(),
     }
     return StateChunk(StateTable.OPERATOR, state.name, count, file, None, attributes)
@@ -144,7 +145,7 @@ def _read(chunk: StateChunk, reader: SnapshotReader) -> FrozenOperatorState:
     if key_type is not None:
         keys = state_columns.decode(_column(table, MAP_KEY), key_type)
         items = list(zip(keys, items, strict=True))
-    mode = OperatorStateMode[chunk.attributes[MODE]]
+    mode = OperatorStateMode[chunk.attributes[ITEM_MODE]]
     return FrozenOperatorState(chunk.name, mode, tuple(items[item_slice(chunk)]), type_info)
 
 

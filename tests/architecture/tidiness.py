@@ -59,7 +59,6 @@ SAME_NAMES_ALLOWED: Final[dict[str, str]] = {
     "HEARTBEAT_TIMEOUT": "an option of the cluster, and one of the shuffle service",
     "MARKERS_MAX": "a bound of each writer",
     "MASTER": "an option of the Spark host, and a node of the simulation",
-    "MODE": "an option of checkpoints, and an attribute of chunks of operator state",
     "OnError": "a callback of the network, and its like in the tests' own tools",
     "STORAGE": "an option of checkpoints, and the chaos runs that spoil their storage",
     "dataframe_source": "the call that looks for a bridge, and the bridge that it finds",

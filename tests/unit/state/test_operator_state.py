@@ -7,16 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.checkpoint.handles import OperatorStateMode
 from headrace.core.types.time_values import Time
 from headrace.core.types.type_info import Types
 from headrace.functions.state import ListStateDescriptor, MapStateDescriptor
 from headrace.functions.state_ttl import StateTtlConfig
 from headrace.state.backend import StateAccessError
-from headrace.state.operator_state import (
-    FrozenOperatorState,
-    OperatorStateBackend,
-    OperatorStateMode,
-)
+from headrace.state.operator_state import FrozenOperatorState, OperatorStateBackend
 
 SPLIT, UNION, BROADCAST = OperatorStateMode
 LONGS = Types.LIST(Types.LONG())

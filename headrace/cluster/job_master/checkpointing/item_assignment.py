@@ -9,10 +9,16 @@ from typing import Final
 
 import msgspec
 
-from headrace.checkpoint.handles import ITEM_COUNT, ITEM_RANGE, StateChunk, StateTable
+from headrace.checkpoint.handles import (
+    ITEM_COUNT,
+    ITEM_MODE,
+    ITEM_RANGE,
+    OperatorStateMode,
+    StateChunk,
+    StateTable,
+)
 
 ITEM_TABLES: Final = frozenset({StateTable.OPERATOR, StateTable.SPLITS, StateTable.ITEMS})
-_MODE: Final = "mode"
 
 _StateName = tuple[StateTable, str]
 _Copies = list[list[StateChunk]]
@@ -30,10 +36,10 @@ def deal_items(old: Sequence[Sequence[StateChunk]], parallelism: int) -> list[li
     extras_start = 0
     for state in _names(old):
         copies = [[one for one in chunks if (one.table, one.name) == state] for chunks in old]
-        mode = next(one for copy in copies for one in copy).attributes.get(_MODE, "SPLIT")
-        if mode == "UNION":
+        mode = next(one for copy in copies for one in copy).attributes.get(ITEM_MODE)
+        if mode == OperatorStateMode.UNION.name:
             shares = [[one for copy in copies for one in copy]] * parallelism
-        elif mode == "BROADCAST":
+        elif mode == OperatorStateMode.BROADCAST.name:
             shares = _broadcast(copies, parallelism)
         elif len(old) == parallelism:
             shares = copies

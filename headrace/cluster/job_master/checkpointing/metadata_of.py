@@ -3,19 +3,18 @@
 Source: Flink PendingCheckpoint.finalizeCheckpoint, DefaultCheckpointPlan.fulfillFinishedTaskStatus.
 """
 
-from typing import Final
-
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
-from headrace.checkpoint.handles import OperatorSubtaskState, TaskStateSnapshot
+from headrace.checkpoint.handles import (
+    ITEM_MODE,
+    OperatorStateMode,
+    OperatorSubtaskState,
+    TaskStateSnapshot,
+)
 from headrace.checkpoint.metadata import CheckpointMetadata, OperatorSnapshot
 from headrace.cluster.job_master.checkpointing.pending_checkpoint import PendingCheckpoint
 from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.core.ids import ExecutionVertexId
 from headrace.graph.job_graph import ChainedOperator, JobGraph, JobVertex
-
-# As operator state writes it into its chunks.
-_MODE: Final = "mode"
-_UNION: Final = "UNION"
 
 
 def metadata_of(
@@ -56,7 +55,7 @@ def _refuse_partly_finished(operator: OperatorSnapshot) -> None:
     if operator.is_finished or not operator.finished_subtasks:
         return
     chunks = [chunk for state in operator.subtasks.values() for chunk in state.chunks]
-    if any(chunk.attributes.get(_MODE) == _UNION for chunk in chunks):
+    if any(chunk.attributes.get(ITEM_MODE) == OperatorStateMode.UNION.name for chunk in chunks):
         reason = CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
         text = f"some subtasks of '{operator.name}', which has union state, have finished and others have not"
         raise CheckpointRefusedError(reason, text)
