@@ -15,16 +15,13 @@ class MetricKind(enum.Enum):
     COUNTER = "counter"
     GAUGE = "gauge"
     METER = "meter"
-    DISTRIBUTION = "distribution"
     HISTOGRAM = "histogram"
 
 
 class MetricScope(enum.Enum):
     """Whose metric it is."""
 
-    JOB_MANAGER = "JobManager"
     TASK_MANAGER = "TaskManager"
-    JOB = "job"
     TASK = "task"
     OPERATOR = "operator"
 
@@ -70,8 +67,7 @@ def _row(
 
 
 _C, _G, _M, _H = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.METER, MetricKind.HISTOGRAM
-_TASK, _OPERATOR, _JOB = MetricScope.TASK, MetricScope.OPERATOR, MetricScope.JOB
-_JM, _TM = MetricScope.JOB_MANAGER, MetricScope.TASK_MANAGER
+_TASK, _OPERATOR, _TM = MetricScope.TASK, MetricScope.OPERATOR, MetricScope.TASK_MANAGER
 _SUM, _MAX = Combination.SUM, Combination.MAX
 _MIN, _AVERAGE = Combination.MIN, Combination.AVERAGE
 
@@ -150,9 +146,6 @@ ACCUMULATE_BACK_PRESSURED_TIME = _row(
 )
 MAILBOX_MAILS_PER_SECOND = _row("mailboxMailsPerSecond", _M, "1/s", _TASK, "Mails that were run.")
 MAILBOX_QUEUE_SIZE = _row("mailboxQueueSize", _G, "", _TASK, "Mails that wait now.", _SUM)
-MAILBOX_LATENCY = _row("mailboxLatencyMs", _H, "ms", _TASK, "How long mails waited.", _AVERAGE)
-NUM_FIRED_TIMERS = _row("numFiredTimers", _C, "", _TASK, "Timers that fired.")
-INITIALIZATION_TIME = _row("initializationTime", _G, "ms", _TASK, "Deployment to running.", _MAX)
 
 # Event time.
 CURRENT_INPUT_WATERMARK = _row(
@@ -182,27 +175,6 @@ LATENCY = _row(
     _OPERATOR,
     "Age of the latency markers that came, below `latency.source_id.….operator_id.….operator_subtask_index.…`.",
     _AVERAGE,
-)
-
-# Sources and sinks.
-NUM_RECORDS_IN_ERRORS = _row(
-    "numRecordsInErrors", _C, "", _OPERATOR, "Records that a source could not read."
-)
-SOURCE_IDLE_TIME = _row("sourceIdleTime", _G, "ms", _OPERATOR, "Time since the last record.", _MIN)
-CURRENT_EMIT_EVENT_TIME_LAG = _row(
-    "currentEmitEventTimeLag", _G, "ms", _OPERATOR, "Clock minus event time as a record left.", _MAX
-)
-CURRENT_FETCH_EVENT_TIME_LAG = _row(
-    "currentFetchEventTimeLag",
-    _G,
-    "ms",
-    _OPERATOR,
-    "Clock minus event time as a record came.",
-    _MAX,
-)
-NUM_RECORDS_SEND = _row("numRecordsSend", _C, "", _OPERATOR, "Records that a sink handed over.")
-NUM_RECORDS_SEND_ERRORS = _row(
-    "numRecordsSendErrors", _C, "", _OPERATOR, "Records that a sink could not hand over."
 )
 
 # The exchange. Pools have the greatest share: one subtask without a free buffer holds up the whole vertex.
@@ -307,19 +279,6 @@ USED_MEMORY = _row("UsedMemory", _G, "bytes", _TM, "Network memory in use.")
 REQUESTED_MEMORY_USAGE = _row(
     "RequestedMemoryUsage", _G, "%", _TM, "Network memory asked for by all pools, of what there is."
 )
-
-# Jobs and the cluster.
-UPTIME = _row("uptime", _G, "ms", _JOB, "Time since the job runs without a break.")
-DOWNTIME = _row("downtime", _G, "ms", _JOB, "Time since the job is failing or recovering.")
-RUNNING_TIME = _row("runningTime", _G, "ms", _JOB, "Time spent in RUNNING.")
-RESTARTING_TIME = _row("restartingTime", _G, "ms", _JOB, "Time spent in RESTARTING.")
-NUM_RESTARTS = _row("numRestarts", _G, "", _JOB, "Restarts since submission.")
-NUM_REGISTERED_TASK_MANAGERS = _row(
-    "numRegisteredTaskManagers", _G, "", _JM, "TaskManagers that are registered."
-)
-NUM_RUNNING_JOBS = _row("numRunningJobs", _G, "", _JM, "Jobs that run.")
-TASK_SLOTS_AVAILABLE = _row("taskSlotsAvailable", _G, "", _JM, "Free slots.")
-TASK_SLOTS_TOTAL = _row("taskSlotsTotal", _G, "", _JM, "All slots.")
 
 METRIC_NAMES: Final[tuple[MetricName, ...]] = tuple(_TABLE)
 """The table, in the order of this file."""

@@ -7,7 +7,7 @@ from tests.architecture.floor_plan import PACKAGE, source_files
 
 
 def test_no_other_code_of_the_runtime_spells_the_name_of_a_metric() -> None:
-    # Plain words are not only names of metrics: "uptime" may be a field of an answer.
+    # Plain words are not only names of metrics: "latency" is a group of them as well.
     known = {row.name for row in METRIC_NAMES if row.name.lower() != row.name}
     found = [
         f"{file.relative_to(PACKAGE)}:{node.lineno} {node.value}"

@@ -20,16 +20,13 @@ a vertex's subtasks become the vertex's own. "measured" is asked of a job while 
 with debloating, a latency target, latency markers and detailed metrics on: "yes" is what clients can read of a job's
 details, under the plain name for a task and as `<operator>.<metric>` for an operator; "where asked for" is there too,
 in jobs with the side output or the option that asks for it; "in its process" is measured by each TaskManager but sent
-to nobody; "not yet" keeps its name for what will measure it. Metrics that user functions register come beside these, as
-`<operator>.<metric>`.
+to nobody. Metrics that user functions register come beside these, as `<operator>.<metric>`.
 """
 
 _TITLES: Final = {
     MetricScope.TASK: "Of a task (one subtask of a vertex)",
     MetricScope.OPERATOR: "Of an operator",
     MetricScope.TASK_MANAGER: "Of a TaskManager",
-    MetricScope.JOB: "Of a job",
-    MetricScope.JOB_MANAGER: "Of the JobManager",
 }
 
 _WHERE_ASKED_FOR: Final = (NUM_LATE_RECORDS_DIVERTED, NUM_RECORDS_AHEAD_OF_TIME)
@@ -63,4 +60,5 @@ def _where(metric: MetricName, measured: MeasuredMetrics) -> str:
         return "yes"
     if metric in _WHERE_ASKED_FOR:
         return "where asked for"
-    return "in its process" if metric.name in measured.in_process else "not yet"
+    assert metric.name in measured.in_process, f"nobody measures {metric.name}"
+    return "in its process"
