@@ -1,6 +1,9 @@
-"""Event time of whole batches, for operators that cannot do without."""
+"""Event time of whole batches: of rows that go into windows, and of windows that come out."""
 
+from collections.abc import Sequence
 from typing import Final
+
+import pyarrow as pa
 
 from headrace.core.elements import MIN_TIMESTAMP
 from headrace.core.record_batch import RecordBatch, Timestamps
@@ -31,3 +34,13 @@ def require_times(batch: RecordBatch, operator_name: str, size_ms: int) -> Times
         )
         raise user_error(error, operator_name) from error
     return times
+
+
+def window_columns(
+    starts: Timestamps, ends: Timestamps, fields: Sequence[pa.Field]
+) -> list[pa.Array]:
+    """Return where windows begin and end, epoch ms, as two columns of the types of the first two `fields`."""
+    return [
+        pa.array(times, pa.int64()).cast(pa.timestamp("ms")).cast(field.type)
+        for times, field in zip((starts, ends), fields, strict=False)
+    ]

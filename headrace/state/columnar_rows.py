@@ -14,6 +14,7 @@ import pyarrow as pa
 from headrace.checkpoint.handles import StateChunk, StateTable
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.key_groups import key_groups_of
+from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.state.columns import KEY_GROUP
 from headrace.state.evolution import StateIncompatibleError
 from headrace.state.keyed_chunks import ChunkFiles, read_tables
@@ -27,7 +28,6 @@ from headrace.state.live_rows import (
 from headrace.state.operator_states import StatesOfOperator
 from headrace.state.snapshots import SnapshotWriter
 
-KEY_HASH: Final = "$key_hash"
 _PIECE_ROWS: Final = 65_536
 
 FrozenTables = Callable[[], Sequence[pa.Table]]
@@ -117,7 +117,7 @@ class FrozenColumnarRows:
 
 
 def _with_groups(rows: pa.Table, max_parallelism: int) -> pa.Table:
-    groups = key_groups_of(rows.column(KEY_HASH).to_numpy(), max_parallelism)
+    groups = key_groups_of(rows.column(KEY_HASH_COLUMN).to_numpy(), max_parallelism)
     return rows.add_column(0, KEY_GROUP, pa.array(groups))
 
 

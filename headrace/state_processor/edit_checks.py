@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.checkpoint.handles import StateTable
 from headrace.checkpoint.snapshot_files import SnapshotReader
-from headrace.state.columnar_rows import KEY_HASH
+from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.state.columns import (
     EXPIRED,
     KEY,
@@ -126,16 +126,16 @@ def check_hashes(
     state = target.state
     if target.hash_columns:
         place = first_with_other_hash(rows, target.hash_columns)
-        reason = f"has a {KEY_HASH} that is not the hash of its key"
+        reason = f"has a {KEY_HASH_COLUMN} that is not the hash of its key"
     else:
         stored = [
-            table.column(KEY_HASH).to_numpy()
+            table.column(KEY_HASH_COLUMN).to_numpy()
             for one in state.chunks
             for table in chunk_rows(state, one, reader, groups)
         ]
-        is_new = ~np.isin(rows.column(KEY_HASH).to_numpy(), np.concatenate([*stored, []]))
+        is_new = ~np.isin(rows.column(KEY_HASH_COLUMN).to_numpy(), np.concatenate([*stored, []]))
         place = int(np.argmax(is_new)) if is_new.any() else None
-        reason = f"has a {KEY_HASH} that no row of the parent has"
+        reason = f"has a {KEY_HASH_COLUMN} that no row of the parent has"
     if place is not None:
         raise EditRefusedError(state.title, row_at(rows, place), reason)
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headrace.core.key_groups import key_groups_of
 from headrace.core.key_hash import InvalidKeyError, hash_array, hash_keys
+from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.core.types.pickles import unpickle_values
-from headrace.state.columnar_rows import KEY_HASH
 from headrace.state.columns import KEY, KEY_GROUP, KeyGroups
 from headrace.state_processor.errors import EditRefusedError, PickledKeysError
 
@@ -35,7 +35,7 @@ def hashings_of(
     if is_opaque:
         return (KeyHashing.PICKLES,)
     candidates: tuple[KeyHashing, ...] = ()
-    if KEY_HASH in schema.names:
+    if KEY_HASH_COLUMN in schema.names:
         candidates = (KeyHashing.HASHES,)
     elif KEY in schema.names:
         is_one = _is_hashed_alike(schema.field(KEY).type)
@@ -63,10 +63,10 @@ def _is_hashed_alike(key_type: pa.DataType) -> bool:
 def key_groups_in(rows: pa.Table, hashing: KeyHashing, max_parallelism: int) -> KeyGroups:
     """Return the key group of each row, shape (num_rows,). InvalidKeyError."""
     if hashing is KeyHashing.HASHES:
-        stored = rows.column(KEY_HASH)
+        stored = rows.column(KEY_HASH_COLUMN)
         if stored.null_count:
             raise InvalidKeyError(
-                f"the column {KEY_HASH}", "is null: each row has the hash of its key"
+                f"the column {KEY_HASH_COLUMN}", "is null: each row has the hash of its key"
             )
         hashes = stored.to_numpy().astype(np.int32)
         return key_groups_of(hashes, max_parallelism)

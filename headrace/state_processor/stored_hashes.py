@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.key_hash import InvalidKeyError, hash_array
-from headrace.state.columnar_rows import KEY_HASH
+from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.state.columns import KEY_GROUP
 
 HashedColumns = tuple[str, ...]
@@ -69,7 +69,7 @@ def _fitting(rows: pa.Table, candidates: Iterable[HashedColumns]) -> list[Hashed
 
 
 def _stored_hashes(rows: pa.Table) -> npt.NDArray[np.uint32]:
-    return rows.column(KEY_HASH).to_numpy().astype(np.int32).view(np.uint32)
+    return rows.column(KEY_HASH_COLUMN).to_numpy().astype(np.int32).view(np.uint32)
 
 
 def _hashes_by_column(rows: pa.Table) -> _HashesByColumn:

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.columns.integer_groups import integers_of, packed_integers
+from headrace.operators.columns.ordered_integers import Indexes
+from headrace.operators.columns.packed_integers import integers_of, packed_integers
 
 Codes = npt.NDArray[np.int64]
 
@@ -31,9 +32,9 @@ def finer_codes(rows: pa.Table, by: Sequence[str], codes: Codes, count: int) -> 
     return codes, count
 
 
-def first_rows(codes: Codes, count: int) -> npt.NDArray[np.int64]:
+def first_rows(codes: Codes, count: int) -> Indexes:
     """Return the first row of each group, shape (count,); -1 where it has none."""
-    first: npt.NDArray[np.int64] = np.full(count, -1, dtype=np.int64)
+    first: Indexes = np.full(count, -1, dtype=np.int64)
     # Of several values for one group numpy takes the last, so from behind.
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return first

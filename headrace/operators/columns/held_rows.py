@@ -9,8 +9,6 @@ from headrace.core.record_batch import Timestamps
 
 HELD_ROWS_MAX: Final = 131_072
 """Above this the fixed cost of a step, some hundred microseconds, weighs little; all columns still fit in the cache."""
-LOOSE_ROWS_MIN: Final = 65_536
-"""So many rows, and at least as many as there are in state, wait until they are brought together with those."""
 
 
 class HeldRows:

@@ -1,7 +1,8 @@
-"""Groups of rows by columns of integers without nulls: by sorting, which beats a hash table for small tables. Pure.
+"""Groups of rows by columns of integers without nulls, for a fraction of what a hash table takes. Pure.
 
-A plan of Arrow's takes half a millisecond before its first row, and a sliding window is merged from few rows. What is
-merged here came in runs that are in order, which a sort notices.
+The columns are packed into one number per row. Groups are merged by sorting these: a few runs that are in order each
+are brought together, all else is sorted with its places. They are counted in a table of all numbers that there could
+be, or by sorting where that would be much larger than the rows are.
 """
 
 from collections.abc import Sequence
@@ -9,16 +10,23 @@ from math import prod
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.columns.ordered_integers import begin_stretches, stable_order
-
-Longs = npt.NDArray[np.int64]
+from headrace.operators.columns.ordered_integers import (
+    Indexes,
+    Longs,
+    begin_stretches,
+    stable_order,
+)
+from headrace.operators.columns.packed_integers import (
+    PACKED_MAX,
+    integers_of,
+    packed_in_spans,
+    packed_integers,
+    span_of,
+)
 
 _FOLDS: Final[dict[str, np.ufunc]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
-PACKED_MAX: Final = 2**62
-"""So many different numbers may be packed into one at most: far below 2**63."""
 _RUNS_MAX: Final = 8
 _COUNTERS_PER_ROW: Final = 4
 _COUNTERS_MIN: Final = 1024
@@ -75,7 +83,7 @@ def count_integers(
     counter_count = prod(span for _, span in spans)
     if counter_count > PACKED_MAX:
         return None
-    packed = _packed(known, spans)
+    packed = packed_in_spans(known, spans)
     if counter_count > max(_COUNTERS_MIN, _COUNTERS_PER_ROW * table.num_rows):
         packed.sort()
         firsts = _firsts_of(packed)
@@ -92,7 +100,7 @@ def count_integers(
     return values, counts
 
 
-def _order_of(numbers: Longs) -> Longs:
+def _order_of(numbers: Longs) -> Indexes:
     """Return the places of the numbers (at least one) in ascending order.
 
     A sort of few runs that are in order each merges them, which nothing else is as fast as.
@@ -101,47 +109,6 @@ def _order_of(numbers: Longs) -> Longs:
     return np.argsort(numbers, kind="stable") if run_count <= _RUNS_MAX else stable_order(numbers)
 
 
-def _firsts_of(ordered: Longs) -> Longs:
+def _firsts_of(ordered: Longs) -> Indexes:
     """Return where each number stands first; at least one."""
     return np.flatnonzero(begin_stretches(ordered))
-
-
-def packed_integers(columns: Sequence[Longs]) -> Longs | None:
-    """Return numbers that are equal, and ordered, as the rows of the columns are; None where 64 bits hold none such."""
-    spans = [span_of(column) for column in columns]
-    return None if prod(span for _, span in spans) > PACKED_MAX else _packed(columns, spans)
-
-
-def span_of(column: Longs) -> tuple[int, int]:
-    """Return the smallest value, and how many there could be from it to the largest one."""
-    smallest = int(column.min())
-    return smallest, int(column.max()) - smallest + 1
-
-
-def _packed(columns: Sequence[Longs], spans: Sequence[tuple[int, int]]) -> Longs:
-    """Return the numbers, where the product of all spans is far below 2**63."""
-    packed = columns[0] - spans[0][0]
-    # In place: memory that is new to the process costs more than these steps.
-    for column, (smallest, span) in zip(columns[1:], spans[1:], strict=True):
-        packed *= span
-        packed += column
-        packed -= smallest
-    return packed
-
-
-def are_in_order(table: pa.Table, by: Sequence[str]) -> bool:
-    """Whether rows are in ascending order of `by`; False where these are no integers, or have nulls."""
-    columns = [integers_of(table.column(name)) for name in by]
-    known = [column for column in columns if column is not None]
-    if len(known) < len(columns) or not table.num_rows:
-        return False
-    packed = packed_integers(known)
-    return packed is not None and bool((packed[1:] >= packed[:-1]).all())
-
-
-def integers_of(column: pa.ChunkedArray) -> Longs | None:
-    """Return signed integers without nulls, shape (num_rows,); None for any other column."""
-    if column.null_count or not pa.types.is_signed_integer(column.type):
-        return None
-    values: Longs = column.to_numpy()
-    return values if values.dtype == np.int64 else values.astype(np.int64)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.types.arrow_mapping import data_schema
-from headrace.state.columnar_rows import KEY_HASH
+from headrace.operators.columns.hashed_rows import KEY_HASH_FIELD
 
 SIDES: Final = ("left-rows", "right-rows")
 """Names of what is kept, in snapshots."""
@@ -22,7 +22,7 @@ class JoinedColumns:
     def __init__(self, types: OperatorTypes, shared: Collection[str], time_column: str) -> None:
         self.kept_schemas: Final = [
             data_schema(batch_type.value_type)
-            .append(pa.field(KEY_HASH, pa.int32()))
+            .append(KEY_HASH_FIELD)
             .append(pa.field(time_column, pa.int64()))
             for batch_type in types.inputs
         ]

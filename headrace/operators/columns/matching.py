@@ -1,14 +1,14 @@
 """Matching: which rows of two tables have one key. Pure. Rows are found by a number made of the key, then compared.
 
-`SortedRows` is a set of rows that grows: runs, each at least twice as long as the next, so that a row is moved as often
-as the set doubles. What is sorted are numbers with the places of their rows: rows themselves stay in order of arrival,
-as putting texts in order costs ten times what it costs to copy them. Within equal numbers places are ascending.
-Source: O'Neil, Cheng, Gawlick, O'Neil 1996 (log-structured merge tree).
+`FindableRows` is a set of rows that grows: runs, each at least twice as long as the next, so that a row is moved as
+often as the set doubles. What is sorted are numbers with the places of their rows: rows themselves stay in order of
+arrival, as putting texts in order costs ten times what it costs to copy them. Within equal numbers places are
+ascending. Source: O'Neil, Cheng, Gawlick, O'Neil 1996 (log-structured merge tree).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,12 @@ class MatchRun:
     numbers: Numbers
     places: Indexes
     rows: pa.Table
+
+    @classmethod
+    def of(cls, numbers: Numbers, rows: pa.Table) -> Self:
+        """Make one of `rows`, whose `numbers` have shape (num_rows,)."""
+        order = stable_order(numbers)
+        return cls(numbers[order], order, rows)
 
 
 @dataclass(frozen=True)
@@ -55,23 +61,25 @@ class WantedNumbers:
     """
 
     def __init__(self, numbers: Numbers) -> None:
-        self.order: Final = stable_order(numbers)
-        """The rows, by number; shape (num_rows,)."""
-        self.in_order: Final = numbers[self.order]
-        """The numbers in ascending order, shape (num_rows,)."""
-        is_first = begin_stretches(self.in_order)
-        self._distinct = self.in_order[is_first]
+        self._order = stable_order(numbers)
+        self._in_order = numbers[self._order]
+        is_first = begin_stretches(self._in_order)
+        self._distinct = self._in_order[is_first]
         self._codes = np.empty(len(numbers), dtype=np.int64)
-        self._codes[self.order] = np.cumsum(is_first) - 1
+        self._codes[self._order] = np.cumsum(is_first) - 1
 
-    def places_in(self, run: "MatchRun") -> tuple[Indexes, Indexes]:
+    def as_run(self, rows: pa.Table) -> MatchRun:
+        """Return the rows that ask as rows that can be found, too; nothing is sorted again."""
+        return MatchRun(self._in_order, self._order, rows)
+
+    def spans_in(self, run: MatchRun) -> tuple[Indexes, Indexes]:
         """Return where the numbers of each row begin in those of `run`, and how many there are."""
         begins = np.searchsorted(run.numbers, self._distinct, side="left")
         counts = np.searchsorted(run.numbers, self._distinct, side="right") - begins
         return begins[self._codes], counts[self._codes]
 
 
-class SortedRows:
+class FindableRows:
     """Rows that can be found by number, in order of arrival. `schema` is that of every table."""
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -98,14 +106,14 @@ class SortedRows:
 
     def look_up(self, wanted: WantedNumbers) -> "FoundNumbers":
         """Return what has the numbers of rows that ask."""
-        spans = [(run, *wanted.places_in(run)) for run in self._runs]
+        spans = [(run, *wanted.spans_in(run)) for run in self._runs]
         return FoundNumbers(
             [(run, begins, counts) for run, begins, counts in spans if counts.any()]
         )
 
 
 class FoundNumbers:
-    """The rows of a SortedRows that have the numbers of rows that ask; their keys are not compared yet."""
+    """The rows of a FindableRows that have the numbers of rows that ask; their keys are not compared yet."""
 
     def __init__(self, spans: Sequence[tuple[MatchRun, Indexes, Indexes]]) -> None:
         self._spans = spans
@@ -133,11 +141,6 @@ class FoundNumbers:
         return Pairs(probes[order], found)
 
 
-def sorted_run(wanted: WantedNumbers, rows: pa.Table) -> MatchRun:
-    """Return the rows that ask as rows that can be found, too."""
-    return MatchRun(wanted.in_order, wanted.order, rows)
-
-
 def merged_runs(runs: Sequence[MatchRun]) -> MatchRun:
     """Return the rows of all runs (at least one), older ones first, as one."""
     if len(runs) == 1:
@@ -158,7 +161,7 @@ def matching_rows(
 
     `wanted`: the numbers of the probe's rows. `keys`: see FoundNumbers.find.
     """
-    return _compared(_with_numbers(run, *wanted.places_in(run)), probe, run, keys)
+    return _compared(_with_numbers(run, *wanted.spans_in(run)), probe, run, keys)
 
 
 def _with_numbers(run: MatchRun, begins: Indexes, counts: Indexes) -> Matches:

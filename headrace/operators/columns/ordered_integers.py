@@ -6,7 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.integer[Any]]
+Longs = npt.NDArray[np.int64]
+"""Values of a column."""
 Indexes = npt.NDArray[np.int64]
+"""Places of rows or numbers, from 0."""
 
 _BITS: Final = 63
 

@@ -20,7 +20,8 @@ from headrace.operators.columns.distinct_values import (
     piece_numbers,
 )
 from headrace.operators.columns.group_codes import first_rows, group_codes
-from headrace.operators.columns.integer_groups import Longs, count_integers, merge_integers
+from headrace.operators.columns.integer_groups import count_integers, merge_integers
+from headrace.operators.columns.ordered_integers import Longs
 from headrace.operators.exact_sums import HALF_BITS, float_sums
 
 _Grouping = tuple[str | tuple[()], str]

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.functions.columnar_specs import SLICE, RankedRows
 from headrace.operators.columns.group_codes import Codes, finer_codes, first_rows, group_codes
+from headrace.operators.columns.ordered_integers import Indexes
 from headrace.operators.columns.row_selection import RowSelection
 
 Places = npt.NDArray[np.int64]
@@ -75,9 +76,9 @@ def _are_the_first(
     return is_first
 
 
-def _in_order(codes: Codes, by_column: list[Places]) -> Places:
+def _in_order(codes: Codes, by_column: list[Places]) -> Indexes:
     """Return the rows by group, then by place, then as they came."""
-    order: Places = np.lexsort((*(~places for places in reversed(by_column)), codes))
+    order: Indexes = np.lexsort((*(~places for places in reversed(by_column)), codes))
     return order
 
 

@@ -9,13 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.core.elements import MIN_TIMESTAMP
-from headrace.core.record_batch import RecordBatch, Timestamps
+from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
 from headrace.functions.columnar_specs import RowJoinSpec, shared_key_columns
 from headrace.operators.columns.emitted_tables import emit_table
+from headrace.operators.columns.hashed_rows import table_with_hashes
 from headrace.operators.columns.joined_columns import SIDES, JoinedColumns
-from headrace.operators.columns.matching import Pairs, SortedRows, WantedNumbers, sorted_run
+from headrace.operators.columns.matching import FindableRows, MatchRun, Pairs, WantedNumbers
+from headrace.operators.columns.ordered_integers import Numbers
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
-from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
+from headrace.state.columnar_rows import ColumnarRows, FrozenTables
 
 _TIME: Final = "$time"
 _PAIRS_MAX: Final = 1 << 20
@@ -35,7 +37,7 @@ class RowJoinOperator(TwoInputOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._sides: list[SortedRows] = []
+        self._sides: list[FindableRows] = []
         self._has_ended = [False, False]
         # Of each side: whether a row with a timestamp has come. Without, no pair has one, and none are looked at.
         self._has_times = [False, False]
@@ -44,7 +46,7 @@ class RowJoinOperator(TwoInputOperator):
         for number, (name, schema) in enumerate(
             zip(SIDES, self._columns.kept_schemas, strict=True)
         ):
-            side = SortedRows(schema)
+            side = FindableRows(schema)
             self._sides.append(side)
             stored = ColumnarRows(name, schema, lambda side=side: _as_they_are(side))
             tables = stored.restore(context.state)
@@ -52,7 +54,7 @@ class RowJoinOperator(TwoInputOperator):
                 rows = pa.concat_tables(tables).combine_chunks()
                 times: Timestamps = rows.column(_TIME).to_numpy()
                 self._has_times[number] = bool((times != MIN_TIMESTAMP).any())
-                side.add(sorted_run(self._wanted(number, rows), rows))
+                side.add(MatchRun.of(self._numbers(number, rows), rows))
 
     def _find_by_what(self) -> None:
         """Rows are found by the key itself where it is one integer, which needs no second look, else by its hash."""
@@ -63,7 +65,7 @@ class RowJoinOperator(TwoInputOperator):
             self._number_columns = columns
             self._compared: list[list[tuple[str, str]]] = [[], []]
         else:
-            self._number_columns = [KEY_HASH, KEY_HASH]
+            self._number_columns = [KEY_HASH_COLUMN, KEY_HASH_COLUMN]
             left, right = self._keys
             self._compared = [
                 list(zip(left, right, strict=True)),
@@ -87,27 +89,27 @@ class RowJoinOperator(TwoInputOperator):
             times = np.full(batch.num_rows, MIN_TIMESTAMP, dtype=np.int64)
         else:
             self._has_times[number] = True
-        assert batch.key_hashes is not None
-        arrays = [*batch.columns().columns, pa.array(batch.key_hashes), pa.array(times)]
-        rows = pa.Table.from_arrays(arrays, schema=side.schema)
-        wanted = self._wanted(number, rows)
+        rows = table_with_hashes(batch, side.schema, pa.array(times))
+        wanted = WantedNumbers(self._numbers(number, rows))
         self._probe(number, rows, wanted, output)
         if not self._has_ended[1 - number]:
-            side.add(sorted_run(wanted, rows))
+            side.add(wanted.as_run(rows))
 
     def _probe(self, number: int, rows: pa.Table, wanted: WantedNumbers, output: Output) -> None:
         other = self._sides[1 - number].look_up(wanted)
         if rows.num_rows > 1 and other.count > _PAIRS_MAX:
             middle = rows.num_rows // 2
             for half in (rows.slice(0, middle), rows.slice(middle)):
-                self._probe(number, half, self._wanted(number, half), output)
+                self._probe(number, half, WantedNumbers(self._numbers(number, half)), output)
             return
         pairs = other.find(rows, self._compared[number], self._needed(1 - number))
         if pairs is not None:
             self._emit(number, rows, pairs, output)
 
-    def _wanted(self, number: int, rows: pa.Table) -> WantedNumbers:
-        return WantedNumbers(rows.column(self._number_columns[number]).to_numpy())
+    def _numbers(self, number: int, rows: pa.Table) -> Numbers:
+        """Return the numbers by which rows of a side are found, shape (num_rows,)."""
+        numbers: Numbers = rows.column(self._number_columns[number]).to_numpy()
+        return numbers
 
     def _needed(self, number: int) -> list[str]:
         """Return the columns of a side's rows of which a pair is made."""
@@ -130,6 +132,6 @@ def _times_of_pairs(left: Timestamps, right: Timestamps) -> Timestamps | None:
     return None if (times == MIN_TIMESTAMP).all() else times
 
 
-def _as_they_are(side: SortedRows) -> FrozenTables:
+def _as_they_are(side: FindableRows) -> FrozenTables:
     tables = side.tables
     return lambda: tables

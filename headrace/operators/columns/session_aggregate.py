@@ -11,18 +11,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.core.record_batch import RecordBatch, Timestamps
+from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.columnar_specs import LAST, SLICE, START, SessionAggregateSpec
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import TABLE_ROWS_MAX, emit_table
 from headrace.operators.columns.group_codes import Codes, group_codes
+from headrace.operators.columns.hashed_rows import KEY_HASH_FIELD, table_with_hashes
 from headrace.operators.columns.held_rows import HELD_ROWS_MAX
 from headrace.operators.columns.late_rows import without_late
 from headrace.operators.columns.partials import Partials
 from headrace.operators.columns.sessions import group_stretches, late_stretches
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
+from headrace.operators.row_times import window_columns
+from headrace.state.columnar_rows import ColumnarRows, FrozenTables
 
 _NAME: Final = "sessions"
 
@@ -39,14 +41,13 @@ class SessionAggregateOperator(OneInputOperator):
         # `$slice` holds the number of the session here. The hash goes with the key through every grouping, as state is
         # found by it.
         sliced = spec.aggregation.sliced
-        self._aggregation = replace(sliced, key_columns=(*sliced.key_columns, KEY_HASH))
+        self._aggregation = replace(sliced, key_columns=(*sliced.key_columns, KEY_HASH_COLUMN))
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         columns = data_schema(context.types.inputs[0].value_type)
         self._output_schema = data_schema(context.types.output.value_type)
-        hash_field = pa.field(KEY_HASH, pa.int32())
-        self._schema = columns.insert(len(self._keys), hash_field)
+        self._schema = columns.insert(len(self._keys), KEY_HASH_FIELD)
         extent = (START, LAST)
         self._partials = Partials(
             self._aggregation, pa.schema([one for one in self._schema if one.name not in extent])
@@ -58,9 +59,7 @@ class SessionAggregateOperator(OneInputOperator):
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        arrays = list(batch.columns().columns)
-        arrays.insert(len(self._keys), pa.array(batch.key_hashes))
-        self._held.append(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._held.append(table_with_hashes(batch, self._schema))
         self._held_count += batch.num_rows
         if self._held_count >= HELD_ROWS_MAX:
             self._settle()
@@ -88,7 +87,7 @@ class SessionAggregateOperator(OneInputOperator):
         starts, lasts = _extents(stretches)
         if (lasts > self.current_watermark - self._gap_ms + 1).all():
             return np.zeros(len(lasts), dtype=np.bool_)
-        names = [*self._keys, KEY_HASH]
+        names = [*self._keys, KEY_HASH_COLUMN]
         both = pa.concat_tables([stretches.select(names), self._open_sessions.select(names)])
         codes, _ = group_codes(both, self._keys)
         extents = (extent.tolist() for extent in _extents(self._open_sessions))
@@ -105,7 +104,7 @@ class SessionAggregateOperator(OneInputOperator):
         if len(grouping.starts) < everything.num_rows:
             place = everything.schema.get_field_index(SLICE)
             numbered = everything.set_column(place, SLICE, pa.array(grouping.sessions))
-            merged = self._partials.merged(numbered, [*self._keys, KEY_HASH, SLICE], ())
+            merged = self._partials.merged(numbered, [*self._keys, KEY_HASH_COLUMN, SLICE], ())
             numbers: Codes = merged.column(SLICE).to_numpy()
             merged = merged.append_column(START, pa.array(grouping.starts[numbers]))
             merged = merged.append_column(LAST, pa.array(grouping.lasts[numbers]))
@@ -128,9 +127,7 @@ class SessionAggregateOperator(OneInputOperator):
         ends = lasts + self._gap_ms
         fields = list(self._output_schema)
         arrays: list[Any] = [due.column(name) for name in self._keys]
-        for times in (starts, ends):
-            as_times = pa.array(times).cast(pa.timestamp("ms"))
-            arrays.append(as_times.cast(fields[len(arrays)].type))
+        arrays += window_columns(starts, ends, fields[len(arrays) :])
         arrays += self._partials.results(due, fields[len(arrays) :])
         made = pa.Table.from_arrays(arrays, schema=self._output_schema).combine_chunks()
         emit_table(made, ends - 1, self.context.types.output, output)

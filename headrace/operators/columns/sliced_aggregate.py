@@ -7,28 +7,27 @@ Source: Flink SlicingWindowOperator; Krishnamurthy, Wu, Franklin 2006 (shared pa
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.elements import MIN_TIMESTAMP
-from headrace.core.record_batch import RecordBatch
+from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch, Timestamps
 from headrace.core.types.arrow_mapping import data_schema
 from headrace.functions.columnar_specs import SLICE, EventTimeWindows, SlicedAggregateSpec
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import TABLE_ROWS_MAX, emit_table
-from headrace.operators.columns.held_rows import LOOSE_ROWS_MIN
-from headrace.operators.columns.integer_groups import are_in_order
+from headrace.operators.columns.hashed_rows import KEY_HASH_FIELD, table_with_hashes
 from headrace.operators.columns.late_rows import without_late
+from headrace.operators.columns.loose_rows import are_enough_to_settle
+from headrace.operators.columns.packed_integers import are_in_order
 from headrace.operators.columns.partials import Partials
 from headrace.operators.columns.slices import different_slices, slices_of
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
+from headrace.operators.row_times import window_columns
+from headrace.state.columnar_rows import ColumnarRows, FrozenTables
 
 _NAME: Final = "sliced-aggregates"
 _FIRED: Final = "$fired"
 """Event time up to which the windows of a row have fired on the subtask that had it before a restart."""
-
-Starts = npt.NDArray[np.int64]
 
 
 class SlicedAggregateOperator(OneInputOperator):
@@ -48,9 +47,7 @@ class SlicedAggregateOperator(OneInputOperator):
         input_schema = data_schema(context.types.inputs[0].value_type)
         self._output_schema = data_schema(context.types.output.value_type)
         self._partials = Partials(self._aggregation, input_schema)
-        self._schema = input_schema.append(pa.field(KEY_HASH, pa.int32())).append(
-            pa.field(_FIRED, pa.int64())
-        )
+        self._schema = input_schema.append(KEY_HASH_FIELD).append(pa.field(_FIRED, pa.int64()))
         self._slice_index = self._schema.get_field_index(SLICE)
         rows = ColumnarRows(_NAME, self._schema, self._frozen)
         # Merged partial results, and others in order of arrival that are not merged yet.
@@ -63,20 +60,18 @@ class SlicedAggregateOperator(OneInputOperator):
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        columns = batch.columns()
-        is_late = self._last_starts(slices_of(columns)) <= self._windows.last_due(
+        is_late = self._last_starts(slices_of(batch.columns())) <= self._windows.last_due(
             self.current_watermark
         )
         never = np.full(batch.num_rows, MIN_TIMESTAMP, dtype=np.int64)
-        arrays = [*columns.columns, pa.array(batch.key_hashes), pa.array(never)]
-        rows = pa.Table.from_arrays(arrays, schema=self._schema)
+        rows = table_with_hashes(batch, self._schema, pa.array(never))
         rows = without_late(rows, is_late, self._late_count)
         if rows.num_rows == 0:
             return
         self._loose.append(rows)
         self._loose_size += self._size_of(rows)
         self._held_slices = np.union1d(self._held_slices, different_slices(rows))
-        if self._loose_size >= max(LOOSE_ROWS_MIN, self._merged_size):
+        if are_enough_to_settle(self._loose_size, self._merged_size):
             self._merge()
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:
@@ -88,7 +83,7 @@ class SlicedAggregateOperator(OneInputOperator):
             self._forget(timestamp_ms)
         output.emit_watermark(timestamp_ms)
 
-    def _due_starts(self, before: int, now: int) -> Starts:
+    def _due_starts(self, before: int, now: int) -> Timestamps:
         """Return the windows with slices whose end the watermark has just passed, in order."""
         slices, windows = self._held_slices, self._windows
         shifts = np.arange(-(-windows.size // windows.slide), dtype=np.int64) * windows.slide
@@ -98,7 +93,7 @@ class SlicedAggregateOperator(OneInputOperator):
         is_due = (starts > first) & (starts <= last) & (owners < starts + windows.size)
         return np.unique(starts[is_due])
 
-    def _fire(self, starts: Starts, output: Output) -> None:
+    def _fire(self, starts: Timestamps, output: Output) -> None:
         """Emit windows; `_merged` holds everything, in order of slices."""
         slices = slices_of(self._merged)
         begins = np.searchsorted(slices, starts, side="left").tolist()
@@ -140,9 +135,7 @@ class SlicedAggregateOperator(OneInputOperator):
         arrays: list[Any] = [partials.column(name) for name in self._aggregation.key_columns]
         if not self._windows.is_until_end_of_input:
             starts = slices_of(partials)
-            for times in (starts, starts + self._windows.size):
-                as_times = pa.array(times, pa.int64()).cast(pa.timestamp("ms"))
-                arrays.append(as_times.cast(fields[len(arrays)].type))
+            arrays += window_columns(starts, starts + self._windows.size, fields[len(arrays) :])
         arrays += self._partials.results(partials, fields[len(arrays) :])
         return pa.Table.from_arrays(arrays, schema=self._output_schema).combine_chunks()
 
@@ -153,7 +146,7 @@ class SlicedAggregateOperator(OneInputOperator):
         everything = pa.concat_tables([self._merged, *self._loose])
         # Rows of one key have one hash.
         by = [SLICE, *self._aggregation.key_columns]
-        merged = self._partials.merged(everything, by, (_FIRED, KEY_HASH))
+        merged = self._partials.merged(everything, by, (_FIRED, KEY_HASH_COLUMN))
         merged = merged.select(self._schema.names)
         if not are_in_order(merged, [SLICE]):
             order = np.argsort(slices_of(merged), kind="stable")
@@ -176,9 +169,9 @@ class SlicedAggregateOperator(OneInputOperator):
             self._merged_size = self._size_of(self._merged)
             self._held_slices = different_slices(self._merged)
 
-    def _last_starts(self, slices: Starts) -> Starts:
+    def _last_starts(self, slices: Timestamps) -> Timestamps:
         """Return the start of the last window that each slice lies in, or a later one where it lies in none."""
-        starts: Starts = slices - np.mod(slices - self._windows.offset, self._windows.slide)
+        starts: Timestamps = slices - np.mod(slices - self._windows.offset, self._windows.slide)
         return starts
 
     def _frozen(self) -> FrozenTables:

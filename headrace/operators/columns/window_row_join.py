@@ -5,18 +5,19 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.core.record_batch import RecordBatch
+from headrace.core.record_batch import KEY_HASH_COLUMN, RecordBatch
 from headrace.functions.columnar_specs import SLICE, WindowRowJoinSpec, shared_key_columns
 from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
-from headrace.operators.columns.group_codes import Codes
+from headrace.operators.columns.hashed_rows import table_with_hashes
 from headrace.operators.columns.joined_columns import SIDES, JoinedColumns
-from headrace.operators.columns.matching import Matches, WantedNumbers, matching_rows, sorted_run
+from headrace.operators.columns.matching import Matches, MatchRun, WantedNumbers, matching_rows
+from headrace.operators.columns.ordered_integers import Longs
 from headrace.operators.columns.slices import slices_of
 from headrace.operators.operator import OperatorContext, Output, TwoInputOperator
 from headrace.operators.row_times import require_times
-from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
+from headrace.state.columnar_rows import ColumnarRows, FrozenTables
 
 _PROBE_ROWS: Final = 65_536
 
@@ -92,8 +93,7 @@ class WindowRowJoinOperator(TwoInputOperator):
         times = require_times(batch, self.context.operator_name, self._windows.size)
         slices = window_starts(times, self._windows.offset, self._windows.size)
         is_late = slices <= self._windows.last_due(self.current_watermark)
-        arrays = [*batch.columns().columns, pa.array(batch.key_hashes), pa.array(slices)]
-        rows = pa.Table.from_arrays(arrays, schema=side.schema)
+        rows = table_with_hashes(batch, side.schema, pa.array(slices))
         if is_late.any():
             self._late_count.inc(int(np.count_nonzero(is_late)))
             rows = rows.filter(pa.array(~is_late))
@@ -103,7 +103,7 @@ class WindowRowJoinOperator(TwoInputOperator):
     def _join(self, left: pa.Table, right: pa.Table, output: Output) -> None:
         first = int(min(slices_of(left).min(), slices_of(right).min()))
         right = right.combine_chunks()
-        run = sorted_run(WantedNumbers(self._numbers(right, first)), right)
+        run = MatchRun.of(self._numbers(right, first), right)
         # Windows one after the other; within each the left rows as they came.
         left = left.take(pa.array(np.argsort(slices_of(left), kind="stable")))
         numbers = self._numbers(left, first)
@@ -121,8 +121,8 @@ class WindowRowJoinOperator(TwoInputOperator):
         times = slices_of(one) + (self._windows.size - 1)
         emit_table(made, times, self.context.types.output, output)
 
-    def _numbers(self, rows: pa.Table, first: int) -> Codes:
+    def _numbers(self, rows: pa.Table, first: int) -> Longs:
         """Return a number for each row that is the same for rows of one key and window, and of few others."""
         windows = (slices_of(rows) - first) // self._windows.size
-        hashes: Any = rows.column(KEY_HASH).to_numpy()
+        hashes: Any = rows.column(KEY_HASH_COLUMN).to_numpy()
         return (windows << 32) ^ hashes.astype(np.int64)

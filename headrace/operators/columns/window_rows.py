@@ -24,14 +24,15 @@ from headrace.metrics.names import NUM_LATE_RECORDS_DROPPED
 from headrace.operators.columns.emitted_tables import emit_table
 from headrace.operators.columns.extreme_rows import ExtremeRowSelection
 from headrace.operators.columns.group_codes import Codes, first_rows, group_codes
-from headrace.operators.columns.held_rows import LOOSE_ROWS_MIN
+from headrace.operators.columns.hashed_rows import KEY_HASH_FIELD, table_with_hashes
 from headrace.operators.columns.late_rows import without_late
 from headrace.operators.columns.local_operator import LocalOperator
+from headrace.operators.columns.loose_rows import are_enough_to_settle
 from headrace.operators.columns.ranked_rows import RankedRowSelection
 from headrace.operators.columns.row_selection import RowSelection
 from headrace.operators.columns.slices import slices_of
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.state.columnar_rows import KEY_HASH, ColumnarRows, FrozenTables
+from headrace.state.columnar_rows import ColumnarRows, FrozenTables
 
 
 class LocalWindowRowsOperator(LocalOperator):
@@ -72,7 +73,7 @@ class WindowRowsOperator(OneInputOperator):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         columns = data_schema(context.types.inputs[0].value_type)
-        self._input_schema = columns.append(pa.field(KEY_HASH, pa.int32()))
+        self._input_schema = columns.append(KEY_HASH_FIELD)
         self._schema = pa.schema([field for field in self._input_schema if field.name != ROWS])
         self._state: list[pa.Table] = ColumnarRows(
             self._selection.state_name, self._schema, self._frozen
@@ -82,17 +83,15 @@ class WindowRowsOperator(OneInputOperator):
         self._late_count = context.metrics.counter(NUM_LATE_RECORDS_DROPPED)
 
     def process_batch(self, batch: RecordBatch, output: Output) -> None:
-        columns = batch.columns()
-        is_late = slices_of(columns) <= self._windows.last_due(self.current_watermark)
-        arrays = [*columns.columns, pa.array(batch.key_hashes)]
-        rows = pa.Table.from_arrays(arrays, schema=self._input_schema)
+        is_late = slices_of(batch.columns()) <= self._windows.last_due(self.current_watermark)
+        rows = table_with_hashes(batch, self._input_schema)
         rows = without_late(rows, is_late, self._late_count)
         if not rows.num_rows:
             # Tables of no rows would pile up: only rows bring the next settling near.
             return
         self._state.append(rows.select(self._schema.names))
         self._loose_count += rows.num_rows
-        if self._loose_count >= max(LOOSE_ROWS_MIN, self._settled_count):
+        if are_enough_to_settle(self._loose_count, self._settled_count):
             self._settle()
 
     def process_watermark(self, timestamp_ms: int, output: Output) -> None:

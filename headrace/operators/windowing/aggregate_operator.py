@@ -22,7 +22,7 @@ from headrace.functions.windows import window_starts
 from headrace.metrics.names import NUM_LATE_RECORDS_DIVERTED, NUM_LATE_RECORDS_DROPPED
 from headrace.operators.emission import RowEmitter
 from headrace.operators.operator import OneInputOperator, OperatorContext, Output
-from headrace.operators.row_times import require_times
+from headrace.operators.row_times import require_times, window_columns
 from headrace.operators.windowing.aggregate_snapshots import AggregateSnapshots, KeyColumns
 from headrace.operators.windowing.aggregates import WindowAggregates
 from headrace.operators.windowing.slots import SlotTable
@@ -182,8 +182,7 @@ class WindowAggregateOperator(OneInputOperator):
         arrays: list[pa.Array] = []
         for field, values in zip(fields, zip(*keys, strict=True), strict=False):
             arrays.append(pa.array(values, type=field.type))
-        for times in (starts, starts + self._size):
-            arrays.append(pa.array(times, type=pa.timestamp("ms")).cast(fields[len(arrays)].type))
+        arrays += window_columns(starts, starts + self._size, fields[len(arrays) :])
         arrays.extend(self._aggregates.results([window[0] for window in windows], slots))
         columns = pa.RecordBatch.from_arrays(arrays, schema=self._output_schema)
         last_times = starts + (self._size - 1)

@@ -8,7 +8,7 @@ from headrace.core.elements import MAX_WATERMARK, MIN_TIMESTAMP
 from headrace.core.errors import UserCodeError
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import Types
-from headrace.operators.row_times import TIME_LIMIT_MS, require_times
+from headrace.operators.row_times import TIME_LIMIT_MS, require_times, window_columns
 
 SIZE_MS = 1000
 FARTHEST_MS = TIME_LIMIT_MS - SIZE_MS
@@ -48,3 +48,14 @@ def test_a_time_whose_windows_would_end_outside_of_a_column_of_times_is_refused(
         f"event time {far} cannot be put into windows in columns of 1000 ms: it is counted in milliseconds from 1970 "
         "on, and this is too far from there"
     )
+
+
+def test_windows_have_a_column_each_for_where_they_begin_and_end() -> None:
+    fields = [
+        pa.field("window_start", pa.timestamp("us")),
+        pa.field("window_end", pa.timestamp("ms")),
+        pa.field("count", pa.int64()),
+    ]
+    starts, ends = window_columns(np.array([-1000, 0]), np.array([0, 1000]), fields)
+    assert starts.equals(pa.array([-1_000_000, 0], pa.timestamp("us")))
+    assert ends.equals(pa.array([0, 1000], pa.timestamp("ms")))

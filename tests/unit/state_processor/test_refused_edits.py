@@ -15,7 +15,7 @@ from headrace.checkpoint.storage import StateReader
 from headrace.core.config import Settings
 from headrace.core.key_groups import key_groups_of
 from headrace.core.key_hash import hash_array, hash_keys
-from headrace.state.columnar_rows import KEY_HASH
+from headrace.core.record_batch import KEY_HASH_COLUMN
 from headrace.state.columns import KeyGroups
 from headrace.state.keyed_chunks import ChunkFiles
 from headrace.state_processor.errors import EditRefusedError, StateProcessorError
@@ -90,7 +90,7 @@ def hashed_rows(
     key = pa.StructArray.from_arrays([columns["user"], columns["city"]], names=["user", "city"])
     stored = pa.array(hash_array(key) if hashes is None else hashes, pa.int32())
     groups = key_groups_of(stored.to_numpy(), MAX_PARALLELISM)
-    columns[KEY_HASH] = stored
+    columns[KEY_HASH_COLUMN] = stored
     return saved_rows(folder, own, groups, StateTable.COLUMNAR, **columns)
 
 
@@ -161,12 +161,15 @@ def test_a_stored_hash_is_that_of_the_key_which_is_found_by_it(made: Made, tmp_p
     parent = hashed_rows(tmp_path / "parent", made[1])
     rows = table_of(parent, None)
     assert key_columns_behind([rows]) == (("user", "city"),)
-    hashes = rows.column(KEY_HASH).to_pylist()
+    hashes = rows.column(KEY_HASH_COLUMN).to_pylist()
     assert table_of(write(replaced(parent, made[1], rows), tmp_path), None) == rows
     for wrong, said in (
         (changed(rows, user=[9, *rows.column("user").to_pylist()[1:]]), "is not the hash of its"),
-        (changed(rows, **{KEY_HASH: [hashes[1], *hashes[1:]]}), "is not the hash of its key"),
-        (changed(rows, **{KEY_HASH: [None, *hashes[1:]]}), "has no \\$key_hash"),
+        (
+            changed(rows, **{KEY_HASH_COLUMN: [hashes[1], *hashes[1:]]}),
+            "is not the hash of its key",
+        ),
+        (changed(rows, **{KEY_HASH_COLUMN: [None, *hashes[1:]]}), "has no \\$key_hash"),
     ):
         with pytest.raises(EditRefusedError, match=f"row .*{said}"):
             write(replaced(parent, made[1], wrong), tmp_path, "refused")
@@ -178,9 +181,9 @@ def test_where_no_columns_give_the_stored_hash_it_must_be_one_of_the_parent(
     parent = hashed_rows(tmp_path / "parent", made[1], [11, 12, 13])
     rows = table_of(parent, None)
     assert key_columns_behind([rows]) == ()
-    first = rows.column(KEY_HASH).to_pylist()
+    first = rows.column(KEY_HASH_COLUMN).to_pylist()
     write(replaced(parent, made[1], changed(rows, note=["z", "z", "z"])), tmp_path)
-    wrong = changed(rows, **{KEY_HASH: [99, *first[1:]]})
+    wrong = changed(rows, **{KEY_HASH_COLUMN: [99, *first[1:]]})
     with pytest.raises(EditRefusedError, match="a \\$key_hash that no row of the parent has"):
         write(replaced(parent, made[1], wrong), tmp_path, "refused")
 

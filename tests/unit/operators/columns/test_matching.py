@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.operators.columns.matching import SortedRows, WantedNumbers, sorted_run
+from headrace.operators.columns.matching import FindableRows, MatchRun, WantedNumbers
 from headrace.operators.columns.ordered_integers import stable_order
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -35,13 +35,13 @@ def test_any_numbers_are_in_the_order_of_a_stable_sort(drawn: list[int]) -> None
 def test_rows_stay_in_order_of_arrival_and_are_found_whatever_runs_they_are_in(
     arrivals: list[list[int]],
 ) -> None:
-    rows = SortedRows(pa.schema([("number", pa.int64()), ("arrival", pa.int64())]))
+    rows = FindableRows(pa.schema([("number", pa.int64()), ("arrival", pa.int64())]))
     numbers = [number for arrival in arrivals for number in arrival]
     begin = 0
     for arrival in arrivals:
         table = pa.table({"number": arrival, "arrival": range(begin, begin + len(arrival))})
         begin += len(arrival)
-        rows.add(sorted_run(WantedNumbers(np.array(arrival)), table))
+        rows.add(MatchRun.of(np.array(arrival), table))
     kept = [row for table in rows.tables for row in table.column("arrival").to_pylist()]
     assert kept == list(range(len(numbers)))
     wanted = pa.table({"number": [7, 3, 7]})
@@ -49,3 +49,13 @@ def test_rows_stay_in_order_of_arrival_and_are_found_whatever_runs_they_are_in(
     found = [] if pairs is None else pairs.found.column("arrival").to_pylist()
     at = {one: [place for place, number in enumerate(numbers) if number == one] for one in (3, 7)}
     assert found == [*at[7], *at[3], *at[7]]
+
+
+@given(st.lists(st.integers(-3, 3)))
+def test_rows_that_ask_are_found_like_rows_that_do_not(drawn: list[int]) -> None:
+    numbers = np.array(drawn, dtype=np.int64)
+    rows = pa.table({"number": numbers})
+    run, asking = MatchRun.of(numbers, rows), WantedNumbers(numbers).as_run(rows)
+    assert run.numbers.tolist() == asking.numbers.tolist() == sorted(drawn)
+    assert run.places.tolist() == asking.places.tolist()
+    assert run.rows is asking.rows is rows
