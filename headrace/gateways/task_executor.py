@@ -176,11 +176,7 @@ class TaskExecutorGateway(Protocol):
         ...
 
     def notify_checkpoint_complete(
-        self,
-        attempt_id: ExecutionAttemptId,
-        job_master_id: JobMasterId,
-        checkpoint_id: int,
-        last_subsumed_id: int,
+        self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> None:
         """The checkpoint is published: what it prepared will take effect. May be lost, and come late or twice."""
         ...

@@ -117,13 +117,12 @@ class ResumeChannels:
 
 @dataclass(frozen=True, slots=True)
 class StartChannelCapture:
-    """Keep what stands in front of barrier `checkpoint_id` on these channels, and what comes until it does.
+    """Keep what stands in front of barrier `checkpoint_id` on every channel, and what comes until it does.
 
     Comes right before its TriggerSnapshot.
     """
 
     checkpoint_id: int
-    channels: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,8 +347,7 @@ class ExactlyOnceBarrierHandler:
             and not self._is_triggered
             and (self._has_barrier or not self._waiting)
         ):
-            channels = tuple(sorted(self._open))
-            actions.append(StartChannelCapture(pending.checkpoint_id, channels))
+            actions.append(StartChannelCapture(pending.checkpoint_id))
             actions.append(TriggerSnapshot(pending, pending.options.with_unaligned()))
             self._is_triggered = True
         if self._waiting:

@@ -129,7 +129,7 @@ class Task:
 
         self.mailbox.put(trigger)
 
-    def notify_checkpoint_complete(self, checkpoint_id: int, last_subsumed_id: int) -> None:
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """A checkpoint is published. Any thread."""
 
         def notify() -> None:

@@ -166,7 +166,7 @@ class ScriptedTask:
         self.checkpoint_calls.append(("trigger", checkpoint_id))
         self.checkpoint_options[checkpoint_id] = options
 
-    def notify_checkpoint_complete(self, checkpoint_id: int, last_subsumed_id: int) -> None:
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """See RunningTask."""
         self.checkpoint_calls.append(("complete", checkpoint_id))
 

@@ -79,7 +79,7 @@ class RunningTask(Protocol):
         """Begin a checkpoint here."""
         ...
 
-    def notify_checkpoint_complete(self, checkpoint_id: int, last_subsumed_id: int) -> None:
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The checkpoint is published."""
         ...
 

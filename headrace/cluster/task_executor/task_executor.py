@@ -270,16 +270,12 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             entry.task.trigger_checkpoint(checkpoint_id, timestamp_ms, options)
 
     def notify_checkpoint_complete(
-        self,
-        attempt_id: ExecutionAttemptId,
-        job_master_id: JobMasterId,
-        checkpoint_id: int,
-        last_subsumed_id: int,
+        self, attempt_id: ExecutionAttemptId, job_master_id: JobMasterId, checkpoint_id: int
     ) -> None:
         """See TaskExecutorGateway."""
         entry = self._find(attempt_id, job_master_id)
         if entry is not None:
-            entry.task.notify_checkpoint_complete(checkpoint_id, last_subsumed_id)
+            entry.task.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(
         self,

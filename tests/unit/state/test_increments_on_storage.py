@@ -151,7 +151,7 @@ class Job:
             one.checkpoint_id, one.options.kind, 0, JOB, "sums", self.store.lineage_id,
             self.store.epoch, (operator,),
         )  # fmt: skip
-        published = self.store.publish(metadata, one.options).checkpoint
+        published = self.store.publish(metadata, one.options)
         self.complete[one.checkpoint_id] = one.held
         self.under_way.remove(one)
         self.untold.append(one.checkpoint_id)

@@ -157,11 +157,10 @@ class World:
                     assert channel.is_blocked
                     channel.is_blocked = False
                     channel.resumed_count += 1
-            case StartChannelCapture(checkpoint_id, indices):
+            case StartChannelCapture(checkpoint_id):
                 self.begin(checkpoint_id, is_complete=False)
                 self.capturing = checkpoint_id
-                for index in indices:
-                    channel = self.channels[index]
+                for index, channel in enumerate(self.channels):
                     end = channel.barrier_places.get(checkpoint_id, len(channel.script))
                     ahead = [item for place, item in channel.queue if place < end]
                     rows = [item for item in ahead if isinstance(item, int)]

@@ -43,7 +43,7 @@ class CheckpointedTasks(Protocol):
         ...
 
     def notify_checkpoint_complete(
-        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, last_subsumed_id: int
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int
     ) -> None:
         """Tell a task of a published checkpoint."""
         ...

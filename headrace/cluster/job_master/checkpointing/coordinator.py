@@ -162,8 +162,8 @@ class CheckpointCoordinator:
                 self._task_gone(attempt_id, is_failure)
             case CheckpointTimedOut(checkpoint_id, text):
                 self._timed_out(checkpoint_id, text)
-            case Published(checkpoint_id, last_subsumed_id):
-                self._published(checkpoint_id, last_subsumed_id)
+            case Published(checkpoint_id):
+                self._published(checkpoint_id)
             case _:
                 raise AssertionError(event)
 
@@ -265,7 +265,7 @@ class CheckpointCoordinator:
         self._do(FailRequest(trigger.request, reason, text))
         why_job_fails = self._failures.why_job_fails(trigger.request.kind, reason, None)
         if why_job_fails:
-            self._do(FailJob(reason, why_job_fails.format(text)))
+            self._do(FailJob(why_job_fails.format(text)))
         self._try_next()
 
     def _location_created(self, event: LocationCreated) -> None:
@@ -339,7 +339,7 @@ class CheckpointCoordinator:
             self._do(CancelTimeout(ready[0].checkpoint_id))
             self._do(Publish(ready[0]))
 
-    def _published(self, checkpoint_id: int, last_subsumed_id: int) -> None:
+    def _published(self, checkpoint_id: int) -> None:
         checkpoint = self._pending.pop(checkpoint_id)
         assert checkpoint.phase is PendingPhase.PUBLISHING
         self._last_completion_ms = self._now_ms
@@ -351,8 +351,8 @@ class CheckpointCoordinator:
                 if other.checkpoint_id < checkpoint_id and other.is_subsumable:
                     reason = _R.CHECKPOINT_SUBSUMED
                     self._abort(other, reason, f"checkpoint {checkpoint_id} was complete first")
-            self._do(NotifyComplete(checkpoint, last_subsumed_id))
-        self._do(CompleteRequest(checkpoint.request, checkpoint_id))
+            self._do(NotifyComplete(checkpoint))
+        self._do(CompleteRequest(checkpoint.request))
         self._publish_if_ready()
         self._try_next()
 
@@ -386,7 +386,7 @@ class CheckpointCoordinator:
             is_awaited=checkpoint.is_awaited_by_tasks,
         )
         if why_job_fails:
-            self._do(FailJob(reason, why_job_fails.format(text)))
+            self._do(FailJob(why_job_fails.format(text)))
         self._try_next()
 
     def _do(self, action: CoordinatorAction) -> None:

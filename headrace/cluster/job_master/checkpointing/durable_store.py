@@ -60,7 +60,6 @@ from headrace.checkpoint.options import (
     storage_kind,
 )
 from headrace.checkpoint.orphans import orphans_in
-from headrace.cluster.job_master.checkpointing.store import Publication
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -172,20 +171,20 @@ class DurableCheckpointStore:
             return msgspec.structs.replace(located, kind=SnapshotKind.FULL_CHECKPOINT)
         return located
 
-    def publish(self, metadata: CheckpointMetadata, options: CheckpointOptions) -> Publication:
+    def publish(
+        self, metadata: CheckpointMetadata, options: CheckpointOptions
+    ) -> CompletedCheckpoint:
         """See CheckpointStore. The new one is durable before any old one goes."""
         checkpoint = self._opened().publish(metadata, options)
         self._taken_over().decided(metadata.checkpoint_id)
         if metadata.kind.is_savepoint:
             self._has_savepoint = True
-            return Publication(checkpoint)
+            return checkpoint
         with self._lock:
-            before = {one.checkpoint_id for one in self._completed.all}
             deletions = self._completed.add(checkpoint)
-            after = {one.checkpoint_id for one in self._completed.all}
             self._has_own_checkpoint = True
         self._delete(deletions)
-        return Publication(checkpoint, max(before - after, default=0))
+        return checkpoint
 
     def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
         """See CheckpointStore."""

@@ -79,7 +79,7 @@ class FinalCheckpoint:
         if not self._tasks.ending:
             return
         for attempt_id in self._tasks.ending:
-            self._tasks.notify_checkpoint_complete(attempt_id, self._last_published_id, 0)
+            self._tasks.notify_checkpoint_complete(attempt_id, self._last_published_id)
         if self._number is not None and self._is_idle() and self._tasks.has_all_data_ended:
             # It came to nothing.
             self._number = self._request()

@@ -274,8 +274,8 @@ class JobCheckpointing:
                 self._steps.send_triggers(checkpoint)
             case Publish(checkpoint):
                 self._publisher.publish(checkpoint, self._graph().job_graph)
-            case NotifyComplete(checkpoint, last_subsumed_id):
-                self._notify_complete(checkpoint, last_subsumed_id)
+            case NotifyComplete(checkpoint):
+                self._notify_complete(checkpoint)
             case NotifyAborted():
                 self._notify_aborted(action)
             case ArmTimeout(checkpoint_id):
@@ -312,7 +312,7 @@ class JobCheckpointing:
         if checkpoint.kind.is_synchronous:
             self._on_final_savepoint(content.completed.uri)
         self._content = content
-        self._events.put(Published(checkpoint_id, content.last_subsumed_id))
+        self._events.put(Published(checkpoint_id))
         self._content = None
         if not checkpoint.commits:
             self._notices.over(checkpoint_id)
@@ -331,13 +331,13 @@ class JobCheckpointing:
             self._storage_failed(error)
         self._events.put(CheckpointStepFailed(checkpoint.checkpoint_id, reason, str(error)))
 
-    def _notify_complete(self, checkpoint: PendingCheckpoint, last_subsumed_id: int) -> None:
+    def _notify_complete(self, checkpoint: PendingCheckpoint) -> None:
         checkpoint_id = checkpoint.checkpoint_id
         content = self._content
         assert content is not None and content.completed.checkpoint_id == checkpoint_id
         self.final.published(checkpoint)
         self.commits.published(content.metadata, content.sent)
-        self._notices.complete(checkpoint, last_subsumed_id)
+        self._notices.complete(checkpoint)
 
     def _notify_aborted(self, action: NotifyAborted) -> None:
         checkpoint = action.checkpoint
@@ -371,7 +371,7 @@ class JobCheckpointing:
                 self.final.failed(request, reason)
                 if request.is_periodic:
                     _LOG.debug("no checkpoint was taken: %s (%s)", text, reason.name)
-            case FailJob(_, text):
+            case FailJob(text):
                 self._on_failed(CheckpointFailedError(text))
 
     # Storage

@@ -141,10 +141,9 @@ class CheckpointTimedOut:
 
 @dataclass(frozen=True)
 class Published:
-    """Answers Publish: the checkpoint is durable, and those up to `last_subsumed_id` are given up."""
+    """Answers Publish: the checkpoint is durable."""
 
     checkpoint_id: int
-    last_subsumed_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -277,7 +276,6 @@ class NotifyComplete:
     """Commit what it prepared; tell its tasks and all coordinators."""
 
     checkpoint: PendingCheckpoint
-    last_subsumed_id: int
 
 
 @dataclass(frozen=True)
@@ -295,7 +293,6 @@ class CompleteRequest:
     """What was asked for is there."""
 
     request: CheckpointRequest
-    checkpoint_id: int
 
 
 @dataclass(frozen=True)
@@ -311,7 +308,6 @@ class FailRequest:
 class FailJob:
     """More checkpoints failed than are tolerated, or a failed one has left tasks waiting."""
 
-    reason: CheckpointFailureReason
     text: str
 
 

@@ -33,12 +33,12 @@ class CheckpointNotices:
         self._on_failed: Final = on_failed
         self._on_told: Final = on_told
 
-    def complete(self, checkpoint: PendingCheckpoint, last_subsumed_id: int) -> None:
+    def complete(self, checkpoint: PendingCheckpoint) -> None:
         """It is published, and counts."""
         checkpoint_id = checkpoint.checkpoint_id
         self._tell_coordinators(lambda: self._coordinators.checkpoint_completed(checkpoint_id))
         for attempt_id in checkpoint.plan.to_wait_for:
-            self._tasks.notify_checkpoint_complete(attempt_id, checkpoint_id, last_subsumed_id)
+            self._tasks.notify_checkpoint_complete(attempt_id, checkpoint_id)
 
     def aborted(self, checkpoint: PendingCheckpoint, latest_completed_id: int) -> None:
         """It came to nothing."""

@@ -25,7 +25,6 @@ class PublishedContent:
     """What became durable, and the keys of all prepared output that was sent with it."""
 
     completed: CompletedCheckpoint
-    last_subsumed_id: int
     sent: dict[OperatorId, set[str]]
 
     @property
@@ -78,7 +77,7 @@ class Publisher:
         sent: dict[OperatorId, set[str]],
     ) -> None:
         try:
-            publication = await self._store.call(
+            completed = await self._store.call(
                 "publish", lambda: self._store.store.publish(metadata, checkpoint.options)
             )
         except Exception as error:
@@ -86,8 +85,7 @@ class Publisher:
                 discard(self._store, checkpoint)
             self._on_failed(checkpoint, error)
         else:
-            content = PublishedContent(publication.checkpoint, publication.last_subsumed_id, sent)
-            self._on_published(checkpoint, content)
+            self._on_published(checkpoint, PublishedContent(completed, sent))
         finally:
             self._settled.set()
 

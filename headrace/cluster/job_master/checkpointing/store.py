@@ -4,21 +4,12 @@ Source: Flink CompletedCheckpointStore, CheckpointIDCounter, CheckpointStorageCo
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.lifecycle import JobStatus
-
-
-@dataclass(frozen=True)
-class Publication:
-    """A snapshot that is complete, and the highest id that is given up for it (0: none)."""
-
-    checkpoint: CompletedCheckpoint
-    last_subsumed_id: int = 0
 
 
 class CheckpointStore(Protocol):
@@ -59,7 +50,9 @@ class CheckpointStore(Protocol):
         """Make the place of a snapshot; return `options` with its URIs. CheckpointStorageError, ConfigurationError."""
         ...
 
-    def publish(self, metadata: CheckpointMetadata, options: CheckpointOptions) -> Publication:
+    def publish(
+        self, metadata: CheckpointMetadata, options: CheckpointOptions
+    ) -> CompletedCheckpoint:
         """Make a snapshot complete and, unless it is a savepoint, give up what it takes the place of.
 
         CheckpointFencedError, CheckpointExistsError: this JobMaster is not the leader any more.

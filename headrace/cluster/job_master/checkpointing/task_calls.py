@@ -94,13 +94,13 @@ class CheckpointCalls:
             return None
 
     def notify_checkpoint_complete(
-        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, last_subsumed_id: int
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int
     ) -> None:
         """See CheckpointedTasks."""
         gateway = self._gateway_of(attempt_id)
         if gateway is not None:
             gateway.notify_checkpoint_complete(
-                attempt_id, self._task_managers.job_master_id, checkpoint_id, last_subsumed_id
+                attempt_id, self._task_managers.job_master_id, checkpoint_id
             )
 
     def notify_checkpoint_aborted(

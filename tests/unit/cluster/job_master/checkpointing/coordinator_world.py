@@ -88,7 +88,7 @@ class CoordinatorWorld:
             case SnapshotCoordinators(checkpoint_id):
                 return [CoordinatorsSnapshotted(checkpoint_id, {})]
             case Publish(checkpoint):
-                return [Published(checkpoint.checkpoint_id, checkpoint.checkpoint_id - 1)]
+                return [Published(checkpoint.checkpoint_id)]
             case _:
                 pass
         return []

@@ -91,4 +91,4 @@ def take(
     file = SubtaskStorage(options, "state", Settings()).write("x", BIG, is_shared=shares)
     store.register_shared(checkpoint_id, [file])
     metadata = described(store, checkpoint_id, file, *shared, kind=kind)
-    return store.publish(metadata, options).checkpoint
+    return store.publish(metadata, options)

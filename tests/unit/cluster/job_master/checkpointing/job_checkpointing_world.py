@@ -20,7 +20,6 @@ from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheck
 from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan, CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
 from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
-from headrace.cluster.job_master.checkpointing.store import Publication
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -80,10 +79,12 @@ class ScriptedStore:
         self._raise("locate")
         return msgspec.structs.replace(options, exclusive_uri=f"{target}/chk-{checkpoint_id}")
 
-    def publish(self, metadata: CheckpointMetadata, options: CheckpointOptions) -> Publication:
+    def publish(
+        self, metadata: CheckpointMetadata, options: CheckpointOptions
+    ) -> CompletedCheckpoint:
         self._raise("publish")
         self.published.append(metadata)
-        return Publication(CompletedCheckpoint(metadata, options.exclusive_uri))
+        return CompletedCheckpoint(metadata, options.exclusive_uri)
 
     def register_shared(self, checkpoint_id: int, files: Iterable[StateFile]) -> None:
         self.shared += [(checkpoint_id, file.uri) for file in files]
@@ -133,7 +134,7 @@ class ScriptedTasks:
         return self.progress
 
     def notify_checkpoint_complete(
-        self, attempt_id: ExecutionAttemptId, checkpoint_id: int, last_subsumed_id: int
+        self, attempt_id: ExecutionAttemptId, checkpoint_id: int
     ) -> None:
         self.told.append(("complete", attempt_id, checkpoint_id))
 

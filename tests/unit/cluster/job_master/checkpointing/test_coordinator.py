@@ -208,7 +208,10 @@ def test_a_savepoint_is_never_subsumed() -> None:
     world.acknowledge(2)
     assert world.of(NotifyAborted) == []
     world.acknowledge(1)
-    assert [each.checkpoint_id for each in world.of(CompleteRequest)] == [2, 1]
+    assert [each.request.kind for each in world.of(CompleteRequest)] == [
+        SnapshotKind.CHECKPOINT,
+        SnapshotKind.SAVEPOINT,
+    ]
 
 
 def test_a_savepoint_while_the_job_goes_on_commits_nothing() -> None:

@@ -71,7 +71,7 @@ class History:
                 assert checkpoint.checkpoint_id not in (*self.aborted, *self.published)
                 self.publishing += 1
                 assert self.publishing == 1, "one at a time"
-            case NotifyComplete(checkpoint, _):
+            case NotifyComplete(checkpoint):
                 checkpoint_id = checkpoint.checkpoint_id
                 assert checkpoint_id in self.published, "told before it was durable"
                 self._end(checkpoint_id)
@@ -83,7 +83,7 @@ class History:
                 assert checkpoint.checkpoint_id not in self.published, "savepoints too"
                 self._end(checkpoint.checkpoint_id)
                 self.aborted.append(checkpoint.checkpoint_id)
-            case CompleteRequest(request, _) | FailRequest(request, _, _):
+            case CompleteRequest(request) | FailRequest(request):
                 self.answered[request.number] += 1
                 assert self.answered[request.number] == 1, "answered twice"
             case _:

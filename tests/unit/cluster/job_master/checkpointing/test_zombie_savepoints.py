@@ -53,7 +53,7 @@ def take(store: DurableCheckpointStore, kind: SnapshotKind = SnapshotKind.CHECKP
     metadata = CheckpointMetadata(
         checkpoint_id, kind, 0, JOB, "words", store.lineage_id, store.epoch, ()
     )
-    return store.publish(metadata, options).checkpoint.uri
+    return store.publish(metadata, options).uri
 
 
 class Interruption:
