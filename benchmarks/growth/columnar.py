@@ -1,4 +1,4 @@
-"""Windows over rows of a file, on a cluster in this process: processor seconds from submission to the end."""
+"""Windows and a join over rows of a file, on a cluster in this process: processor seconds of the whole job."""
 
 import time
 from collections.abc import Callable

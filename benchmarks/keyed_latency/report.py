@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.keyed_latency.peers_text import peers_text
 from benchmarks.page import DOCS, machine_text, picture
 from benchmarks.record import RESULTS
-from headrace.network.latency_governor import WAY_MS
+from headrace.network.latency_governor import WAY_MS, budget_of
 
 P50_AIM_MS, P99_AIM_MS = 2.0, 6.0
 TARGET_SLACK = 1.1
@@ -51,9 +51,9 @@ GOVERNED = """\
 `headrace.latency.target` takes the place of the buffer timeout: each exchange holds rows as long as the target allows
 ({source}), measured by its own rate, queues and late flushes, so that
 batches are as large as they may be. What the way takes the slowest rows, some {way:g} ms on a machine that is half
-busy, is left out of it: of a target of 5 ms one is left to hold rows. The target is that of one exchange; what is
-measured here is the whole way from the source's schedule to the sink, which holds a tick of the source's and the work
-of both tasks besides.
+busy, is left out of it: a target of 5 ms leaves {left:g} ms to hold rows. The target is that of one exchange;
+what is measured here is the whole way from the source's schedule to the sink, which holds a tick of the source's and
+the work of both tasks besides.
 
 {table}
 
@@ -104,6 +104,7 @@ def write_page(cells: Cells, drawn: Sequence[str]) -> str:
                 picture=picture("latency_governed", drawn),
                 source="`headrace/network/latency_governor.py`",
                 way=WAY_MS,
+                left=budget_of(5),
                 table=governed_table(governed),
                 held=held_text(governed) + floor_text(timeouts, governed),
             )

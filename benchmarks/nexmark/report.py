@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.nexmark.aims import aims_text
+from benchmarks.nexmark.checks import checks_text, newest_checks
 from benchmarks.nexmark.flames import Stacks, flames_text, profiles
 from benchmarks.nexmark.peers.measure import READS
 from benchmarks.nexmark.peers.registry import HEADRACE, PEERS, Peer
 from benchmarks.page import BUSY_LOAD, DOCS, picture, shown, table
 from benchmarks.record import RESULTS
 
-READING = "q0"
 Line = Mapping[str, Any]
 
 INTRODUCTION = """\
@@ -45,7 +45,7 @@ order by up to three seconds, watermarks are four seconds behind: no row is late
 rows. In its first turn each of them gives its results of up to {checked:,} events (half of what it is given) to DuckDB,
 which compares them with its own answer row for row: a rate without a mark is one of the same results. For `q7`, whole
 rows of the highest bids, Flink SQL and Spark take forms that would keep one of several equal bids, as they are the
-quicker ones; these events have no such bids. `q0` passes bids through: what it takes is the cost of reading.
+quicker ones; these events have no such bids.
 {fewer}"""
 FEWER = """
 Who would take many minutes was given fewer events than the others:
@@ -208,8 +208,12 @@ def write_page(
     drawn: Sequence[str],
     stacks: Mapping[str, Stacks],
     state: Line | None = None,
+    checks: Sequence[Line] = (),
 ) -> str:
-    """Return the report; `stacks` are the profiles of queries, `state` what the state of one grew to."""
+    """Return the report.
+
+    `stacks` are the profiles of queries, `state` what the state of one grew to, `checks` what DuckDB said of results.
+    """
     peers = engines(list(lines.values()))
     heads = ["", *(peer.title for peer in peers)]
     rates = [[query, *(rate(line, peer) for peer in peers)] for query, line in lines.items()]
@@ -224,6 +228,7 @@ def write_page(
             picture=picture("nexmark_rates", drawn), table=table(heads, rates), apart=apart(lines)
         ),
         aims_text(lines),
+        checks_text(checks),
         COSTS.format(picture=picture("nexmark_costs", drawn), table=table(heads, costs)),
         MEMORY.format(table=table(heads, memory)),
         "" if state is None else state_text(state),
@@ -358,7 +363,8 @@ def main() -> None:
 
     stacks = profiles(options.results / "flames")
     drawn = draw_all(lines, stacks, options.output.parent / "pictures")
-    options.output.write_text(write_page(lines, drawn, stacks, newest_state(options.results)))
+    state, checks = newest_state(options.results), newest_checks(options.results)
+    options.output.write_text(write_page(lines, drawn, stacks, state, checks))
     print(f"{options.output} and {len(drawn)} pictures")
 
 

@@ -31,10 +31,10 @@ LATENCY_TARGET: Final = ConfigOption(
     "flight to them to as much time. 0: the buffer timeout alone. Exchanges whose buffer timeout is -1 go on to hold "
     "rows until a batch is full, of fewer bytes where their consumer is slow.",
 )  # fmt: skip
-SHARE: Final = 0.8
+BUDGET_SHARE: Final = 0.8
 WAY_MS: Final = 4.0
 """What one row in a hundred takes that is not held at all, about: with checkpoints, on a machine that is half busy."""
-SHARE_MIN: Final = 0.2
+BUDGET_SHARE_MIN: Final = 0.2
 """Of targets that nothing would be left of. To hold rows for no time at all makes everything slower."""
 HEADROOM: Final = 1.25
 QUEUE_MIN: Final = 0.5
@@ -72,7 +72,7 @@ class FlushObserved:
 
 def budget_of(target_ms: float) -> float:
     """Return how much of a target is for holding rows back, in ms."""
-    return min(SHARE * target_ms, max(target_ms - WAY_MS, SHARE_MIN * target_ms))
+    return min(BUDGET_SHARE * target_ms, max(target_ms - WAY_MS, BUDGET_SHARE_MIN * target_ms))
 
 
 class LatencyGovernor:

@@ -14,15 +14,16 @@ it and 18 without, and hardly a test lasts long enough for what the second compi
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Spark's launcher gives the options in this file to the JVMs of drivers, executors, masters and workers.
+def quick_java() -> Iterator[None]:
+    """Spark's launcher gives the options in these variables to the JVMs of drivers, and of masters and workers.
 
-    Source: https://github.com/apache/spark, launcher/…/AbstractCommandBuilder.java
+    Not a file in a folder of its own for configuration: while that holds files, Java takes no classes from an archive,
+    as `headrace warm-up` makes one.
+    Source: https://github.com/apache/spark, launcher/…/SparkSubmitCommandBuilder.java, SparkClassCommandBuilder.java
     """
-    folder = tmp_path_factory.mktemp("spark-conf")
-    (folder / "java-opts").write_text(JAVA_OPTIONS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(folder))
+        patch.setenv("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+        patch.setenv("SPARK_DAEMON_JAVA_OPTS", JAVA_OPTIONS)
         yield
 
 

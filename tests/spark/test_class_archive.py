@@ -18,14 +18,10 @@ env.execute("tens")
 """
 
 
-# Java archives no classes while a folder of the class path holds files, as this one of other tests does.
-OTHERS = {key: value for key, value in os.environ.items() if key != "SPARK_CONF_DIR"}
-
-
 def headrace(cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(HEADRACE), *arguments],
-        env={**OTHERS, "XDG_CACHE_HOME": str(cache)},
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
         capture_output=True,
         text=True,
         timeout=300,

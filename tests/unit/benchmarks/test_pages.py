@@ -10,6 +10,7 @@ from benchmarks.growth import report as growth
 from benchmarks.keyed_latency import report as keyed_latency
 from benchmarks.network import report as network
 from benchmarks.nexmark import report as nexmark
+from benchmarks.nexmark.checks import newest_checks
 from benchmarks.nexmark.flames import profiles
 from benchmarks.page import DOCS
 from benchmarks.record import RESULTS
@@ -39,6 +40,7 @@ PAGES: dict[str, Callable[[Drawn], str]] = {
         drawn,
         profiles(RESULTS / "flames"),
         nexmark.newest_state(RESULTS),
+        newest_checks(RESULTS),
     ),
     "python": lambda drawn: python_report.write_page(*python_report.newest(RESULTS), drawn),
     "state": lambda drawn: state.write_page(state.newest(RESULTS), drawn),

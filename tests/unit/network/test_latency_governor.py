@@ -14,7 +14,7 @@ from headrace.network.debloat import BufferDebloater
 from headrace.network.latency_governor import (
     HOLD_MIN_MS,
     PERIOD_NS,
-    SHARE,
+    BUDGET_SHARE,
     BatchChoice,
     FlushObserved,
     LatencyGovernor,
@@ -52,7 +52,7 @@ def feed(
 
 def test_with_empty_queues_rows_are_held_for_most_of_the_target() -> None:
     choice = feed(LatencyGovernor(50, 2, ROWS_MAX), rows_per_ms=100, queued_count=0)
-    assert choice.hold_ms == pytest.approx(SHARE * 50)
+    assert choice.hold_ms == pytest.approx(BUDGET_SHARE * 50)
     # Only time decides, so that a burst is not cut into crumbs.
     assert choice.rows == ROWS_MAX
 
@@ -67,14 +67,14 @@ def test_a_short_target_leaves_what_the_way_takes_and_little_to_hold_rows(
 
 def test_behind_a_queue_batches_are_made_smaller_by_as_much() -> None:
     choice = feed(LatencyGovernor(50, 2, ROWS_MAX), 100, queued_count=9)
-    assert choice.hold_ms == pytest.approx(SHARE * 50 / 10, rel=0.01)
+    assert choice.hold_ms == pytest.approx(BUDGET_SHARE * 50 / 10, rel=0.01)
     # What comes for one of two channels in that time, a quarter more.
     assert choice.rows == pytest.approx(50 * choice.hold_ms * 1.25, rel=0.05)
 
 
 def test_what_flushes_come_late_is_taken_off_what_rows_are_held() -> None:
     choice = feed(LatencyGovernor(50, 1, ROWS_MAX), 100, 0, late_ms=15)
-    assert choice.hold_ms == pytest.approx(SHARE * 50 - 15, rel=0.01)
+    assert choice.hold_ms == pytest.approx(BUDGET_SHARE * 50 - 15, rel=0.01)
 
 
 def test_late_flushes_make_a_short_hold_no_shorter_than_what_batches_cost() -> None:
@@ -88,7 +88,7 @@ def test_a_single_late_flush_is_forgotten_within_a_second() -> None:
     governor.flushed(FlushObserved(0, 0, 0, 0))
     assert governor.flushed(FlushObserved(PERIOD_NS, 1000, 0, 60)).hold_ms == pytest.approx(20)
     governor.flushed(FlushObserved(101 * PERIOD_NS, 101_000, 0, 0))
-    assert governor.choice.hold_ms > 0.98 * SHARE * 50
+    assert governor.choice.hold_ms > 0.98 * BUDGET_SHARE * 50
 
 
 SEEN = st.tuples(
@@ -217,7 +217,7 @@ def flush_after(made: Edge, rows: int, duration_ms: float) -> None:
 
 def test_a_writer_holds_rows_as_its_governor_chose_and_not_as_its_timeout_says() -> None:
     made = governed()
-    assert made.writer.hold_ms == SHARE * 50
+    assert made.writer.hold_ms == BUDGET_SHARE * 50
     flush_after(made, 10, 40)
     made.read()
     flush_after(made, 10, 60)
@@ -261,7 +261,7 @@ def test_the_longest_of_all_queues_counts() -> None:
     for _ in range(8):
         flush_after(made, 2, 40)
         made.read(0)
-    assert made.writer.hold_ms < SHARE * 50 / 2
+    assert made.writer.hold_ms < BUDGET_SHARE * 50 / 2
 
 
 @pytest.mark.parametrize(("timeout_ms", "target"), [(-1, "50 ms"), (100, "0 ms")])
@@ -278,7 +278,7 @@ def test_a_task_tells_what_its_governors_chose() -> None:
     made = governed()
     register_task_metrics(figures.group, [], [made.writer])
     told = figures.group.own_snapshot()
-    assert told[f"output.0.{names.GOVERNED_HOLD_TIME.name}"] == SHARE * 50
+    assert told[f"output.0.{names.GOVERNED_HOLD_TIME.name}"] == BUDGET_SHARE * 50
     assert told[f"output.0.{names.GOVERNED_BATCH_ROWS.name}"] == ROWS_MAX
 
 
