@@ -8,9 +8,6 @@ from typing import Final
 
 import msgspec
 
-INITIAL_CHECKPOINT_ID: Final = 1
-"""Ids rise strictly from here, over all restarts of a lineage."""
-
 NEVER_UNALIGNED: Final = -1
 """`aligned_timeout_ms` of a barrier that stays aligned however long that takes."""
 

@@ -6,7 +6,7 @@ from headrace.cluster.job_master.checkpointing.durable_store import DurableCheck
 from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheckpointing
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
 from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
-from headrace.cluster.job_master.checkpointing.task_calls import CheckpointCalls
+from headrace.cluster.job_master.checkpointing.task_calls import TaskCalls
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_coordination import JobCoordination
 from headrace.cluster.job_master.scheduling import Scheduler
@@ -58,9 +58,7 @@ def open_checkpointing(
             subsumed_left,
             start_thread if run_blocking is run_in_thread else _at_once,
         ),
-        tasks=CheckpointCalls(
-            scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish
-        ),
+        tasks=TaskCalls(scheduler, task_managers, after_tasks_finish=rules.after_tasks_finish),
         coordinators=coordination.coordinators,
         commits=commits,
         run_blocking=run_blocking,

@@ -19,9 +19,9 @@ class CheckpointIds:
     """One per job. `spawn` begins a coroutine on the main thread."""
 
     def __init__(
-        self, store: StoreCalls, spawn: Callable[[Coroutine[Any, Any, None], str], object]
+        self, calls: StoreCalls, spawn: Callable[[Coroutine[Any, Any, None], str], object]
     ) -> None:
-        self._store: Final = store
+        self._calls: Final = calls
         self._spawn: Final = spawn
         self._ahead: int | None = None
         self._is_closed = False
@@ -45,7 +45,7 @@ class CheckpointIds:
         async with self._turn:
             ahead, self._ahead = self._ahead, None
             if ahead is not None:
-                self._store.store.give_up_id(ahead)
+                self._calls.store.give_up_id(ahead)
 
     async def _take_ahead(self) -> None:
         async with self._turn:
@@ -58,4 +58,4 @@ class CheckpointIds:
                 _LOG.info("no checkpoint id was taken ahead: %s", error)
 
     async def _take(self, what: str) -> int:
-        return await self._store.call(what, self._store.store.take_id)
+        return await self._calls.call(what, self._calls.store.take_id)

@@ -13,8 +13,10 @@ Source: Flink CheckpointCoordinator, CheckpointRequestDecider, PendingCheckpoint
 from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.cluster.job_master.checkpointing.checkpoints_that_are_over import (
+    CheckpointsThatAreOver,
+)
 from headrace.cluster.job_master.checkpointing.failure_counter import CheckpointFailureCounter
-from headrace.cluster.job_master.checkpointing.late_answers import CheckpointsThatAreOver
 from headrace.cluster.job_master.checkpointing.messages import (
     ArmTimeout,
     BacklogChanged,

@@ -116,8 +116,8 @@ class JobCheckpointing:
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
         self._on_failed: Final = on_failed
-        self._store: Final = StoreCalls(store, run_blocking, endpoint.spawn, self.brakes_changed)
-        self._ids: Final = CheckpointIds(self._store, endpoint.spawn)
+        self._calls: Final = StoreCalls(store, run_blocking, endpoint.spawn, self.brakes_changed)
+        self._ids: Final = CheckpointIds(self._calls, endpoint.spawn)
         self._statistics: Final = CheckpointStatistics()
         self._coordinator: Final = CheckpointCoordinator(rules, endpoint.rpc_service.random)
         self._events: Final = EventQueue[CoordinatorEvent](self._handle)
@@ -133,7 +133,7 @@ class JobCheckpointing:
         )
         self._requests: Final = SnapshotRequests()
         self._publisher: Final = Publisher(
-            self._store, self.commits, endpoint.spawn, self._published, self._publication_failed
+            self._calls, self.commits, endpoint.spawn, self._published, self._publication_failed
         )
         self.lineage: Final = self._create_lineage()
         """What the job starts from, and leaves."""
@@ -147,7 +147,7 @@ class JobCheckpointing:
         return TriggerSteps(
             self._tasks,
             self._coordinators,
-            self._store,
+            self._calls,
             self._ids,
             self._rules,
             self._endpoint.clock,
@@ -160,7 +160,7 @@ class JobCheckpointing:
     def _create_lineage(self) -> CheckpointLineage:
         return CheckpointLineage(
             self._job_id,
-            self._store,
+            self._calls,
             self._ids,
             self.commits,
             self._publisher,
@@ -210,7 +210,7 @@ class JobCheckpointing:
             uncommitted_ids=self.commits.undecided_ids,
             blocking_sinks=self.commits.blocking_sinks,
             is_commit_backlog_full=self.commits.is_backlog_full,
-            cleaning_count=self._store.cleaning_count,
+            cleaning_count=self._calls.cleaning_count,
             max_concurrent=self._rules.max_concurrent,
         )
 
@@ -284,7 +284,7 @@ class JobCheckpointing:
             case ArmPeriodicTimer() | CancelTimeout():
                 self._timers.perform(action)
             case RegisterSharedState() | DiscardState() | DiscardLocation():
-                self._store.perform(action)
+                self._calls.perform(action)
             case CompleteRequest() | FailRequest() | FailJob():
                 self._answer(action)
 
@@ -349,16 +349,16 @@ class JobCheckpointing:
         self._statistics.failed(checkpoint, action.reason, action.text, self._now_ms)
         if action.reason is not _R.FINALIZE_CHECKPOINT_FAILURE:
             # What became of that one's files was decided where it failed.
-            discard(self._store, checkpoint)
+            discard(self._calls, checkpoint)
         self._notices.aborted(checkpoint, action.latest_completed_id)
 
     def subsumed_left(self, count: int) -> None:
         """So many checkpoints that were given up for newer ones are still being deleted."""
-        self._store.subsumed_left(count)
+        self._calls.subsumed_left(count)
 
     def brakes_changed(self) -> None:
         """A sink has committed or has more to commit, or something was deleted."""
-        count = self._store.cleaning_count
+        count = self._calls.cleaning_count
         self._events.put(BrakesChanged(count, self.commits.is_backlog_full))
 
     def _answer(self, action: CompleteRequest | FailRequest | FailJob) -> None:

@@ -26,7 +26,7 @@ class CheckpointLineage:
     def __init__(
         self,
         job_id: JobId,
-        store: StoreCalls,
+        calls: StoreCalls,
         ids: CheckpointIds,
         commits: SinkCommits,
         publisher: Publisher,
@@ -34,7 +34,7 @@ class CheckpointLineage:
         statistics: CheckpointStatistics,
     ) -> None:
         self._job_id: Final = job_id
-        self._store: Final = store
+        self._calls: Final = calls
         self._ids: Final = ids
         self._commits: Final = commits
         self._publisher: Final = publisher
@@ -46,7 +46,7 @@ class CheckpointLineage:
 
         All output of it is committed then.
         """
-        restored = await self._store.call("recover", self._store.store.recover)
+        restored = await self._calls.call("recover", self._calls.store.recover)
         await self._commits.restore(None if restored is None else restored.metadata)
         return self._starts_from(restored)
 
@@ -58,7 +58,7 @@ class CheckpointLineage:
 
     async def newest(self) -> CompletedCheckpoint | None:
         """What the job would restart from, as the store has it now; nothing changes by that."""
-        return await self._store.call("latest", self._store.store.latest)
+        return await self._calls.call("latest", self._calls.store.latest)
 
     async def close(self, status: JobStatus) -> None:
         """The job has ended: what is published is made visible first, as far as its sinks can."""
@@ -72,8 +72,8 @@ class CheckpointLineage:
                 is_committed = False
                 _LOG.error("job %s ends with output not committed: %s", self._job_id, error)
         await self._commits.close()
-        await self._store.call(
-            "close", lambda: self._store.store.close(status, keeps_latest=not is_committed)
+        await self._calls.call(
+            "close", lambda: self._calls.store.close(status, keeps_latest=not is_committed)
         )
 
     def _starts_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:

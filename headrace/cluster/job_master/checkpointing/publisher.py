@@ -38,13 +38,13 @@ class Publisher:
 
     def __init__(
         self,
-        store: StoreCalls,
+        calls: StoreCalls,
         commits: SinkCommits,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         on_published: Callable[[PendingCheckpoint, PublishedContent], None],
         on_failed: Callable[[PendingCheckpoint, Exception], None],
     ) -> None:
-        self._store: Final = store
+        self._calls: Final = calls
         self._commits: Final = commits
         self._spawn: Final = spawn
         self._on_published: Final = on_published
@@ -58,7 +58,7 @@ class Publisher:
 
     def publish(self, checkpoint: PendingCheckpoint, graph: JobGraph) -> None:
         """Begin."""
-        store = self._store.store
+        store = self._calls.store
         try:
             acknowledged = metadata_of(checkpoint, graph, store.lineage_id, store.epoch)
         except CheckpointRefusedError as error:
@@ -77,12 +77,12 @@ class Publisher:
         sent: dict[OperatorId, set[str]],
     ) -> None:
         try:
-            completed = await self._store.call(
-                "publish", lambda: self._store.store.publish(metadata, checkpoint.options)
+            completed = await self._calls.call(
+                "publish", lambda: self._calls.store.publish(metadata, checkpoint.options)
             )
         except Exception as error:
             if not isinstance(error, PublicationUnknownError):
-                discard(self._store, checkpoint)
+                discard(self._calls, checkpoint)
             self._on_failed(checkpoint, error)
         else:
             self._on_published(checkpoint, PublishedContent(completed, sent))
@@ -90,7 +90,7 @@ class Publisher:
             self._settled.set()
 
 
-def discard(store: StoreCalls, checkpoint: PendingCheckpoint) -> None:
+def discard(calls: StoreCalls, checkpoint: PendingCheckpoint) -> None:
     """Delete what a checkpoint has stored that came to nothing."""
     files = [file for snapshot in checkpoint.snapshots.values() for file in snapshot.files()]
-    store.discard(checkpoint.checkpoint_id, checkpoint.options, files)
+    calls.discard(checkpoint.checkpoint_id, checkpoint.options, files)

@@ -1,4 +1,4 @@
-"""CheckpointCalls: the job's tasks as its checkpoints see them: who takes part, and how they are told.
+"""TaskCalls: the job's tasks as its checkpoints see them: who takes part, and how they are told.
 
 Runs on the JobMaster's main thread. Source: Flink ExecutionVertex, Execution.triggerCheckpoint.
 """
@@ -26,7 +26,7 @@ _PROGRESS_TIMEOUT_MS: Final = 2_000.0
 """A checkpoint that has expired waits for no longer to hear where it is stuck."""
 
 
-class CheckpointCalls:
+class TaskCalls:
     """Implements CheckpointedTasks. What is meant for an attempt that is not the present one is not sent."""
 
     def __init__(

@@ -46,7 +46,7 @@ class TriggerSteps:
         self,
         tasks: CheckpointedTasks,
         coordinators: CheckpointedCoordinators,
-        store: StoreCalls,
+        calls: StoreCalls,
         ids: CheckpointIds,
         rules: CheckpointRules,
         clock: Clock,
@@ -58,7 +58,7 @@ class TriggerSteps:
     ) -> None:
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
-        self._store: Final = store
+        self._calls: Final = calls
         self._ids: Final = ids
         self._rules: Final = rules
         self._clock: Final = clock
@@ -98,8 +98,8 @@ class TriggerSteps:
     async def _create_location(self, checkpoint_id: int, kind: SnapshotKind, target: str) -> None:
         wanted = self._options(kind)
         try:
-            options = await self._store.call(
-                "make a place", lambda: self._store.store.locate(checkpoint_id, wanted, target)
+            options = await self._calls.call(
+                "make a place", lambda: self._calls.store.locate(checkpoint_id, wanted, target)
             )
         except Exception as error:
             self._on_storage_failed(error)
