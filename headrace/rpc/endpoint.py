@@ -102,7 +102,7 @@ class RpcEndpoint:
         """Queue `action` after `delay_ms`; from any thread. It never runs after `close` has begun."""
         scheduled = _ScheduledAction(self, action)
         if self._server.is_closing:
-            _LOG.warning("%s is closing and schedules nothing any more", self.address)
+            _LOG.info("%s is closing and schedules nothing any more", self.address)
             scheduled.cancel()
         else:
             self._scheduled.add(scheduled)
