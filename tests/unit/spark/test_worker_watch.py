@@ -40,15 +40,24 @@ def test_another_parent_is_noticed() -> None:
     watch.stop()
 
 
+def begun(*arguments: str) -> subprocess.Popen[bytes]:
+    """A process that waits for a line. It has said something: before, its command line may not be there yet."""
+    code = "print(flush=True); input()"
+    command = [sys.executable, "-c", code, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"\n"
+    return process
+
+
 def test_an_adopting_process_is_told_from_spark_s() -> None:
-    daemon = subprocess.Popen(
-        [sys.executable, "-c", "input()", "pyspark.daemon"], stdin=subprocess.PIPE
-    )
-    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert is_spark_process(daemon.pid)
-    assert not is_spark_process(other.pid)
-    for process in (daemon, other):
-        process.communicate(b"\n", timeout=TIMEOUT_S)
+    daemon, other = begun("pyspark.daemon"), begun()
+    try:
+        assert is_spark_process(daemon.pid)
+        assert not is_spark_process(other.pid)
+    finally:
+        for process in (daemon, other):
+            process.communicate(b"\n", timeout=TIMEOUT_S)
 
 
 def test_only_connected_stream_sockets_are_taken_for_the_jvm_s() -> None:
