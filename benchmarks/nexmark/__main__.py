@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.nexmark.files import events_directory
+from benchmarks.nexmark.files import events_argument, events_directory, turns_argument
 from benchmarks.nexmark.peers.measure import READS
 from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS
 from benchmarks.nexmark.peers.setup import peer_python
@@ -37,14 +37,35 @@ ALL = "all"
 def parse_arguments() -> argparse.Namespace:
     """Return the arguments; `peers` and `queries` are complete."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.nexmark", description=str(__doc__).partition("\n")[0]
+        prog="python -m benchmarks.nexmark",
+        description=str(__doc__).partition("\n")[0],
+        epilog="Then the page: python -m benchmarks.nexmark.report",
     )
-    parser.add_argument("queries", nargs="*")
-    parser.add_argument("--peers", nargs="+", choices=[ALL, *PEERS], default=[DUCKDB])
-    parser.add_argument("--events", type=int, default=10_000_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--local", action="store_true")
-    parser.add_argument("--root", type=Path, default=Path(tempfile.gettempdir()) / "nexmark")
+    parser.add_argument("queries", nargs="*", help="q1 q7 … (all that every peer answers)")
+    parser.add_argument(
+        "--peers", nargs="+", choices=[ALL, *PEERS], default=[DUCKDB], metavar="peer",
+        help=f"beside Headrace: {ALL}, or some of {' '.join(PEERS)} ({DUCKDB}); each is installed once, into an "
+        "environment of its own",
+    )  # fmt: skip
+    parser.add_argument(
+        "--events",
+        type=events_argument,
+        default=10_000_000,
+        help="(%(default)s); slow peers get fewer",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=turns_argument,
+        default=3,
+        help="turns of each (%(default)s); medians count",
+    )
+    parser.add_argument(
+        "--local", action="store_true", help="Headrace in one process, without Spark"
+    )
+    parser.add_argument(
+        "--root", type=Path, default=Path(tempfile.gettempdir()) / "nexmark",
+        help="where the events lie, which are made once (%(default)s)",
+    )  # fmt: skip
     options = parser.parse_args()
     chosen = set(PEERS) if ALL in options.peers else {HEADRACE, *options.peers}
     options.peers = [peer for name, peer in PEERS.items() if name in chosen]

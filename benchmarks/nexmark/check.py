@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.nexmark.checks import KEPT
-from benchmarks.nexmark.files import events_directory
+from benchmarks.nexmark.files import events_argument, events_directory
 from benchmarks.nexmark.peers.registry import HEADRACE, PEERS
 from benchmarks.nexmark.peers.setup import ROOT
 from benchmarks.nexmark.peers.turns import Figures, compared, is_same
@@ -49,13 +49,16 @@ def main() -> None:
         description="Do our queries give what DuckDB gives, row for row? Exits with 1 where a result differs.",
     )
     parser.add_argument("queries", nargs="*", default=sorted(QUERIES), help="q1 q2 … (all)")
-    parser.add_argument("--events", type=int, default=1_000_000, help="(%(default)s)")
+    parser.add_argument("--events", type=events_argument, default=1_000_000, help="(%(default)s)")
     parser.add_argument(
         "--root", type=Path, default=Path(tempfile.gettempdir()) / "nexmark",
         help="where the events lie, which are made once (%(default)s)",
     )  # fmt: skip
     parser.add_argument("--local", action="store_true", help="in one process, without Spark")
     arguments = parser.parse_args()
+    unknown = sorted(set(arguments.queries) - set(QUERIES))
+    if unknown:
+        parser.error(f"no query {' '.join(unknown)}; there are {' '.join(QUERIES)}")
     events = events_directory(arguments.root, arguments.events)
     wrong = 0
     for query in arguments.queries:

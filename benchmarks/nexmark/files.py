@@ -32,6 +32,22 @@ _DICTIONARY_COLUMNS: Final = (
 )
 
 
+def turns_argument(text: str) -> int:
+    """Return how many turns an argument asks for; argparse.ArgumentTypeError below 1."""
+    return _at_least(1, text)
+
+
+def events_argument(text: str) -> int:
+    """Return how many events an argument asks for; argparse.ArgumentTypeError below one cycle of all kinds."""
+    return _at_least(CYCLE, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"at least {least}, not {text!r}")
+    return int(text)
+
+
 def events_directory(root: Path, event_count: int, seed: int = SEED) -> Path:
     """Return the folder with the files of so many events, which are made where they are not there yet."""
     directory = root / f"nexmark-{event_count}-{seed}"
@@ -82,7 +98,7 @@ def main() -> None:
     """Make the files of `--events` events below `--root`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, required=True)
-    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--events", type=events_argument, default=1_000_000)
     parser.add_argument("--seed", type=int, default=SEED)
     arguments = parser.parse_args()
     directory = events_directory(arguments.root, arguments.events, arguments.seed)

@@ -69,6 +69,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--local", action="store_true")
     arguments = parser.parse_args()
+    if not (arguments.directory / "counts.json").is_file():
+        parser.error(
+            f"{arguments.directory} holds no events: python -m benchmarks.nexmark.files --help"
+        )
     cluster = MiniClusterExecutor(slot_count=TASK_MANAGERS) if arguments.local else nullcontext()
     with cluster:
         if arguments.out is None:

@@ -71,7 +71,8 @@ COSTS = """\
 
 {picture}
 
-Of all processes of the engine, while the job runs. Two cores give two processor seconds in a second.
+Of all processes of the engine, while the job runs. Two cores give two processor seconds in a second; what Headrace
+takes before and behind the time of its clock, as for making the program's graph, counts here too.
 
 {table}
 """

@@ -13,6 +13,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- core.key_hash: InvalidKeyError  a key is null, NaN or not hashable
 +- RecordTypeError               a record does not fit its declared type
 +- UserCodeError                 an exception left a user function; carries the user's file and line
+|  +- FinalUserCodeError
 +- JobExecutionError             what `execute` raises: the job FAILED, with its first cause
 |  +- CachedStreamLostError      the job was to read a cached stream that cannot be read any more
 +- ClusterDatasetCorruptedError  the same, inside the cluster
@@ -198,6 +199,12 @@ class UserCodeError(HeadraceError):
         self.operator_name = operator_name
         self.location = location
         self.remote_traceback = remote_traceback
+
+
+class FinalUserCodeError(UserCodeError):
+    """One that says of itself, by `recoverable`, that no restart mends it."""
+
+    recoverable = False
 
 
 class JobExecutionError(HeadraceError):

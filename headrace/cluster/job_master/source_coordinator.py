@@ -15,7 +15,13 @@ from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.split_assignments import SplitAssignmentTracker
 from headrace.core.config import Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
-from headrace.core.errors import HeadraceError, ProgramError, UserCodeError, user_location
+from headrace.core.errors import (
+    FinalUserCodeError,
+    HeadraceError,
+    ProgramError,
+    UserCodeError,
+    user_location,
+)
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.functions.split_enumerator import (
@@ -240,7 +246,9 @@ class _Enumeration:
             raised_at = self._context.location
         trace = "".join(traceback.format_exception(error))
         name = self._context.operator_name
-        return UserCodeError(type(error).__name__, str(error), name, raised_at, trace)
+        is_final = getattr(error, "recoverable", True) is False
+        kind = FinalUserCodeError if is_final else UserCodeError
+        return kind(type(error).__name__, str(error), name, raised_at, trace)
 
     def close(self) -> None:
         if not self._is_closed:

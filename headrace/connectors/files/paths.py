@@ -39,18 +39,27 @@ class FoundFile:
         )
 
 
+class SourcePathNotFoundError(FileNotFoundError):
+    """What a job was told to read is not there when it begins: it would be restarted again and again for nothing."""
+
+    recoverable = False
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the file source's path '{path}' does not exist")
+
+
 def list_files(paths: Sequence[str]) -> list[FoundFile]:
     """Return every file in the given files and folders, for each of them ordered by name.
 
     Folders are searched through; names that begin with `.` or `_` are hidden, as unfinished output is.
-    FileNotFoundError for a path that does not exist.
+    SourcePathNotFoundError for a path that does not exist.
     """
     found: list[FoundFile] = []
     for path in paths:
         file_system, place = file_system_of(path)
         info = file_system.get_file_info(place)
         if info.type == fs.FileType.NotFound:
-            raise FileNotFoundError(f"the file source's path '{path}' does not exist")
+            raise SourcePathNotFoundError(path)
         if info.type == fs.FileType.File:
             found.append(_found(path, info))
             continue

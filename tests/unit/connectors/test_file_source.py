@@ -113,7 +113,7 @@ def test_columns_in_another_charset_are_told_with_file_and_place(
 def test_a_missing_path_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         UserCodeError,
-        match=r"^FileNotFoundError: .*nowhere' does not exist \(in operator 'source', ",
+        match=r"^SourcePathNotFoundError: .*nowhere' does not exist \(in operator 'source', ",
     ):
         lines_of(tmp_path / "nowhere")
 

@@ -12,9 +12,9 @@ from headrace.graph.job_graph import PartitionerKind
 from headrace.metrics import names
 from headrace.network.debloat import BufferDebloater
 from headrace.network.latency_governor import (
+    BUDGET_SHARE,
     HOLD_MIN_MS,
     PERIOD_NS,
-    BUDGET_SHARE,
     BatchChoice,
     FlushObserved,
     LatencyGovernor,
