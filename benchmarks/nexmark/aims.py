@@ -6,7 +6,7 @@ Rates of another machine say little of this one; how many times as fast as the s
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS
+from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS, TOUCHED_FLINK
 from benchmarks.page import shown, table
 
 # Million rows per second.
@@ -34,14 +34,16 @@ MEASURED_WITH_THEM: Final[Mapping[str, Mapping[str, float]]] = {
     DUCKDB: {"q1": 11, "q2": 157, "q3": 23, "q5": 17, "q7": 34, "q8": 18, "q11": 4.4},
     "polars": {"q1": 24, "q2": 179, "q3": 31, "q5": 28, "q7": 46, "q8": 16, "q11": 8.9},
 }
+_FORMS: Final[Mapping[str, tuple[str, ...]]] = {"flink": ("flink", TOUCHED_FLINK)}
+"""What was measured in more than one form; the quicker one counts."""
 _RATE: Final = f"{HEADRACE}_rows_per_second"
 _TEXT: Final = """\
 ## What it is to reach
 
 Million rows per second: the aim, which was set beside a first measurement of other engines on another machine with two
-cores, and what was measured here; then both as multiples of those engines, each on its own machine. Flink's rate grows
-with its input, as its JVM gets warm: multiples of DuckDB and polars are the stricter ones. `q7max` is `q7` as the plain
-maximum.
+cores, and what was measured here; then both as multiples of those engines, each on its own machine. Of Flink the
+quicker of its two forms counts. Its rate grows with its input, as its JVM gets warm: multiples of DuckDB and polars are
+the stricter ones. `q7max` is `q7` as the plain maximum.
 
 {table}
 
@@ -68,8 +70,8 @@ def _rate_and_multiples(query: str, figures: Mapping[str, Any]) -> Iterator[str]
     yield "–" if rate is None else shown(rate / 1e6)
     for name, rates in MEASURED_WITH_THEM.items():
         yield shown(AIMS[query] / rates[query]) if query in rates else "–"
-        ratio = figures.get(f"{name}_ratio")
-        yield "–" if ratio is None else shown(ratio)
+        ratios = [figures.get(f"{form}_ratio") for form in _FORMS.get(name, (name,))]
+        yield shown(min(known)) if (known := [ratio for ratio in ratios if ratio]) else "–"
 
 
 def _missed(lines: Mapping[str, Mapping[str, Any]]) -> str:

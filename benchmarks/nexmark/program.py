@@ -8,6 +8,7 @@ job as the JobMaster says; and, of a local cluster, whose work is all in this pr
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections.abc import Generator
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.nexmark.files import row_counts
+from benchmarks.nexmark.peers.measure import CHECKPOINT_VARIABLE
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.streams import EventStreams
 from headrace import StreamExecutionEnvironment
@@ -52,9 +54,9 @@ def run_query(name: str, directory: Path, out: Path | None) -> dict[str, Any]:
 
 @contextmanager
 def checkpoints(env: StreamExecutionEnvironment) -> Generator[None]:
-    """Have the job take exactly-once checkpoints every second."""
+    """Have the job take exactly-once checkpoints every second, or as often as CHECKPOINT_VARIABLE says."""
     with tempfile.TemporaryDirectory() as directory:
-        env.enable_checkpointing(1000)
+        env.enable_checkpointing(int(os.environ.get(CHECKPOINT_VARIABLE, 1000)))
         configuration = Configuration()
         configuration.set_string("execution.checkpointing.dir", f"file://{directory}")
         env.configure(configuration)

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 SAMPLE_SECONDS: Final = 0.2
+CHECKPOINT_VARIABLE: Final = "HEADRACE_NEXMARK_CHECKPOINT_MS"
+"""How often Headrace takes checkpoints, in place of every second."""
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _BID: Final = ("auction", "bidder", "price", "date_time")

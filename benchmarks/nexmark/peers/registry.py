@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from benchmarks.nexmark.peers.measure import READS
+from benchmarks.nexmark.peers.measure import CHECKPOINT_VARIABLE, READS
 
 HEADRACE: Final = "headrace"
 DUCKDB: Final = "duckdb"
+TOUCHED_FLINK: Final = "touched_flink"
+BUSY_CHECKPOINT_MS: Final = 50
 FLINK: Final = ("apache-flink==2.3.0",)
 PYARROW: Final = "pyarrow==20.0.0"
 
@@ -29,6 +31,8 @@ class Peer:
     repeats_max: int | None = None
     queries: frozenset[str] | None = frozenset(READS)
     """None: every query that there is."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of its process's environment, beside ours."""
 
 
 _PEERS: Final = (
@@ -42,6 +46,18 @@ _PEERS: Final = (
         writes="nothing (discarding sink)",
         clock="JobMaster: submission to end, deployment included; second job of the session",
         queries=None,
+    ),
+    Peer(
+        "checkpointing_headrace",
+        f"Headrace, checkpoints every {BUSY_CHECKPOINT_MS} ms",
+        "headrace_spark",
+        packages=(),
+        environment=".venv",
+        reads="as Headrace",
+        writes="nothing (discarding sink)",
+        clock="as Headrace",
+        queries=None,
+        variables={CHECKPOINT_VARIABLE: str(BUSY_CHECKPOINT_MS)},
     ),
     Peer(
         DUCKDB,
@@ -73,6 +89,17 @@ _PEERS: Final = (
         reads="Arrow batches in the memory of its tasks (its wheel reads no Parquet)",
         writes="nothing (`blackhole`)",
         clock="from the moment when all tasks run to the end, deployment left out; second job of the JVM",
+    ),
+    Peer(
+        TOUCHED_FLINK,
+        "Flink SQL, heap touched",
+        "flink_sql",
+        packages=FLINK,
+        environment=".venv-pyflink",
+        reads="as Flink SQL",
+        writes="nothing (`blackhole`)",
+        clock="as Flink SQL; its JVM has touched all of its 8 GB before, and collects garbage in parallel",
+        variables={"JVM_ARGS": "-Xms8g -Xmx8g -XX:+AlwaysPreTouch -XX:+UseParallelGC"},
     ),
     Peer(
         "pyflink",

@@ -9,7 +9,7 @@ import os
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -132,9 +132,9 @@ def run_once(plan: Plan, peer: Peer, query: str, *, is_first: bool) -> Figures:
         command += ["--warm-up", str(small)]
         if is_first:
             command += ["--out", str(out)]
-        if peer.name == HEADRACE and plan.is_local:
+        if peer.module == PEERS[HEADRACE].module and plan.is_local:
             command.append("--local")
-        figures = last_line(command)
+        figures = last_line(command, peer.variables)
         if is_first:
             figures["same"] = is_same(compared(peer, query, small, out))
     counts = row_counts(events)
@@ -157,14 +157,14 @@ def compared(peer: Peer, query: str, events: Path, out: Path) -> Figures:
         str(events),
         str(out),
     ]
-    if peer.name == HEADRACE and ANSWERS[query][1] != "*":
+    if peer.module == PEERS[HEADRACE].module and ANSWERS[query][1] != "*":
         command += ["--select", ANSWERS[query][1]]
     return last_line(command)
 
 
-def last_line(command: Sequence[str]) -> Figures:
-    """Return the JSON line that a program prints last."""
-    environment = dict(os.environ)
+def last_line(command: Sequence[str], variables: Mapping[str, str] | None = None) -> Figures:
+    """Return the JSON line that a program prints last; `variables` are of its environment, beside ours."""
+    environment = os.environ | dict(variables or {})
     ensure_java(environment)
     try:
         done = subprocess.run(

@@ -13,7 +13,14 @@ from benchmarks.nexmark.peers import turns
 from benchmarks.nexmark.peers.compare import in_milliseconds, result_files
 from benchmarks.nexmark.peers.measure import READS, Figures, peer_main, process_facts, tree_of
 from benchmarks.nexmark.peers.registry import HEADRACE, PEERS, Peer
-from benchmarks.nexmark.peers.turns import PeerFailedError, Plan, measure, reason, summary
+from benchmarks.nexmark.peers.turns import (
+    PeerFailedError,
+    Plan,
+    last_line,
+    measure,
+    reason,
+    summary,
+)
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.report import newest, write_page
 
@@ -139,6 +146,12 @@ def test_figures_are_medians_and_the_ratio_is_how_much_faster_we_are() -> None:
     assert figures["polars_cpu_seconds_per_mrow"] == 1.0
     assert figures["polars_ratio"] == 5.0
     assert "headrace_ratio" not in summary(HEADRACE, ours, ours)
+
+
+def test_a_peer_s_variables_are_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OURS", "kept")
+    program = "import json, os; print(json.dumps([os.environ['OURS'], os.environ['ITS']]))"
+    assert last_line([sys.executable, "-c", program], {"ITS": "set"}) == ["kept", "set"]
 
 
 def test_the_reason_of_a_failure_is_the_last_thing_that_was_said() -> None:
