@@ -28,7 +28,8 @@ LATENCY_TARGET: Final = ConfigOption(
     "headrace.latency.target", timedelta, timedelta(0),
     "How long a row should take at most from the operator that emits it to the next task: each exchange then holds "
     "rows as long as that allows, by its rate and queues, in place of the buffer timeout, and gates limit what is in "
-    "flight to them to as much time. 0: the buffer timeout alone. Exchanges whose buffer timeout is -1 go on to hold "
+    "flight to them to as much time. 0: the buffer timeout alone. Below some 5 ms the way itself, with checkpoints, "
+    "takes the slowest rows longer than that. Exchanges whose buffer timeout is -1 go on to hold "
     "rows until a batch is full, of fewer bytes where their consumer is slow.",
 )  # fmt: skip
 BUDGET_SHARE: Final = 0.8
