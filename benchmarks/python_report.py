@@ -4,13 +4,12 @@ python -m benchmarks.python_report
 """
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.page import DOCS, picture, run_text, table
-from benchmarks.record import RESULTS
+from benchmarks.record import RESULTS, read_results
 
 RATIO_AIM: Final = 5
 STEPS: Final = {
@@ -61,15 +60,11 @@ def newest(results: Path) -> tuple[list[Line], Line | None]:
     """Return the newest comparison with PyFlink for each number of keys, ascending, and the newest start."""
     functions = {
         line["figures"]["keys"]: line
-        for line in _lines(results / "keyed_function.jsonl")
+        for line in read_results("keyed_function", results)
         if "ratio" in line["figures"]
     }
-    starts = _lines(results / "start_up.jsonl")
+    starts = read_results("start_up", results)
     return [functions[keys] for keys in sorted(functions)], starts[-1] if starts else None
-
-
-def _lines(file: Path) -> list[Line]:
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def write_page(functions: Sequence[Line], start: Line | None, drawn: Sequence[str]) -> str:

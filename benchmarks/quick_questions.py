@@ -195,6 +195,21 @@ class _Count(KeyedProcessFunction):
         yield from ()
 
 
+def _seconds_to_count(
+    source: Any, record_type: Any, key: Callable[[Any], int], buffer_timeout_ms: int | None = None
+) -> float:
+    """Run a job that counts a source's records per key, one by one; return its processor seconds."""
+    with MiniClusterExecutor(slot_count=1):
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.set_parallelism(1)
+        if buffer_timeout_ms is not None:
+            env.set_buffer_timeout(buffer_timeout_ms)
+        records = env.from_source(source, WatermarkStrategy.no_watermarks(), "records", record_type)
+        keyed = records.key_by(key, key_type=Types.LONG())
+        keyed.process(_Count(), output_type=Types.LONG()).sink_to(DiscardingSink())
+        return timed(lambda: env.execute("quick"))
+
+
 @contextmanager
 def function() -> Generator[Pair]:
     """A job that counts 300,000 numbers per key, one by one, in keyed state; a loop over a dictionary."""
@@ -206,19 +221,11 @@ def function() -> Generator[Pair]:
             key = number % 1000
             counts[key] = (counts.get(key) or 0) + 1
 
-    def ours() -> float:
-        with MiniClusterExecutor(slot_count=1):
-            env = StreamExecutionEnvironment.get_execution_environment()
-            env.set_parallelism(1)
-            numbers = NumberSequenceSource(0, number_count - 1)
-            stream = env.from_source(
-                numbers, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
-            )
-            keyed = stream.key_by(lambda number: number % 1000, key_type=Types.LONG())
-            keyed.process(_Count(), output_type=Types.LONG()).sink_to(DiscardingSink())
-            return timed(lambda: env.execute("quick"))
-
-    yield ours, lambda: timed(rival)
+    numbers = NumberSequenceSource(0, number_count - 1)
+    yield (
+        lambda: _seconds_to_count(numbers, Types.LONG(), lambda number: number % 1000),
+        lambda: timed(rival),
+    )
 
 
 def _portion(first: int) -> pa.RecordBatch:
@@ -273,20 +280,11 @@ def portions() -> Generator[Pair]:
             for key in _portion(first).column(0).to_pylist():
                 counts[key] = (counts.get(key) or 0) + 1
 
-    def ours() -> float:
-        with MiniClusterExecutor(slot_count=1):
-            env = StreamExecutionEnvironment.get_execution_environment()
-            env.set_parallelism(1)
-            env.set_buffer_timeout(0)
-            pair = Types.TUPLE([Types.LONG(), Types.LONG()])
-            stream = env.from_source(
-                _Portions(), WatermarkStrategy.no_watermarks(), "portions", pair
-            )
-            keyed = stream.key_by(lambda pair: pair[0], key_type=Types.LONG())
-            keyed.process(_Count(), output_type=Types.LONG()).sink_to(DiscardingSink())
-            return timed(lambda: env.execute("quick"))
-
-    yield ours, lambda: timed(rival)
+    pair = Types.TUPLE([Types.LONG(), Types.LONG()])
+    yield (
+        lambda: _seconds_to_count(_Portions(), pair, lambda pair: pair[0], buffer_timeout_ms=0),
+        lambda: timed(rival),
+    )
 
 
 QUESTIONS: Final[dict[str, Callable[[], Any]]] = {

@@ -39,6 +39,12 @@ def append_result(name: str, figures: dict[str, Any]) -> None:
         results.write(json.dumps(line) + "\n")
 
 
+def read_results(name: str, directory: Path = RESULTS) -> list[dict[str, Any]]:
+    """Return what `append_result` kept under this name, the oldest line first; none where nothing was."""
+    file = directory / f"{name}.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
 def describe_machine() -> str:
     """Return processor, memory and system in a few words, as far as the system tells."""
     try:

@@ -17,7 +17,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from benchmarks.nexmark.files import events_argument, events_directory, turns_argument
+from benchmarks.nexmark.arguments import events_argument, refuse_unknown, turns_argument
+from benchmarks.nexmark.files import events_directory
 from benchmarks.nexmark.peers.measure import READS
 from benchmarks.nexmark.peers.registry import DUCKDB, HEADRACE, PEERS
 from benchmarks.nexmark.peers.setup import peer_python
@@ -71,9 +72,7 @@ def parse_arguments() -> argparse.Namespace:
     options.peers = [peer for name, peer in PEERS.items() if name in chosen]
     with_all = all(peer.queries is None for peer in options.peers)
     options.queries = options.queries or list(QUERIES if with_all else READS)
-    unknown = sorted(set(options.queries) - set(QUERIES))
-    if unknown:
-        parser.error(f"no query {' '.join(unknown)}; there are {' '.join(QUERIES)}")
+    refuse_unknown(parser, options.queries)
     return options
 
 

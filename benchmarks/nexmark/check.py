@@ -12,8 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.nexmark.arguments import events_argument, refuse_unknown
 from benchmarks.nexmark.checks import KEPT
-from benchmarks.nexmark.files import events_argument, events_directory
+from benchmarks.nexmark.files import events_directory
 from benchmarks.nexmark.peers.registry import HEADRACE, PEERS
 from benchmarks.nexmark.peers.setup import ROOT
 from benchmarks.nexmark.peers.turns import Figures, compared, is_same
@@ -56,9 +57,7 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--local", action="store_true", help="in one process, without Spark")
     arguments = parser.parse_args()
-    unknown = sorted(set(arguments.queries) - set(QUERIES))
-    if unknown:
-        parser.error(f"no query {' '.join(unknown)}; there are {' '.join(QUERIES)}")
+    refuse_unknown(parser, arguments.queries)
     events = events_directory(arguments.root, arguments.events)
     wrong = 0
     for query in arguments.queries:

@@ -1,6 +1,5 @@
 """What the checks against DuckDB have found, for the page."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +7,7 @@ from typing import Any, Final
 from benchmarks.nexmark.peers.turns import is_same
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.page import table
+from benchmarks.record import read_results
 
 KEPT: Final = "nexmark_check"
 CHECKS: Final = """\
@@ -25,10 +25,8 @@ Figures = Mapping[str, Any]
 
 def newest_checks(results: Path) -> list[Figures]:
     """Return the newest check on Spark of each query and number of events."""
-    file = results / f"{KEPT}.jsonl"
     newest: dict[tuple[str, int], Figures] = {}
-    for text in file.read_text().splitlines() if file.exists() else []:
-        line = json.loads(text)
+    for line in read_results(KEPT, results):
         figures = line["figures"]
         if figures["host"] == "spark" and figures["events"] in EVENTS:
             newest[figures["query"], figures["events"]] = {**figures, "date": line["date"]}

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.nexmark.arguments import events_argument
 from benchmarks.nexmark.events import CYCLE, Events, in_order_of_arrival
 
 KINDS: Final = ("person", "auction", "bid")
@@ -30,22 +31,6 @@ _DICTIONARY_COLUMNS: Final = (
     "extra",
     "item_name",
 )
-
-
-def turns_argument(text: str) -> int:
-    """Return how many turns an argument asks for; argparse.ArgumentTypeError below 1."""
-    return _at_least(1, text)
-
-
-def events_argument(text: str) -> int:
-    """Return how many events an argument asks for; argparse.ArgumentTypeError below one cycle of all kinds."""
-    return _at_least(CYCLE, text)
-
-
-def _at_least(least: int, text: str) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"at least {least}, not {text!r}")
-    return int(text)
 
 
 def events_directory(root: Path, event_count: int, seed: int = SEED) -> Path:

@@ -13,12 +13,12 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from benchmarks.nexmark.arguments import refuse_unknown
 from benchmarks.nexmark.files import events_directory
 from benchmarks.nexmark.flames import FLAMES, read_stacks, write_stacks
 from benchmarks.nexmark.peers.measure import process_facts, read_tree
 from benchmarks.nexmark.peers.setup import ROOT, programs_of
 from benchmarks.nexmark.program import run_query
-from benchmarks.nexmark.queries import QUERIES
 
 PROFILER: Final = ("py-spy==0.4.3",)
 ENVIRONMENT: Final = ROOT / ".venv-profiler"
@@ -73,9 +73,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--root", type=Path, default=Path(tempfile.gettempdir()) / "nexmark")
     options = parser.parse_args()
-    unknown = sorted(set(options.queries) - set(QUERIES))
-    if unknown:
-        parser.error(f"no query {' '.join(unknown)}; there are {' '.join(QUERIES)}")
+    refuse_unknown(parser, options.queries)
     profiler = programs_of(ENVIRONMENT, PROFILER) / "py-spy"
     events = events_directory(options.root, options.events)
     FLAMES.mkdir(parents=True, exist_ok=True)

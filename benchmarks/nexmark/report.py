@@ -4,7 +4,6 @@ python -m benchmarks.nexmark.report
 """
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from benchmarks.nexmark.flames import Stacks, flames_text, profiles
 from benchmarks.nexmark.peers.measure import READS
 from benchmarks.nexmark.peers.registry import BUSY_CHECKPOINT_MS, HEADRACE, PEERS, Peer
 from benchmarks.page import BUSY_LOAD, DOCS, picture, shown, table
-from benchmarks.record import RESULTS
+from benchmarks.record import RESULTS, read_results
 
 Line = Mapping[str, Any]
 
@@ -138,10 +137,8 @@ def newest(results: Path) -> dict[str, dict[str, Any]]:
 
     Lines before it, and later ones of one peer beside Headrace, add those peers that it has no figures of.
     """
-    file = results / "nexmark.jsonl"
     found: dict[str, dict[str, Any]] = {}
-    for text in file.read_text().splitlines() if file.exists() else []:
-        line = json.loads(text)
+    for line in read_results("nexmark", results):
         figures = line["figures"]
         if figures.get("host") != "spark":
             continue
@@ -175,9 +172,7 @@ def with_peers(line: Line, other: Line) -> dict[str, Any]:
 
 def newest_state(results: Path) -> Line | None:
     """Return the newest line that says what the state of a query grew to."""
-    file = results / "nexmark.jsonl"
-    lines = map(json.loads, file.read_text().splitlines() if file.exists() else [])
-    found = [line for line in lines if "state" in line["figures"]]
+    found = [line for line in read_results("nexmark", results) if "state" in line["figures"]]
     return found[-1] if found else None
 
 

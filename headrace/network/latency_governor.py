@@ -81,7 +81,6 @@ class LatencyGovernor:
 
     def __init__(self, target_ms: float, channel_count: int, rows_max: int) -> None:
         assert target_ms > 0 and channel_count > 0 and rows_max > 0
-        self.target_ms: Final = target_ms
         self._channel_count = channel_count
         self._rows_max = rows_max
         self._hold_min_ms = max(HOLD_MIN_MS, BATCH_COST_MS * channel_count)

@@ -1,7 +1,7 @@
 """Who takes part: each peer with its program, its environment, how much it is given, and what it reads and writes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from benchmarks.nexmark.peers.measure import CHECKPOINT_VARIABLE, READS
@@ -35,28 +35,35 @@ class Peer:
     """Of its process's environment, beside ours."""
 
 
+_HEADRACE: Final = Peer(
+    HEADRACE,
+    "Headrace",
+    "headrace_spark",
+    packages=(),
+    environment=".venv",
+    reads="Parquet files, the columns of the query",
+    writes="nothing (discarding sink)",
+    clock="JobMaster: submission to end, deployment included; second job of the session",
+    queries=None,
+)
+_FLINK: Final = Peer(
+    "flink",
+    "Flink SQL",
+    "flink_sql",
+    packages=FLINK,
+    environment=".venv-pyflink",
+    reads="Arrow batches in the memory of its tasks (its wheel reads no Parquet)",
+    writes="nothing (`blackhole`)",
+    clock="from the moment when all tasks run to the end, deployment left out; second job of the JVM",
+)
 _PEERS: Final = (
-    Peer(
-        HEADRACE,
-        "Headrace",
-        "headrace_spark",
-        packages=(),
-        environment=".venv",
-        reads="Parquet files, the columns of the query",
-        writes="nothing (discarding sink)",
-        clock="JobMaster: submission to end, deployment included; second job of the session",
-        queries=None,
-    ),
-    Peer(
-        "checkpointing_headrace",
-        f"Headrace, checkpoints every {BUSY_CHECKPOINT_MS} ms",
-        "headrace_spark",
-        packages=(),
-        environment=".venv",
+    _HEADRACE,
+    replace(
+        _HEADRACE,
+        name="checkpointing_headrace",
+        title=f"Headrace, checkpoints every {BUSY_CHECKPOINT_MS} ms",
         reads="as Headrace",
-        writes="nothing (discarding sink)",
         clock="as Headrace",
-        queries=None,
         variables={CHECKPOINT_VARIABLE: str(BUSY_CHECKPOINT_MS)},
     ),
     Peer(
@@ -80,24 +87,12 @@ _PEERS: Final = (
         writes="a frame in memory",
         clock="`collect`, streaming engine; second one of the process. Batch: no checkpoints, no event time",
     ),
-    Peer(
-        "flink",
-        "Flink SQL",
-        "flink_sql",
-        packages=FLINK,
-        environment=".venv-pyflink",
-        reads="Arrow batches in the memory of its tasks (its wheel reads no Parquet)",
-        writes="nothing (`blackhole`)",
-        clock="from the moment when all tasks run to the end, deployment left out; second job of the JVM",
-    ),
-    Peer(
-        TOUCHED_FLINK,
-        "Flink SQL, heap touched",
-        "flink_sql",
-        packages=FLINK,
-        environment=".venv-pyflink",
+    _FLINK,
+    replace(
+        _FLINK,
+        name=TOUCHED_FLINK,
+        title="Flink SQL, heap touched",
         reads="as Flink SQL",
-        writes="nothing (`blackhole`)",
         clock="as Flink SQL; its JVM has touched all of its 8 GB before, and collects garbage in parallel",
         variables={"JVM_ARGS": "-Xms8g -Xmx8g -XX:+AlwaysPreTouch -XX:+UseParallelGC"},
     ),
