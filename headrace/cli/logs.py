@@ -7,6 +7,7 @@ from typing import Final
 ALWAYS_HEARD: Final = (
     "headrace.api.interruption",
     "headrace.spark.executor",
+    "headrace.spark.program_sessions",
     "headrace.spark.session",
 )
 """Loggers whose warnings are shown without `--verbose`."""

@@ -1,9 +1,10 @@
 """`headrace run program.py`: run a program in this process, on a Spark application of its own (application mode)."""
 
+import os
 import runpy
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -129,7 +130,7 @@ def run(
     plan_made()
     forget_jobs()
     try:
-        with _program_environment(program, arguments):
+        with _program_environment(program, arguments), _program_sessions(settings):
             runpy.run_path(str(program), run_name="__main__")
         _refuse_unexecuted_sink()
         return _with_left_jobs(0)
@@ -201,6 +202,14 @@ def _provide_python_files(settings: dict[str, str]) -> None:
     put_on_path(files)
     if files:
         settings[PYTHON_FILES.key] = ",".join(map(str, files))
+
+
+def _program_sessions(settings: dict[str, str]) -> AbstractContextManager[None]:
+    """Have the sessions that the program makes itself obey the command line."""
+    # Imported late, as above.
+    from headrace.spark.program_sessions import program_sessions, settings_of_program_sessions
+
+    return program_sessions(settings_of_program_sessions(settings, os.cpu_count() or 1))
 
 
 @contextmanager

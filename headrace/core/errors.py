@@ -35,6 +35,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- spark.class_archive: ClassArchiveError
 |  +- spark.java_runtime: JavaNotFoundError
 |  +- spark.master: MasterUnreachableError, UnknownMasterError
+|  +- spark.program_sessions: UnobeyedSettingError
 |  +- spark.resource_driver: SparkHostLostError
 |  +- spark.session: SparkStartError
 |  +- spark.spark_errors: UnusableWorkerError, WorkerRefusedError

@@ -12,8 +12,7 @@ from typing import Final
 
 from headrace.core.errors import HostError
 
-# What a session that we create is given, unless the user gave another value.
-SESSION_SETTINGS: Final[Mapping[str, str]] = {
+HOSTING_SETTINGS: Final[Mapping[str, str]] = {
     "spark.speculation": "false",
     "spark.excludeOnFailure.enabled": "false",
     "spark.python.worker.idleTimeoutSeconds": "0",
@@ -25,13 +24,20 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {
     "spark.scheduler.minRegisteredResourcesRatio": "0",
     # A TaskManager has no preferred place.
     "spark.locality.wait": "0s",
-    "spark.ui.enabled": "false",
+    # Its bars would stand for TaskManagers, whose tasks do not end.
     "spark.ui.showConsoleProgress": "false",
+}
+"""What TaskManagers need or profit from, unless the user gave another value."""
+
+SESSION_SETTINGS: Final[Mapping[str, str]] = {
+    **HOSTING_SETTINGS,
+    "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
     # Else every `createDataFrame` and `save` may ask a metastore; a session of ours has none.
     "spark.sql.catalogImplementation": "in-memory",
 }
+"""What a session that we create is given besides, where no program has one of its own to rely on."""
 
 _KILL_ON_IDLE: Final = (
     "spark.python.worker.killOnIdleTimeout",

@@ -29,10 +29,11 @@ _SUBMIT_TIMEOUT_S: Final = 60.0
 class NotEnoughSlotsError(HostError):
     """The job needs more TaskManagers than the Spark application can ever run."""
 
-    def __init__(self, needed: int, available: int, master: str) -> None:
+    def __init__(self, needed: int, available: int, master: str, slots_per_worker: int = 1) -> None:
+        threads = -(-needed // slots_per_worker) + 1
         super().__init__(
             f"the job needs {needed} slot(s) and Spark's master {master} has room for {available}, with one kept free "
-            f"for Spark's own jobs: lower the parallelism, or start with --master 'local[{needed + 2}]'"
+            f"for Spark's own jobs: lower the parallelism, or start with --master 'local[{threads}]'"
         )
         self.needed, self.available = needed, available
 
@@ -55,10 +56,11 @@ class SparkExecutor:
         # Here every option is declared, which it was not yet where the program set them; Spark takes long to start.
         check_values(job_graph.settings)
         self._warn_of_idle_settings(job_graph.settings)
-        host = self._started_host()
+        host = self._started_host(job_graph.settings)
+        host.refuse_unobeyed(job_graph.settings)
         needed, available = expand(job_graph).slots_needed, host.slot_count
         if available is not None and needed > available and host.is_fixed:
-            raise NotEnoughSlotsError(needed, available, host.master)
+            raise NotEnoughSlotsError(needed, available, host.master, host.slots_per_worker)
         # A program may name files after the executor was made, as it is before a program begins.
         host.provide(python_files(Settings(job_graph.settings)))
         handle = host.handle
@@ -112,7 +114,8 @@ class SparkExecutor:
                 self._warned_of.add(sentence)
                 _LOG.warning("%s", sentence)
 
-    def _started_host(self) -> SparkHost:
+    def _started_host(self, program: Mapping[str, str] | None = None) -> SparkHost:
+        """Return the host, started with the settings of the `program` too where this needs it first."""
         with self._lock:
             if self._is_closed:
                 raise HostError("the Spark executor has been closed")
@@ -123,7 +126,7 @@ class SparkExecutor:
             if self._host is not None and self._host.failure is not None:
                 raise self._host.failure
             if self._host is None:
-                host = SparkHost(self._settings)
+                host = SparkHost(Settings({**(program or {}), **self._settings.to_dict()}))
                 try:
                     host.start()
                 except BaseException:

@@ -11,6 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
+from headrace.api.executors import default_settings
 from headrace.cluster.entrypoint import ClusterEntrypoint, ClusterHandle
 from headrace.cluster.resource_manager.workers import worker_profile
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
@@ -29,6 +30,7 @@ from headrace.spark.dataframe_commit import sink_coordinator_factory
 from headrace.spark.dataframes import source_coordinator_factory
 from headrace.spark.jvm import delete_at_jvm_exit, is_stopped, registered_executor_count
 from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
+from headrace.spark.program_sessions import asked_of_session, refuse_unobeyed
 from headrace.spark.python_files import ShippedFiles, python_files, ship
 from headrace.spark.resource_driver import SparkResourceDriver
 from headrace.spark.session import HostSession, host_session
@@ -118,13 +120,16 @@ class SparkHost:
         return self._kind.is_local
 
     @property
+    def slots_per_worker(self) -> int:
+        """Slots of one TaskManager."""
+        return self._settings.get_option(NUMBER_OF_TASK_SLOTS)
+
+    @property
     def slot_count(self) -> int | None:
         """Slots of the TaskManagers that the application has room for now, or None where executors come on demand."""
         assert self._driver is not None
         workers = self._driver.max_worker_count
-        return (
-            None if workers is None else workers * self._settings.get_option(NUMBER_OF_TASK_SLOTS)
-        )
+        return None if workers is None else workers * self.slots_per_worker
 
     def start(self) -> None:
         """Start the control plane; TaskManagers come when a job needs them."""
@@ -164,6 +169,16 @@ class SparkHost:
             _LOG.warning(
                 "%s is ignored on %s: Spark has no profiles there", CPU_CORES.key, self.master
             )
+
+    def refuse_unobeyed(self, settings: Mapping[str, str]) -> None:
+        """Raise UnobeyedSettingError where a job asks for a setting of Spark's that its session was not made with."""
+        conf = self.session.spark.conf
+        asked = asked_of_session(settings)
+        found = {key: conf.get(key, None) for key in asked}
+        known = {key: value for key, value in found.items() if value is not None}
+        # What the command line says was handed to the session that the program made, if it made it.
+        handed = asked_of_session(default_settings())
+        refuse_unobeyed(asked, {**self.session.given, **handed}, known)
 
     def provide(self, files: tuple[Path, ...]) -> None:
         """Ship what a job's functions import from; LateFilesError where TaskManagers run that lack it."""

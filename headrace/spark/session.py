@@ -31,7 +31,12 @@ from headrace.spark.jvm_errors import JvmErrors
 from headrace.spark.jvm_process import DeferredInterrupts, stop_context, stop_jvm
 from headrace.spark.master import refuse_unknown_master, refuse_unreachable_master
 from headrace.spark.options import MASTER_TIMEOUT
-from headrace.spark.session_configuration import SPARK_HOME, given_master, plan_session
+from headrace.spark.session_configuration import (
+    SPARK_HOME,
+    given_by_user,
+    given_master,
+    plan_session,
+)
 from headrace.spark.spark_errors import root_message
 from headrace.spark.spark_home import link_spark_home
 
@@ -51,13 +56,14 @@ class HostSession:
     """A session and whether it is ours to stop.
 
     `scratch` is where it leaves files, None where borrowed. `is_embedded`: a `local[n]` whose size we chose.
-    `environment_before`: variables that were set for it, and what they were.
+    `given`: what it was created with. `environment_before`: variables that were set for it, and what they were.
     """
 
     spark: SparkSession
     is_borrowed: bool
     scratch: Path | None = None
     is_embedded: bool = False
+    given: Mapping[str, str] = field(default_factory=dict[str, str])
     environment_before: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     _is_stopped: bool = False
 
@@ -199,6 +205,7 @@ def _create(settings: Settings) -> HostSession:
         is_borrowed=False,
         scratch=scratch,
         is_embedded=not given_master(settings, os.environ, submitted),
+        given={**plan.conf, **given_by_user(settings)},
         environment_before=before,
     )
     # Whichever of the two processes ends in order removes the directory, should the other be killed.

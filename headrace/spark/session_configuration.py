@@ -50,7 +50,7 @@ def plan_session(
     `spark.*` keys of `settings` win over both. `scratch` is a directory of this session alone. `archive` holds the
     classes of the driver's JVM.
     """
-    given = {**submitted, **_given_by_user(settings)}
+    given = {**submitted, **given_by_user(settings)}
     master = (
         given.get("spark.master")
         or _master_of_arguments(environ)
@@ -111,7 +111,7 @@ def given_master(
     settings: Settings, environ: Mapping[str, str], submitted: Mapping[str, str]
 ) -> str:
     """The master that the user named, by option, by spark-submit or by Spark's own variable; else empty."""
-    given = {**submitted, **_given_by_user(settings)}
+    given = {**submitted, **given_by_user(settings)}
     return given.get("spark.master") or _master_of_arguments(environ)
 
 
@@ -129,7 +129,8 @@ def embedded_slot_count(settings: Settings, cpu_count: int) -> int:
     return slots if slots > 0 else cpu_count
 
 
-def _given_by_user(settings: Settings) -> dict[str, str]:
+def given_by_user(settings: Settings) -> dict[str, str]:
+    """Return the `spark.*` keys of `settings`, and the master by the name that Spark has for it."""
     given = {key: value for key, value in settings.items() if key.startswith(_SPARK_PREFIX)}
     master = settings.get_option(MASTER)
     return {**given, "spark.master": master} if master else given

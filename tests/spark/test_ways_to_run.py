@@ -106,6 +106,45 @@ def test_a_session_of_the_program_s_own_is_borrowed_and_outlives_the_cluster(
     program.assert_nothing_is_left()
 
 
+OBEYING = """
+from pyspark.sql import SparkSession
+from headrace.core.errors import HostError
+from headrace.datastream import StreamExecutionEnvironment
+
+builder = SparkSession.builder.appName("own").master("local[2]").config("spark.sql.shuffle.partitions", 5)
+spark = builder.getOrCreate()
+keys = ("spark.master", "spark.sql.shuffle.partitions", "spark.x", "spark.app.name")
+print("MADE", *map(spark.conf.get, keys))
+env = StreamExecutionEnvironment.get_execution_environment({"spark.executor.memory": "3g"})
+env.from_collection([1]).print()
+try:
+    env.execute()
+except HostError as error:
+    print("REFUSED", error)
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_dataframe(spark.range(1)).map(lambda row: "ROW " + str(row["id"])).print()
+env.execute()
+"""
+
+
+def test_a_session_of_the_program_s_own_obeys_the_command_line(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    settings = ("-D", "spark.sql.shuffle.partitions=7", "-D", "spark.x=8")
+    program = headrace_run(tmp_path, OBEYING, "--master", "local[3]", *settings)
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    made, refused, *rows = program.out
+    assert made.split() == ["MADE", "local[3]", "7", "8", "own"]
+    assert refused.startswith("REFUSED spark.executor.memory=3g is asked for, but ")
+    assert [row.rpartition("> ")[2].strip() for row in rows] == ["ROW 0"]
+    told = "".join(program.err)
+    assert "spark.master=local[3] of the command line replaces local[2]" in told
+    assert "spark.sql.shuffle.partitions=7 of the command line replaces 5" in told
+    assert "[Stage" not in told
+    program.assert_nothing_is_left()
+
+
 WAITING = """
 import sys, time
 from headrace.common import Types, WatermarkStrategy

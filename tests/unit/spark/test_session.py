@@ -9,7 +9,7 @@ from headrace.core.errors import ConfigurationError, HostError
 from headrace.core.ids import JobId
 from headrace.graph.job_graph import JobGraph
 from headrace.spark import session
-from headrace.spark.executor import SparkExecutor
+from headrace.spark.executor import NotEnoughSlotsError, SparkExecutor
 from headrace.spark.host import SparkHost
 from headrace.spark.session import host_session, planned_or_running_master
 
@@ -50,10 +50,21 @@ def test_the_default_parallelism_is_known_without_starting_spark(
     assert SparkExecutor(Settings(settings)).default_parallelism() == parallelism
 
 
+@pytest.mark.parametrize(
+    ("needed", "slots_per_worker", "advice"),
+    [(1, 1, "local[2]"), (4, 1, "local[5]"), (5, 2, "local[4]")],
+)
+def test_the_advice_for_too_few_slots_is_the_smallest_master_that_has_them(
+    needed: int, slots_per_worker: int, advice: str
+) -> None:
+    error = NotEnoughSlotsError(needed, 0, "local[1]", slots_per_worker)
+    assert str(error).endswith(f"or start with --master '{advice}'")
+
+
 def test_a_setting_of_the_program_that_nobody_reads_is_told_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def no_host(_: SparkExecutor) -> None:
+    def no_host(_: SparkExecutor, _settings: object) -> None:
         raise HostError("no host in this test")
 
     monkeypatch.setattr(SparkExecutor, "_started_host", no_host)
