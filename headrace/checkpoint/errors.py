@@ -94,8 +94,9 @@ class CheckpointCorruptedError(CheckpointError):
 
     def __init__(self, uri: str, what: str) -> None:
         super().__init__(
-            f"{uri or 'state within the metadata'} is damaged: {what}; restore an older checkpoint "
-            "(`headrace checkpoint list` names those that are kept)"
+            f"{uri or 'state within the metadata'} is damaged: {what}; put the file back from a copy. An older "
+            "checkpoint (`headrace checkpoint list` names those that are kept) has less: what sinks have committed "
+            "since then would be written a second time, so that such a start is refused until you allow it"
         )
         self.uri = uri
 
@@ -163,7 +164,11 @@ class MetadataTruncatedError(MetadataError):
     """The end of a metadata file is missing, or it is none."""
 
     def __init__(self, uri: str, what: str) -> None:
-        super().__init__(f"the metadata {uri} is not whole: {what}; restore another checkpoint")
+        super().__init__(
+            f"the metadata {uri} is not whole: {what}; put the file back from a copy, or restore another checkpoint: "
+            "if it is older than what sinks have committed, the start is refused until you allow output to be written "
+            "twice"
+        )
         self.uri = uri
 
 

@@ -213,6 +213,11 @@ FORK: Final = ConfigOption(
     "The job that made the snapshot goes on by itself: this one becomes another job with the same state, and leaves to "
     "the other what was prepared for sinks and not yet committed.",
 )  # fmt: skip
+REPEAT_OUTPUT: Final = ConfigOption(
+    "headrace.state-recovery.repeat-output", bool, False,
+    "Whether a job may start from a snapshot that is older than output which its sinks have committed: what they were "
+    "given since then is written a second time. false: refused.",
+)  # fmt: skip
 RESTORE_WATERMARKS: Final = ConfigOption(
     "headrace.checkpoint.restore-watermarks", bool, True,
     "Whether event time goes on where it was, so that what was late stays late; false: it begins anew, as in Flink.",

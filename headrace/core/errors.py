@@ -51,7 +51,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- state.rocksdb.database: StateBackendMissingError
 +- state.snapshots: StateNotStorableError
 +- cluster.job_master.checkpointing.plan: CheckpointRefusedError
-+- cluster.job_master.checkpointing.sink_commits: CommitFailedError
++- cluster.job_master.checkpointing.sink_commits: CommitFailedError, OutputAheadError
 +- cluster.job_master.collect_coordinator: CollectBufferExceededError
 +- cluster.job_master.data_set_lookup: DataSetLookupError
 +- cluster.shuffle.shuffle_master: PartitionRegistrationError

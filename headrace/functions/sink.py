@@ -7,7 +7,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from headrace.core.config import Settings
 from headrace.core.record_batch import RecordBatch
@@ -119,6 +119,18 @@ class Committer(Protocol):
 
     def close(self) -> None:
         """Release resources. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class KnowsCommits(Protocol):
+    """A Committer whose target says what it was given: a job that would write that again is refused."""
+
+    def last_committed(self, scope: str) -> int | None:
+        """Return the highest checkpoint id committed in a scope (see `scope_of`); None where nothing was.
+
+        Called before any commit, on the same thread. An error that is not `recoverable` fails the job at once.
+        """
         ...
 
 

@@ -69,6 +69,16 @@ class DataFrameCommitter:
         self._delete_staged(parts)
         self._sweep(parts)
 
+    def last_committed(self, scope: str) -> int | None:
+        """See KnowsCommits. A function of the user's notes what it likes: nothing is known of that here."""
+        payload = self._payload
+        if payload.function_id:
+            return None
+        if payload.format in FILE_FORMATS:
+            return DirectoryCommit(payload.path, payload.mode).last_committed(scope)
+        note = self._notes(scope).read()
+        return None if note is None else note.last_id
+
     def _delete_staged(self, parts: Sequence[StagedPart]) -> None:
         for part in parts:
             file_system, path = file_system_of(part.path)

@@ -101,6 +101,11 @@ class DirectoryCommit:
         """Whether anything was committed in the scope."""
         return self._notes(scope).read() is not None
 
+    def last_committed(self, scope: str) -> int | None:
+        """Return the highest id of the scope; also of one whose files are being moved, as it counts already."""
+        note = self._notes(scope).read()
+        return None if note is None else max(note.last_id, note.moving_id)
+
     def _first_note(self, scope: str) -> DirectoryNote:
         """What holds before the first commit of a scope; TargetExistsError where the mode forbids it."""
         present = self._data_files(self._place)

@@ -81,6 +81,11 @@ class FileCommitter:
             note = self._make_visible(notes, note, checkpoint_id, decoded)
         self._sweep(files, note)
 
+    def last_committed(self, scope: str) -> int | None:
+        """See KnowsCommits."""
+        note = self._note_file(scope).read()
+        return None if note is None else note.last_id
+
     def close(self) -> None:
         """See Committer."""
 

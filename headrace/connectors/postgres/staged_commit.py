@@ -3,7 +3,7 @@
 Whether an id is in the target is therefore never in doubt: the database says so, whatever became of the connection.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -41,13 +41,19 @@ class StagedRowsCommitter:
         if parts:
             self._in_transaction(lambda: self._move(scope_of(key), checkpoint_id, parts))
 
+    def last_committed(self, scope: str) -> int | None:
+        """See KnowsCommits."""
+        query = "SELECT last_id FROM headrace_commits WHERE scope = %s"
+        row = self._in_transaction(lambda: self._connection.execute(query, (scope,)).fetchone())
+        return None if row is None else row[0]
+
     def close(self) -> None:
         """See Committer."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
-    def _in_transaction(self, body: Any) -> None:
+    def _in_transaction(self, body: Callable[[], Any]) -> Any:
         if self._connection is None:
             self._connection = connect(self._options)
             with self._connection.transaction():
@@ -55,7 +61,7 @@ class StagedRowsCommitter:
                     self._connection.execute(statement)
         try:
             with self._connection.transaction():
-                body()
+                return body()
         except BaseException:
             # What became of the transaction is asked of the next connection.
             self.close()

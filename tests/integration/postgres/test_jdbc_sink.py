@@ -69,8 +69,10 @@ def test_rows_appear_with_their_checkpoint(database: Any, server: JdbcConnection
     world.write(0, 2)
     world.publish()
     assert results(database) == []
+    assert world.last_committed() is None
     world.commit()
     assert results(database) == [(0, 0), (0, 1)]
+    assert world.last_committed() == 1
     world.write(1, 1)
     world.finish()
     assert sorted(results(database)) == [(0, 0), (0, 1), (1, 0)]

@@ -13,7 +13,15 @@ from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId
 from headrace.core.record_batch import BatchType, RecordBatch
 from headrace.core.types.type_info import TypeInformation
-from headrace.functions.sink import FINAL_CHECKPOINT, Committer, Sink, SinkWriter, commit_key
+from headrace.functions.sink import (
+    FINAL_CHECKPOINT,
+    Committer,
+    KnowsCommits,
+    Sink,
+    SinkWriter,
+    commit_key,
+    scope_of,
+)
 from tests.unit.connectors.connector_contexts import ConnectorContext
 
 WITH_CHECKPOINTS = Settings({INTERVAL.key: "1 s"})
@@ -49,6 +57,7 @@ class SinkWorld:
     undecided: list[list[bytes]] = field(default_factory=list[list[bytes]])
     positions: list[int] = field(default_factory=list[int])
     latest: Published | None = None
+    published_id: int = 0
     lineage: str = "lineage"
     settings: Settings = field(default_factory=lambda: WITH_CHECKPOINTS)
 
@@ -105,6 +114,7 @@ class SinkWorld:
         known = {content for contents in pending.values() for content in contents}
         new = [content for content in prepared if content not in known]
         states = [writer.snapshot_state(checkpoint_id) for writer in self.writers]
+        self.published_id = checkpoint_id
         self.latest = Published(list(self.positions), {**pending, checkpoint_id: new}, states)
         return checkpoint_id
 
@@ -125,6 +135,11 @@ class SinkWorld:
         self.publish()
         self.commit()
 
+    def last_committed(self) -> int | None:
+        """What the target says that it was given, to a driver that knows nothing."""
+        assert isinstance(self.committer, KnowsCommits)
+        return self.committer.last_committed(scope_of(commit_key(self.lineage, "sink", 0)))
+
     def crash(self, *, is_sudden: bool = True) -> None:
         """Kill tasks and driver, or have them fail in order; start again from the latest checkpoint."""
         if not is_sudden:
@@ -134,6 +149,8 @@ class SinkWorld:
         self.attempt += 1
         self.start()
         if self.latest is not None:
+            # A start from the newest checkpoint is never refused.
+            assert (self.last_committed() or 0) <= self.published_id
             self.commit()
 
     def finish(self) -> None:

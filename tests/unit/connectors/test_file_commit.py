@@ -59,6 +59,15 @@ def lines(path: Path) -> list[str]:
     return [line for file in files(path) for line in file.read_text().splitlines()]
 
 
+def test_the_folder_says_which_checkpoint_it_was_given_last(tmp_path: Path) -> None:
+    world = world_of(text_builder(tmp_path).build())
+    assert world.last_committed() is None
+    world.write(0, 2)
+    world.checkpoint()
+    world.checkpoint()
+    assert world.last_committed() == 1
+
+
 def hidden(path: Path) -> list[str]:
     """What lies in staging folders."""
     return sorted(one.name for one in path.glob(".headrace-*/*"))
@@ -127,11 +136,11 @@ def test_a_note_that_somebody_deleted_is_an_error_instead_of_a_guess(
     before = lines(tmp_path)
     (note,) = [one for one in tmp_path.glob(".headrace-commits-*") if one.suffix != ".made"]
     note.unlink()
-    if is_restarted:
-        world.crash()
-    world.write(0, 1)
-    world.publish()
     with pytest.raises(NoteLostError, match="cannot be known") as caught:
+        if is_restarted:
+            world.crash()
+        world.write(0, 1)
+        world.publish()
         world.commit()
     assert not caught.value.recoverable
     assert note.name in str(caught.value)

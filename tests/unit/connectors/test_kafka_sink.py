@@ -159,6 +159,15 @@ def test_a_checkpoint_s_records_appear_in_order_with_a_record_of_its_id() -> Non
     assert (marker.topic, marker.key, marker.value) == (CONTROL, b"lineage/sink", b"1")
 
 
+def test_the_control_topic_says_which_checkpoint_was_written_last() -> None:
+    world = world_of(ModelBrokers())
+    assert world.last_committed() is None
+    world.write(0, 2)
+    world.checkpoint()
+    world.committer = world.new_committer()
+    assert world.last_committed() == 1
+
+
 def test_an_id_that_is_written_already_is_passed_over_by_a_driver_that_knows_nothing() -> None:
     brokers = ModelBrokers()
     world = world_of(brokers)

@@ -144,8 +144,10 @@ def test_each_checkpoint_s_rows_join_the_folder_and_nothing_is_left_beside_it(
     world = world_of(DataFrameSink(target), ArrowSession())
     world.write(0, 2)
     world.write(1, 1)
+    assert world.last_committed() is None
     world.checkpoint()
     assert sorted(rows_in(target)) == [(0, 0), (0, 1), (1, 0)]
+    assert world.last_committed() == 1
     world.write(0, 1)
     world.finish()
     assert Counter(rows_in(target)) == Counter(world.expected)
@@ -218,7 +220,8 @@ def test_a_note_that_somebody_deleted_is_an_error_instead_of_a_guess(
     (note,) = [one for one in target.glob(".headrace-commits-*") if one.suffix != ".made"]
     note.unlink()
     if is_restarted:
-        world.crash()
+        with pytest.raises(NoteLostError, match="cannot be known"):
+            world.crash()
     world.write(0, 1)
     world.publish()
     with pytest.raises(SinkCommitError, match="cannot be known") as caught:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol
 
 from headrace.checkpoint.metadata import CheckpointMetadata, PendingCommit
+from headrace.checkpoint.options import REPEAT_OUTPUT
 from headrace.cluster.job_master.checkpointing.commit_ledger import CommitLedger
 from headrace.core.clock import Cancellable
 from headrace.core.config import ConfigOption, Settings
@@ -23,7 +24,9 @@ from headrace.functions.sink import (
     Committer,
     CommitterContext,
     CommitterFactory,
+    KnowsCommits,
     commit_key,
+    scope_of,
 )
 from headrace.graph.job_graph import ChainedOperator, JobGraph
 
@@ -57,6 +60,24 @@ class CommitRefusedError(CommitFailedError):
     recoverable = False
 
 
+class OutputAheadError(HeadraceError):
+    """A job is to start from before what its sinks have committed: that output would be written twice."""
+
+    domain, recoverable = ErrorDomain.USER, False
+
+    def __init__(self, sink_name: str, checkpoint_id: int, committed_id: int) -> None:
+        super().__init__(
+            f"sink '{sink_name}' has committed the output of checkpoint {committed_id}, and the job is to start from "
+            f"checkpoint {checkpoint_id}, so all output in between would be written twice. Start from checkpoint "
+            f"{committed_id} or a later one (`headrace checkpoint list` names those that are kept); or leave that "
+            "output as it is and let a second job with a target of its own go on (-D headrace.state-recovery.fork="
+            f"true); or accept the duplicates, or remove them yourself, with -D {REPEAT_OUTPUT.key}=true"
+        )
+        self.sink_name = sink_name
+        self.checkpoint_id = checkpoint_id
+        self.committed_id = committed_id
+
+
 class CommitsOwner(Protocol):
     """The JobMaster."""
 
@@ -88,6 +109,7 @@ class SinkCommits:
         self._on_changed: Final = on_changed
         self._on_failed: Final = on_failed
         self._retries: Final = settings.get_option(COMMIT_RETRIES)
+        self._may_repeat: Final = settings.get_option(REPEAT_OUTPUT)
         self._sinks: Final = {
             operator.operator_id: _Sink(operator, _committer(operator, settings, factories or {}))
             for vertex in graph.vertices
@@ -127,10 +149,15 @@ class SinkCommits:
         self._on_changed()
 
     async def restore(self, metadata: CheckpointMetadata | None) -> None:
-        """Commit all that another JobMaster may have left open, before any task runs. CommitFailedError."""
+        """Commit all that another JobMaster may have left open, before any task runs.
+
+        CommitFailedError; OutputAheadError where a sink has committed what came after this checkpoint.
+        """
         self._ledger.restore(metadata)
         if metadata is not None:
             self._lineage_id = metadata.lineage
+            for operator_id, sink in self._sinks.items():
+                await self._refuse_repetition(operator_id, sink, metadata.checkpoint_id)
         await self.resume()
 
     async def resume(self) -> None:
@@ -162,6 +189,49 @@ class SinkCommits:
                     await self._run_blocking(f"close-{sink.name}", committer.close)
                 except Exception as error:
                     _LOG.warning("the committer of sink '%s' did not close: %s", sink.name, error)
+
+    async def _refuse_repetition(
+        self, operator_id: OperatorId, sink: "_Sink", checkpoint_id: int
+    ) -> None:
+        committer = sink.committer
+        if not isinstance(committer, KnowsCommits):
+            return
+        scope = scope_of(commit_key(self._lineage_id, str(operator_id), checkpoint_id))
+        try:
+            last_id = await self._asked(sink, lambda: committer.last_committed(scope))
+        except Exception as error:
+            kind = CommitFailedError if getattr(error, "recoverable", True) else CommitRefusedError
+            raise kind(sink.name, checkpoint_id, error) from error
+        if last_id is None or last_id <= checkpoint_id:
+            return
+        ahead = OutputAheadError(sink.name, checkpoint_id, last_id)
+        if not self._may_repeat:
+            raise ahead
+        _LOG.warning(
+            "sink '%s' has committed the output of checkpoint %d, and the job starts from checkpoint %d: what came in "
+            "between is written a second time, as %s says",
+            sink.name, last_id, checkpoint_id, REPEAT_OUTPUT.key,
+        )  # fmt: skip
+
+    async def _asked(self, sink: "_Sink", ask: Callable[[], int | None]) -> int | None:
+        """Ask a target; again, as commits are tried again, where it does not answer."""
+        failed_count = 0
+        while True:
+            try:
+                return await self._run_blocking(f"ask-{sink.name}", ask)
+            except Exception as error:
+                is_over = not getattr(error, "recoverable", True) or failed_count >= self._retries
+                if is_over or self._is_closed:
+                    raise
+                pause_ms = _pause_ms(failed_count)
+                failed_count += 1
+                _LOG.warning(
+                    "sink '%s' does not say what it has committed (try %d): %s; again in %.1f s",
+                    sink.name, failed_count, error, pause_ms / 1000,
+                )  # fmt: skip
+            waited = asyncio.Event()
+            self._owner.schedule_run_async(pause_ms, waited.set)
+            await waited.wait()
 
     def _commit_all(self) -> None:
         for operator_id in self._ledger.sinks:
@@ -214,7 +284,7 @@ class SinkCommits:
         self._note_idle()
 
     def _retry(self, sink: "_Sink", pending: PendingCommit, error: Exception) -> None:
-        pause_ms = min(_FIRST_PAUSE_MS * 2**sink.failed_count, _PAUSE_MAX_MS)
+        pause_ms = _pause_ms(sink.failed_count)
         sink.failed_count += 1
         _LOG.warning(
             "sink '%s' could not commit checkpoint %d (try %d): %s; again in %.1f s",
@@ -257,6 +327,10 @@ class _Sink:
         self.running: asyncio.Future[None] | None = None
         self.failed_count = 0
         self.failure: CommitFailedError | None = None
+
+
+def _pause_ms(failed_count: int) -> float:
+    return min(_FIRST_PAUSE_MS * 2**failed_count, _PAUSE_MAX_MS)
 
 
 def _committer(

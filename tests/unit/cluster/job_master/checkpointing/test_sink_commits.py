@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from headrace.checkpoint.options import REPEAT_OUTPUT
 from headrace.cluster.job_master.checkpointing.commit_ledger import sent_keys
 from headrace.cluster.job_master.checkpointing.sink_commits import (
     COMMIT_RETRIES,
     CommitFailedError,
     CommitRefusedError,
+    OutputAheadError,
     SinkCommits,
 )
 from headrace.core.clock import Cancellable, ManualClock
@@ -43,12 +45,34 @@ class ScriptedCommitter:
         self.is_closed = True
 
 
+class KnowingCommitter(ScriptedCommitter):
+    """Its target says that it was given this checkpoint last; `silences`: errors that come instead, one per call."""
+
+    def __init__(self, last_id: int | None) -> None:
+        super().__init__()
+        self.last_id = last_id
+        self.silences: list[Exception] = []
+        self.scopes: list[str] = []
+
+    def last_committed(self, scope: str) -> int | None:
+        self.scopes.append(scope)
+        if self.silences:
+            raise self.silences.pop(0)
+        return self.last_id
+
+
 class World:
     """A sink's commits on a virtual loop; blocking calls take 10 ms."""
 
-    def __init__(self, retries: int = 2, names: Sequence[str] = ("scripted",)) -> None:
+    def __init__(
+        self,
+        retries: int = 2,
+        names: Sequence[str] = ("scripted",),
+        committer: ScriptedCommitter | None = None,
+        may_repeat: bool = False,
+    ) -> None:
         self.loop = VirtualLoop(ManualClock())
-        self.committer = ScriptedCommitter()
+        self.committer = committer or ScriptedCommitter()
         self.failures: list[CommitFailedError] = []
         self.changes: list[tuple[int, ...]] = []
 
@@ -64,7 +88,7 @@ class World:
         self.commits = SinkCommits(
             self,
             graph,
-            Settings({COMMIT_RETRIES.key: str(retries)}),
+            Settings({COMMIT_RETRIES.key: str(retries), REPEAT_OUTPUT.key: str(may_repeat)}),
             self._run_blocking,
             on_changed=lambda: self.changes.append(self.commits.undecided_ids),
             on_failed=self.failures.append,
@@ -152,6 +176,53 @@ def test_another_job_master_commits_again_what_the_checkpoint_holds() -> None:
     world = World()
     world.loop.run_until(world.commits.restore(metadata(7, [1, 2])))
     assert world.committer.calls == [(f"lineage/{SINK}/7", 7, [b"1", b"2"])]
+
+
+def test_a_start_from_before_what_a_sink_has_committed_is_refused_before_anything_is_done() -> None:
+    committer = KnowingCommitter(last_id=9)
+    world = World(committer=committer)
+    with pytest.raises(OutputAheadError, match=r"checkpoint 9.*start from checkpoint 7") as refused:
+        world.loop.run_until(world.commits.restore(metadata(7, [1])))
+    assert (refused.value.committed_id, refused.value.recoverable) == (9, False)
+    assert REPEAT_OUTPUT.key in str(refused.value)
+    assert (committer.scopes, committer.calls) == ([f"lineage/{SINK}"], [])
+
+
+def test_a_start_that_would_write_output_twice_is_made_where_that_is_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(committer=KnowingCommitter(last_id=9), may_repeat=True)
+    world.loop.run_until(world.commits.restore(metadata(7, [1])))
+    assert world.committed == [(7, [b"1"])]
+    assert "written a second time" in caplog.text
+
+
+@pytest.mark.parametrize("last_id", [None, 6, 7])
+def test_a_start_from_what_a_sink_was_given_last_is_not_refused(last_id: int | None) -> None:
+    world = World(committer=KnowingCommitter(last_id))
+    world.loop.run_until(world.commits.restore(metadata(7, [1])))
+    assert world.committed == [(7, [b"1"])]
+
+
+def test_a_start_without_state_asks_no_sink_what_it_was_given() -> None:
+    committer = KnowingCommitter(last_id=9)
+    world = World(committer=committer)
+    world.loop.run_until(world.commits.restore(None))
+    assert committer.scopes == []
+
+
+def test_a_sink_that_does_not_say_what_it_was_given_is_asked_again_and_then_fails_the_job() -> None:
+    committer = KnowingCommitter(last_id=9)
+    committer.silences = [OSError("down")]
+    with pytest.raises(OutputAheadError):
+        world = World(committer=committer)
+        world.loop.run_until(world.commits.restore(metadata(7, [1])))
+    assert len(committer.scopes) == 2
+    committer.silences = [OSError("down")] * 3
+    with pytest.raises(CommitFailedError, match="down"):
+        world = World(committer=committer)
+        world.loop.run_until(world.commits.restore(metadata(7, [1])))
+    assert committer.calls == []
 
 
 def test_what_a_task_that_runs_on_sends_again_after_others_restarted_is_not_committed_twice() -> (
