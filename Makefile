@@ -16,7 +16,7 @@ RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testi
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt check test test-all test-serialized test-slow test-random sim chaos bench bench-quick docs demo clean
+.PHONY: help setup fmt check test test-all test-serialized test-slow test-random sim chaos bench bench-quick docs demo wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ check: setup  ## lint, format, types, floor plan, stale docs
 	$(BIN)/python tools/generate_docs.py --check
 
 test: setup  ## unit and simulation tests, little more than a minute; those that need more are in test-slow
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" $(FAST_TESTS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --leave-nothing -m "not slow" $(FAST_TESTS)
 
 test-all: test test-serialized test-slow  ## the same, then all the others
 
@@ -96,6 +96,9 @@ docs: setup  ## regenerate docs/generated from the code
 
 demo: setup  ## the New York departures program, on a local Spark
 	$(BIN)/headrace run examples/new_york_departures.py
+
+wheel: setup  ## build dist/headrace-….whl, which pip installs anywhere
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 clean:  ## remove the environment and the caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -1,7 +1,12 @@
 """What every test shares: the options of this test run, and what hypothesis draws."""
 
 import copy
-from collections.abc import Iterator
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +39,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="encode and decode calls within one process too, unless a test's own settings say otherwise",
     )
+    parser.addoption(
+        "--leave-nothing",
+        action="store_true",
+        help="fail where tests leave files in the folder of temporary files",
+    )
+
+
+_TEMPORARY_FILES: Final = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give this run a folder of temporary files, which its processes inherit and which goes with it."""
+    if hasattr(config, "workerinput"):
+        return
+    # `tmp_path` stays where pytest has it, so that files of a test that failed can be looked at.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.mkdtemp(prefix="tests-")
+    config.stash[_TEMPORARY_FILES] = Path(folder)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """Delete the temporary files; with `--leave-nothing` files that tests left fail the run."""
+    yield
+    folder = session.config.stash.get(_TEMPORARY_FILES, None)
+    if folder is None:
+        return
+    left = sorted(file.name for file in folder.iterdir())
+    shutil.rmtree(folder, ignore_errors=True)
+    if left and session.config.getoption("--leave-nothing"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print(f"\ntests left {len(left)} temporary files: {', '.join(left)}")
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 def refuse_unusable(settings: Mapping[str, str]) -> None:
     """Raise UsageError for a key that no option declares, naming the nearest, and for values that cannot be."""
     if unknown_settings(settings, FREE_PREFIXES):
-        _declare_all_options()
+        declare_all_options()
     # Imported late: the help texts do not need Spark.
     from headrace.spark.host_settings import refuse_unusable_host_settings
 
@@ -30,8 +30,8 @@ def refuse_unusable(settings: Mapping[str, str]) -> None:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
 
 
-def _declare_all_options() -> None:
-    """Import every module: options are declared beside the code that reads them."""
+def declare_all_options() -> None:
+    """Import every module, because an option is declared beside the code that reads it."""
     for module in pkgutil.walk_packages([str(_PACKAGE)], f"{_PACKAGE.name}."):
         # What an extra is missing for cannot be set up here either.
         with contextlib.suppress(ImportError):

@@ -12,6 +12,7 @@ from headrace.cli.failures import EXIT_INTERRUPTED, report_failure, report_usage
 
 COMMANDS: Final = {
     "checkpoint": "headrace.cli.checkpoint:checkpoint",
+    "options": "headrace.cli.options:options",
     "run": "headrace.cli.run:run",
     "savepoint": "headrace.cli.savepoint:savepoint",
     "shuffle-service": "headrace.cli.shuffle_service:shuffle_service",
@@ -33,6 +34,7 @@ Try it:
   headrace run --master spark://host:7077 job.py     on a Spark cluster
   headrace run -D parallelism.default=2 \\
                -D spark.executor.memory=4g job.py    settings of Headrace, and of Spark
+  headrace options checkpointing                     the settings whose key or meaning has a word
   headrace run --python-files lib,rules.py job.py    with modules that the workers need
   headrace run -s /data/savepoint-1a2b3c-... job.py  from a savepoint, or a checkpoint
   headrace checkpoint list /data/checkpoints         which there are

@@ -67,7 +67,7 @@ Examples:
     type=KeyValue(),
     multiple=True,
     help="A setting. Keys that begin with spark. are Spark's own, those with pipeline.global-job-parameters. are the "
-    "program's; any other must be an option of docs/generated/configuration.md.",
+    "program's; any other must be one that 'headrace options' lists.",
 )
 @click.option(
     "--python-files",

@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.core.jvm_only import jvm_only
 
-_OWN: Final = "write a Source or a Sink in Python (docs/sources_and_sinks.md), or go through Spark's DataFrames"
+_OWN: Final = "write a Source or a Sink in Python, or go through Spark's DataFrames"
 
 FlinkKafkaConsumer: Final = jvm_only("FlinkKafkaConsumer", "use KafkaSource")
 FlinkKafkaProducer: Final = jvm_only("FlinkKafkaProducer", "use KafkaSink")

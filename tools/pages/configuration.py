@@ -1,11 +1,10 @@
 """configuration.md: every option that any module declares."""
 
-import enum
 import importlib
-from datetime import timedelta
 from typing import Any, Final
 
-from headrace.core.config import ConfigOption, SizeBytes, declared_options
+from headrace.core.config import ConfigOption, declared_options
+from headrace.core.option_text import default_text, type_text
 from tests.architecture.floor_plan import module_of, source_files
 from tools.pages.markdown import table
 
@@ -19,9 +18,6 @@ with `spark.` are Spark's and reach the session that Headrace creates; those tha
 value that its option cannot take. In a program's `Configuration` an unknown key is ignored with a warning, because
 programs come with settings of Flink's.
 """
-_TYPE_NAMES: Final = {timedelta: "duration", SizeBytes: "size", str: "text", bool: "true or false"}
-_SIZES: Final = ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
-_DURATIONS: Final = ((60_000, "min"), (1_000, "s"))
 
 
 def configuration_page() -> str:
@@ -30,7 +26,7 @@ def configuration_page() -> str:
     rows = [
         (
             f"`{option.key}`" + "".join(f"<br>(or `{key}`)" for key in option.deprecated_keys),
-            _TYPE_NAMES.get(option.value_type, option.value_type.__name__),
+            type_text(option),
             default_text(option.default),
             f"{option.doc} {_remark_on(option)}".strip(),
         )
@@ -50,27 +46,3 @@ def import_declarations() -> None:
     for file in source_files():
         if "ConfigOption(" in file.read_text(encoding="utf-8"):
             importlib.import_module(module_of(file))
-
-
-def default_text(value: object) -> str:
-    """A default as a user would write it in `-D key=value`."""
-    match value:
-        case None:
-            return "(none)"
-        case bool():
-            return str(value).lower()
-        case enum.Enum():
-            return value.name
-        case timedelta():
-            return _with_unit(value // timedelta(milliseconds=1), _DURATIONS, "ms")
-        case SizeBytes():
-            return _with_unit(value, _SIZES, "bytes")
-        case _:
-            return str(value) or "(empty)"
-
-
-def _with_unit(value: int, units: tuple[tuple[int, str], ...], smallest: str) -> str:
-    for factor, unit in units:
-        if value and value % factor == 0:
-            return f"{value // factor} {unit}"
-    return f"{value} {smallest}"

@@ -121,6 +121,28 @@ def test_lists_of_commands_say_each_in_a_whole_sentence() -> None:
         assert "..." not in commands
 
 
+def test_options_are_found_by_words_of_their_keys_and_meanings() -> None:
+    result = CliRunner().invoke(cli, ["options", "restart", "BACKOFF", "longest"])
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "restart-strategy.exponential-delay.max-backoff  (duration, default: 1 min)",
+        "    Longest pause before a restart.",
+    ]
+
+
+def test_all_options_are_listed_those_of_the_host_too() -> None:
+    result = CliRunner().invoke(cli, ["options"])
+    heads = [line for line in result.output.splitlines() if not line.startswith(" ")]
+    assert {"headrace.spark.master", "state.backend.type"} <= {head.split()[0] for head in heads}
+    assert all("default: " in head for head in heads)
+
+
+def test_words_that_no_option_has_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    first, code = ending(capsys, "options", "restart", "bananas")
+    assert code == 2
+    assert first.startswith("error: no option has 'restart' and 'bananas' in its key or meaning")
+
+
 def test_the_display_shows_the_last_state_before_the_cluster_ends(
     made: list[RecordingExecutor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """All backends against one model: accesses in any order, snapshots, failures, changes of parallelism and backend."""
 
 import copy
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -296,6 +297,7 @@ class BackendMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self._drop_checkpoints()
         self._close()
+        shutil.rmtree(self.scratch)
 
 
 def owner_of(subtasks: Sequence[Subtask], key: Any) -> Subtask:

@@ -1,5 +1,9 @@
 """The scan of a simulated cluster's data planes sees what is left of a job, and a result that goes too early."""
 
+from collections.abc import Callable, Iterator
+
+import pytest
+
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
@@ -57,9 +61,36 @@ class World:
         )
         return exchange, exchange.start()
 
+    def close(self) -> None:
+        self.here.close()
+        self.there.close()
 
-def test_a_result_that_is_released_before_it_was_read_is_told_with_who_reads_it() -> None:
-    world = World()
+
+Begin = Callable[[bool], World]
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    """Make worlds, which end with the test."""
+    begun: list[World] = []
+
+    def begin_world(goes_on: bool) -> World:
+        begun.append(World(goes_on))
+        return begun[-1]
+
+    yield begin_world
+    for world in begun:
+        world.close()
+
+
+@pytest.fixture
+def world(begin: Begin) -> World:
+    return begin(False)
+
+
+def test_a_result_that_is_released_before_it_was_read_is_told_with_who_reads_it(
+    world: World,
+) -> None:
     assert world.scan.has_finished_results
     source = gate(world.there, [world.location])
     world.here.partitions.release([partition_id()])
@@ -68,8 +99,7 @@ def test_a_result_that_is_released_before_it_was_read_is_told_with_who_reads_it(
     source.close()
 
 
-def test_a_result_that_was_read_goes_in_time_and_nothing_is_left() -> None:
-    world = World()
+def test_a_result_that_was_read_goes_in_time_and_nothing_is_left(world: World) -> None:
     source = gate(world.there, [world.location])
     source.request_partitions()
     world.loop.run_until(lambda: "there holds 1 channels that read" in world.there.leaks())
@@ -89,24 +119,22 @@ def test_a_result_that_was_read_goes_in_time_and_nothing_is_left() -> None:
     assert world.here.leaks() == world.there.leaks() == []
 
 
-def test_who_was_killed_reads_nothing_any_more() -> None:
-    world = World()
+def test_who_was_killed_reads_nothing_any_more(world: World) -> None:
     gate(world.there, [world.location])
     world.scan.killed(world.there)
     world.here.partitions.release([partition_id()])
     assert world.scan.early_releases == []
 
 
-def test_results_that_go_with_their_job_are_nobodys_loss() -> None:
-    world = World()
+def test_results_that_go_with_their_job_are_nobodys_loss(world: World) -> None:
     gate(world.there, [world.location])
     world.here.partitions.release_job(partition_id().producer.job_id)
     assert world.here.partitions.partition_count == 0
     assert world.scan.early_releases == [] and world.scan.release_count == 0
 
 
-def test_results_that_go_as_with_their_job_while_it_goes_on_are_told() -> None:
-    world = World(goes_on=True)
+def test_results_that_go_as_with_their_job_while_it_goes_on_are_told(begin: Begin) -> None:
+    world = begin(True)
     source = gate(world.there, [world.location])
     world.here.partitions.release_job(partition_id().producer.job_id)
     (told,) = world.scan.early_releases
