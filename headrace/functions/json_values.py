@@ -38,6 +38,8 @@ BAD_VALUE: Final = (ValueError, TypeError, ArithmeticError, AttributeError, Recu
 _INTEGER_BITS: Final = {
     BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64,
 }  # fmt: skip
+_FLOAT_MAX: Final = 3.4028235677973362e38
+"""What is larger has no float of 32 bits but infinity: the largest one, and half of the last place."""
 
 
 def json_reader(
@@ -144,7 +146,9 @@ def _basic_reader(type_info: BasicTypeInfo) -> Conversion:
             return _read_text
         case BasicType.BOOLEAN:
             return lambda value: value if isinstance(value, bool) else _is_true(value)
-        case BasicType.FLOAT | BasicType.DOUBLE:
+        case BasicType.FLOAT:
+            return _read_float
+        case BasicType.DOUBLE:
             return lambda value: float(_number_or_text(value))
         case BasicType.BIG_DEC:
             return _read_decimal
@@ -161,6 +165,13 @@ def _read_integer(value: Any, bound: int) -> int:
     number = int(_number_or_text(value))
     if not -bound <= number < bound:
         raise ValueError(f"{number} is not within {-bound}..{bound - 1}")
+    return number
+
+
+def _read_float(value: Any) -> float:
+    number = float(_number_or_text(value))
+    if abs(number) > _FLOAT_MAX and math.isfinite(number):
+        raise ValueError(f"{number} is too large for a float of 32 bits")
     return number
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.core.errors import USER_EXCEPTIONS, RecordTypeError
 from headrace.core.record_batch import RecordBatch
-from headrace.core.types.arrow_mapping import data_schema
+from headrace.core.types.arrow_types import cast_column, data_schema
 from headrace.functions.specs import (
     CacheSpec,
     FilterExpressionSpec,
@@ -171,7 +171,7 @@ def fit_columns(made: pa.RecordBatch, schema: pa.Schema, type_text: str) -> pa.R
             )
         column = made.column(index)
         try:
-            arrays.append(column if column.type == field.type else column.cast(field.type))
+            arrays.append(cast_column(column, field.type))
         except pa.ArrowException as error:
             reason = (
                 f"column '{field.name}' is {column.type} and cannot become {field.type}: {error}"

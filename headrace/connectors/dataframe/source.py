@@ -25,7 +25,7 @@ from headrace.connectors.dataframe.messages import (
 )
 from headrace.core.errors import ProgramError, RecordTypeError
 from headrace.core.record_batch import RecordBatch, Timestamps
-from headrace.core.types.arrow_types import data_schema
+from headrace.core.types.arrow_types import cast_column, data_schema
 from headrace.core.types.type_info import TypeInformation
 from headrace.functions.ingest import Ingest, IngestedBatch
 from headrace.functions.source import Boundedness, InputStatus, Source, SourceReader
@@ -185,8 +185,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema == schema:
         return batch
     columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
+        cast_column(column, field.type) for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

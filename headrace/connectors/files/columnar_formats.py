@@ -21,7 +21,7 @@ from headrace.connectors.files.row_groups import SelectedGroups, pruned_row_grou
 from headrace.connectors.files.splits import FileSplit
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType, RecordBatch
-from headrace.core.types.arrow_types import data_schema, type_info_from_schema
+from headrace.core.types.arrow_types import cast_column, data_schema, type_info_from_schema
 from headrace.core.types.type_info import RowTypeInfo, TypeInformation
 from headrace.functions.column_conditions import ColumnCondition
 
@@ -194,7 +194,7 @@ class CsvReaderFormat(ColumnarFormat):
             read_options=pa_csv.ReadOptions(column_names=names, use_threads=False),
             parse_options=pa_csv.ParseOptions(delimiter=self.delimiter),
             convert_options=pa_csv.ConvertOptions(
-                column_types=self.schema,
+                column_types=parsed_schema(self.schema),
                 include_columns=self.schema.names,
             ),
         )
@@ -216,7 +216,7 @@ class JsonLinesFormat(ColumnarFormat):
             pa.BufferReader(block),
             read_options=pa_json.ReadOptions(use_threads=False, block_size=max(1, len(block))),
             parse_options=pa_json.ParseOptions(
-                explicit_schema=self.schema, unexpected_field_behavior="ignore"
+                explicit_schema=parsed_schema(self.schema), unexpected_field_behavior="ignore"
             ),
         )
 
@@ -236,7 +236,7 @@ class ParsedLines:
         self.unread_bytes: int | None = None
 
     def next_batch(self) -> RecordBatch | None:
-        begin = self._blocks.position
+        begin = self._blocks.position or 0
         block = self._blocks.next_block()
         self.position = self._blocks.position
         if block is None:
@@ -244,13 +244,12 @@ class ParsedLines:
         if not block.strip():
             return RecordBatch.of_columns(self._batch_type, _empty(self._schema))
         try:
-            table = self._parse(block)
+            batches = self._parse(block).combine_chunks().to_batches()
+            columns = _conform(batches[0], self._schema) if batches else _empty(self._schema)
         except pa.ArrowInvalid as error:
             self._check_charset(block)
             raise ValueError(f"the file '{self._name}', from byte {begin} on: {error}") from error
-        batches = table.combine_chunks().to_batches()
-        columns = batches[0] if batches else _empty(table.schema)
-        return RecordBatch.of_columns(self._batch_type, _conform(columns, self._schema))
+        return RecordBatch.of_columns(self._batch_type, columns)
 
     def _check_charset(self, block: bytes) -> None:
         """Arrow says of other charsets what it makes of them: say what they are."""
@@ -268,6 +267,13 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in schema], schema=schema)
 
 
+def parsed_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the types as which texts are read: parsers make infinities of numbers too large for a float of 32 bits."""
+    return pa.schema(
+        [one.with_type(pa.float64()) if pa.types.is_float32(one.type) else one for one in schema]
+    )
+
+
 def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return exactly the columns of `schema`, by name, cast where the file has another type."""
     if batch.schema.equals(schema):
@@ -279,4 +285,4 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _as_type(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
-    return column if column.type == wanted else column.cast(wanted)
+    return cast_column(column, wanted)

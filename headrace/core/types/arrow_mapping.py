@@ -10,6 +10,7 @@ from headrace.core.errors import RecordTypeError
 from headrace.core.types.arrow_types import (
     VALUE_COLUMN,
     arrow_type_of,
+    cast_column,
     data_schema,
     is_byte,
     object_fields,
@@ -76,7 +77,7 @@ def rows_to_columns(rows: Sequence[Any], type_info: TypeInformation) -> list[pa.
     of the row kinds, to be named `$row_kind`; so the answer has either as many arrays as the schema has fields, or
     one more. Kinds of rows inside other values are not kept.
 
-    Integers too large for their type wrap as in Java. RecordTypeError shows the first row that does not fit.
+    RecordTypeError shows the first row that does not fit.
     """
     codec = _codec_of(type_info)
     try:
@@ -105,10 +106,10 @@ def columns_to_rows(batch: pa.RecordBatch, type_info: TypeInformation) -> list[A
     """
     codec = _codec_of(type_info)
     if not isinstance(codec, FieldsCodec):
-        return codec.decode(_cast(batch.column(0), codec.arrow_type))
+        return codec.decode(cast_column(batch.column(0), codec.arrow_type))
     rows = codec.decode_fields(
         [
-            _cast(batch.column(index), arrow_type)
+            cast_column(batch.column(index), arrow_type)
             for index, arrow_type in enumerate(codec.field_types)
         ]
     )
@@ -137,15 +138,15 @@ def values_to_array(values: Sequence[Any], type_info: TypeInformation) -> pa.Arr
 def array_to_values(array: pa.Array, type_info: TypeInformation) -> list[Any]:
     """Return the Python values of what `values_to_array` made."""
     codec = _codec_of(type_info)
-    return codec.decode(_cast(array, codec.arrow_type))
+    return codec.decode(cast_column(array, codec.arrow_type))
 
 
 def kept_value(value: Any, type_info: TypeInformation, *, keeps_row_kind: bool) -> Any:
     """Return what `array_to_values` gives back of one value, which `keeps_row_kind` where it is a row.
 
-    RecordTypeError where it does not fit; so too for integers out of range, which do not wrap here.
+    RecordTypeError where it does not fit.
     """
-    codec = _codec_of(type_info, wraps=False)
+    codec = _codec_of(type_info)
     try:
         kept = codec.decode(codec.encode([value]))[0]
     except Exception as error:
@@ -154,10 +155,6 @@ def kept_value(value: Any, type_info: TypeInformation, *, keeps_row_kind: bool) 
     if keeps_row_kind and isinstance(kept, Row) and isinstance(value, Row):
         kept.set_row_kind(value.get_row_kind())
     return kept
-
-
-def _cast(column: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    return column if column.type == arrow_type else column.cast(arrow_type)
 
 
 def _misfit(
@@ -176,31 +173,31 @@ def _misfit(
 
 
 @lru_cache(maxsize=1024)
-def _codec_of(type_info: TypeInformation, *, wraps: bool = True) -> ColumnCodec:
+def _codec_of(type_info: TypeInformation) -> ColumnCodec:
     match type_info:
         case BasicTypeInfo():
-            return basic_codec(type_info.basic_type, arrow_type_of(type_info), wraps=wraps)
+            return basic_codec(type_info.basic_type, arrow_type_of(type_info))
         case RowTypeInfo() | TupleTypeInfo():
             return FieldsCodec(
                 struct_fields(type_info),
-                [_codec_of(field_type, wraps=wraps) for field_type in type_info.field_types],
+                [_codec_of(field_type) for field_type in type_info.field_types],
                 gives_rows=isinstance(type_info, RowTypeInfo),
             )
         case ObjectTypeInfo():
-            field_codecs = [_codec_of(one, wraps=wraps) for one in type_info.field_types]
+            field_codecs = [_codec_of(one) for one in type_info.field_types]
             fields = FieldsCodec(object_fields(type_info), field_codecs, gives_rows=False)
             return ObjectCodec(type_info.object_class, fields)
         case PrimitiveArrayTypeInfo() if is_byte(type_info.element_type):
-            return byte_string_codec(arrow_type_of(type_info), wraps=wraps)
+            return byte_string_codec(arrow_type_of(type_info))
         case CollectionTypeInfo():
             return ListCodec(
-                _codec_of(type_info.element_type, wraps=wraps),
+                _codec_of(type_info.element_type),
                 allows_none=not isinstance(type_info, PrimitiveArrayTypeInfo),
             )
         case MapTypeInfo():
             return MapCodec(
-                _codec_of(type_info.key_type, wraps=wraps),
-                _codec_of(type_info.value_type, wraps=wraps),
+                _codec_of(type_info.key_type),
+                _codec_of(type_info.value_type),
             )
         case BigDecimalTypeInfo():
             return decimal_codec(arrow_type_of(type_info), type_info)

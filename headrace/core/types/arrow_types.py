@@ -3,6 +3,8 @@
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.core.types.basic_type_info import CollectionTypeInfo
@@ -111,6 +113,27 @@ def arrow_type_of(type_info: TypeInformation) -> pa.DataType:
             return pa.binary()
         case _:
             raise TypeError(f"{type_info} cannot be the type of a stream")
+
+
+def cast_column(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return `column` as the wanted type; ArrowInvalid for a value that it cannot hold, be it a float of 32 bits.
+
+    Arrow refuses integers and times that are too large, and makes infinities of such floats.
+    """
+    if column.type == wanted:
+        return column
+    made = column.cast(wanted)
+    if pa.types.is_float32(wanted) and pa.types.is_float64(column.type):
+        has_grown = _is_infinite(made) & ~_is_infinite(column)
+        if has_grown.any():
+            value = column[int(has_grown.argmax())]
+            raise pa.ArrowInvalid(f"Float value {value} is too large for 32 bits")
+    return made
+
+
+def _is_infinite(column: pa.Array) -> npt.NDArray[np.bool_]:
+    # Nulls are NaN here.
+    return np.isinf(column.to_numpy(zero_copy_only=False))
 
 
 def is_byte(type_info: TypeInformation) -> bool:

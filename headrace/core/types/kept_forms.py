@@ -46,7 +46,8 @@ _CLASSES: Final = {
     BasicType.DOUBLE: float,
     BasicType.BIG_DEC: Decimal,
 }
-_FLOAT: Final = struct.Struct("f")
+_FLOAT: Final = struct.Struct("<f")
+"""Not the native form, which makes infinities of floats that are too large."""
 _NANOS_PER_SECOND: Final = 1_000_000_000
 
 

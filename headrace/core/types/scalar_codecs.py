@@ -1,10 +1,11 @@
 """Codecs of types without inner values: a list of Python values to one Arrow array and back.
 
 Each codec first looks at the set of the values' exact classes, which costs one C loop. Only where something else than
-the plain class occurs, or Arrow refuses a value, are values normalised one by one: integers wrap as Java's do, numpy's
-scalars become Python's, and a value of the wrong kind raises ValueMismatch.
+the plain class occurs, or Arrow refuses a value, are values normalised one by one: numpy's scalars become Python's, and
+a value of the wrong kind, or too large for its type, raises ValueMismatch.
 """
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, time
@@ -65,6 +66,21 @@ class PlainCodec:
 
     def decode(self, array: pa.Array) -> list[Any]:
         return array.to_pylist()
+
+
+class FloatCodec(PlainCodec):
+    """Floats of 32 bits: a number that is too large does not fit, where Arrow would make an infinity of it."""
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        array = super().encode(values)
+        # Nulls are NaN here.
+        is_infinite = np.isinf(array.to_numpy(zero_copy_only=False))
+        for index in np.flatnonzero(is_infinite).tolist():
+            if not math.isinf(values[index]):
+                raise mismatch(
+                    "a number that 32 bits can hold (Types.DOUBLE() has 64)", values[index]
+                )
+        return array
 
 
 class TextCodec:
@@ -133,22 +149,14 @@ def _integer(value: Any) -> int:
         raise mismatch("an integer", value) from None
 
 
-def _wrapping(bit_count: int) -> Callable[[Any], int]:
-    half, mask = 1 << (bit_count - 1), (1 << bit_count) - 1
-
-    def wrap(value: Any) -> int:
-        return ((_integer(value) + half) & mask) - half
-
-    return wrap
-
-
 def _bounded(bit_count: int) -> Callable[[Any], int]:
     half = 1 << (bit_count - 1)
+    larger = "Types.BIG_INT() holds any" if bit_count == 64 else "Types.LONG() holds 64"
 
     def check(value: Any) -> int:
         number = _integer(value)
         if not -half <= number < half:
-            raise mismatch(f"an integer of {bit_count} bits", value)
+            raise ValueMismatch(f"{mismatch(f'an integer of {bit_count} bits', value)} ({larger})")
         return number
 
     return check
@@ -193,22 +201,19 @@ def _character(value: Any) -> str:
 
 
 def _byte_string(value: Any) -> bytes:
+    """Bytes of numbers as Java has them, from -128, or as Python has them, to 255."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(cast(bytes, value))
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        return bytes(_integer(item) & 0xFF for item in cast(Sequence[Any], value))
+        return bytes(_byte(item) & 0xFF for item in cast(Sequence[Any], value))
     raise mismatch("bytes", value)
 
 
-def _bounded_byte_string(value: Any) -> bytes:
-    """Bytes of numbers as Java has them, from -128, or as Python has them, to 255."""
-    if isinstance(value, Sequence | np.ndarray) and not isinstance(
-        value, str | bytes | bytearray | memoryview
-    ):
-        for item in cast(Sequence[Any], value):
-            if not -128 <= _integer(item) <= 255:
-                raise mismatch("an integer of 8 bits", item)
-    return _byte_string(value)
+def _byte(item: Any) -> int:
+    number = _integer(item)
+    if not -128 <= number <= 255:
+        raise mismatch("an integer of 8 bits, -128 to 255", item)
+    return number
 
 
 def _seconds_and_nanos(value: Any) -> tuple[int, int]:
@@ -217,8 +222,8 @@ def _seconds_and_nanos(value: Any) -> tuple[int, int]:
     return value.seconds, value.nanos
 
 
-def basic_codec(basic_type: BasicType, arrow_type: pa.DataType, *, wraps: bool) -> ColumnCodec:
-    """Return the codec of a basic type. Integers too large for it wrap, or do not fit."""
+def basic_codec(basic_type: BasicType, arrow_type: pa.DataType) -> ColumnCodec:
+    """Return the codec of a basic type. Numbers too large for it do not fit."""
     match basic_type:
         case BasicType.STRING:
             return PlainCodec(arrow_type, frozenset({str}), _instance_of(str, "a str"))
@@ -227,9 +232,10 @@ def basic_codec(basic_type: BasicType, arrow_type: pa.DataType, *, wraps: bool) 
         case BasicType.BOOLEAN:
             return PlainCodec(arrow_type, frozenset({bool}), _boolean)
         case BasicType.BYTE | BasicType.SHORT | BasicType.INT | BasicType.LONG:
-            fit = (_wrapping if wraps else _bounded)(arrow_type.bit_width)
-            return PlainCodec(arrow_type, frozenset({int}), fit)
-        case BasicType.FLOAT | BasicType.DOUBLE:
+            return PlainCodec(arrow_type, frozenset({int}), _bounded(arrow_type.bit_width))
+        case BasicType.FLOAT:
+            return FloatCodec(arrow_type, frozenset({float, int}), _real)
+        case BasicType.DOUBLE:
             return PlainCodec(arrow_type, frozenset({float, int}), _real)
         case BasicType.BIG_INT:
             return TextCodec(_integer, int)
@@ -268,7 +274,6 @@ def decimal_codec(arrow_type: pa.DataType, type_info: BigDecimalTypeInfo) -> Col
     return PlainCodec(arrow_type, frozenset({Decimal, int}), rescale)
 
 
-def byte_string_codec(arrow_type: pa.DataType, *, wraps: bool) -> ColumnCodec:
-    """Return the codec of PRIMITIVE_ARRAY(BYTE). Numbers too large wrap, or do not fit."""
-    fit = _byte_string if wraps else _bounded_byte_string
-    return PlainCodec(arrow_type, frozenset({bytes, bytearray}), fit)
+def byte_string_codec(arrow_type: pa.DataType) -> ColumnCodec:
+    """Return the codec of PRIMITIVE_ARRAY(BYTE)."""
+    return PlainCodec(arrow_type, frozenset({bytes, bytearray}), _byte_string)

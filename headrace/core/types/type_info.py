@@ -163,7 +163,7 @@ class TupleTypeInfo(TypeInformation):
 class Types:
     """Factory of type informations.
 
-    Integers that are too large for BYTE, SHORT, INT or LONG wrap round, as Java's do; BIG_INT takes any.
+    Numbers too large for BYTE, SHORT, INT, LONG or FLOAT raise RecordTypeError; BIG_INT takes any integer.
 
     Example:
         >>> Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])

@@ -387,5 +387,6 @@ def test_a_sum_that_outgrows_its_type_asks_for_a_wider_one() -> None:
     told = _told_of(RollingAggregationSpec("sum", 0), [2**31 - 1, 1], Types.INT())
     assert told.startswith(
         "TypeError: the sum so far, 2147483648, does not fit the stream's type Integer: "
-        "expected an integer of 32 bits, got int 2147483648; declare a wider one (in operator 'Orders'"
+        "expected an integer of 32 bits, got int 2147483648 (Types.LONG() holds 64); "
+        "declare a wider one (in operator 'Orders'"
     )
