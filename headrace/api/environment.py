@@ -42,7 +42,7 @@ from headrace.core.types.type_info import TypeInformation
 from headrace.functions.collection_source import CollectionSource
 from headrace.functions.jvm_functions import NO_SOURCE_FUNCTIONS
 from headrace.functions.source import Boundedness, Source
-from headrace.functions.specs import CollectSinkSpec, SinkSpec, SourceSpec
+from headrace.functions.specs import CacheSpec, CollectSinkSpec, SinkSpec, SourceSpec
 from headrace.functions.watermarks import WatermarkStrategy
 from headrace.graph.job_graph_generator import (
     check_program,
@@ -220,6 +220,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         check_program(said, settings)
         _check_targets(said)
         executor = self._executor()
+        _tell_of_no_sink(said)
         self._cached_streams.look(executor)
         graph = self.get_stream_graph(job_name, executor.default_parallelism())
         job_graph = generate_job_graph(graph, JobId.generate(system_random()), settings)
@@ -326,8 +327,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         # Sources and key_by do nothing that anybody would see, so they run only where somebody reads them.
         if inputs and like is None:
             self._operators.append(operator)
-        if operator.role is NodeRole.SINK:
-            unexecuted.sink_added(operator)
+            unexecuted.operator_added(operator)
         return operator
 
     def _add_source(
@@ -348,6 +348,20 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             is_bounded=source.boundedness is Boundedness.BOUNDED,
         )
         return DataStream(self, operator)
+
+
+def _tell_of_no_sink(graph: StreamGraph) -> None:
+    if all(
+        node.role is not NodeRole.SINK and not isinstance(node.spec, CacheSpec)
+        for node in graph.nodes
+    ):
+        last = graph.nodes[-1]
+        _LOG.warning(
+            "job '%s' has no sink: what '%s' (%s) makes goes nowhere; print() shows it, sink_to(...) keeps it",
+            graph.job_name,
+            last.name,
+            last.location,
+        )
 
 
 def _check_targets(graph: StreamGraph) -> None:

@@ -166,7 +166,8 @@ class JobClient:
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
     def _told_status(self, status: JobStatus) -> JobStatus:
-        self._has_told_end |= status.is_terminal_state()
+        # That a job FAILED does not say why.
+        self._has_told_end |= status in (JobStatus.FINISHED, JobStatus.CANCELED)
         return status
 
     def _told_result(self, result: JobResult) -> JobExecutionResult:

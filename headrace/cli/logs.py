@@ -5,12 +5,20 @@ import sys
 from typing import Final
 
 ALWAYS_HEARD: Final = (
+    "headrace.api.environment",
     "headrace.api.interruption",
     "headrace.spark.executor",
     "headrace.spark.program_sessions",
     "headrace.spark.session",
 )
 """Loggers whose warnings are shown without `--verbose`."""
+
+MILESTONES: Final = (
+    "headrace.spark.executor",
+    "headrace.spark.program_sessions",
+    "headrace.spark.session",
+)
+"""Loggers that say what takes long as it begins: shown without `--verbose`, else there is nothing to see for long."""
 
 
 def configure_logs(*, verbose: bool) -> None:
@@ -28,3 +36,5 @@ def configure_logs(*, verbose: bool) -> None:
         # reads, and what Ctrl-C waits for, are for everybody.
         for name in ALWAYS_HEARD:
             logging.getLogger(name).setLevel(logging.WARNING)
+        for name in MILESTONES:
+            logging.getLogger(name).setLevel(logging.INFO)

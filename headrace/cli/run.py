@@ -17,7 +17,7 @@ from headrace.api.executors import (
     set_default_settings,
 )
 from headrace.api.left_behind import forget_jobs, left_jobs
-from headrace.api.unexecuted import plan_made, unexecuted_sink
+from headrace.api.unexecuted import program_begins, unexecuted_operator, unexecuted_text
 from headrace.checkpoint.file_systems import absolute_uri
 from headrace.checkpoint.options import (
     IGNORE_UNCLAIMED_STATE,
@@ -127,12 +127,12 @@ def run(
     if display is not None:
         executor = WatchedExecutor(executor, display)
     set_active_executor(executor)
-    plan_made()
+    program_begins()
     forget_jobs()
     try:
         with _program_environment(program, arguments), _program_sessions(settings):
             runpy.run_path(str(program), run_name="__main__")
-        _refuse_unexecuted_sink()
+        _refuse_unexecuted()
         return _with_left_jobs(0)
     except SystemExit as ended:
         return _with_left_jobs(_exit_code(ended))
@@ -176,13 +176,11 @@ def recovery_settings(
     return settings
 
 
-def _refuse_unexecuted_sink() -> None:
-    """Raise ProgramError where a program ended with a sink that no job has, as Flink's client does."""
-    sink = unexecuted_sink()
-    if sink is not None:
-        raise ProgramError(
-            f"the program ended without running '{sink.name}' ({sink.location}): call env.execute()"
-        )
+def _refuse_unexecuted() -> None:
+    """Raise ProgramError where a program ended without a job, or with a sink that no job has, as in Flink."""
+    operator = unexecuted_operator()
+    if operator is not None:
+        raise ProgramError(unexecuted_text(operator))
 
 
 def _with_left_jobs(code: int) -> int:

@@ -66,6 +66,9 @@ class SparkExecutor:
         handle = host.handle
         dispatcher: DispatcherGateway = handle.dispatcher
         handle.submit(job_graph, _SUBMIT_TIMEOUT_S)
+        _LOG.info(
+            "job '%s' (%s) is submitted; its TaskManagers start", job_graph.name, job_graph.job_id
+        )
         return JobClient(job_graph.job_id, dispatcher, handle.loop)
 
     def default_parallelism(self) -> int:

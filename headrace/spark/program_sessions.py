@@ -163,6 +163,10 @@ def _configuration(settings: SessionSettings, said: Mapping[str, str]) -> SparkC
     if _MASTER in chosen:
         refuse_unreachable_master(chosen[_MASTER], settings.master_timeout_s, SystemClock())
     ensure_java()
+    _LOG.info(
+        "Spark starts on %s",
+        chosen.get(_MASTER) or settings.defaults.get(_MASTER, "its own master"),
+    )
     at_start = SparkConf(loadDefaults=False)
     for key, value in chosen.items():
         at_start.set(key, value)

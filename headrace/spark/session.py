@@ -189,6 +189,8 @@ def _create(settings: Settings) -> HostSession:
         if SPARK_HOME in plan.environment:
             link_spark_home(_installed_spark(), Path(plan.environment[SPARK_HOME]))
         os.environ.update(plan.environment)
+        if java is not None and _stored_classes(java) is None:
+            _LOG.info("'headrace warm-up', run once, has Spark start sooner from then on")
         with DeferredInterrupts() as interrupts, errors:
             spark = SparkSession.builder.config(conf=_spark_conf(plan.conf)).getOrCreate()
         if interrupts.is_interrupted:

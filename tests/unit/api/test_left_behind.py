@@ -86,7 +86,6 @@ def test_a_job_that_failed_unseen_says_why(submit: Callable[[JobStatus], JobClie
 @pytest.mark.parametrize(
     "look",
     [
-        lambda client: client.get_job_status().result(),
         lambda client: client.get_job_execution_result().exception(),
         lambda client: client.get_accumulators().result(),
     ],
@@ -96,6 +95,14 @@ def test_a_failure_that_the_program_saw_is_its_own(
 ) -> None:
     look(submit(JobStatus.FAILED))
     assert left_jobs() == []
+
+
+def test_a_failure_of_which_the_program_saw_only_that_it_happened_says_why(
+    submit: Callable[[JobStatus], JobClient],
+) -> None:
+    assert submit(JobStatus.FAILED).get_job_status().result() is JobStatus.FAILED
+    (error,) = left_jobs()
+    assert str(error).startswith(CAUSE)
 
 
 def test_a_result_that_was_asked_for_and_never_read_is_not_seen(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.cli.logs import ALWAYS_HEARD
+from headrace.cli.logs import ALWAYS_HEARD, MILESTONES
 
 
 @pytest.fixture(autouse=True)
@@ -16,5 +16,5 @@ def logs_as_they_were() -> Iterator[None]:
     yield
     logger.handlers, level, logger.propagate = before
     logger.setLevel(level)
-    for name in ALWAYS_HEARD:
+    for name in {*ALWAYS_HEARD, *MILESTONES}:
         logging.getLogger(name).setLevel(logging.NOTSET)

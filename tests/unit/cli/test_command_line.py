@@ -313,6 +313,18 @@ def test_a_program_that_never_calls_execute_is_refused_at_its_end(
     assert code == 1
 
 
+def test_a_program_without_a_sink_that_never_calls_execute_is_refused_too(
+    made: list[RecordingExecutor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    maps = "import headrace\n" + PRINTS.replace(".print()", ".map(str)")
+    first, code = ending(capsys, "run", program(tmp_path, maps))
+    assert "the program ended without running 'Map'" in first
+    assert code == 1
+    # A program that made a plan may have said more than it needs.
+    runs = "import headrace\n" + PRINTS + "env.explain()\nenv.from_collection([1]).map(str)\n"
+    assert ending(capsys, "run", program(tmp_path, runs))[1] == 0
+
+
 def test_a_program_that_only_explains_its_plan_is_fine(
     made: list[RecordingExecutor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -343,7 +355,7 @@ def test_a_job_that_the_program_left_behind_is_told_and_is_a_failure(
 def test_a_mistake_in_the_program_s_graph_names_the_user_s_line(
     made: list[RecordingExecutor], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = program(tmp_path, "import headrace\n" + PRINTS + "env.execute()\n")
+    path = program(tmp_path, "import headrace\n" + PRINTS + "env.execute_async()\n")
     Path(path).write_text("import headrace\n" + PRINTS.replace(".print()", ".key_by('k')"))
     first, code = ending(capsys, "run", path)
     assert first.startswith("error: key_by needs a stream with columns")
