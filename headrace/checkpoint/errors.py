@@ -8,6 +8,7 @@ CheckpointError
 +- CheckpointExistsError       somebody else has published, or given up, this very checkpoint
 +- CheckpointFencedError       a later driver has taken over
 +- SnapshotLeasedError         it is not deleted, because somebody reads it
++- RecordNotTrustedError       a note or the record of a lineage was not sealed with this key
 +- MetadataError               the metadata of a snapshot cannot be used
 |  +- MetadataMissingError
 |  +- MetadataTruncatedError
@@ -139,6 +140,20 @@ class SnapshotLeasedError(CheckpointError):
         self.uri = uri
         self.holder = holder
         self.expires_ms = expires_ms
+
+
+class RecordNotTrustedError(CheckpointError):
+    """A record was not written with this key, or was changed since: nothing of it was used."""
+
+    recoverable = False
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(
+            f"{place} is not to be trusted: {reason}. Whoever wrote it could have files deleted, or put where they do "
+            "not belong; see who may write in that folder"
+        )
+        self.place = place
+        self.reason = reason
 
 
 class MetadataError(CheckpointError):

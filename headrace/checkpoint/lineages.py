@@ -8,7 +8,8 @@ used again, because sinks know committed output by them.
     <dir>/lineages/<lineage>/epoch-00000002        made by the driver that took epoch 2
     <dir>/lineages/<lineage>/id-000000000007       made by the driver that took id 7; says where snapshot 7 would lie
 
-All are made only if absent, so that two drivers never have the same.
+All are made only if absent, so that two drivers never have the same. What they say is sealed with the user's key: it
+decides where the next driver makes files.
 
 A savepoint lies where its user wants it, which is known only once it has its id. A driver says so in its record and
 looks for a later epoch *afterwards*; a later driver takes its epoch and reads the records *afterwards*. So one of the
@@ -32,7 +33,10 @@ from headrace.checkpoint.file_systems import (
     replace_file,
 )
 from headrace.checkpoint.metadata_format import METADATA_NAME, abandonment
+from headrace.checkpoint.metadata_key import MetadataKey
+from headrace.checkpoint.signed_records import seal, unseal
 from headrace.core.clock import Clock
+from headrace.core.ids import JobId
 from headrace.core.randomness import SeededRandom
 
 _ATTEMPTS_MAX: Final = 64
@@ -139,6 +143,7 @@ class StoredLineage:
         epoch: int,
         last_id: int,
         random: SeededRandom,
+        key: MetadataKey,
         earlier_savepoints: tuple[str, ...] = (),
     ) -> None:
         self.lineage_id: Final = lineage_id
@@ -147,6 +152,7 @@ class StoredLineage:
         self._folder = folder_uri
         self._last_id = last_id
         self._random = random
+        self._key = key
         self._undecided: set[int] = set()
 
     @classmethod
@@ -157,6 +163,7 @@ class StoredLineage:
         floor_id: int,
         clock: Clock,
         random: SeededRandom,
+        key: MetadataKey,
         *,
         is_new: bool = False,
     ) -> "StoredLineage":
@@ -164,7 +171,7 @@ class StoredLineage:
 
         `floor_id`: the restored checkpoint's id, 0 where none was. A lineage that is not new and has no record here
         goes on from the current time in milliseconds: which ids it has used elsewhere since is not known.
-        CheckpointStorageError.
+        CheckpointStorageError, RecordNotTrustedError.
         """
         folder = child_uri(directory, "lineages", lineage_id)
         taken = _taken_in(folder)
@@ -172,17 +179,18 @@ class StoredLineage:
         if floor_id and not is_new and not taken.epochs:
             last_id = max(floor_id, clock.now_ms())
         epoch = _take_epoch(folder, random)
-        savepoints = _shut_out_earlier(folder, epoch, random)
-        return cls(folder, lineage_id, epoch, last_id, random, savepoints)
+        savepoints = _shut_out_earlier(folder, lineage_id, epoch, random, key)
+        return cls(folder, lineage_id, epoch, last_id, random, key, savepoints)
 
     def take_id(self, folder_uri: str = "") -> int:
         """See Lineage."""
-        content = msgspec.json.encode(_TakenId(self.epoch, folder_uri))
+        record = _TakenId(self.epoch, folder_uri)
         for _ in range(_ATTEMPTS_MAX):
             taken = _taken_in(self._folder)
             self._validate_epoch(taken.epochs)
-            self._last_id = max(self._last_id, *taken.ids, 0) + 1
-            if put_if_absent(_id_uri(self._folder, self._last_id), content, self._token()):
+            number = self._last_id = max(self._last_id, *taken.ids, 0) + 1
+            content = self._sealed(number, record)
+            if put_if_absent(_id_uri(self._folder, number), content, self._token()):
                 self._forget_decided(taken.ids)
                 self._undecided.add(self._last_id)
                 return self._last_id
@@ -192,7 +200,7 @@ class StoredLineage:
 
     def placed(self, checkpoint_id: int, savepoint_uri: str) -> None:
         """See Lineage."""
-        content = msgspec.json.encode(_TakenId(self.epoch, "", savepoint_uri))
+        content = self._sealed(checkpoint_id, _TakenId(self.epoch, "", savepoint_uri))
         replace_file(_id_uri(self._folder, checkpoint_id), content, self._token())
         # Not before: see above.
         self.validate_epoch()
@@ -217,7 +225,7 @@ class StoredLineage:
         self._forget_decided(number for number in taken if number != self._last_id)
         for number in taken:
             if number == self._last_id and number not in self._undecided:
-                content = msgspec.json.encode(_TakenId(self.epoch, ""))
+                content = self._sealed(number, _TakenId(self.epoch, ""))
                 replace_file(_id_uri(self._folder, number), content, self._token())
 
     def end(self) -> None:
@@ -232,19 +240,26 @@ class StoredLineage:
         for number in sorted(self._undecided)[:-_KEPT_MAX]:
             self._undecided.discard(number)
 
+    def _sealed(self, number: int, record: "_TakenId") -> bytes:
+        return seal(msgspec.json.encode(record), _subject(self.lineage_id, number), self._key)
+
     def _token(self) -> str:
         return self._random.randbytes(8).hex()
 
 
-def lineage_of_job(job_folder: str, proposed: str, token: str) -> str:
+def lineage_of_job(
+    job_folder: str, job_id: JobId, proposed: str, token: str, key: MetadataKey
+) -> str:
     """Return the lineage of the job whose checkpoints lie in a folder; the first driver to ask decides on it.
 
     So that a driver which starts again before any checkpoint is complete shuts out the one before it all the same.
+    RecordNotTrustedError.
     """
     uri = child_uri(job_folder, _JOB_RECORD)
-    if put_if_absent(uri, proposed.encode() + b"\n", token):
+    subject = f"the lineage of job {job_id}"
+    if put_if_absent(uri, seal(proposed.encode(), subject, key), token):
         return proposed
-    return bytes(read_all(uri)).decode().strip()
+    return unseal(bytes(read_all(uri)), subject, key, uri).decode()
 
 
 def _take_epoch(folder: str, random: SeededRandom) -> int:
@@ -262,17 +277,21 @@ def _take_epoch(folder: str, random: SeededRandom) -> int:
     )
 
 
-def _shut_out_earlier(folder: str, epoch: int, random: SeededRandom) -> tuple[str, ...]:
+def _shut_out_earlier(
+    folder: str, lineage_id: str, epoch: int, random: SeededRandom, key: MetadataKey
+) -> tuple[str, ...]:
     """Take the place of metadata that an earlier driver may be about to publish: whoever comes first has it.
 
     Returns where savepoints were to lie.
     """
     savepoints: list[str] = []
     for number in _taken_in(folder).ids:
-        try:
-            taken = msgspec.json.decode(bytes(read_all(_id_uri(folder, number))), type=_TakenId)
-        except msgspec.DecodeError:
+        uri = _id_uri(folder, number)
+        record = bytes(read_all(uri))
+        if not record.endswith(b"\n"):
             continue  # half a file: its driver never got the id
+        content = unseal(record, _subject(lineage_id, number), key, uri)
+        taken = msgspec.json.decode(content, type=_TakenId)
         place = taken.place(number)
         if place and taken.epoch < epoch:
             uri = child_uri(place, METADATA_NAME)
@@ -296,6 +315,10 @@ def _taken_in(folder: str) -> _Taken:
         if kind in found and digits.isdecimal():
             found[kind].append(int(digits))
     return _Taken(sorted(found["epoch"]), sorted(found["id"]))
+
+
+def _subject(lineage_id: str, number: int) -> str:
+    return f"id {number} of lineage {lineage_id}"
 
 
 def _id_uri(folder: str, number: int) -> str:

@@ -1,6 +1,7 @@
 """The key that metadata is authenticated with: the user's own, so that what one cluster wrote another one may restore.
 
-Who can only write to the checkpoint folder cannot make metadata that is believed.
+Who can only write to the checkpoint folder cannot make metadata that is believed. Records of lineages and the notes of
+sinks are sealed with it too, each kind for a purpose of its own.
 """
 
 import contextlib
@@ -28,13 +29,13 @@ class MetadataKey:
         self._value = value
         self.key_id = hashlib.sha256(b"headrace key id\0" + value).hexdigest()[:16]
 
-    def mac_of(self, content: bytes) -> str:
+    def mac_of(self, content: bytes, purpose: bytes = _PURPOSE) -> str:
         """Return the hex digits of HMAC-SHA256."""
-        return hmac.new(self._value, _PURPOSE + content, hashlib.sha256).hexdigest()
+        return hmac.new(self._value, purpose + content, hashlib.sha256).hexdigest()
 
-    def fits(self, content: bytes, mac: str) -> bool:
-        """Whether `mac` was made of exactly this content with this key."""
-        return hmac.compare_digest(self.mac_of(content).encode(), mac.encode())
+    def fits(self, content: bytes, mac: str, purpose: bytes = _PURPOSE) -> bool:
+        """Whether `mac` was made of exactly this content, for this purpose, with this key."""
+        return hmac.compare_digest(self.mac_of(content, purpose).encode(), mac.encode())
 
     def __repr__(self) -> str:
         return f"MetadataKey({self.key_id})"

@@ -57,10 +57,12 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- cluster.shuffle.shuffle_master: PartitionRegistrationError
 +- cluster.task_executor.setup: JobMasterLostError, SlotReleasedError, TaskManagerEndsError
 +- connectors.dataframe.directory_commit: NumberUsedTwiceError, ResultFileLostError, TargetExistsError
++- connectors.files.confinement: PathOutsideError
 +- connectors.files.file_commit: FileCommitError
 +- connectors.files.notes: NoteChangedError, NoteDamagedError, NoteLostError
 +- connectors.files.splits: FileChangedError
 +- connectors.kafka.clients: KafkaError
++- connectors.kafka.staged_records: StagedFileChangedError
 +- connectors.kafka.enumerator: NoOffsetError
 +- connectors.kafka.transaction_commit: StagedRecordsLostError
 +- connectors.postgres.staged_commit: StagedRowsLostError

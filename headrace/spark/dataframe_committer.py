@@ -6,18 +6,20 @@ a Delta table, or the user's own function. Any other target has only our word, w
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.checkpoint.metadata_key import metadata_key
 from headrace.checkpoint.options import INTERVAL
 from headrace.connectors.dataframe.batch_functions import batch_function
 from headrace.connectors.dataframe.directory_commit import DirectoryCommit
 from headrace.connectors.dataframe.messages import CommitPayload, StagedPart
 from headrace.connectors.dataframe.staging import is_left_by_older_attempt
-from headrace.connectors.files.notes import NoteFile, digest_of_scope
+from headrace.connectors.files.notes import KeySource, NoteFile, digest_of_scope
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import delete_file, exists, remove_if_empty
 from headrace.core.errors import ErrorDomain, HostError, ProgramError
@@ -48,11 +50,16 @@ class DataFrameCommitter:
     """Implements Committer for one sink that Spark writes."""
 
     def __init__(
-        self, operator_name: str, payload: CommitPayload, spark: Callable[[], SparkSession]
+        self,
+        operator_name: str,
+        payload: CommitPayload,
+        spark: Callable[[], SparkSession],
+        key: KeySource,
     ) -> None:
         self._operator_name: Final = operator_name
         self._payload: Final = payload
         self._spark: Final = spark
+        self._key: Final = key
         self._swept: set[tuple[int, int]] = set()
 
     def commit(self, key: str, checkpoint_id: int, committables: Sequence[bytes]) -> None:
@@ -75,7 +82,7 @@ class DataFrameCommitter:
         if payload.function_id:
             return None
         if payload.format in FILE_FORMATS:
-            return DirectoryCommit(payload.path, payload.mode).last_committed(scope)
+            return DirectoryCommit(payload.path, payload.mode, self._key).last_committed(scope)
         note = self._notes(scope).read()
         return None if note is None else note.last_id
 
@@ -93,7 +100,7 @@ class DataFrameCommitter:
         if payload.function_id:
             self._call_function(checkpoint_id, parts)
         elif payload.format in FILE_FORMATS:
-            directory = DirectoryCommit(payload.path, payload.mode)
+            directory = DirectoryCommit(payload.path, payload.mode, self._key)
             if self._has_rows(parts) or not directory.has_committed(scope):
                 directory.commit(
                     scope,
@@ -163,7 +170,7 @@ class DataFrameCommitter:
         file_system, place = file_system_of(self._payload.path.rstrip("/"))
         parent, _, name = place.rpartition("/")
         path: Any = f"{parent}/.{name}.headrace-commits-{digest_of_scope(scope)}"
-        return NoteFile(file_system, path, WriteNote)
+        return NoteFile(file_system, path, WriteNote, scope, self._key)
 
 
 def _content_of(parts: Sequence[StagedPart]) -> str:
@@ -177,7 +184,8 @@ def create_dataframe_committer(context: CommitterContext, payload: bytes) -> Com
     """Make the committer of a sink that Spark writes: what the entry point `dataframe` stands for."""
     decoded: Any = msgspec.msgpack.decode(payload, type=CommitPayload)
     check_can_commit(context, decoded)
-    return DataFrameCommitter(context.operator_name, decoded, spark_session)
+    key = partial(metadata_key, context.settings)
+    return DataFrameCommitter(context.operator_name, decoded, spark_session, key)
 
 
 def check_can_commit(context: CommitterContext, payload: CommitPayload) -> None:

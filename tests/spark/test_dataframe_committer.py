@@ -15,7 +15,7 @@ from headrace.core.types.type_info import Types
 from headrace.functions.sink import Sink
 from headrace.spark.dataframe_committer import DataFrameCommitter
 from headrace.spark.session import HostSession
-from tests.unit.connectors.sink_world import SinkWorld
+from tests.unit.connectors.sink_world import SinkWorld, key
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +35,7 @@ def world_of(sink: Sink, spark: SparkSession) -> SinkWorld:
     return SinkWorld(
         sink,
         ROW,
-        lambda: DataFrameCommitter("results", payload, lambda: spark),
+        lambda: DataFrameCommitter("results", payload, lambda: spark, key),
         lambda s, n: (s, n),
     )
 

@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 from pyarrow import fs
 
-from headrace.connectors.files.notes import NoteFile, digest_of_scope
+from headrace.connectors.files.confinement import is_link, place_below
+from headrace.connectors.files.notes import KeySource, NoteFile, digest_of_scope
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import HIDDEN_PREFIX, delete_file, exists
 from headrace.core.errors import ErrorDomain, HeadraceError
@@ -65,9 +66,10 @@ class DirectoryCommit:
     Later commits of the same scope append.
     """
 
-    def __init__(self, path: str, mode: str) -> None:
+    def __init__(self, path: str, mode: str, key: KeySource) -> None:
         self._path: Final = path.rstrip("/")
         self._mode: Final = mode
+        self._key: Final = key
         self._file_system, self._place = file_system_of(self._path)
 
     def commit(
@@ -137,10 +139,11 @@ class DirectoryCommit:
 
     def _move(self, note: DirectoryNote) -> None:
         for name in note.leaving:
-            delete_file(self._file_system, f"{self._place}/{name}")
+            delete_file(self._file_system, place_below(self._file_system, self._place, name))
         folder = self._apart(note.scope, note.moving_id, note.attempt)
         for name in note.arriving:
-            source, target = f"{folder}/{name}", f"{self._place}/{name}"
+            source = place_below(self._file_system, folder, name)
+            target = place_below(self._file_system, self._place, name)
             if exists(self._file_system, source):
                 self._file_system.create_dir(target.rpartition("/")[0], recursive=True)
                 self._file_system.move(source, target)
@@ -165,7 +168,8 @@ class DirectoryCommit:
 
     def _apart(self, scope: str, checkpoint_id: int, attempt: str) -> str:
         """The folder beside the target in which an attempt makes an id's files."""
-        return f"{self._all_apart(scope)}{checkpoint_id}-{attempt}"
+        parent, _, beginning = self._all_apart(scope).rpartition("/")
+        return place_below(self._file_system, parent, f"{beginning}{checkpoint_id}-{attempt}")
 
     def _all_apart(self, scope: str) -> str:
         """What the paths of all such folders of a scope begin with."""
@@ -177,11 +181,13 @@ class DirectoryCommit:
         beginning = self._all_apart(scope)
         selector = fs.FileSelector(beginning.rpartition("/")[0], allow_not_found=True)
         for info in self._file_system.get_file_info(selector):
+            if not info.path.startswith(beginning) or is_link(self._file_system, info.path):
+                continue
             number = info.path.removeprefix(beginning).partition("-")[0]
-            if info.path.startswith(beginning) and int(number) <= checkpoint_id:
+            if number.isdecimal() and int(number) <= checkpoint_id:
                 self._file_system.delete_dir(info.path)
 
     def _notes(self, scope: str) -> NoteFile[DirectoryNote]:
         name = f"{HIDDEN_PREFIX}commits-{digest_of_scope(scope)}"
         path: Any = f"{self._place}/{name}"
-        return NoteFile(self._file_system, path, DirectoryNote)
+        return NoteFile(self._file_system, path, DirectoryNote, scope, self._key)

@@ -15,6 +15,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from headrace.connectors.files.committables import Compaction, PendingFile
+from headrace.connectors.files.confinement import place_below
 
 CONCAT: Final = "concat"
 IDENTICAL: Final = "identical"
@@ -180,7 +181,9 @@ class Merger:
                 pass
 
     def _merge(self, files: Sequence[PendingFile], target: str) -> None:
-        paths = [f"{self._base_path}/{file.hidden_path}" for file in files]
+        paths = [
+            place_below(self._file_system, self._base_path, file.hidden_path) for file in files
+        ]
         with self._file_system.open_output_stream(target, compression=None) as output:
             if self._compaction.compactor == PARQUET:
                 self._merge_parquet(paths, output)
@@ -201,4 +204,5 @@ class Merger:
             for path in paths:
                 with self._file_system.open_input_file(path) as part:
                     for batch in pq.ParquetFile(part).iter_batches(batch_size=65_536):
+                        batch.validate(full=True)
                         writer.write_batch(batch)

@@ -7,10 +7,12 @@ Source: Flink FileCommitter, CompactorOperator.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from headrace.checkpoint.metadata_key import metadata_key
 from headrace.connectors.files.committables import (
     Compaction,
     FileCommittable,
@@ -21,8 +23,9 @@ from headrace.connectors.files.committables import (
     decode_file_payload,
 )
 from headrace.connectors.files.compaction import Merger, WaitingFile, plan_compaction
+from headrace.connectors.files.confinement import place_below
 from headrace.connectors.files.durability import persist_file, persist_names
-from headrace.connectors.files.notes import NoteFile, digest_of_scope
+from headrace.connectors.files.notes import KeySource, NoteFile, digest_of_scope
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import (
     HIDDEN_PREFIX,
@@ -62,8 +65,9 @@ class CommitNote(msgspec.Struct, frozen=True):
 class FileCommitter:
     """Implements Committer for one file sink."""
 
-    def __init__(self, payload: FileSinkPayload) -> None:
+    def __init__(self, payload: FileSinkPayload, key: KeySource) -> None:
         self._payload: Final = payload
+        self._key: Final = key
         self._file_system, self._base_path = file_system_of(payload.base_path)
         self._swept: set[StagingFolder] = set()
 
@@ -184,21 +188,22 @@ class FileCommitter:
                 delete_files(self._file_system, place, (PENDING, IN_PROGRESS), keep)
 
     def _place(self, relative_path: str) -> str:
-        return f"{self._base_path}/{relative_path}"
+        return place_below(self._file_system, self._base_path, relative_path)
 
     def _note_file(self, scope: str) -> NoteFile[CommitNote]:
         path = self._place(f"{HIDDEN_PREFIX}commits-{digest_of_scope(scope)}")
-        return NoteFile(self._file_system, path, CommitNote)
+        return NoteFile(self._file_system, path, CommitNote, scope, self._key)
 
 
 def create_file_committer(context: CommitterContext, payload: bytes) -> FileCommitter:
     """Make the committer of a file sink: what the entry point `files` stands for."""
-    return FileCommitter(decode_file_payload(payload))
+    return FileCommitter(decode_file_payload(payload), partial(metadata_key, context.settings))
 
 
 def name_file(file_system: Any, base_path: str, file: PendingFile) -> None:
-    """Give a prepared file its name, unless it has it. FileCommitError where it is nowhere."""
-    hidden, final = f"{base_path}/{file.hidden_path}", f"{base_path}/{file.final_path}"
+    """Give a prepared file its name, unless it has it. FileCommitError where it is nowhere; PathOutsideError."""
+    hidden = place_below(file_system, base_path, file.hidden_path)
+    final = place_below(file_system, base_path, file.final_path)
     file_system.create_dir(final.rpartition("/")[0], recursive=True)
     try:
         file_system.move(hidden, final)
@@ -233,8 +238,8 @@ def publish_groups(
                 name_file(file_system, base_path, file)
                 finals.append(f"{base_path}/{file.final_path}")
             continue
-        folder = f"{base_path}/{group[0].bucket}" if group[0].bucket else base_path
-        final = f"{folder}/{stem}-{index}{suffix}"
+        bucket = f"{group[0].bucket}/" if group[0].bucket else ""
+        final = place_below(file_system, base_path, f"{bucket}{stem}-{index}{suffix}")
         finals.append(final)
         if not exists(file_system, final):
             hidden = f"{base_path}/{HIDDEN_PREFIX}merging-{stem}-{index}"

@@ -1,21 +1,28 @@
 """NoteFile: what a target says it was given, in a small hidden file that is replaced as a whole.
 
+It is sealed with the user's key, as others may write in that folder: a note decides which files are moved and deleted.
 Beside it an empty file tells that there was a note: without it, a note that somebody deleted would be taken for one
 that was never written, and what was committed for what is still to come.
 """
 
 import hashlib
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from headrace.checkpoint.errors import RecordNotTrustedError
+from headrace.checkpoint.metadata_key import MetadataKey
+from headrace.checkpoint.signed_records import seal, unseal
 from headrace.connectors.files.durability import persist_file, persist_names
 from headrace.connectors.files.staging import delete_file, exists
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.randomness import system_random
 
 N = TypeVar("N", bound=msgspec.Struct)
+KeySource = Callable[[], MetadataKey]
+"""Finds, or makes, the user's key once a note is read."""
 
 
 class NoteLostError(HeadraceError):
@@ -33,7 +40,7 @@ class NoteLostError(HeadraceError):
 
 
 class NoteDamagedError(HeadraceError):
-    """A target's note of what it was given cannot be understood. Whether rows are there already is not guessed."""
+    """A target's note of what it was given is not what was written, or not by this user. Nothing is guessed."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, False
 
@@ -59,18 +66,22 @@ class NoteChangedError(HeadraceError):
 
 
 class NoteFile(Generic[N]):
-    """A note of type `note_type` at `path`. A crash leaves the old one or the new one.
+    """A note of type `note_type` about `scope`, at `path`. A crash leaves the old one or the new one.
 
     Who writes has read before, and what it read must still be there: a driver that was taken for dead and goes on
     would put its old note in place of its successor's. Each writes under a name of its own, so that what is moved is
     what was written. Between the last look and the move a moment is left, as pyarrow knows no conditional move.
     """
 
-    def __init__(self, file_system: Any, path: str, note_type: type[N]) -> None:
+    def __init__(
+        self, file_system: Any, path: str, note_type: type[N], scope: str, key: KeySource
+    ) -> None:
         self._file_system = file_system
         self._path = path
         self._trace = f"{path}.made"
         self._type = note_type
+        self._subject = f"what was committed in {scope}"
+        self._key = key
         self._known: bytes | None = None
 
     def read(self) -> N | None:
@@ -80,8 +91,11 @@ class NoteFile(Generic[N]):
         self._known = self._content()
         if self._known is not None:
             try:
-                return msgspec.json.decode(self._known, type=self._type)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                content = unseal(self._known, self._subject, self._key(), self._path)
+                return msgspec.json.decode(content, type=self._type)
+            except RecordNotTrustedError as error:
+                raise NoteDamagedError(self._path, self._trace, error.reason) from error
+            except msgspec.DecodeError as error:
                 raise NoteDamagedError(self._path, self._trace, str(error)) from error
         if was_made:
             raise NoteLostError(self._path, self._trace)
@@ -89,7 +103,7 @@ class NoteFile(Generic[N]):
 
     def write(self, note: N) -> None:
         """Replace what was read; survives the machine when this returns. NoteChangedError where it is not there."""
-        content = msgspec.json.encode(note)
+        content = seal(msgspec.json.encode(note), self._subject, self._key())
         folder = self._path.rpartition("/")[0]
         new = f"{self._path}.{system_random().getrandbits(64):016x}.new"
         self._file_system.create_dir(folder, recursive=True)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from pyarrow import fs
 
+from headrace.connectors.files.confinement import is_link
 from headrace.connectors.sink_owner import owner_of_sink
 from headrace.core.randomness import system_random
 from headrace.functions.subtask_context import SubtaskContext
@@ -70,7 +71,8 @@ def staging_folders(file_system: Any, base_path: str) -> Iterator[StagingFolder]
     """Every staging folder below a sink's folder; none where that does not exist."""
     for info in file_system.get_file_info(fs.FileSelector(base_path, allow_not_found=True)):
         folder = StagingFolder.parse(info.base_name) if info.type is fs.FileType.Directory else None
-        if folder is not None:
+        # A link of such a name is nobody's staging folder: what lies behind it is not ours to delete.
+        if folder is not None and not is_link(file_system, info.path):
             yield folder
 
 

@@ -3,6 +3,7 @@
 They are serialised by the task, so that nothing of a user's runs where they are committed.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -10,10 +11,12 @@ import msgspec
 import pyarrow as pa
 from pyarrow import fs
 
+from headrace.checkpoint.storage import digest_of
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import delete_file, remove_if_empty
 from headrace.connectors.kafka.clients import KafkaRecord
 from headrace.core.arrow_streams import stream_bytes
+from headrace.core.errors import ErrorDomain, HeadraceError
 
 KAFKA_COMMITTER: Final = "kafka"
 INLINE_SIZE_MAX: Final = 16 * 1024
@@ -29,13 +32,24 @@ STAGED_SCHEMA: Final = pa.schema(
 
 
 class StagedRecords(msgspec.Struct, frozen=True):
-    """Writer → committer: records in order, as an Arrow IPC stream: `content`, or the file at `path`."""
+    """Writer → committer: records in order, as an Arrow IPC stream: `content`, or the file at `path`.
+
+    `digest` is of the file's content: others may write in its folder, and Arrow follows offsets blindly. Empty where an
+    earlier version wrote it.
+    """
 
     content: bytes
     path: str
     record_count: int
     subtask_index: int
     attempt_number: int
+    digest: bytes = b""
+
+
+class StagedFileChangedError(HeadraceError):
+    """A file of records that wait for their transaction is not what the task wrote. Nothing of it was used."""
+
+    domain, recoverable = ErrorDomain.EXTERNAL, False
 
 
 class KafkaPayload(msgspec.Struct, frozen=True):
@@ -46,6 +60,7 @@ class KafkaPayload(msgspec.Struct, frozen=True):
     control_topic: str
 
 
+_STAGED_NAME: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-[0-9a-f]+-[0-9]+\.arrow")
 STAGED: Final = msgspec.msgpack.Decoder(StagedRecords)
 
 
@@ -61,13 +76,22 @@ def to_ipc_stream(records: Sequence[KafkaRecord]) -> bytes:
 
 
 def staged_records(staged: StagedRecords) -> Iterator[KafkaRecord]:
-    """The records of a committable, in order. FileNotFoundError where its file is gone."""
+    """The records of a committable, in order.
+
+    FileNotFoundError where its file is gone, StagedFileChangedError where it was changed.
+    """
     content: Any = staged.content
     if staged.path:
         file_system, path = file_system_of(staged.path)
         with file_system.open_input_stream(path, compression=None) as stream:
             content = stream.read()
+        if staged.digest and digest_of(content) != staged.digest:
+            raise StagedFileChangedError(
+                f"{staged.path}, records that wait for their transaction, was changed since it was written: put it "
+                "back from a copy, or restore an older checkpoint; see who may write in that folder"
+            )
     for batch in pa.ipc.open_stream(content):
+        batch.validate(full=True)
         for topic, key, value, timestamp_ms in zip(
             *(column.to_pylist() for column in batch.columns), strict=True
         ):
@@ -88,7 +112,9 @@ def delete_older_attempts(staged: StagedRecords) -> None:
     file_system, path = file_system_of(staged.path)
     folder = path.rpartition("/")[0]
     for info in file_system.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
-        subtask, attempt, *_ = info.base_name.split("-")
-        if int(subtask) == staged.subtask_index and int(attempt) < staged.attempt_number:
+        found = _STAGED_NAME.fullmatch(info.base_name)
+        if not found or int(found[1]) != staged.subtask_index:
+            continue
+        if int(found[2]) < staged.attempt_number:
             delete_file(file_system, info.path)
     remove_if_empty(file_system, folder)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
+from headrace.checkpoint.storage import digest_of
 from headrace.connectors.files.paths import file_system_of
 from headrace.connectors.files.staging import delete_file, remove_if_empty
 from headrace.connectors.kafka.clients import KafkaRecord
@@ -97,9 +98,9 @@ class StagingKafkaWriter(SinkWriter):
                 remove_if_empty(file_system, path.rpartition("/")[0])
 
     def _stage(self) -> None:
-        content, path = to_ipc_stream(self._held), ""
+        content, path, digest = to_ipc_stream(self._held), "", b""
         if self._folder and len(content) > INLINE_SIZE_MAX:
-            path, content = self._write_file(content), b""
+            path, content, digest = self._write_file(content), b"", digest_of(content)
         self._inline_size_bytes += len(content)
         if self._inline_size_bytes > WITHOUT_FOLDER_SIZE_MAX:
             raise ProgramError(
@@ -113,6 +114,7 @@ class StagingKafkaWriter(SinkWriter):
                 len(self._held),
                 self._context.subtask_index,
                 self._context.attempt_number,
+                digest,
             )
         )
         self._held.clear()

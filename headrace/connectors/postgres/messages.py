@@ -20,12 +20,16 @@ CREATE_TABLES: Final = (
 
 
 class StagedRows(msgspec.Struct, frozen=True):
-    """Writer → committer: a part in the staging table. `owner` stands for job and operator."""
+    """Writer → committer: a part in the staging table. `owner` stands for job and operator.
+
+    `digest` is of the part's content, as others may write in that table; empty where an earlier version wrote it.
+    """
 
     part: str
     owner: str
     subtask_index: int
     attempt_number: int
+    digest: bytes = b""
 
 
 class JdbcPayload(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from headrace.checkpoint.storage import digest_of
 from headrace.connectors.postgres.connections import connect, psycopg_client
 from headrace.connectors.postgres.direct_writer import parameter_rows
 from headrace.connectors.postgres.messages import CREATE_TABLES, JdbcPayload, StagedRows
@@ -91,9 +92,16 @@ class StagedRowsCommitter:
                 f"from headrace_staging, and headrace_commits does not say that they were committed ('{scope}' is at "
                 f"{last_id})"
             )
+        digests = {part.part: part.digest for part in parts}
         with self._connection.cursor() as cursor:
-            for _, content in staged:
+            for name, content in staged:
+                if digests[name] and digest_of(content) != digests[name]:
+                    raise StagedRowsLostError(
+                        f"part {name} of checkpoint {checkpoint_id} in headrace_staging was changed since it was "
+                        "written: nothing was committed; see who may write in that table"
+                    )
                 for batch in pa.ipc.open_stream(content):
+                    batch.validate(full=True)
                     cursor.executemany(self._statement, parameter_rows(batch))
         execute(
             "UPDATE headrace_commits SET last_id = %s, committed_at = now() WHERE scope = %s",

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from headrace.checkpoint.storage import digest_of
 from headrace.connectors.postgres.connections import connect
 from headrace.connectors.postgres.messages import CREATE_TABLES, StagedRows
 from headrace.connectors.postgres.options import JdbcConnectionOptions
@@ -63,11 +64,13 @@ class StagingTableWriter(SinkWriter):
 
     def _stage(self) -> None:
         context = self._context
+        content = stream_bytes(self._held[0].schema, self._held)
         part = StagedRows(
             system_random().randbytes(16).hex(),
             self._owner,
             context.subtask_index,
             context.attempt_number,
+            digest_of(content),
         )
         with self._connection.transaction():
             self._connection.execute(
@@ -78,7 +81,7 @@ class StagingTableWriter(SinkWriter):
                     part.subtask_index,
                     part.attempt_number,
                     self._part_count,
-                    stream_bytes(self._held[0].schema, self._held),
+                    content,
                 ),
             )
         self._part_count += 1

@@ -35,7 +35,7 @@ from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
 from headrace.core.errors import ConfigurationError
-from tests.unit.checkpoint.snapshots import JOB, LINEAGE, metadata_of
+from tests.unit.checkpoint.snapshots import JOB, KEY, LINEAGE, metadata_of
 
 CHECKPOINT = CheckpointOptions()
 SAVEPOINT = CheckpointOptions(kind=SnapshotKind.SAVEPOINT)
@@ -51,7 +51,7 @@ def settings(folder: str, tmp_path: Path) -> Settings:
 def open_storage(settings: Settings, seed: int = 1) -> tuple[CheckpointStorage, StoredLineage]:
     drawn = random.Random(seed)
     directory = settings.get_option(CHECKPOINT_DIRECTORY)
-    lineage = StoredLineage.take_over(directory, LINEAGE, 0, ManualClock(), drawn)
+    lineage = StoredLineage.take_over(directory, LINEAGE, 0, ManualClock(), drawn, KEY)
     return open_checkpoint_storage(settings, JOB, lineage, drawn), lineage
 
 
@@ -155,7 +155,7 @@ def test_a_savepoint_stands_alone_and_may_be_moved(tmp_path: Path) -> None:
         {SAVEPOINT_DIRECTORY.key: str(tmp_path / "kept"), KEY_FILE.key: str(tmp_path / "key")}
     )
     storage = open_checkpoint_storage(
-        settings, JOB, StoredLineage("", LINEAGE, 1, 0, random.Random())
+        settings, JOB, StoredLineage("", LINEAGE, 1, 0, random.Random(), KEY)
     )
     options = storage.locate(4, SAVEPOINT)
     assert options.shared_uri == ""
@@ -191,7 +191,7 @@ def test_a_savepoint_is_disposed_of_and_a_checkpoint_is_not(
 
 def test_in_memory_a_checkpoint_has_no_place_and_no_file(tmp_path: Path) -> None:
     storage = open_checkpoint_storage(
-        Settings(), JOB, StoredLineage("", LINEAGE, 1, 0, random.Random())
+        Settings(), JOB, StoredLineage("", LINEAGE, 1, 0, random.Random(), KEY)
     )
     storage.prepare()
     options = storage.locate(1, CHECKPOINT)
@@ -206,7 +206,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         {CHECKPOINT_DIRECTORY.key: str(tmp_path / "file"), KEY_FILE.key: str(tmp_path / "key")}
     )
     storage = open_checkpoint_storage(
-        settings, JOB, StoredLineage("", LINEAGE, 1, 0, random.Random())
+        settings, JOB, StoredLineage("", LINEAGE, 1, 0, random.Random(), KEY)
     )
     with pytest.raises(CheckpointStorageError, match=f"cannot make the folder {tmp_path}/file"):
         storage.prepare()
@@ -267,7 +267,7 @@ def test_folders_without_links_publish_by_a_claim(
 def test_a_folder_that_cannot_be_made_names_the_option(tmp_path: Path) -> None:
     folder = "file:///proc/headrace"
     with pytest.raises(CheckpointStorageError, match=NOT_MADE) as not_begun:
-        StoredLineage.take_over(folder, LINEAGE, 0, ManualClock(), random.Random(1))
+        StoredLineage.take_over(folder, LINEAGE, 0, ManualClock(), random.Random(1), KEY)
     assert "deleted or moved" not in str(not_begun.value)
     with pytest.raises(CheckpointStorageError, match=NOT_MADE):
         make_folder(folder)

@@ -1,20 +1,23 @@
 import random
+from pathlib import Path
 
 import pytest
 
 from headrace.checkpoint.checkpoint_storage import load_completed
-from headrace.checkpoint.errors import CheckpointFencedError
-from headrace.checkpoint.file_systems import child_uri, files_below, is_there
-from headrace.checkpoint.lineages import LineageInMemory, StoredLineage
+from headrace.checkpoint.errors import CheckpointFencedError, RecordNotTrustedError
+from headrace.checkpoint.file_systems import child_uri, files_below, is_there, replace_file
+from headrace.checkpoint.lineages import LineageInMemory, StoredLineage, lineage_of_job
+from headrace.checkpoint.metadata_key import MetadataKey
+from headrace.checkpoint.signed_records import seal
 from headrace.core.clock import ManualClock
-from tests.unit.checkpoint.snapshots import KEY, LINEAGE
+from tests.unit.checkpoint.snapshots import JOB, KEY, LINEAGE
 
 
 def take_over(
     folder: str, seed: int = 1, floor_id: int = 0, now_ms: int = 1_700_000_000_000
 ) -> StoredLineage:
     clock = ManualClock(now_ms)
-    return StoredLineage.take_over(folder, LINEAGE, floor_id, clock, random.Random(seed))
+    return StoredLineage.take_over(folder, LINEAGE, floor_id, clock, random.Random(seed), KEY)
 
 
 def test_ids_begin_at_one_and_rise(folder: str) -> None:
@@ -120,6 +123,37 @@ def test_who_left_without_having_needed_its_last_id_has_nothing_to_shut_out(fold
     second = take_over(folder, seed=2)
     assert not is_there(job)
     assert second.take_id(job) == 4
+
+
+def test_a_record_that_somebody_else_wrote_makes_no_file_anywhere(
+    folder: str, tmp_path: Path
+) -> None:
+    """It names a folder in which the next driver would make `_metadata`, with the rights of its user."""
+    take_over(folder).take_id()
+    (record,) = [file.uri for file in files_below(folder) if "/id-" in file.uri]
+    number = int(record.rpartition("-")[2])
+    elsewhere = tmp_path / "elsewhere"
+    forged = b'{"epoch":1,"folder_uri":"","savepoint_uri":"%s"}' % str(elsewhere).encode()
+    subject = f"id {number} of lineage {LINEAGE}"
+    strangers = MetadataKey(bytes(range(1, 33)))
+    moved = seal(forged, f"id {number + 1} of lineage {LINEAGE}", KEY)
+    for content in (forged + b"\n", seal(forged, subject, strangers), moved):
+        replace_file(record, content, "token")
+        with pytest.raises(RecordNotTrustedError, match="not to be trusted"):
+            take_over(folder, seed=2)
+    assert not elsewhere.exists()
+    replace_file(record, seal(forged, subject, KEY), "token")
+    take_over(folder, seed=2)
+    assert elsewhere.exists()
+
+
+def test_the_lineage_of_a_job_is_believed_where_it_is_sealed_for_this_job(folder: str) -> None:
+    job_folder = child_uri(folder, "job")
+    assert lineage_of_job(job_folder, JOB, "ab", "1", KEY) == "ab"
+    assert lineage_of_job(job_folder, JOB, "cd", "2", KEY) == "ab"
+    replace_file(child_uri(job_folder, "lineage"), b"../../elsewhere\n", "token")
+    with pytest.raises(RecordNotTrustedError):
+        lineage_of_job(job_folder, JOB, "cd", "3", KEY)
 
 
 def test_in_memory_ids_go_on_from_what_was_restored() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.checkpoint.metadata_key import MetadataKey
 from headrace.checkpoint.options import INTERVAL
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId, JobId, JobVertexId
@@ -24,9 +25,15 @@ from headrace.functions.sink import (
 )
 from tests.unit.connectors.connector_contexts import ConnectorContext
 
+KEY = MetadataKey(bytes(range(32)))
 WITH_CHECKPOINTS = Settings({INTERVAL.key: "1 s"})
 JOB = JobId(bytes(range(16)))
 VERTEX = JobVertexId(bytes(range(16, 32)))
+
+
+def key() -> MetadataKey:
+    """The user's key, as committers ask for it."""
+    return KEY
 
 
 class Crash(Exception):

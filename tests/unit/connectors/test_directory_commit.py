@@ -8,6 +8,7 @@ import pytest
 
 from headrace.connectors.dataframe.directory_commit import DirectoryCommit
 from headrace.connectors.files.notes import NoteChangedError
+from tests.unit.connectors.sink_world import key
 
 SCOPE = "lineage/sink"
 
@@ -49,7 +50,7 @@ def test_a_zombie_that_writes_an_id_again_leaves_what_its_successor_moves(
 ) -> None:
     target = tmp_path / "out"
     target.mkdir()
-    successor = DirectoryCommit(str(target), "append")
+    successor = DirectoryCommit(str(target), "append", key)
 
     def write_as_zombie(folder: str) -> None:
         def goes_on() -> None:
@@ -62,10 +63,10 @@ def test_a_zombie_that_writes_an_id_again_leaves_what_its_successor_moves(
             raise InterruptedError
 
     with pytest.raises(InterruptedError if zombie_dies else NoteChangedError):
-        DirectoryCommit(str(target), "append").commit(SCOPE, 1, "content", write_as_zombie)
+        DirectoryCommit(str(target), "append", key).commit(SCOPE, 1, "content", write_as_zombie)
     assert results(target) == {"part-successor": "successor"}
 
-    DirectoryCommit(str(target), "append").commit(SCOPE, 2, "more", writer("more"))
+    DirectoryCommit(str(target), "append", key).commit(SCOPE, 2, "more", writer("more"))
     assert results(target) == {"part-successor": "successor", "part-more": "more"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -78,7 +79,7 @@ def test_what_attempts_left_goes_but_not_what_may_be_a_successor_s(tmp_path: Pat
             commit_and_die(target, checkpoint_id)
     assert len(list(tmp_path.glob(".out.commit-*"))) == 2
 
-    DirectoryCommit(str(target), "append").commit(SCOPE, 1, "content", writer("whole"))
+    DirectoryCommit(str(target), "append", key).commit(SCOPE, 1, "content", writer("whole"))
 
     (left,) = tmp_path.glob(".out.commit-*-2-*")
     assert [left, target] == sorted(tmp_path.iterdir())
@@ -92,4 +93,4 @@ def commit_and_die(target: Path, checkpoint_id: int) -> None:
         writer("half")(folder)
         raise InterruptedError
 
-    DirectoryCommit(str(target), "append").commit(SCOPE, checkpoint_id, "content", write)
+    DirectoryCommit(str(target), "append", key).commit(SCOPE, checkpoint_id, "content", write)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.checkpoint.signed_records import seal
 from headrace.connectors.files import file_writer
 from headrace.connectors.files.buckets import BucketAssigner, RollingPolicy
 from headrace.connectors.files.committables import (
@@ -27,17 +28,18 @@ from headrace.connectors.files.sink import FileSink
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
 from headrace.functions.sink import FINAL_CHECKPOINT, commit_key
-from tests.unit.connectors.sink_world import Crash, FailingFileSystem, SinkWorld
+from tests.unit.connectors.sink_world import KEY, Crash, FailingFileSystem, SinkWorld, key
 
 ROW = Types.ROW_NAMED(["subtask", "number"], [Types.INT(), Types.INT()])
 TEXT = Types.STRING()
+ABOUT = "what was committed in lineage/sink"
 
 
 def world_of(sink: FileSink, value_type: Any = TEXT, **more: Any) -> SinkWorld:
     _, payload = sink.committer()
     row_of = (lambda s, n: f"{s}:{n}") if value_type is TEXT else (lambda s, n: (s, n))
     return SinkWorld(
-        sink, value_type, lambda: FileCommitter(decode_file_payload(payload)), row_of, **more
+        sink, value_type, lambda: FileCommitter(decode_file_payload(payload), key), row_of, **more
     )
 
 
@@ -148,7 +150,15 @@ def test_a_note_that_somebody_deleted_is_an_error_instead_of_a_guess(
     assert lines(tmp_path) == before == ([] if compacts else ["0:0", "0:1"])
 
 
-@pytest.mark.parametrize("content", [b"", b'{"scope":"l"', b'{"scope":"\xff"}', b'{"scope":1}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"scope":"l"',
+        b'{"scope":"lineage/sink","last_id":1}',
+        seal(b'{"scope":1}', ABOUT, KEY),
+    ],
+)
 def test_a_note_that_was_damaged_is_told_as_such_with_what_to_do(
     tmp_path: Path, content: bytes
 ) -> None:

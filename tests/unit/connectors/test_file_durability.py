@@ -14,7 +14,7 @@ from headrace.connectors.files.sink import FileSink
 from headrace.core.config import Settings
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
-from tests.unit.connectors.sink_world import WITH_CHECKPOINTS, SinkWorld
+from tests.unit.connectors.sink_world import WITH_CHECKPOINTS, SinkWorld, key
 
 
 class OneBucket(BucketAssigner):
@@ -48,7 +48,7 @@ def world_of(path: Path, settings: Settings = WITH_CHECKPOINTS, *, compacts: boo
     return SinkWorld(
         sink,
         Types.STRING(),
-        lambda: FileCommitter(decode_file_payload(payload)),
+        lambda: FileCommitter(decode_file_payload(payload), key),
         lambda subtask, number: f"{subtask}:{number}",
         parallelism=1,
         settings=settings,

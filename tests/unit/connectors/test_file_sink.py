@@ -15,6 +15,7 @@ from headrace.functions.serialization import Encoder
 from headrace.functions.sink import FINAL_CHECKPOINT
 from tests.unit.connectors.connector_contexts import ConnectorContext
 from tests.unit.connectors.file_sinks import PAIR, batch, sink
+from tests.unit.connectors.sink_world import key
 
 
 def names(path: Path) -> list[str]:
@@ -57,7 +58,7 @@ def test_without_checkpoints_what_a_savepoint_was_given_appears_at_the_end_too(
     writer.close()
     contents = [(tmp_path / name).read_text(encoding="utf-8") for name in names(tmp_path)]
     assert sorted(contents) == ["(a,1)\n", "(b,2)\n"]
-    committer = FileCommitter(FileSinkPayload(str(tmp_path)))
+    committer = FileCommitter(FileSinkPayload(str(tmp_path)), key)
     committer.commit("lineage/sink/1", 1, [given])
     assert len([name for name in names(tmp_path) if name.startswith("out-")]) == 2
 

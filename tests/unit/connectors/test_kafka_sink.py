@@ -24,6 +24,7 @@ from headrace.connectors.kafka.clients import (
 from headrace.connectors.kafka.control_topic import read_to_end
 from headrace.connectors.kafka.staged_records import (
     KafkaPayload,
+    StagedFileChangedError,
     StagedRecords,
     staged_records,
     to_ipc_stream,
@@ -435,3 +436,20 @@ def test_a_control_topic_that_forgets_is_an_error_instead_of_a_guess() -> None:
     ):
         read_to_end({}, CONTROL, 0)
     assert not caught.value.recoverable
+
+
+def test_a_staged_file_that_somebody_changed_is_refused_before_arrow_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "INLINE_SIZE_MAX", 0)
+    brokers = ModelBrokers()
+    world = world_of(brokers, tmp_path)
+    world.write(0, 3)
+    world.publish()
+    (file,) = tmp_path.rglob("*.arrow")
+    content = bytearray(file.read_bytes())
+    content[-20] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(StagedFileChangedError, match="was changed since it was written"):
+        world.commit()
+    assert brokers.committed == []

@@ -8,6 +8,7 @@ import pytest
 from pyarrow import fs
 
 from headrace.connectors.files.notes import NoteChangedError, NoteFile
+from tests.unit.connectors.sink_world import key
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -39,9 +40,15 @@ def test_a_note_that_is_written_for_the_first_time_meanwhile_is_not_taken_for_lo
 ) -> None:
     local: Any = fs.LocalFileSystem()
     path = f"{tmp_path}/note"
-    slow = NoteFile(WrittenAfterALook(local, NoteFile(local, path, Note)), path, Note)
+    slow = NoteFile(
+        WrittenAfterALook(local, NoteFile(local, path, Note, "scope", key)),
+        path,
+        Note,
+        "scope",
+        key,
+    )
 
     assert slow.read() is None
     with pytest.raises(NoteChangedError):
         slow.write(Note(1))
-    assert NoteFile(local, path, Note).read() == Note(1)
+    assert NoteFile(local, path, Note, "scope", key).read() == Note(1)

@@ -34,6 +34,7 @@ from tests.unit.connectors.sink_world import (
     Crash,
     FailingFileSystem,
     SinkWorld,
+    key,
 )
 
 ROW = Types.ROW_NAMED(["subtask", "number"], [Types.INT(), Types.INT()])
@@ -123,7 +124,7 @@ def world_of(sink: Sink, session: ArrowSession, **more: Any) -> SinkWorld:
     assert committer is not None
     payload: Any = msgspec.msgpack.decode(committer[1], type=CommitPayload)
     new_committer: Callable[[], Any] = lambda: DataFrameCommitter(  # noqa: E731
-        "results", payload, lambda: session
+        "results", payload, lambda: session, key
     )
     return SinkWorld(sink, ROW, new_committer, lambda s, n: (s, n), **more)
 
@@ -334,7 +335,7 @@ def test_a_function_needs_checkpoints_and_its_own_driver(tmp_path: Path) -> None
     with pytest.raises(ProgramError, match=r"set execution\.checkpointing\.interval"):
         sink.create_writer(ConnectorContext(ROW))
     committer = DataFrameCommitter(
-        "results", CommitPayload(function_id="elsewhere"), lambda: ArrowSession()
+        "results", CommitPayload(function_id="elsewhere"), lambda: ArrowSession(), key
     )
     world = world_of(sink, ArrowSession())
     world.write(0, 1)

@@ -21,7 +21,7 @@ from headrace.connectors.files.notes import NoteChangedError, NoteFile
 from headrace.core.errors import HeadraceError
 from headrace.functions.sink import commit_key
 from tests.unit.connectors import test_file_commit as files
-from tests.unit.connectors.sink_world import FailingFileSystem, SinkWorld
+from tests.unit.connectors.sink_world import FailingFileSystem, SinkWorld, key
 from tests.unit.spark import test_dataframe_committer as dataframes
 
 CHANGING = FailingFileSystem.CHANGING
@@ -156,7 +156,7 @@ def test_a_note_is_what_the_driver_wrote_whose_write_succeeded(
     with TemporaryDirectory() as folder:
         path, file_system = f"{folder}/.note", fs.LocalFileSystem()
         if has_note:
-            NoteFile(file_system, path, Note).write(Note("before"))
+            NoteFile(file_system, path, Note, "scope", key).write(Note("before"))
         is_gone = False
 
         def go() -> None:
@@ -164,7 +164,9 @@ def test_a_note_is_what_the_driver_wrote_whose_write_succeeded(
             is_gone = True
             raise GoneError
 
-        other = NoteFile(PausedFileSystem(file_system, other_steps + 1, go), path, Note)
+        other = NoteFile(
+            PausedFileSystem(file_system, other_steps + 1, go), path, Note, "scope", key
+        )
 
         def meanwhile() -> None:
             if is_other_late:
@@ -172,7 +174,9 @@ def test_a_note_is_what_the_driver_wrote_whose_write_succeeded(
             with suppress(GoneError):
                 other.write(Note("other"))
 
-        one = NoteFile(PausedFileSystem(file_system, steps + 1, meanwhile), path, Note)
+        one = NoteFile(
+            PausedFileSystem(file_system, steps + 1, meanwhile), path, Note, "scope", key
+        )
         one.read()
         if not is_other_late:
             other.read()
@@ -181,7 +185,7 @@ def test_a_note_is_what_the_driver_wrote_whose_write_succeeded(
             expected = "one"
         except NoteChangedError:
             expected = "other"
-        found = NoteFile(file_system, path, Note).read()
+        found = NoteFile(file_system, path, Note, "scope", key).read()
         assert found == Note(expected)
         # Whoever gives up takes along what it wrote; who is gone cannot.
         assert is_gone or not list(Path(folder).glob(".note.*.new"))

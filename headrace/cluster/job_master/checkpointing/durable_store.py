@@ -312,14 +312,15 @@ class DurableCheckpointStore:
         if self._kind is CheckpointStorageKind.JOBMANAGER:
             return LineageInMemory(lineage_id, floor_id)
         directory = absolute_uri(self._settings.get_option(CHECKPOINT_DIRECTORY))
+        key = metadata_key(self._settings)
         if self._owns_folder:
             folder, token = (
                 job_folder(self._settings, self._job_id),
                 self._random.randbytes(8).hex(),
             )
-            lineage_id = lineage_of_job(folder, lineage_id, token)
+            lineage_id = lineage_of_job(folder, self._job_id, lineage_id, token, key)
         return StoredLineage.take_over(
-            directory, lineage_id, floor_id, self._clock, self._random, is_new=not known
+            directory, lineage_id, floor_id, self._clock, self._random, key, is_new=not known
         )
 
     def _sweep(self, complete: Iterable[CompletedCheckpoint]) -> None:
