@@ -50,6 +50,7 @@ from headrace.checkpoint.options import (
     CHECKPOINT_DIRECTORY,
     CREATE_SUBDIR,
     SAVEPOINT_DIRECTORY,
+    SHARED_FILES,
     CheckpointStorageKind,
     storage_kind,
 )
@@ -132,12 +133,19 @@ class CheckpointsInFiles:
     """Checkpoints in the folder of `execution.checkpointing.dir`."""
 
     def __init__(
-        self, directory: str, lineage: Lineage, key: MetadataKey, savepoints: "SavepointPlaces"
+        self,
+        directory: str,
+        lineage: Lineage,
+        key: MetadataKey,
+        savepoints: "SavepointPlaces",
+        *,
+        is_shared: bool = False,
     ) -> None:
         self.checkpoint_folder: Final = directory
         self._lineage = lineage
         self._key = key
         self._savepoints = savepoints
+        self._is_shared = is_shared
 
     @property
     def shared_folder(self) -> str:
@@ -147,7 +155,7 @@ class CheckpointsInFiles:
     def prepare(self) -> None:
         """See CheckpointStorage."""
         for name in ("shared", "taskowned"):
-            make_folder(child_uri(self.checkpoint_folder, name))
+            make_folder(child_uri(self.checkpoint_folder, name), is_shared=self._is_shared)
 
     def locate(
         self, checkpoint_id: int, options: CheckpointOptions, target: str = ""
@@ -159,7 +167,7 @@ class CheckpointsInFiles:
             self._lineage.placed(checkpoint_id, located.exclusive_uri)
             return located
         folder = child_uri(self.checkpoint_folder, f"chk-{checkpoint_id}")
-        make_folder(folder)
+        make_folder(folder, is_shared=self._is_shared)
         return _placed(options, folder, self.shared_folder)
 
     def publish(
@@ -204,7 +212,7 @@ class SavepointPlaces:
             )
         name = f"savepoint-{self._job_id.hex()[:6]}-{self._random.randbytes(6).hex()}"
         folder = child_uri(absolute_uri(wanted), name)
-        make_folder(folder)
+        make_folder(folder, is_shared=self._settings.get_option(SHARED_FILES))
         return _placed(options, folder, "")
 
     def publish(
@@ -223,7 +231,13 @@ def open_checkpoint_storage(
     if storage_kind(settings) is CheckpointStorageKind.JOBMANAGER:
         return CheckpointsInMemory(savepoints)
     folder = job_folder(settings, job_id)
-    return CheckpointsInFiles(folder, lineage, metadata_key(settings), savepoints)
+    return CheckpointsInFiles(
+        folder,
+        lineage,
+        metadata_key(settings),
+        savepoints,
+        is_shared=settings.get_option(SHARED_FILES),
+    )
 
 
 def job_folder(settings: Settings, job_id: JobId) -> str:

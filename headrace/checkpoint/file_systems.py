@@ -30,6 +30,7 @@ ENTRY_POINT_GROUP_FILE_SYSTEMS: Final = "headrace.file_systems"
 STREAM_BYTES: Final = 1 << 20
 _REMOVAL_ATTEMPTS: Final = 16
 _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_OWNER_ONLY: Final = 0o700
 _SCHEMES: Final[dict[str, OpenFileSystem]] = {}
 
 
@@ -216,11 +217,17 @@ def folders_in(uri: str) -> list[str]:
         return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
 
 
-def make_folder(uri: str) -> None:
-    """Make a folder and those above it, where they are not there."""
+def make_folder(uri: str, *, is_shared: bool = False) -> None:
+    """Make a folder and those above it, where they are not there; on this machine for their owner alone.
+
+    `is_shared`: with the permissions that the process's umask leaves. Files have those of the folder they are in.
+    """
     system, path = _place_of("make the folder", uri)
     with _errors("make the folder", uri):
-        system.create_dir(path, recursive=True)
+        if isinstance(system, fs.LocalFileSystem):
+            _make_local(path, 0o777 if is_shared else _OWNER_ONLY)
+        else:
+            system.create_dir(path, recursive=True)
 
 
 def remove_file(uri: str) -> None:
@@ -307,10 +314,29 @@ def _write_local(
 
 def _new_local(path: str) -> Any:
     try:
-        return open(path, "xb")
+        return open(path, "xb", opener=_open_as_in_its_folder)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        return open(path, "xb")
+        _make_local(os.path.dirname(path), _OWNER_ONLY)
+        return open(path, "xb", opener=_open_as_in_its_folder)
+
+
+def _open_as_in_its_folder(path: str, flags: int) -> int:
+    """Who may not enter the folder may not read its files either, should they be moved or linked elsewhere."""
+    mode = os.stat(os.path.dirname(path)).st_mode & 0o666
+    return os.open(path, flags, mode)
+
+
+def _make_local(path: str, mode: int) -> None:
+    missing: list[str] = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for folder in reversed(missing):
+        # A file of that name, or a link that leads nowhere, is told by what follows.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, mode)
+    if missing and not os.path.isdir(missing[0]):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), missing[0])
 
 
 def _write_remote(system: Any, path: str, parts: Iterable[bytes | memoryview]) -> None:
@@ -349,7 +375,8 @@ def _put_local(path: str, temporary: str, content: bytes) -> bool:
 def _put_by_claim(path: str, temporary: str) -> bool:
     """Where there are no links: who makes the claim file may rename, once and for all."""
     try:
-        os.close(os.open(f"{path}.claim", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        claim = f"{path}.claim"
+        os.close(_open_as_in_its_folder(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return False
     os.replace(temporary, path)

@@ -26,6 +26,7 @@ from headrace.checkpoint.file_systems import (
     child_uri,
     files_below,
     is_there,
+    make_folder,
     put_if_absent,
     read_all,
     remove_file,
@@ -166,14 +167,17 @@ class StoredLineage:
         key: MetadataKey,
         *,
         is_new: bool = False,
+        is_shared: bool = False,
     ) -> "StoredLineage":
         """Take the next epoch and make sure that nothing of earlier ones is published from now on.
 
         `floor_id`: the restored checkpoint's id, 0 where none was. A lineage that is not new and has no record here
-        goes on from the current time in milliseconds: which ids it has used elsewhere since is not known.
+        goes on from the current time in milliseconds: which ids it has used elsewhere since is not known. `is_shared`:
+        see file_systems.make_folder.
         CheckpointStorageError, RecordNotTrustedError.
         """
         folder = child_uri(directory, "lineages", lineage_id)
+        make_folder(folder, is_shared=is_shared)
         taken = _taken_in(folder)
         last_id = max(floor_id, *taken.ids, 0)
         if floor_id and not is_new and not taken.epochs:

@@ -213,6 +213,12 @@ FORK: Final = ConfigOption(
     "The job that made the snapshot goes on by itself: this one becomes another job with the same state, and leaves to "
     "the other what was prepared for sinks and not yet committed.",
 )  # fmt: skip
+SHARED_FILES: Final = ConfigOption(
+    "headrace.security.shared-files", bool, False,
+    "Whether folders of checkpoints and savepoints, and those in which output waits for its commit, have the "
+    "permissions that the umask of their process leaves. false: on local file systems only their owner may enter them, "
+    "so that driver and TaskManagers must run as one user.",
+)  # fmt: skip
 REPEAT_OUTPUT: Final = ConfigOption(
     "headrace.state-recovery.repeat-output", bool, False,
     "Whether a job may start from a snapshot that is older than output which its sinks have committed: what they were "

@@ -33,6 +33,7 @@ from headrace.checkpoint.metadata import (
     StateChange,
 )
 from headrace.checkpoint.metadata_key import metadata_key
+from headrace.checkpoint.options import SHARED_FILES
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.checkpoint.storage import SubtaskStorage
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
@@ -163,7 +164,7 @@ class SavepointEditor:
             raise StateProcessorError(
                 f"{uri} is not empty: an edit makes a new savepoint, name a new folder"
             )
-        make_folder(uri)
+        make_folder(uri, is_shared=self._settings.get_option(SHARED_FILES))
         try:
             with held(self._parent.uri, clock=self._clock):
                 metadata, changes = self._edited(uri)

@@ -14,7 +14,7 @@ from headrace.checkpoint.options import INTERVAL
 from headrace.connectors.dataframe.messages import FilesStaged, StagedPart
 from headrace.connectors.files.formats import ROW_GROUP_ROW_COUNT
 from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.staging import delete_file, remove_if_empty
+from headrace.connectors.files.staging import delete_file, make_staging_folder, remove_if_empty
 from headrace.core.config import Settings
 from headrace.core.errors import ProgramError
 from headrace.core.randomness import system_random
@@ -32,8 +32,9 @@ def has_checkpoints(settings: Settings) -> bool:
 class ParquetStage:
     """Writes one Parquet file; nothing lies there before the first rows are worth a row group."""
 
-    def __init__(self, file_system: Any, path: str, schema: pa.Schema) -> None:
+    def __init__(self, file_system: Any, path: str, schema: pa.Schema, settings: Settings) -> None:
         self._file_system = file_system
+        self._settings = settings
         self.path = path
         self._schema = schema
         self._writer: Any = None
@@ -63,7 +64,8 @@ class ParquetStage:
 
     def _write_held(self) -> None:
         if self._writer is None:
-            self._file_system.create_dir(self.path.rpartition("/")[0], recursive=True)
+            folder = self.path.rpartition("/")[0]
+            make_staging_folder(self._file_system, folder, self._settings)
             self._writer = pq.ParquetWriter(
                 self.path, self._schema, filesystem=self._file_system, compression="zstd"
             )
@@ -82,7 +84,7 @@ class StagingWriter(SinkWriter):
         schema = data_schema(context.types.inputs[0].value_type)
         file_system, directory = file_system_of(staging_directory)
         name = f"part-{context.subtask_index:05d}-{context.attempt_number}.parquet"
-        self._stage = ParquetStage(file_system, f"{directory}/{name}", schema)
+        self._stage = ParquetStage(file_system, f"{directory}/{name}", schema, context.settings)
         self._reported_path = f"{staging_directory}/{name}"
 
     def write_batch(self, batch: RecordBatch) -> None:
@@ -173,7 +175,8 @@ class PartStagingWriter(SinkWriter):
             f"{self._part_count}.parquet"
         )
         self._part_count += 1
-        return ParquetStage(self._file_system, f"{self._directory}/{name}", self._schema)
+        path = f"{self._directory}/{name}"
+        return ParquetStage(self._file_system, path, self._schema, context.settings)
 
 
 def is_left_by_older_attempt(name: str, part: StagedPart) -> bool:

@@ -27,6 +27,7 @@ from headrace.connectors.files.staging import (
     StagingFolder,
     delete_file,
     delete_files,
+    make_staging_folder,
     remove_if_empty,
     staging_folders,
 )
@@ -174,7 +175,7 @@ class FileWriter(SinkWriter):
         return self._try_open(path)
 
     def _try_open(self, path: str) -> Any:
-        self._file_system.create_dir(self._folder_path, recursive=True)
+        make_staging_folder(self._file_system, self._folder_path, self._context.settings)
         # A name such as x.gz must not make pyarrow compress what the encoder made.
         return self._file_system.open_output_stream(path, compression=None)
 

@@ -7,6 +7,7 @@ that is in progress outlives its attempt, and what is prepared is needed exactly
 """
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from typing import Any, Final
 
 from pyarrow import fs
 
+from headrace.checkpoint.options import SHARED_FILES
 from headrace.connectors.files.confinement import is_link
 from headrace.connectors.sink_owner import owner_of_sink
+from headrace.core.config import Settings
 from headrace.core.randomness import system_random
 from headrace.functions.subtask_context import SubtaskContext
 
@@ -65,6 +68,18 @@ class StagingFolder:
             and self.subtask_index == other.subtask_index
             and self.attempt_number < other.attempt_number
         )
+
+
+def make_staging_folder(file_system: Any, path: str, settings: Settings) -> None:
+    """Make a folder in which output waits for its commit; on local file systems for this user alone.
+
+    The files in it have the permissions of results, which they are about to be.
+    """
+    if not isinstance(file_system, fs.LocalFileSystem) or settings.get_option(SHARED_FILES):
+        file_system.create_dir(path, recursive=True)
+        return
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(path, mode=0o700)
 
 
 def staging_folders(file_system: Any, base_path: str) -> Iterator[StagingFolder]:

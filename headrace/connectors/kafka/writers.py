@@ -11,7 +11,7 @@ import msgspec
 from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.checkpoint.storage import digest_of
 from headrace.connectors.files.paths import file_system_of
-from headrace.connectors.files.staging import delete_file, remove_if_empty
+from headrace.connectors.files.staging import delete_file, make_staging_folder, remove_if_empty
 from headrace.connectors.kafka.clients import KafkaRecord
 from headrace.connectors.kafka.producers import RecordProducer
 from headrace.connectors.kafka.serialization import KafkaRecordSerializationSchema
@@ -125,7 +125,7 @@ class StagingKafkaWriter(SinkWriter):
         name = f"{context.subtask_index}-{context.attempt_number}-{self._token}-{self._file_count}"
         self._file_count += 1
         file_system, folder = file_system_of(self._folder)
-        file_system.create_dir(folder, recursive=True)
+        make_staging_folder(file_system, folder, context.settings)
         with file_system.open_output_stream(f"{folder}/{name}.arrow", compression=None) as stream:
             stream.write(content)
         return f"{self._folder}/{name}.arrow"

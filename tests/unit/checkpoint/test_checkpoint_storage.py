@@ -1,5 +1,7 @@
+import os
 import random
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -28,7 +30,12 @@ from headrace.checkpoint.file_systems import (
 )
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.lineages import StoredLineage
-from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, KEY_FILE, SAVEPOINT_DIRECTORY
+from headrace.checkpoint.options import (
+    CHECKPOINT_DIRECTORY,
+    KEY_FILE,
+    SAVEPOINT_DIRECTORY,
+    SHARED_FILES,
+)
 from headrace.checkpoint.savepoint_disposal import dispose_savepoint
 from headrace.checkpoint.storage import StateReader, SubtaskStorage
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
@@ -148,6 +155,39 @@ def test_a_zombie_driver_that_has_just_looked_publishes_nothing(
     with pytest.raises(CheckpointExistsError):
         storage.publish(metadata_of(number), options)
     assert storage.completed() == []
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_who_else_may_read_a_checkpoint_is_said_by_an_option_and_the_umask(
+    tmp_path: Path, is_shared: bool
+) -> None:
+    settings = Settings(
+        {
+            CHECKPOINT_DIRECTORY.key: str(tmp_path / "checkpoints"),
+            SAVEPOINT_DIRECTORY.key: str(tmp_path / "kept"),
+            SHARED_FILES.key: str(is_shared),
+            KEY_FILE.key: str(tmp_path / "key"),
+        }
+    )
+    before = os.umask(0o022)
+    try:
+        lineage = StoredLineage.take_over(
+            str(tmp_path / "checkpoints"), LINEAGE, 0, ManualClock(), random.Random(1), KEY,
+            is_shared=is_shared,
+        )  # fmt: skip
+        storage = open_checkpoint_storage(settings, JOB, lineage)
+        storage.prepare()
+        for snapshot in (CHECKPOINT, SAVEPOINT):
+            checkpoint_id = lineage.take_id(storage.checkpoint_folder)
+            options = storage.locate(checkpoint_id, snapshot)
+            file = SubtaskStorage(options, "map-0", settings).write("counts", BIG, is_shared=True)
+            storage.publish(metadata_of(checkpoint_id, file), options)
+    finally:
+        os.umask(before)
+    below = [path for path in tmp_path.rglob("*") if path.name != "key"]
+    folders = {stat.S_IMODE(path.stat().st_mode) for path in below if path.is_dir()}
+    files = {stat.S_IMODE(path.stat().st_mode) for path in below if path.is_file()}
+    assert (folders, files) == (({0o755}, {0o644}) if is_shared else ({0o700}, {0o600}))
 
 
 def test_a_savepoint_stands_alone_and_may_be_moved(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """File sinks in a folder that others write to: what they put there moves, deletes and publishes nothing elsewhere."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,21 @@ def test_nothing_is_published_or_swept_behind_links(tmp_path: Path) -> None:
     own.symlink_to(elsewhere)
     with pytest.raises(PathOutsideError, match="is a link"):
         world.commit()
+
+
+def test_output_that_waits_is_for_its_user_alone_and_what_is_published_as_the_umask_says(
+    tmp_path: Path,
+) -> None:
+    before = os.umask(0o022)
+    try:
+        world = world_of(tmp_path / "out")
+        world.write(0, 1)
+        world.publish()
+        (staging,) = (tmp_path / "out").iterdir()
+        assert stat.S_IMODE(staging.stat().st_mode) == 0o700
+        world.commit()
+    finally:
+        os.umask(before)
+    (result,) = (one for one in (tmp_path / "out").iterdir() if one.name.startswith("part-"))
+    assert stat.S_IMODE(result.stat().st_mode) == 0o644
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o755

@@ -30,6 +30,7 @@ from headrace.checkpoint.file_systems import (
     absolute_uri,
     child_uri,
     files_below,
+    make_folder,
     parent_uri,
     remove_file,
     size_of,
@@ -53,6 +54,7 @@ from headrace.checkpoint.options import (
     RECOVERY_CLAIM_MODE,
     RECOVERY_PATH,
     RETENTION,
+    SHARED_FILES,
     CheckpointStorageKind,
     ClaimMode,
     ExternalizedCheckpointRetention,
@@ -313,14 +315,21 @@ class DurableCheckpointStore:
             return LineageInMemory(lineage_id, floor_id)
         directory = absolute_uri(self._settings.get_option(CHECKPOINT_DIRECTORY))
         key = metadata_key(self._settings)
+        is_shared = self._settings.get_option(SHARED_FILES)
         if self._owns_folder:
-            folder, token = (
-                job_folder(self._settings, self._job_id),
-                self._random.randbytes(8).hex(),
-            )
+            folder = job_folder(self._settings, self._job_id)
+            token = self._random.randbytes(8).hex()
+            make_folder(folder, is_shared=is_shared)
             lineage_id = lineage_of_job(folder, self._job_id, lineage_id, token, key)
         return StoredLineage.take_over(
-            directory, lineage_id, floor_id, self._clock, self._random, key, is_new=not known
+            directory,
+            lineage_id,
+            floor_id,
+            self._clock,
+            self._random,
+            key,
+            is_new=not known,
+            is_shared=is_shared,
         )
 
     def _sweep(self, complete: Iterable[CompletedCheckpoint]) -> None:
