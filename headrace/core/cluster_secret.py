@@ -32,7 +32,7 @@ def cluster_secret(settings: Settings) -> bytes:
     if not name:
         return secret_token()
     try:
-        secret = bytes.fromhex(_private_text(SECRET_FILE, name))
+        secret = bytes.fromhex(private_text(SECRET_FILE, name))
     except ValueError as error:
         raise ConfigurationError(SECRET_FILE.key, name, "it does not hold a secret") from error
     if len(secret) != _SECRET_BYTES:
@@ -46,7 +46,7 @@ def given_identity(settings: Settings) -> TlsIdentity | None:
     name = settings.get_option(IDENTITY_FILE)
     if not name:
         return None
-    text = _private_text(IDENTITY_FILE, name)
+    text = private_text(IDENTITY_FILE, name)
     key_start, certificate_start = text.find("-----BEGIN PRIVATE"), text.find("-----BEGIN CERT")
     if key_start < 0 or certificate_start < 0:
         what = "it does not hold a certificate and its private key in PEM"
@@ -61,7 +61,8 @@ def cluster_identity(settings: Settings, now_ms: int) -> TlsIdentity:
     return given_identity(settings) or generate_identity(now_ms)
 
 
-def _private_text(option: ConfigOption[str], name: str) -> str:
+def private_text(option: ConfigOption[str], name: str) -> str:
+    """Return the text of the file `name`, the value of `option`. ConfigurationError where others may read it too."""
     path = Path(name)
     try:
         mode = path.stat().st_mode

@@ -27,6 +27,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 |  +- connectors.kafka.clients: KafkaClientMissingError
 |  +- connectors.postgres.connections: PostgresClientMissingError
 |  +- shuffle_service.errors: DirectoryInUseError
+|  +- spark.authentication: UnknownSparkSecretError
 |  +- spark.checklist: ChecklistError
 |  +- spark.dataframe_commit: SinkCommitError
 |  +- spark.dataframe_coordinator: DataFramePushError

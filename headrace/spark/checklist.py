@@ -5,18 +5,19 @@ Pure: takes Spark's configuration as a mapping and returns findings. Everything 
 """
 
 import enum
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.errors import HostError
+from headrace.spark.authentication import AUTHENTICATION, exposure
 
 HOSTING_SETTINGS: Final[Mapping[str, str]] = {
     "spark.speculation": "false",
     "spark.excludeOnFailure.enabled": "false",
     "spark.python.worker.idleTimeoutSeconds": "0",
     "spark.python.worker.killOnIdleTimeout": "false",
+    **AUTHENTICATION,
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.executor.heartbeatInterval": "10s",
     "spark.network.timeout": "120s",
@@ -43,9 +44,6 @@ _KILL_ON_IDLE: Final = (
     "spark.python.worker.killOnIdleTimeout",
     "spark.sql.execution.pyspark.udf.killOnIdleTimeout",
 )
-_ENCRYPTION: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
-LOCAL_THREADS: Final = re.compile(r"local(?:\[\s*([0-9]+|\*)\s*(?:,\s*[0-9]+\s*)?\])?\Z")
-LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*([0-9]+)\s*,\s*([0-9]+)\s*,\s*[0-9]+\s*\]\Z")
 
 
 class Severity(enum.Enum):
@@ -77,41 +75,18 @@ class ChecklistError(HostError):
         self.findings = findings
 
 
-@dataclass(frozen=True)
-class MasterKind:
-    """What the master URL says: `is_local` (everything on this host), threads or executors where it fixes them."""
+def check_configuration(
+    conf: Mapping[str, str], *, allows_unauthenticated: bool = False
+) -> tuple[Finding, ...]:
+    """Return every finding about Spark's configuration `conf`, refusals first.
 
-    is_local: bool
-    thread_count: int | None = None
-    executor_count: int | None = None
-    cores_per_executor: int | None = None
-
-    @property
-    def is_single_process(self) -> bool:
-        """Whether tasks run beside the driver's JVM (`local[n]`), where resource profiles are refused."""
-        return self.is_local and self.executor_count is None
-
-
-def parse_master(master: str, cpu_count: int) -> MasterKind:
-    """Read a master URL. `cpu_count` stands for `*`."""
-    threads = LOCAL_THREADS.match(master)
-    if threads is not None:
-        text = threads.group(1)
-        count = 1 if text is None else cpu_count if text == "*" else int(text)
-        return MasterKind(is_local=True, thread_count=count)
-    cluster = LOCAL_CLUSTER.match(master)
-    if cluster is not None:
-        return MasterKind(
-            is_local=True,
-            executor_count=int(cluster.group(1)),
-            cores_per_executor=int(cluster.group(2)),
-        )
-    return MasterKind(is_local=False)
-
-
-def check_configuration(conf: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Return every finding about Spark's configuration `conf`, refusals first."""
-    findings = [*_refusals(conf), *_warnings(conf)]
+    `allows_unauthenticated`: the user takes Spark's ports without a secret, where only this host reaches them.
+    """
+    findings = [
+        *_refusals(conf),
+        *_exposure(conf, allows_unauthenticated=allows_unauthenticated),
+        *_warnings(conf),
+    ]
     return tuple(sorted(findings, key=lambda finding: finding.severity is not Severity.REFUSED))
 
 
@@ -157,20 +132,16 @@ def _refusals(conf: Mapping[str, str]) -> list[Finding]:
     return found
 
 
+def _exposure(conf: Mapping[str, str], *, allows_unauthenticated: bool) -> list[Finding]:
+    found = exposure(conf, allows_unauthenticated=allows_unauthenticated)
+    if found is None:
+        return []
+    severity = Severity.WARNING if found.is_allowed else Severity.REFUSED
+    return [Finding(severity, found.key, conf.get(found.key, "false"), found.reason)]
+
+
 def _warnings(conf: Mapping[str, str]) -> list[Finding]:
     found: list[Finding] = []
-    master = conf.get("spark.master", "")
-    kind = parse_master(master, 1)
-    if not kind.is_local and not any(_is_true(conf, key) for key in _ENCRYPTION):
-        found.append(
-            Finding(
-                Severity.WARNING,
-                "spark.network.crypto.enabled",
-                conf.get("spark.network.crypto.enabled", "false"),
-                "the cluster's secret and key travel to the executors in clear text; set it to true (with "
-                "spark.authenticate) or encrypt Spark's RPC",
-            )
-        )
     if _is_true(conf, "spark.excludeOnFailure.enabled"):
         found.append(
             Finding(
@@ -192,9 +163,11 @@ def _warnings(conf: Mapping[str, str]) -> list[Finding]:
     return found
 
 
-def refuse_contradictions(conf: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Raise ChecklistError where the configuration contradicts us; return the warnings."""
-    findings = check_configuration(conf)
+def refuse_contradictions(
+    conf: Mapping[str, str], *, allows_unauthenticated: bool = False
+) -> tuple[Finding, ...]:
+    """Raise ChecklistError where the configuration contradicts us; return the warnings. As `check_configuration`."""
+    findings = check_configuration(conf, allows_unauthenticated=allows_unauthenticated)
     refused = tuple(one for one in findings if one.severity is Severity.REFUSED)
     if refused:
         raise ChecklistError(refused)

@@ -35,13 +35,13 @@ from headrace.core.errors import HostError, ProgramError
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import run_in_thread, start_thread
-from headrace.core.tls import TlsIdentity
 from headrace.network.errors import ConnectionLostError, IngestRefusedError
 from headrace.spark.dataframe_plan import default_parallelism, plan_push
 from headrace.spark.dataframe_push import RESULT_SCHEMA_TEXT, PushTarget, push_body
 from headrace.spark.dataframe_replay import plan_identity, unrepeatable_part
 from headrace.spark.partition_owners import PartitionOwners
 from headrace.spark.spark_errors import root_message, user_location_in
+from headrace.spark.task_secrets import TaskSecrets, handed_to_tasks
 
 _LOG = logging.getLogger(__name__)
 _EVENT: Final = msgspec.msgpack.Decoder[ReaderEvent](ReaderEvent)
@@ -117,13 +117,10 @@ class DataFrameCoordinator:
     Implements CheckpointedCoordinator.
     """
 
-    def __init__(
-        self, context: CoordinatorContext, df: DataFrame, secret: bytes, tls: TlsIdentity | None
-    ) -> None:
+    def __init__(self, context: CoordinatorContext, df: DataFrame, secrets: TaskSecrets) -> None:
         self._context = context
         self._df = df
-        self._secret = secret
-        self._tls = tls
+        self._secrets = secrets
         self._takes_checkpoints = context.settings.duration_ms(INTERVAL) > 0
         self._owners = PartitionOwners(context.parallelism)
         self._ready: dict[int, tuple[ExecutionAttemptId, TaskManagerLocation]] = {}
@@ -237,8 +234,6 @@ class DataFrameCoordinator:
             context.job_id,
             context.operator_id,
             tuple(self._ready[index][1] for index in range(context.parallelism)),
-            self._secret,
-            self._tls,
             run_number,
             owners.open_partitions if owners.is_announced else None,
         )
@@ -268,7 +263,8 @@ class DataFrameCoordinator:
                     raise DataFrameChangedError(context.place, known.plan, identity)
             computed = Computed(identity, parallelism, copy_path)
             context.run_async(lambda: self._announce(pushing, count, computed))
-            plan.run()
+            with handed_to_tasks(spark_context, self._secrets):
+                plan.run()
         except Exception as error:
             if not pushing.is_cancelled:
                 failure: HostError | ProgramError = (

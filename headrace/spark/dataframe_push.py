@@ -12,8 +12,8 @@ from pyspark import TaskContext
 
 from headrace.core.ids import JobId, OperatorId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
-from headrace.core.tls import TlsIdentity
 from headrace.network.ingest_sender import IngestSender
+from headrace.spark.task_secrets import received_secrets
 
 _RESULT_SCHEMA: Final = pa.schema([("partition", pa.int32()), ("row_count", pa.int64())])
 RESULT_SCHEMA_TEXT: Final = "partition int, row_count bigint"
@@ -23,13 +23,11 @@ ATTEMPTS_PER_RUN: Final = 1000
 
 @dataclass(frozen=True)
 class PushTarget:
-    """Where the rows of a DataFrame go; travels in the closure of the Spark job, so no secret is in anybody's log."""
+    """Where the rows of a DataFrame go; travels in the closure of the Spark job, and so holds no secret."""
 
     job_id: JobId
     operator_id: OperatorId
     locations: tuple[TaskManagerLocation, ...]
-    secret: bytes
-    tls: TlsIdentity | None
     run_number: int = 0
     open_partitions: Mapping[int, int] | None = None
     """Subtask by partition; None before they were given out: then i goes to subtask i modulo the number of subtasks."""
@@ -52,15 +50,16 @@ def push_partition(
     subtask_index = target.subtask_of(partition)
     if subtask_index is None:
         return
+    secrets = received_secrets()
     sender = IngestSender(
         target.locations[subtask_index],
-        target.secret,
+        secrets.secret,
         target.job_id,
         target.operator_id,
         subtask_index,
         partition,
         attempt,
-        tls=target.tls,
+        tls=secrets.tls,
     )
     try:
         row_count = 0

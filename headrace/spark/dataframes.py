@@ -17,11 +17,11 @@ from headrace.cluster.job_master.operator_coordinator import (
 from headrace.connectors.dataframe.messages import SourcePayload
 from headrace.connectors.dataframe.source import DataFrameSource, check_dataframe_schema
 from headrace.core.errors import HostError, ProgramError
-from headrace.core.tls import TlsIdentity
 from headrace.core.types.arrow_types import type_info_from_schema
 from headrace.core.types.type_info import TypeInformation
 from headrace.spark.dataframe_coordinator import DataFrameCoordinator
 from headrace.spark.dataframe_plan import with_plain_names
+from headrace.spark.task_secrets import TaskSecrets
 
 
 @dataclass
@@ -56,7 +56,7 @@ def dataframe_source(
     return DataFrameSource(dataframe_id, row_type, event_time_column), row_type
 
 
-def source_coordinator_factory(secret: bytes, tls: TlsIdentity | None = None) -> CoordinatorFactory:
+def source_coordinator_factory(secrets: TaskSecrets) -> CoordinatorFactory:
     """Return what makes a DataFrame source's coordinator in the JobMaster."""
 
     def create(context: CoordinatorContext, payload: bytes) -> OperatorCoordinator:
@@ -67,6 +67,6 @@ def source_coordinator_factory(secret: bytes, tls: TlsIdentity | None = None) ->
                 f"{context.place} reads {dataframe_id}, which this driver does not know: a job "
                 "with DataFrames must be submitted by the process that made them"
             )
-        return DataFrameCoordinator(context, df, secret, tls)
+        return DataFrameCoordinator(context, df, secrets)
 
     return create

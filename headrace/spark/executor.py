@@ -15,8 +15,8 @@ from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.graph.expansion import expand
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.pipeline_options import FREE_PREFIXES
-from headrace.spark.checklist import parse_master
 from headrace.spark.host import SparkHost
+from headrace.spark.master import parse_master
 from headrace.spark.options import SLOT_COUNT
 from headrace.spark.python_files import python_files
 from headrace.spark.session import planned_or_running_master

@@ -25,10 +25,10 @@ from headrace.core.ids import ResourceId
 from headrace.core.process_memory import PROCESS_MEMORY
 from headrace.core.randomness import system_random
 from headrace.core.tls import TlsIdentity, needs_tls
-from headrace.spark.checklist import MasterKind, parse_master
 from headrace.spark.dataframe_commit import sink_coordinator_factory
 from headrace.spark.dataframes import source_coordinator_factory
 from headrace.spark.jvm import delete_at_jvm_exit, is_stopped, registered_executor_count
+from headrace.spark.master import MasterKind, parse_master
 from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
 from headrace.spark.program_sessions import asked_of_session, refuse_unobeyed
 from headrace.spark.python_files import ShippedFiles, python_files, ship
@@ -36,6 +36,7 @@ from headrace.spark.resource_driver import SparkResourceDriver
 from headrace.spark.session import HostSession, host_session
 from headrace.spark.session_configuration import LOOPBACK, driver_addresses
 from headrace.spark.session_end import before_stop
+from headrace.spark.task_secrets import TaskSecrets
 from headrace.spark.worker import WorkerSpec, run_worker
 from headrace.spark.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.worker_memory import worker_memory_bytes
@@ -143,6 +144,7 @@ class SparkHost:
             self.session.context,
             self._body_of,
             honours_profiles=not self._kind.is_single_process,
+            secrets=TaskSecrets(self._secret, self._tls, self._worker_settings.to_dict()),
             counted=worker_profile(self._settings),
         )
         stop_grace_ms = self._settings.duration_ms(STOP_GRACE)
@@ -151,7 +153,9 @@ class SparkHost:
             self._settings,
             self._driver,
             {
-                SOURCE_COORDINATOR: source_coordinator_factory(self._secret, self._tls),
+                SOURCE_COORDINATOR: source_coordinator_factory(
+                    TaskSecrets(self._secret, self._tls)
+                ),
                 SINK_COORDINATOR: sink_coordinator_factory(lambda: self.session.spark),
             },
             self._secret,
@@ -232,11 +236,10 @@ class SparkHost:
             resource_id=worker_id,
             resource_manager_address=handle.resource_manager_address,
             resource_manager_id=handle.resource_manager_id,
-            secret=self._secret,
-            settings=self._worker_settings.to_dict(),
+            secret=b"",
+            settings={},
             bind_host=LOOPBACK if self._kind.is_local else "",
             advertised_host=LOOPBACK if self._kind.is_local else "",
-            tls=self._tls,
         )
         spec = WorkerSpec(
             configuration,

@@ -93,6 +93,15 @@ def delete_at_jvm_exit(context: SparkContext, directory: Path) -> None:
     )
 
 
+def hide_property(context: SparkContext, key: str) -> None:
+    """Keep the values that jobs have for the local property `key` out of Spark's event log.
+
+    Spark redacts there what its `spark.redaction.regex` finds among the application's settings. Local properties it
+    writes as they are, unless a setting has the same name.
+    """
+    jvm_context(context).conf().set(key, "")
+
+
 def class_path(context: SparkContext) -> str:
     """The class path that the JVM was started with, every archive of it by name."""
     jvm: Any = getattr(context, "_jvm")  # noqa: B009 - see above

@@ -1,17 +1,51 @@
-"""Spark's master URL: what Spark takes, and whether a standalone master answers, both before a JVM is started."""
+"""Spark's master URL: what Spark takes, what it says of executors, and whether a standalone master answers."""
 
 import re
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from headrace.core.clock import Clock
 from headrace.core.errors import HostError
-from headrace.spark.checklist import LOCAL_CLUSTER, LOCAL_THREADS
 
 ACCEPTED: Final = "local[n], local-cluster[executors,cores,MiB], spark://host:port, yarn or k8s://https://host:port"
+LOCAL_THREADS: Final = re.compile(r"local(?:\[\s*([0-9]+|\*)\s*(?:,\s*[0-9]+\s*)?\])?\Z")
+LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*([0-9]+)\s*,\s*([0-9]+)\s*,\s*[0-9]+\s*\]\Z")
 _STANDALONE: Final = re.compile(r"spark://(?P<places>[^/?#]+)\Z")
 _PLACE: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:,]+):(?P<port>[0-9]{1,5})\Z")
+
+
+@dataclass(frozen=True)
+class MasterKind:
+    """What the master URL says: `is_local` (everything on this host), threads or executors where it fixes them."""
+
+    is_local: bool
+    thread_count: int | None = None
+    executor_count: int | None = None
+    cores_per_executor: int | None = None
+
+    @property
+    def is_single_process(self) -> bool:
+        """Whether tasks run beside the driver's JVM (`local[n]`), where resource profiles are refused."""
+        return self.is_local and self.executor_count is None
+
+
+def parse_master(master: str, cpu_count: int) -> MasterKind:
+    """Read a master URL. `cpu_count` stands for `*`."""
+    threads = LOCAL_THREADS.match(master)
+    if threads is not None:
+        text = threads.group(1)
+        count = 1 if text is None else cpu_count if text == "*" else int(text)
+        return MasterKind(is_local=True, thread_count=count)
+    cluster = LOCAL_CLUSTER.match(master)
+    if cluster is not None:
+        return MasterKind(
+            is_local=True,
+            executor_count=int(cluster.group(1)),
+            cores_per_executor=int(cluster.group(2)),
+        )
+    return MasterKind(is_local=False)
 
 
 class UnknownMasterError(HostError):

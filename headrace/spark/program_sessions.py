@@ -23,6 +23,12 @@ from pyspark.sql import SparkSession
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
+from headrace.spark.authentication import (
+    SPARK_SECRET_FILE,
+    missing_secret,
+    without_private_values,
+    without_unfit,
+)
 from headrace.spark.checklist import HOSTING_SETTINGS
 from headrace.spark.java_runtime import ensure_java
 from headrace.spark.master import refuse_unreachable_master
@@ -59,6 +65,7 @@ class SessionSettings:
     asked: Mapping[str, str]
     defaults: Mapping[str, str]
     master_timeout_s: float = 10.0
+    secret_file: str = ""
 
     def replaced(self, said: Mapping[str, str]) -> dict[str, str]:
         """Return what the program said otherwise than was asked."""
@@ -85,7 +92,8 @@ def settings_of_program_sessions(settings: Mapping[str, str], cpu_count: int) ->
     """Return what sessions of a program are made with under the command line's `settings`."""
     defaults = {**HOSTING_SETTINGS, _MASTER: local_master(Settings(settings), cpu_count)}
     timeout_s = Settings(settings).get_option(MASTER_TIMEOUT).total_seconds()
-    return SessionSettings(asked_of_session(settings), defaults, timeout_s)
+    secret_file = Settings(settings).get_option(SPARK_SECRET_FILE)
+    return SessionSettings(asked_of_session(settings), defaults, timeout_s, secret_file)
 
 
 def refuse_unobeyed(
@@ -168,13 +176,14 @@ def _configuration(settings: SessionSettings, said: Mapping[str, str]) -> SparkC
         chosen.get(_MASTER) or settings.defaults.get(_MASTER, "its own master"),
     )
     at_start = SparkConf(loadDefaults=False)
-    for key, value in chosen.items():
+    for key, value in without_private_values(chosen).items():
         at_start.set(key, value)
     getattr(SparkContext, "_ensure_initialized")(conf=at_start)  # noqa: B009 - starts the JVM unless it runs
     whole = SparkConf()
     for key, value in chosen.items():
         whole.set(key, value)
     known = {key: str(value) for key, value in whole.getAll()}
-    for key, value in settings.missing(known, chosen).items():
+    completed = without_unfit({**known, **settings.missing(known, chosen)}, known)
+    for key, value in {**completed, **missing_secret(completed, settings.secret_file)}.items():
         whole.set(key, value)
     return whole

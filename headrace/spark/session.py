@@ -23,13 +23,23 @@ from headrace.cluster.task_executor.shuffle_services import refuse_unknown_shuff
 from headrace.core.clock import SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import HostError
-from headrace.spark.checklist import parse_master, refuse_contradictions
+from headrace.spark.authentication import (
+    ALLOW_UNAUTHENTICATED,
+    SPARK_SECRET_FILE,
+    missing_secret,
+    without_private_values,
+)
+from headrace.spark.checklist import refuse_contradictions
 from headrace.spark.class_archive import class_archive
 from headrace.spark.java_runtime import JavaRuntime, ensure_java, user_cache_directory
 from headrace.spark.jvm import active_context, delete_at_jvm_exit, is_stopped
 from headrace.spark.jvm_errors import JvmErrors
 from headrace.spark.jvm_process import DeferredInterrupts, stop_context, stop_jvm
-from headrace.spark.master import refuse_unknown_master, refuse_unreachable_master
+from headrace.spark.master import (
+    parse_master,
+    refuse_unknown_master,
+    refuse_unreachable_master,
+)
 from headrace.spark.options import MASTER_TIMEOUT
 from headrace.spark.session_configuration import (
     SPARK_HOME,
@@ -110,7 +120,9 @@ def host_session(settings: Settings) -> HostSession:
             return created
         active = _active_session()
         if active is not None:
-            _log_warnings(refuse_and_describe(dict(active.sparkContext.getConf().getAll())))
+            _log_warnings(
+                refuse_and_describe(dict(active.sparkContext.getConf().getAll()), settings)
+            )
             _use_this_interpreter(active.sparkContext)
             return HostSession(active, is_borrowed=True)
         if created is not None:
@@ -131,9 +143,12 @@ def planned_or_running_master(settings: Settings) -> str | None:
     return given_master(settings, os.environ, _submitted_configuration()) or None
 
 
-def refuse_and_describe(conf: Mapping[str, str]) -> tuple[str, ...]:
+def refuse_and_describe(conf: Mapping[str, str], settings: Settings) -> tuple[str, ...]:
     """Raise ChecklistError for a configuration that contradicts us; return the texts of the warnings."""
-    return tuple(str(finding) for finding in refuse_contradictions(conf))
+    findings = refuse_contradictions(
+        conf, allows_unauthenticated=settings.get_option(ALLOW_UNAUTHENTICATED)
+    )
+    return tuple(str(finding) for finding in findings)
 
 
 def _active_session() -> SparkSession | None:
@@ -185,19 +200,21 @@ def _create(settings: Settings) -> HostSession:
     errors = JvmErrors()
     before = {key: os.environ.get(key) for key in plan.environment}
     try:
-        _log_warnings(refuse_and_describe(plan.conf))
+        _log_warnings(refuse_and_describe(plan.conf, settings))
         if SPARK_HOME in plan.environment:
             link_spark_home(_installed_spark(), Path(plan.environment[SPARK_HOME]))
         os.environ.update(plan.environment)
         if java is not None and _stored_classes(java) is None:
             _LOG.info("'headrace warm-up', run once, has Spark start sooner from then on")
         with DeferredInterrupts() as interrupts, errors:
-            spark = SparkSession.builder.config(conf=_spark_conf(plan.conf)).getOrCreate()
+            spark = _start(plan.conf, settings)
         if interrupts.is_interrupted:
             raise KeyboardInterrupt
     except (PySparkException, Py4JError) as error:
+        # An error of Java's is asked for its text, which the JVM must be there for.
+        told = _first_line(root_message(error))
         _abandon(scratch, before)
-        reason = errors.cause() or _first_line(root_message(error))
+        reason = errors.cause() or told
         raise SparkStartError(plan.conf["spark.master"], reason) from error
     except BaseException:
         _abandon(scratch, before)
@@ -214,6 +231,17 @@ def _create(settings: Settings) -> HostSession:
     delete_at_jvm_exit(spark.sparkContext, scratch)
     atexit.register(session.stop)
     return session
+
+
+def _start(conf: Mapping[str, str], settings: Settings) -> SparkSession:
+    """Start the JVM, then Spark in it: what is secret is told to the JVM when it runs, past its command line."""
+    at_launch = _spark_conf(without_private_values(conf))
+    getattr(SparkContext, "_ensure_initialized")(conf=at_launch)  # noqa: B009 - starts the JVM unless it runs
+    whole = _spark_conf(conf)
+    secret_file = settings.get_option(SPARK_SECRET_FILE)
+    for key, value in missing_secret(dict(whole.getAll()), secret_file).items():
+        whole.set(key, value)
+    return SparkSession.builder.config(conf=whole).getOrCreate()
 
 
 def _stored_classes(java: JavaRuntime) -> Path | None:

@@ -10,8 +10,10 @@ from typing import Final
 from headrace.core.config import Settings
 from headrace.core.tls import is_loopback
 from headrace.graph.pipeline_options import PARALLELISM
-from headrace.spark.checklist import SESSION_SETTINGS, parse_master
+from headrace.spark.authentication import without_unfit
+from headrace.spark.checklist import SESSION_SETTINGS
 from headrace.spark.class_archive import java_options
+from headrace.spark.master import parse_master
 from headrace.spark.options import APPLICATION_NAME, MASTER, SLOT_COUNT, SPARE_SLOT_COUNT
 
 LOOPBACK: Final = "127.0.0.1"
@@ -68,6 +70,7 @@ def plan_session(
         environment |= {"SPARK_LOCAL_IP": LOOPBACK}
     conf |= given
     conf["spark.master"] = master
+    conf = without_unfit(conf, given)
     _add_java_options(conf, DRIVER_JAVA_OPTIONS, str(scratch), log_configuration)
     if archive is not None and not _SHARES_CLASSES.search(conf[DRIVER_JAVA_OPTIONS]):
         conf[DRIVER_JAVA_OPTIONS] += f" {java_options(archive)}"

@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pyspark import TaskContext
 
@@ -19,6 +20,7 @@ from headrace.cluster.versions import software_versions
 from headrace.core.config import Settings
 from headrace.core.interpreter import settle_interpreter
 from headrace.core.threads import share_interpreter
+from headrace.spark.task_secrets import received_secrets
 from headrace.spark.worker_output import redirect_standard_output
 from headrace.spark.worker_process import (
     own_streams,
@@ -34,13 +36,17 @@ from headrace.spark.worker_watch import (
     is_spark_process,
 )
 
+SPARK_SECRET_VARIABLE: Final = "_SPARK_AUTH_SECRET"
+"""Where Spark gives executors its secret; their children inherit it."""
+
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """What the closure carries. `configuration` lacks what only the worker knows: addresses and directories.
+    """What the closure carries.
 
-    An empty `bind_host` stands for the address under which others reach this host. `output_pipe` is where lines of
-    standard output go, or empty where they stay with the executor.
+    `configuration` lacks what only the worker knows, addresses and directories, and what no closure may hold: secret,
+    key and settings. An empty `bind_host` stands for the address under which others reach this host. `output_pipe` is
+    where lines of standard output go, or empty where they stay with the executor.
     """
 
     configuration: TaskManagerConfiguration
@@ -77,26 +83,34 @@ def run_worker(spec: WorkerSpec, rows: Iterable[int]) -> Iterator[str]:
     share_interpreter()
     settle_interpreter()
     # Before any thread is started: those have the cores of the one that starts them.
-    place = take_place(Settings(spec.configuration.settings))
+    configuration = _with_secrets(spec.configuration)
+    place = take_place(Settings(configuration.settings))
     watch = ParentWatch(parent_pid, descriptors)
     try:
-        return iter([_host_task_manager(spec)])
+        return iter([_host_task_manager(spec, configuration)])
     finally:
         watch.stop()
         if place is not None:
             place.release()
 
 
-def _host_task_manager(spec: WorkerSpec) -> str:
+def _with_secrets(configuration: TaskManagerConfiguration) -> TaskManagerConfiguration:
+    secrets = received_secrets()
+    # Programs that user code starts have no use for Spark's own secret.
+    os.environ.pop(SPARK_SECRET_VARIABLE, None)
+    return replace(configuration, secret=secrets.secret, tls=secrets.tls, settings=secrets.settings)
+
+
+def _host_task_manager(spec: WorkerSpec, given: TaskManagerConfiguration) -> str:
     with (
         own_streams(spec.log_level),
         redirect_standard_output(spec.output_pipe),
         scratch_directory(os.environ) as scratch,
     ):
-        own_address = spec.configuration.advertised_host or routable_address(spec.driver_host)
+        own_address = given.advertised_host or routable_address(spec.driver_host)
         configuration = replace(
-            spec.configuration,
-            bind_host=spec.configuration.bind_host or own_address,
+            given,
+            bind_host=given.bind_host or own_address,
             advertised_host=own_address,
             socket_directory=socket_directory(scratch),
             scratch_directory=scratch,

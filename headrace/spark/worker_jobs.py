@@ -19,6 +19,7 @@ from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
 from headrace.spark.jvm import ApplicationSlots, jvm_calls, jvm_context
 from headrace.spark.spark_errors import root_message
+from headrace.spark.task_secrets import TaskSecrets, handed_to_tasks
 
 WorkerBody = Callable[[Iterable[int]], Iterable[str]]
 """What the task runs: takes the (undrained) input of its partition, returns what the job returns."""
@@ -68,7 +69,7 @@ class SparkWorkerJobs:
     """Jobs of a real SparkContext. `body_of` makes the task's function for a worker.
 
     `counted` is the profile that workers will have: room is counted in tasks of it. Where the host does not honour
-    profiles, every worker takes one of its slots.
+    profiles, every worker takes one of its slots. `secrets` are handed to each of them.
     """
 
     def __init__(
@@ -77,12 +78,14 @@ class SparkWorkerJobs:
         body_of: Callable[[ResourceId], WorkerBody],
         *,
         honours_profiles: bool,
+        secrets: TaskSecrets,
         counted: ResourceProfile = ANY_PROFILE,
     ) -> None:
         self._context = context
         self._body_of = body_of
         self._honours_profiles = honours_profiles
         self._counted = counted
+        self._secrets = secrets
         self._profiles: dict[ResourceProfile, Any] = {}
         self._slots: ApplicationSlots | None = None
 
@@ -93,7 +96,7 @@ class SparkWorkerJobs:
         if spark_profile is not None:
             rdd = rdd.withResources(spark_profile)
         group = job_group(worker_id)
-        with jvm_calls():
+        with jvm_calls(), handed_to_tasks(self._context, self._secrets):
             self._context.setJobGroup(group, f"TaskManager {worker_id}", interruptOnCancel=True)
             self._context.addJobTag(WORKER_TAG)
             try:

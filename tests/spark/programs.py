@@ -27,6 +27,23 @@ from tests.spark.processes import (
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN_UP_TIMEOUT_S = 10
 """Within this time after its end a program must have left nothing: no process, no port, no file."""
+COUNTING = """
+from headrace.common import Types, WatermarkStrategy
+from headrace.connectors.datagen.source import DataGeneratorSource
+from headrace.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+numbers = env.from_source(
+    DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=20),
+    WatermarkStrategy.no_watermarks(),
+    "numbers",
+)
+with numbers.key_by(lambda n: n % 2).reduce(max).execute_and_collect() as rows:
+    for number in rows:
+        print(f"number {number}", flush=True)
+"""
+"""A program that prints `number n` for ever, on two TaskManagers."""
 
 
 @dataclass

@@ -5,16 +5,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+from headrace.core.randomness import secret_token
 from tests.spark.processes import MARK_VARIABLE, SPARK_HOME, wait_until
 
 HOST = "127.0.0.1"
 
 
 class StandaloneCluster:
-    """Master and workers as processes of this host; `end` kills them all."""
+    """Master and workers as processes of this host, with a secret of their own; `end` kills them all."""
 
     def __init__(self, directory: Path, mark: str, *, cores_per_worker: int = 2) -> None:
         self._directory = directory
+        (directory / "local").mkdir(parents=True)
+        secret = secret_token().hex()
+        self._properties = _private_file(
+            directory / "spark.properties",
+            "spark.authenticate true\nspark.network.crypto.enabled true\n"
+            f"spark.authenticate.secret {secret}\n",
+        )
+        self.secret_file = _private_file(directory / "secret", secret)
         self._environment = {
             **os.environ,
             MARK_VARIABLE: mark,
@@ -26,7 +35,6 @@ class StandaloneCluster:
             "SPARK_LOCAL_DIRS": str(directory / "local"),
             "_JAVA_OPTIONS": f"-Djava.io.tmpdir={directory / 'local'} -XX:-UsePerfData",
         }
-        (directory / "local").mkdir(parents=True)
         self._processes: list[subprocess.Popen[bytes]] = []
         log = self._start("master.Master", "--host", HOST, "--port", "0", "--webui-port", "0")
         wait_until(lambda: "Starting Spark master at" in log.read_text(), 60, "the master is up")
@@ -47,6 +55,12 @@ class StandaloneCluster:
             "both workers are registered",
         )
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What `headrace run` is told to run on it."""
+        secret = f"headrace.spark.authenticate-secret-file={self.secret_file}"
+        return ("--master", self.url, "-D", secret)
+
     def _start(self, class_name: str, *arguments: str) -> Path:
         path = self._directory / f"log-{len(self._processes)}"
         with path.open("wb") as log:
@@ -55,6 +69,8 @@ class StandaloneCluster:
                     [
                         str(SPARK_HOME / "bin" / "spark-class"),
                         f"org.apache.spark.deploy.{class_name}",
+                        "--properties-file",
+                        str(self._properties),
                         *arguments,
                     ],
                     env=self._environment,
@@ -77,3 +93,9 @@ class StandaloneCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(10)
+
+
+def _private_file(path: Path, text: str) -> Path:
+    path.touch(mode=0o600)
+    path.write_text(text)
+    return path

@@ -35,6 +35,7 @@ from headrace.network.environment import CreditBasedShuffleEnvironment
 from headrace.spark.dataframe_replay import plan_identity, unrepeatable_part
 from headrace.spark.dataframes import dataframe_source, source_coordinator_factory
 from headrace.spark.session import HostSession
+from headrace.spark.task_secrets import TaskSecrets
 from tests.spark.processes import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -129,7 +130,9 @@ class Pipe:
             self.failures.append,
             location="program.py, line 20",
         )
-        self.coordinator: Any = source_coordinator_factory(SECRET)(context, payload)
+        self.coordinator: Any = source_coordinator_factory(TaskSecrets(SECRET, None))(
+            context, payload
+        )
         if snapshot is not None:
             self.coordinator.reset(1, snapshot[0])
         self.start_readers(0, None if snapshot is None else snapshot[1])

@@ -230,7 +230,7 @@ def test_the_whole_year_on_a_standalone_cluster(
     cluster = StandaloneCluster(tmp_path / "cluster", new_mark())
     try:
         program = run_example(
-            tmp_path, "--master", cluster.url, "-p", "2",
+            tmp_path, *cluster.options, "-p", "2",
             "-D", "spark.driver.host=127.0.0.1", "-D", "spark.executor.memory=1g",
             arguments=(),
         )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.spark.worker_process import routable_address
 from tests.spark.processes import children_of, listening_ports_of, marked_processes, new_mark
-from tests.spark.programs import Program, headrace_run
+from tests.spark.programs import COUNTING, Program, headrace_run
 from tests.spark.standalone import StandaloneCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -29,22 +29,6 @@ keyed = (
 )
 with keyed.reduce(lambda left, right: (left[0], left[1] + right[1])).execute_and_collect() as rows:
     print("COUNTS", sorted(dict(sorted(rows)).items()))
-"""
-ENDLESS = """
-from headrace.common import Types, WatermarkStrategy
-from headrace.connectors.datagen.source import DataGeneratorSource
-from headrace.datastream import StreamExecutionEnvironment
-
-env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(2)
-numbers = env.from_source(
-    DataGeneratorSource(lambda index: index, type_info=Types.LONG(), rows_per_second=20),
-    WatermarkStrategy.no_watermarks(),
-    "numbers",
-)
-with numbers.key_by(lambda n: n % 2).reduce(max).execute_and_collect() as rows:
-    for number in rows:
-        print(f"number {number}", flush=True)
 """
 
 
@@ -92,7 +76,7 @@ def test_rows_of_a_dataframe_and_results_arrive_over_tls(
 def test_the_option_turns_every_port_of_one_host_to_tls(
     tmp_path: Path, started: list[Program]
 ) -> None:
-    program = headrace_run(tmp_path, ENDLESS, "-D", "security.ssl.internal.enabled=true")
+    program = headrace_run(tmp_path, COUNTING, "-D", "security.ssl.internal.enabled=true")
     started.append(program)
     program.wait_for_line("number 20")
     assert {tls_version(LOOPBACK, port) for port in ports_of_task_managers(program.mark)} == {
@@ -112,7 +96,7 @@ def test_a_driver_that_other_hosts_reach_has_tls_and_listens_nowhere_else(
     cluster = StandaloneCluster(tmp_path / "cluster", mark)
     try:
         program = headrace_run(
-            tmp_path, ENDLESS, "--master", cluster.url,
+            tmp_path, COUNTING, *cluster.options,
             "-D", f"spark.driver.host={address}", "-D", "spark.executor.memory=1g",
         )  # fmt: skip
         started.append(program)

@@ -11,12 +11,14 @@ from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
 from headrace.spark.jvm import ApplicationSlots
 from headrace.spark.session import HostSession, host_session
+from headrace.spark.task_secrets import TaskSecrets
 from headrace.spark.worker_jobs import SparkWorkerJobs, WorkerBody
 from tests.spark.processes import wait_until
 from tests.spark.programs import headrace_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
+NO_SECRETS = TaskSecrets(b"", None)
 TWO_CORES = ResourceProfile(cpu_cores=2.0)
 
 PROGRAM = """
@@ -54,7 +56,10 @@ def test_a_profile_of_two_cores_takes_both(cluster: HostSession, tmp_path: Path)
     slots = ApplicationSlots(cluster.context)
     wait_until(lambda: slots.count() == 2, 60, "the executor registered")
     jobs = SparkWorkerJobs(
-        cluster.context, lambda _: threads_body(tmp_path / "threads"), honours_profiles=True
+        cluster.context,
+        lambda _: threads_body(tmp_path / "threads"),
+        honours_profiles=True,
+        secrets=NO_SECRETS,
     )
     job = jobs.submit(ResourceId("tm-1"), TWO_CORES)
     wait_until(job.is_done, 60, "the job ended")
@@ -91,7 +96,9 @@ def test_the_host_s_retry_of_a_worker_is_refused(cluster: HostSession, tmp_path:
             os.kill(os.getpid(), 9)
         return iter(["rerun refused"])
 
-    jobs = SparkWorkerJobs(cluster.context, lambda _: dies_once, honours_profiles=True)
+    jobs = SparkWorkerJobs(
+        cluster.context, lambda _: dies_once, honours_profiles=True, secrets=NO_SECRETS
+    )
     job = jobs.submit(ResourceId("tm-2"), ResourceProfile())
     wait_until(job.is_done, 60, "the job ended")
     # Spark runs the body again by itself; only the guard in it keeps a second TaskManager from appearing.

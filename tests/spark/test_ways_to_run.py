@@ -16,7 +16,8 @@ RESULTS = sorted(["(JFK,12)", "(EWR,3)", "(JFK,53)", "(LGA,7)"])
 
 BORROWING = """
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false").getOrCreate()
+builder = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.authenticate", "true").getOrCreate()
 
 from headrace.common import Types
 from headrace.datastream import StreamExecutionEnvironment
@@ -36,7 +37,8 @@ from pyspark.sql import SparkSession
 from headrace.datastream import StreamExecutionEnvironment
 
 for name in ("first", "second"):
-    spark = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false").getOrCreate()
+    builder = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.authenticate", "true").getOrCreate()
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     env.from_collection([name]).map(lambda word: "JOB " + word).print()

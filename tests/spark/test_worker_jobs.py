@@ -15,11 +15,13 @@ from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
 from headrace.spark.resource_driver import SparkResourceDriver
 from headrace.spark.session import HostSession
+from headrace.spark.task_secrets import TaskSecrets
 from headrace.spark.worker_jobs import SparkWorkerJobs, ThreadedJob, WorkerBody
 from tests.spark.processes import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
+NO_SECRETS = TaskSecrets(b"", None)
 ANY = ResourceProfile()
 
 
@@ -61,7 +63,10 @@ def context(session: HostSession) -> SparkContext:
 @pytest.fixture
 def driver(context: SparkContext, tmp_path: Path) -> Iterator[tuple[SparkResourceDriver, Reports]]:
     jobs = SparkWorkerJobs(
-        context, lambda worker_id: waiting_body(tmp_path, worker_id), honours_profiles=False
+        context,
+        lambda worker_id: waiting_body(tmp_path, worker_id),
+        honours_profiles=False,
+        secrets=NO_SECRETS,
     )
     made = SparkResourceDriver(jobs, SystemClock(), stop_grace_ms=500)
     reports = Reports()
@@ -141,7 +146,7 @@ def test_a_body_that_raises_names_its_error_first(context: SparkContext) -> None
     def body(_: Iterable[int]) -> Iterator[str]:
         raise ModuleNotFoundError("No module named 'airports'")
 
-    jobs = SparkWorkerJobs(context, lambda _: body, honours_profiles=False)
+    jobs = SparkWorkerJobs(context, lambda _: body, honours_profiles=False, secrets=NO_SECRETS)
     job = jobs.submit(ResourceId("tm-20"), ANY)
     wait_until(job.is_done, 30, "the job ended")
     assert (job.error() or "").startswith("ModuleNotFoundError: No module named 'airports'")

@@ -48,7 +48,7 @@ _STOP_POLL_S: Final = 0.1
 
 @dataclass(frozen=True)
 class TaskManagerConfiguration:
-    """What a TaskManager process is told. Plain values, so that it can be pickled into a closure.
+    """What a TaskManager process is told. Plain values, to be handed to processes.
 
     `advertised_host` is how others reach this host. `attempt_number` is the host's own count of starts of this
     worker: the ResourceManager refuses every rerun. `versions`: what to say instead of the process's own versions.

@@ -7,9 +7,9 @@ from headrace.spark.checklist import (
     ChecklistError,
     Severity,
     check_configuration,
-    parse_master,
     refuse_contradictions,
 )
+from headrace.spark.master import parse_master
 
 GOOD = {"spark.master": "local[4]", **SESSION_SETTINGS}
 
@@ -42,18 +42,6 @@ def test_every_contradiction_is_named_at_once() -> None:
             {**GOOD, "spark.speculation": "true", "spark.executor.pyspark.memory": "1g"}
         )
     assert len(caught.value.findings) == 2
-
-
-def test_secrets_in_clear_text_are_warned_of_on_a_cluster() -> None:
-    findings = check_configuration({**GOOD, "spark.master": "spark://host:7077"})
-    assert [(one.severity, one.key) for one in findings] == [
-        (Severity.WARNING, "spark.network.crypto.enabled")
-    ]
-
-
-def test_an_encrypted_cluster_is_not_warned_of() -> None:
-    conf = {**GOOD, "spark.master": "spark://host:7077", "spark.network.crypto.enabled": "true"}
-    assert check_configuration(conf) == ()
 
 
 def test_a_missing_fault_handler_is_only_a_warning() -> None:

@@ -12,6 +12,7 @@ from headrace.core.errors import ProgramError
 from headrace.core.ids import JobId, OperatorId
 from headrace.network.errors import ConnectionLostError, IngestRefusedError, NetworkError
 from headrace.spark.dataframe_coordinator import DataFrameCoordinator, push_error
+from headrace.spark.task_secrets import TaskSecrets
 
 
 def coordinator(**settings: str) -> DataFrameCoordinator:
@@ -26,7 +27,7 @@ def coordinator(**settings: str) -> DataFrameCoordinator:
         lambda _: None,
     )
     no_dataframe: Any = None
-    return DataFrameCoordinator(context, no_dataframe, b"", None)
+    return DataFrameCoordinator(context, no_dataframe, TaskSecrets(b"", None))
 
 
 def test_a_savepoint_without_checkpoints_is_refused_as_rows_may_come_out_otherwise() -> None:
