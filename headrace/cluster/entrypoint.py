@@ -4,6 +4,7 @@ Source: Flink ClusterEntrypoint.
 """
 
 import asyncio
+import functools
 import logging
 import os
 import threading
@@ -26,6 +27,7 @@ from headrace.cluster.task_executor.shuffle_services import load_shuffle_service
 from headrace.cluster.versions import software_versions
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
+from headrace.core.errors import ErrorDomain, HostError
 from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import ClusterDataSetId, DispatcherId, ResourceId, ResourceManagerId
 from headrace.core.randomness import SeededRandom
@@ -36,6 +38,8 @@ from headrace.gateways.cluster_partitions import DataSetInfo
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.resource_manager import ResourceManagerGateway
 from headrace.graph.job_graph import JobGraph
+from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import EndpointFailedError
 from headrace.rpc.options import JOB_MANAGER_RPC_PORT
 from headrace.rpc.proxies import with_timeout
 from headrace.rpc.service import RpcService
@@ -53,11 +57,29 @@ _ASK_TIMEOUT_S: Final = 30.0
 WorkerNames = Callable[[int], str]
 
 
+class ClusterFailedError(HostError):
+    """A part of the control plane failed: its state cannot be trusted, and no job can run on this cluster any more."""
+
+    domain = ErrorDomain.INTERNAL
+
+    def __init__(self, cause: BaseException) -> None:
+        is_named = isinstance(cause, EndpointFailedError)
+        text = str(cause) if is_named else f"{type(cause).__name__}: {cause}"
+        super().__init__(
+            f"the control plane of the cluster has failed: {text}; all its jobs fail, and the log has the traceback; "
+            "start the program again, from its last checkpoint with -s"
+        )
+        self.__cause__ = cause
+
+
 class Cluster:
     """ResourceManager, Dispatcher and BlobServer on one RpcService; made and used on its loop.
 
     Blobs are kept below `scratch`, or in the system's temporary directory. `shuffle_master` is started by the caller
     and closed here; without one results stay on their TaskManagers.
+
+    Where one of the three fails, the cluster fails: jobs end with the cause and none is taken any more. What still
+    runs answers questions until the owner closes the cluster.
     """
 
     def __init__(
@@ -73,6 +95,10 @@ class Cluster:
         shuffle_master: ShuffleMaster | None = None,
     ) -> None:
         self._on_shut_down: Final = on_shut_down
+        self._is_closing = False
+        self.failure: BaseException | None = None
+        """What ended the cluster before its owner did, or None."""
+        rpc_service.on_fatal_error = self.failed
         self._shuffle_master: Final = shuffle_master or CreditBasedShuffleMaster()
         self.blob_server: Final = BlobServer(rpc_service, run_blocking, scratch)
         leader_election = EmbeddedLeaderElection(rpc_service.random)
@@ -102,26 +128,49 @@ class Cluster:
 
     def start(self) -> None:
         """Begin to serve."""
-        self.blob_server.start()
-        self.resource_manager.start()
-        self.dispatcher.start()
+        for endpoint in self._endpoints():
+            endpoint.termination.add_done_callback(functools.partial(self._ended, endpoint))
+            endpoint.start()
 
     async def leave_host(self, error: BaseException) -> None:
         """The host is about to go: fail all jobs with `error`, then stop all workers; questions are answered still."""
+        self._is_closing = True
         await self.dispatcher.fail_all_jobs_and_wait(error)
         await self.resource_manager.close()
 
     async def close(self) -> None:
-        """Cancel all jobs, then stop all workers."""
-        await self.dispatcher.close()
-        await self.resource_manager.close()
-        await self.blob_server.close()
-        await self._shuffle_master.close()
+        """Cancel all jobs, then stop all workers. What does not end in order keeps nothing else from its end."""
+        self._is_closing = True
+        for part in (*reversed(self._endpoints()), self._shuffle_master):
+            try:
+                await part.close()
+            except Exception:
+                _LOG.exception("%r did not end in order", part)
+
+    def failed(self, error: BaseException) -> None:
+        """Something that the cluster cannot do without has failed: end every job with it. The first failure counts."""
+        if self._is_closing or self.failure is not None:
+            return
+        self._fail(ClusterFailedError(error))
+
+    def _endpoints(self) -> tuple[RpcEndpoint, ...]:
+        return (self.blob_server, self.resource_manager, self.dispatcher)
+
+    def _ended(self, endpoint: RpcEndpoint, termination: asyncio.Future[None]) -> None:
+        """An endpoint is gone, which only its owner should cause."""
+        cause = termination.exception() or RuntimeError("it was closed")
+        self.failed(EndpointFailedError(endpoint.address, cause))
 
     def shuffle_master_failed(self, error: BaseException) -> None:
         """The shuffle master cannot go on: without it no job can, and whoever holds the cluster is to end it."""
         _LOG.critical("the shuffle service of the cluster is gone: %s", error)
-        self.dispatcher.fail_all_jobs(error)
+        if not self._is_closing and self.failure is None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = error
+        _LOG.critical("%s", error)
+        self.dispatcher.fail(error)
         self._on_shut_down()
 
     def _host_failed(self, error: BaseException) -> None:
@@ -144,6 +193,7 @@ class ClusterHandle:
         # Guards `_is_closed`: two threads may close, one of them in an exit hook.
         self._lock: Final = threading.Lock()
         self.is_shutting_down: Final = threading.Event()
+        control.on_fatal_error = rpc_service.fatal_error
         self.loop: Final[asyncio.AbstractEventLoop] = control.loop
         self.resource_manager_address: Final = cluster.resource_manager.address
         self.resource_manager_id: Final = cluster.resource_manager.fencing_token
@@ -158,6 +208,11 @@ class ClusterHandle:
         self.resource_manager: Final[ResourceManagerGateway] = (
             cluster.resource_manager.self_gateway(ResourceManagerGateway)
         )
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the cluster before its owner did, or None."""
+        return self._cluster.failure
 
     def submit(self, graph: JobGraph, timeout_s: float | None = None) -> None:
         """Bring a job's big payloads to the blob server, then submit it; BlobError, or what the Dispatcher raises.

@@ -207,11 +207,16 @@ class _InProcessDriver:
         terminated: Callable[[str], None],
     ) -> None:
         assert self._rpc_service is not None and self._listener is not None
-        executor = task_manager.create_executor(
-            self._rpc_service,
-            exit_process=functools.partial(_cannot_exit, worker_id),
-            on_terminated=terminated,
-        )
+        try:
+            executor = task_manager.create_executor(
+                self._rpc_service,
+                exit_process=functools.partial(_cannot_exit, worker_id),
+                on_terminated=terminated,
+            )
+        except Exception as error:
+            _LOG.exception("TaskManager %s could not be made", worker_id)
+            terminated(f"{type(error).__name__}: {error}")
+            return
         self._executors[worker_id] = executor
         executor.start()
         self._listener.worker_started(worker_id)

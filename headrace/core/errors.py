@@ -24,6 +24,7 @@ HeadraceError                    domain and recoverable say who can mend it and 
 +- HostError                     Spark cannot host us, or something that we need is not there
 |  +- PortInUseError
 |  +- VersionMismatchError
+|  +- cluster.entrypoint: ClusterFailedError
 |  +- connectors.kafka.clients: KafkaClientMissingError
 |  +- connectors.postgres.connections: PostgresClientMissingError
 |  +- shuffle_service.errors: DirectoryInUseError

@@ -87,11 +87,14 @@ class RpcEndpoint:
         await asyncio.shield(self.close_async())
 
     def on_fatal_error(self, error: BaseException) -> None:
-        """Override: a spawned task failed. By default the endpoint terminates with that error."""
+        """Override: a spawned task or a queued action failed. By default the endpoint terminates with that error."""
         self._server.close(error)
 
     def run_async(self, action: Callable[[], None]) -> None:
-        """Run `action` on the main thread, in order with messages; from any thread. Its error is logged."""
+        """Run `action` on the main thread, in order with messages; from any thread.
+
+        Nobody waits for it: its error goes to `on_fatal_error`.
+        """
         self._server.run_async(action)
 
     def call_async(self, action: Callable[[], T]) -> concurrent.futures.Future[T]:

@@ -7,6 +7,7 @@ RpcError
 +- RecipientUnreachableError      the endpoint or its process is gone
 +- EndpointNotStartedError        it exists and was not started yet
 +- EndpointStartError             its on_start failed
++- EndpointFailedError            something that nobody awaits failed in it
 +- MailboxFullError               too many calls wait at it
 +- FencingTokenError              the call belongs to another leader session
 +- UnknownMethodError             the endpoint does not offer it
@@ -100,6 +101,17 @@ class EndpointStartError(RpcError):
 
     def __init__(self, target: str, reason: str) -> None:
         super().__init__(f"endpoint {target} could not start: {reason}")
+        self.target = target
+
+
+class EndpointFailedError(RpcError):
+    """A task or an action of an endpoint failed, so that its state cannot be trusted any more. The cause is chained."""
+
+    recoverable = False
+
+    def __init__(self, target: str, cause: BaseException) -> None:
+        super().__init__(f"{type(cause).__name__}: {cause} (in endpoint {target})")
+        self.__cause__ = cause
         self.target = target
 
 

@@ -191,7 +191,7 @@ class EndpointServer:
         self._mailbox.put(ActionMail(self, action))
 
     def run_action(self, action: Callable[[], None]) -> None:
-        """Run a queued action; its error is logged."""
+        """Run a queued action. Nobody waits for it, so its error is fatal to the endpoint."""
         if not self.is_serving:
             return
         name = getattr(action, "__qualname__", repr(action))
@@ -199,8 +199,9 @@ class EndpointServer:
             self.watch.call(name, action)
         except MemoryError as error:
             self._service.fatal_error(error)
-        except Exception:
+        except Exception as error:
             _LOG.exception("%s failed on the main thread of %s", name, self.address)
+            self._endpoint.on_fatal_error(error)
 
     def call_async(self, action: Callable[[], Any]) -> concurrent.futures.Future[Any]:
         """Queue `action` and return a future of its result; from any thread."""

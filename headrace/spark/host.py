@@ -110,9 +110,11 @@ class SparkHost:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why no TaskManager can come any more, or None."""
+        """Why no job can run here any more, or None."""
         if self._has_left:
             return SessionStoppedError()
+        if self._handle is not None and self._handle.failure is not None:
+            return self._handle.failure
         return None if self._driver is None else self._driver.failure
 
     @property

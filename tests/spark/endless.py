@@ -46,6 +46,12 @@ while True:
     attempts = {s.attempt_number for v in vertices for s in v.subtasks}
     print("PROGRESS", max(attempts), vertices[0].metrics.get("numRecordsOut", 0))
 """
+_BROKEN = """
+from headrace.api.executors import active_executor
+def bug():
+    raise LookupError("a bug in the control plane")
+active_executor()._host.handle._cluster.resource_manager.run_async(bug)
+"""
 _RESTARTS = (
     "-D", "restart-strategy.type=fixed-delay",
     "-D", "restart-strategy.fixed-delay.attempts=3",
@@ -73,3 +79,8 @@ def progress(program: Program) -> tuple[int, int]:
     """The newest attempt number, and how many records the source has emitted; (-1, -1) at first."""
     told = [line.split() for line in list(program.out) if line.startswith("PROGRESS ")]
     return (int(told[-1][1]), int(float(told[-1][2]))) if told else (-1, -1)
+
+
+def start_breaking(directory: Path, *options: str) -> Program:
+    """The same with a restart strategy; once it runs, the ResourceManager of its cluster fails from within."""
+    return headrace_run(directory, ENDLESS + _BROKEN + _UNTIL_IT_ENDS, *_RESTARTS, *options)

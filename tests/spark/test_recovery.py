@@ -1,10 +1,10 @@
-"""A job with a restart strategy outlives a lost TaskManager: the ResourceManager asks for a new one, not Spark."""
+"""What a job with a restart strategy outlives, because the ResourceManager asks for new TaskManagers; and what not."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.spark.endless import start_restarting
+from tests.spark.endless import start_breaking, start_restarting
 from tests.spark.processes import wait_until
 from tests.spark.programs import Program
 
@@ -26,4 +26,14 @@ def test_a_killed_worker_is_replaced_and_the_job_runs_again(
     assert len(before & after) == 1
     program.interrupt()
     assert program.wait() == 130
+    program.assert_nothing_is_left()
+
+
+def test_a_control_plane_that_fails_from_within_ends_the_program_with_the_cause(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    program = start_breaking(tmp_path, "--master", "local[4]")
+    started.append(program)
+    assert program.wait() == 1
+    assert "the control plane of the cluster has failed: LookupError: a bug" in program.error_line()
     program.assert_nothing_is_left()

@@ -26,6 +26,7 @@ from headrace.gateways.blob_server import BlobServerGateway
 from headrace.gateways.errors import BlobCorruptedError, BlobNotFoundError, BlobStorageError
 from headrace.gateways.messages import Acknowledge
 from headrace.rpc.endpoint import RpcEndpoint
+from headrace.rpc.errors import EndpointFailedError
 from headrace.rpc.service import RpcService
 
 T = TypeVar("T")
@@ -56,6 +57,10 @@ class BlobServer(RpcEndpoint, BlobServerGateway):
     def directory(self) -> Path | None:
         """Where the files are; None while there were none."""
         return self._files.directory
+
+    def on_fatal_error(self, error: BaseException) -> None:
+        """The cluster fails: no task could be deployed without its payloads."""
+        self.rpc_service.fatal_error(EndpointFailedError(self.address, error))
 
     async def on_start(self) -> None:
         """Begin to look for blobs that nobody wants."""

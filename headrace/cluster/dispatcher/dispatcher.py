@@ -13,7 +13,7 @@ from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import LeaderElection, job_component
 from headrace.core.config import ConfigOption
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.ids import DispatcherId, JobId, JobMasterId, OperatorId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.dispatcher import DispatcherGateway, JobOverview, JobResult
@@ -33,7 +33,7 @@ from headrace.gateways.state_requests import (
 )
 from headrace.graph.job_graph import JobGraph
 from headrace.graph.payloads import blob_keys
-from headrace.rpc.errors import RecipientUnreachableError
+from headrace.rpc.errors import EndpointFailedError, RecipientUnreachableError
 from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.proxies import gateway_address, with_timeout
 from headrace.rpc.service import RpcService
@@ -81,6 +81,11 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._on_shut_down: Final = on_shut_down
         self._jobs: dict[JobId, _RunningJob] = {}
         self._archive: Final = JobArchive(ArchiveLimits.from_settings(self.settings), self.clock)
+        self._failure: BaseException | None = None
+
+    def on_fatal_error(self, error: BaseException) -> None:
+        """The cluster fails, and this endpoint still says what became of the jobs until its owner closes it."""
+        self.rpc_service.fatal_error(EndpointFailedError(self.address, error))
 
     async def on_stop(self) -> None:
         """Cancel all jobs, give them a little time, then end their JobMasters."""
@@ -93,12 +98,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     async def submit_job(self, graph: JobGraph) -> Acknowledge:
         """See DispatcherGateway. A graph that cannot be run at all is refused with its error."""
         job_id = graph.job_id
+        self._refuse_if_failed()
         self._refuse_known(job_id)
         if not graph.vertices:
             raise ConfigurationError("pipeline.name", graph.name, "the job has no operators")
         keys = blob_keys(graph)
         if keys:
             await self._services.blob_server.retain_job(job_id, keys)
+            self._refuse_if_failed()
             self._refuse_known(job_id)
         try:
             self._start_job(graph)
@@ -106,6 +113,10 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
             self._release_blobs(graph)
             raise
         return Acknowledge()
+
+    def _refuse_if_failed(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def _refuse_known(self, job_id: JobId) -> None:
         known = self._status_of(job_id)
@@ -136,7 +147,14 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
     def _release_blobs(self, graph: JobGraph) -> None:
         """Where no JobMaster does it."""
         if blob_keys(graph):
-            self.spawn(self._services.blob_server.release_job(graph.job_id), "release blobs")
+            self.spawn(self._release_blobs_of(graph.job_id), "release blobs")
+
+    async def _release_blobs_of(self, job_id: JobId) -> None:
+        try:
+            await self._services.blob_server.release_job(job_id)
+        except HeadraceError as error:
+            # They go with the cluster, at the latest.
+            _LOG.warning("the blobs of job %s are not deleted: %s", job_id, error)
 
     async def request_blob_server_address(self) -> str:
         """See DispatcherGateway."""
@@ -276,10 +294,19 @@ class Dispatcher(FencedRpcEndpoint[DispatcherId], DispatcherGateway):
         self._on_shut_down()
         return Acknowledge()
 
+    def fail(self, error: BaseException) -> None:
+        """The cluster cannot go on: all jobs fail with `error`, and none is taken any more."""
+        self._failure = self._failure or error
+        self.fail_all_jobs(error)
+
     def fail_all_jobs(self, error: BaseException) -> None:
         """The host is gone: nothing can run any more."""
         for job in list(self._jobs.values()):
-            job.job_master.fail_for_good(error)
+            try:
+                job.job_master.fail_for_good(error)
+            except Exception:
+                _LOG.exception("job '%s' does not fail in order", job.graph.name)
+                job.job_master.on_fatal_error(error)
 
     async def fail_all_jobs_and_wait(self, error: BaseException) -> None:
         """The host is about to go: fail all jobs with `error`, and give their tasks a little time to end."""

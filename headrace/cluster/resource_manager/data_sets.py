@@ -15,11 +15,11 @@ from headrace.cluster.resource_manager.cluster_partitions import (
     DataSetsToRelease,
 )
 from headrace.cluster.resource_manager.options import JOB_TIMEOUT
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import ClusterDataSetId, JobId, ResourceId
 from headrace.gateways.cluster_partitions import ClusterPartitionReport
 from headrace.gateways.task_executor import TaskExecutorGateway
 from headrace.rpc.endpoint import RpcEndpoint
-from headrace.rpc.errors import RpcError
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class DataSets:
             return
         try:
             report = await gateway.release_cluster_partitions(tuple(data_sets))
-        except RpcError as error:
+        except HeadraceError as error:
             _LOG.info("%s did not release what it was asked to: %s", resource_id, error)
         else:
             # Only of one that is still there: an answer may come behind its loss.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import InstanceId, ResourceId
 from headrace.gateways.errors import StaleLeaderError
 from headrace.gateways.messages import MemoryUsage, RegistrationRefused
@@ -41,7 +42,7 @@ class RegisteredTaskManager:
         """Ask it to stop; one that does not answer is ended by the host."""
         try:
             await with_timeout(self.gateway, _STOP_TIMEOUT_MS).shut_down(cause)
-        except RpcError as error:
+        except HeadraceError as error:
             _LOG.debug("%s did not take its stop: %s", self.registration.address, error)
 
 

@@ -29,6 +29,7 @@ from headrace.cluster.resource_manager.worker_pool import (
 )
 from headrace.cluster.resource_manager.workers import Workers
 from headrace.cluster.versions import find_mismatch
+from headrace.core.errors import HeadraceError
 from headrace.core.ids import (
     AllocationId,
     ClusterDataSetId,
@@ -66,7 +67,7 @@ from headrace.gateways.task_executor import (
     TaskExecutorGateway,
     TaskExecutorHeartbeatPayload,
 )
-from headrace.rpc.errors import RpcError
+from headrace.rpc.errors import EndpointFailedError, RpcError
 from headrace.rpc.fencing import FencedRpcEndpoint
 from headrace.rpc.heartbeat import HeartbeatLoss, HeartbeatSender
 from headrace.rpc.service import RpcService
@@ -120,6 +121,10 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
         self._heartbeats: Final = HeartbeatSender[_SlotsReport](
             self, self._task_manager_silent, self._answered
         )
+
+    def on_fatal_error(self, error: BaseException) -> None:
+        """The cluster fails: slots can no longer be trusted to come."""
+        self.rpc_service.fatal_error(EndpointFailedError(self.address, error))
 
     async def on_start(self) -> None:
         """Open the host."""
@@ -326,7 +331,7 @@ class ResourceManager(FencedRpcEndpoint[ResourceManagerId], ResourceManagerGatew
             return
         try:
             is_releasable = await gateway.can_be_released()
-        except RpcError:
+        except HeadraceError:
             return
         if is_releasable:
             self._workers.handle(IdleReleaseAgreed(worker_id))

@@ -205,6 +205,9 @@ def _serve(
         reasons.append(reason)
         ended.set()
 
+    def exit_after(error: BaseException) -> None:
+        exit_process(f"fatal error: {type(error).__name__}: {error}")
+
     tls = configuration.tls
 
     async def start() -> tuple[TcpRpcService, TaskExecutor]:
@@ -220,6 +223,7 @@ def _serve(
             client_ssl=None if tls is None else client_context(tls),
         )
         await rpc_service.start()
+        rpc_service.on_fatal_error = control.on_fatal_error = exit_after
         executor = task_manager.create_executor(
             rpc_service, exit_process=exit_process, on_terminated=terminated
         )

@@ -4,6 +4,7 @@ Tasks go on when the ResourceManager is lost and fail when their JobMaster is. W
 a TaskManager serves several leaders. Source: Flink TaskExecutor.
 """
 
+import asyncio
 import logging
 from typing import Final
 
@@ -84,6 +85,7 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
             on_end=self.end,
         )
         self._end_reason: str | None = None
+        self.termination.add_done_callback(self._terminated)
 
     async def on_start(self) -> None:
         """Introduce yourself."""
@@ -98,7 +100,14 @@ class TaskExecutor(RpcEndpoint, TaskExecutorGateway):
         self._jobs.close_all(reason)
         self._resource_manager.close(reason)
         await self._job_table.close()
-        self._setup.on_terminated(reason)
+
+    def _terminated(self, termination: asyncio.Future[None]) -> None:
+        """However it ended, also if it never started: its process has nothing left to live for."""
+        error = termination.exception()
+        reason = self._end_reason or "the TaskManager was closed"
+        self._setup.on_terminated(
+            reason if error is None else f"{reason}: {type(error).__name__}: {error}"
+        )
 
     def end(self, reason: str) -> None:
         """Begin the graceful end; from any thread, idempotent."""

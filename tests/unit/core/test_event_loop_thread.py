@@ -79,3 +79,28 @@ def test_blocking_work_leaves_the_loop_free_and_brings_its_result_or_error(
         return str(await blocked)
 
     assert thread.run(scenario(), 10) == "done"
+
+
+@pytest.mark.parametrize("error_type", [SystemExit, KeyboardInterrupt])
+def test_the_loop_outlives_what_ends_python_and_its_owner_hears_of_it(
+    thread: EventLoopThread, error_type: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[BaseException] = []
+    hears = threading.Event()
+
+    def on_fatal_error(error: BaseException) -> None:
+        heard.append(error)
+        hears.set()
+
+    def leave() -> None:
+        raise error_type(3)
+
+    async def answer() -> int:
+        return 4
+
+    thread.on_fatal_error = on_fatal_error
+    thread.loop.call_soon_threadsafe(leave)
+    assert thread.run(answer(), 10) == 4
+    assert hears.wait(10)
+    assert [type(error) for error in heard] == [error_type]
+    assert "reached the loop of thread tested" in caplog.text

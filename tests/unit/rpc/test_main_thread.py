@@ -134,20 +134,37 @@ def test_two_endpoints_may_ask_each_other_at_once(world: AnyWorld) -> None:
     world.run(scenario())
 
 
-def test_an_action_that_fails_is_logged_and_disturbs_nobody(
+@pytest.mark.parametrize("is_delayed", [False, True], ids=["queued", "delayed"])
+def test_an_action_that_fails_ends_the_endpoint(
+    local_world: World, is_delayed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        ledger = Ledger(local_world.callee)
+        ledger.start()
+        if is_delayed:
+            ledger.schedule_run_async(10, lambda: ledger.fail("in an action"))
+        else:
+            ledger.run_async(lambda: ledger.fail("in an action"))
+        with pytest.raises(LookupError, match="in an action"):
+            await ledger.termination
+
+    local_world.run(scenario())
+    assert "in an action" in caplog.text
+
+
+def test_a_call_that_fails_disturbs_nobody_but_its_caller(
     local_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
         ledger = Ledger(local_world.callee)
         ledger.start()
-        ledger.run_async(lambda: ledger.fail("in an action"))
         future = ledger.call_async(lambda: ledger.fail("in a call"))
         assert await asyncio.wrap_future(ledger.call_async(ledger.count)) == 0
         with pytest.raises(LookupError, match="in a call"):
             future.result(0)
 
     local_world.run(scenario())
-    assert "in an action" in caplog.text and "in a call" not in caplog.text
+    assert "in a call" not in caplog.text
 
 
 def test_touching_an_endpoint_outside_its_main_thread_is_caught(local_world: World) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.api.execution_config import ExecutionConfig
 from headrace.api.program_settings import ProgramSettings
+from headrace.cluster.task_executor.task_executor import TaskExecutor
 from headrace.core.errors import UserCodeError
 from headrace.core.ids import (
     JobMasterId,
@@ -365,3 +366,22 @@ def test_shutting_down_fails_tasks_and_says_goodbye(world: World) -> None:
     assert world.ends == ["no longer needed"]
     assert len(world.resource_manager.script.called("disconnect_task_manager")) == 1
     assert len(world.job_master.script.called("disconnect_task_manager")) == 1
+
+
+def test_a_task_manager_that_cannot_start_or_stop_in_order_ends_its_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError("no way")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskExecutor, "on_start", broken)
+        world = World()
+        assert [end.rpartition(": ")[2] for end in world.ends] == ["no way"]
+        world.close()
+    world = World()
+    monkeypatch.setattr(TaskExecutor, "on_stop", broken)
+    world.executor.end("enough")
+    world.run_for(10)
+    assert world.ends == ["enough: OSError: no way"]
+    world.close()
