@@ -5,8 +5,7 @@ import errno
 import os
 import signal
 import socket
-import threading
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -105,14 +104,8 @@ def shuffle_service(
     with _told_by_option(given):
         known_as = host_of(configured, host)
     tls = _identity(configured, host, known_as)
-    ended = threading.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        ended.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
     with (
+        _asked_to_end() as wait_until_asked,
         _told_by_option(given),
         ShuffleServiceProcess(
             configured,
@@ -125,8 +118,41 @@ def shuffle_service(
         found = process.service.committed_count
         click.echo(f"shuffle service in {directory}: {found} committed results were found")
         click.echo(f"{ADDRESS.key}: {process.address}")
-        ended.wait()
+        wait_until_asked()
     click.echo("the shuffle service ends; its committed results stay")
+
+
+@contextlib.contextmanager
+def _asked_to_end() -> Generator[Callable[[], None], None, None]:
+    """Give what returns once SIGTERM or SIGINT came; those that come later, while it ends, change nothing.
+
+    A handler runs between any two lines of this thread, another handler's among them: it may take no lock, as that of
+    an Event, which whoever it interrupts may hold.
+    """
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(writing, False)
+
+    is_asked = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal is_asked
+        is_asked = True
+        # Full, it says enough.
+        with contextlib.suppress(BlockingIOError):
+            os.write(writing, b".")
+
+    def wait() -> None:
+        os.read(reading, 1)
+
+    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield wait
+    finally:
+        # Also what comes while the interpreter ends changes nothing.
+        for number, handler in previous.items():
+            signal.signal(number, signal.SIG_IGN if is_asked else handler)
+        os.close(reading)
+        os.close(writing)
 
 
 @contextlib.contextmanager

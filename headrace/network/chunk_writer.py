@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
+from headrace.network.file_seal import FileSeal
 from headrace.network.io_pool import IoExecutor
 from headrace.network.stored_batches import PreparedElement
 from headrace.network.write_behind import WriteBehind
@@ -36,10 +37,17 @@ class ChunkWriter:
     """
 
     def __init__(
-        self, file: ChunkedFile, io: IoExecutor, *, chunk_bytes: int, limit_bytes: int
+        self,
+        file: ChunkedFile,
+        io: IoExecutor,
+        *,
+        chunk_bytes: int,
+        limit_bytes: int,
+        seal: FileSeal | None = None,
     ) -> None:
         """`chunk_bytes`: what is handed to the I/O pool in one go; a chunk ends with the element that reaches it."""
         self._file: Final = file
+        self._seal: Final = seal
         self._behind: Final = WriteBehind(io, limit_bytes)
         self._chunk_bytes: Final = chunk_bytes
         self._chunk: list[PreparedElement] = []
@@ -72,18 +80,25 @@ class ChunkWriter:
         if chunk:
             # Also for chunks of one batch each, of which there may be many.
             self._behind.await_room(size)
-            self._behind.submit(size, partial(_write_chunk, self._file, chunk))
+            place = self.position - size
+            self._behind.submit(size, partial(_write_chunk, self._file, chunk, self._seal, place))
 
     def drain(self) -> None:
         """Wait until all that was flushed is written. StorageError."""
         self._behind.drain()
 
 
-def _write_chunk(file: ChunkedFile, chunk: Sequence[PreparedElement]) -> None:
+def _write_chunk(
+    file: ChunkedFile, chunk: Sequence[PreparedElement], seal: FileSeal | None, place: int
+) -> None:
     """On the I/O pool; nothing is written where the partition was withdrawn under its task."""
     if not file.retain():
         return
     try:
-        file.append([piece for element in chunk for piece in element.pieces()])
+        pieces: list[Any] = []
+        for element in chunk:
+            pieces += element.pieces(seal, place)
+            place += element.size_bytes
+        file.append(pieces)
     finally:
         file.let_go()

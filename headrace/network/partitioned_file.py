@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.network.errors import CorruptFileError
+from headrace.network.file_seal import INDEX_SEAL_BYTES, FileSeal
 from headrace.network.sort_merge_index import (
     ENTRY_BYTES,
     Extent,
@@ -47,13 +48,23 @@ class PartitionedFile:
 
     @classmethod
     def open(
-        cls, data_path: Path, index_path: Path, layer: FileLayer, submit_to_disk: SubmitToDisk
+        cls,
+        data_path: Path,
+        index_path: Path,
+        layer: FileLayer,
+        submit_to_disk: SubmitToDisk,
+        seal: FileSeal | None = None,
     ) -> "PartitionedFile":
-        """Open what another writer has finished. StorageError where that is not a whole partition."""
+        """Open what another writer has finished. StorageError where that is not a whole partition, so sealed.
+
+        A larger index than INDEX_MEMORY_BYTES is believed again when its entries are read: elements are bound to their
+        places, so that only their order and their consumers could be changed in the meantime.
+        """
         index = SpillFile.open(index_path, layer, submit_to_disk)
         try:
             place = str(index_path)
-            footer = decode_footer(index.read(0, index.size).to_pybytes(), index.size, place)
+            content = _without_seal(index.read(0, index.size).to_pybytes(), seal, place)
+            footer = decode_footer(content, len(content), place)
             data = SpillFile.open(data_path, layer, submit_to_disk)
         except BaseException:
             index.close()
@@ -63,7 +74,11 @@ class PartitionedFile:
             data.close()
             what = f"it has {data.size} bytes, and {footer.data_bytes} were written"
             raise CorruptFileError(str(data_path), what)
-        return cls(data, index, footer, SchemaTable(footer.schemas), None)
+        entry_bytes = footer.region_count * footer.subpartition_count * ENTRY_BYTES
+        in_memory = None
+        if seal is not None and entry_bytes <= INDEX_MEMORY_BYTES:
+            in_memory = RegionIndex.decoded(footer.subpartition_count, content[:entry_bytes])
+        return cls(data, index, footer, SchemaTable(footer.schemas, seal), in_memory)
 
     def extent(self, region: int, subpartition: int) -> Extent:
         """Where a subpartition of a region lies; may read the index file. StorageError."""
@@ -102,7 +117,8 @@ class PartitionedFileWriter:
         subpartition_count: int,
         index_memory_bytes: int = INDEX_MEMORY_BYTES,
     ) -> None:
-        self.schemas: Final = SchemaTable()
+        self.schemas: Final = SchemaTable(seal=directories.seal)
+        self._index_seal = None if directories.seal is None else directories.seal.begin_index()
         self.data: Final = directories.create_file(".data")
         self._subpartition_count = subpartition_count
         self._index_memory_bytes = index_memory_bytes
@@ -130,7 +146,7 @@ class PartitionedFileWriter:
         self._region_count += 1
         if self._region_index.size_bytes > self._index_memory_bytes:
             self._are_all_in_memory = False
-            self._index.append([self._region_index.encoded()])
+            self._append_to_index(self._region_index.encoded())
             self._region_index.clear()
 
     def finish(self) -> PartitionedFile:
@@ -138,7 +154,9 @@ class PartitionedFileWriter:
         footer = IndexFooter(
             self._subpartition_count, self._region_count, self.data.size, self.schemas.schemas
         )
-        self._index.append([self._region_index.encoded() + encode_footer(footer)])
+        self._append_to_index(self._region_index.encoded() + encode_footer(footer))
+        if self._index_seal is not None:
+            self._index.append([self._index_seal.digest()])
         self._index.rename(self.data.path.with_suffix(INDEX_SUFFIX))
         in_memory = self._region_index if self._are_all_in_memory else None
         return PartitionedFile(self.data, self._index, footer, self.schemas, in_memory)
@@ -152,3 +170,17 @@ class PartitionedFileWriter:
         """One user is done; the last one has both files deleted."""
         self._index.let_go()
         self.data.let_go()
+
+    def _append_to_index(self, content: bytes) -> None:
+        if self._index_seal is not None:
+            self._index_seal.update(content)
+        self._index.append([content])
+
+
+def _without_seal(content: bytes, seal: FileSeal | None, place: str) -> bytes:
+    if seal is None:
+        return content
+    index = content[:-INDEX_SEAL_BYTES]
+    if not seal.fits_index(index, content[-INDEX_SEAL_BYTES:]):
+        raise CorruptFileError(place, "it is not what was written under this name with this secret")
+    return index

@@ -41,7 +41,11 @@ class RegionWriter:
         self._writer: Final = writer
         self._compressor: Final = compressor
         self._chunks: Final = ChunkWriter(
-            writer, io, chunk_bytes=WRITE_BYTES, limit_bytes=limit_bytes
+            writer,
+            io,
+            chunk_bytes=WRITE_BYTES,
+            limit_bytes=limit_bytes,
+            seal=writer.schemas.seal,
         )
         self._batch_writer: Final = BatchWriter()
 

@@ -61,7 +61,7 @@ class RegionCursor:
         data = None if stretch is None else stretch.read(file.data, offset, length)
         if data is None:
             data = file.data.read(offset, length)
-        found = list(split_elements(data, file.schemas, place))
+        found = list(split_elements(data, file.schemas, place, offset))
         if not found:
             # A length is looked at before its checksum: what it says may be far more than anybody has written.
             size = element_bytes(data, place)
@@ -70,7 +70,7 @@ class RegionCursor:
                     place, "an element is longer than the index of the file says"
                 )
             data = file.data.read(offset, size)
-            found = list(split_elements(data, file.schemas, place))
+            found = list(split_elements(data, file.schemas, place, offset))
         done = found[-1].end
         self._extent = Extent(self._extent.offset + done, self._extent.length - done)
         if not self._extent.length:

@@ -5,7 +5,8 @@
     footer      magic u32 · subpartitions u32 · regions u32 · schemas u32 · data bytes u64 · CRC-32 u32 of the
                 schemas and the footer up to here · schema bytes u32
 
-A region that is the same for all subpartitions is stored once, and all its entries name the same place.
+A region that is the same for all subpartitions is stored once, and all its entries name the same place. In a sealed
+file the seal of all this follows, see file_seal.py.
 Source: Flink PartitionedFile, PartitionedFileWriter.
 """
 
@@ -72,6 +73,13 @@ class RegionIndex:
     def encoded(self) -> bytes:
         """Return all entries as they stand in the file."""
         return np.frombuffer(self._numbers, dtype=np.uint64).astype(">u8").tobytes()
+
+    @classmethod
+    def decoded(cls, subpartition_count: int, entries: bytes) -> "RegionIndex":
+        """Inverse of `encoded`."""
+        index = cls(subpartition_count)
+        index._numbers.frombytes(np.frombuffer(entries, dtype=">u8").astype(np.uint64).tobytes())
+        return index
 
     def clear(self) -> None:
         """Forget all entries: they are in the file."""

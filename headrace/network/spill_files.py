@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headrace.core.config import ConfigOption, Settings
 from headrace.network.errors import CorruptFileError, StorageError
+from headrace.network.file_seal import FileSeal
 from headrace.network.stored_batches import pieces_bytes
 
 TMP_DIRS: Final = ConfigOption(
@@ -47,7 +48,7 @@ class FileLayer(Protocol):
         ...
 
     def open(self, path: Path) -> tuple[int, int]:
-        """Open a file to read; return its descriptor and its size."""
+        """Open a file to read, no link; return its descriptor and its size."""
         ...
 
     def rename(self, path: Path, new_path: Path) -> None:
@@ -76,7 +77,7 @@ class OsFileLayer:
 
     def open(self, path: Path) -> tuple[int, int]:
         """See FileLayer."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         return descriptor, os.fstat(descriptor).st_size
 
     def rename(self, path: Path, new_path: Path) -> None:
@@ -207,7 +208,13 @@ class SpillFile:
 
 
 class SpillDirectories:
-    """Gives files names in the configured directories, in turn; one folder in each, which goes with the TaskManager."""
+    """Gives files names in the configured directories, in turn; one folder in each, which goes with the TaskManager.
+
+    Its folders are this process's alone, and files are never opened by name again: no seal is needed for what is there.
+    """
+
+    seal: FileSeal | None = None
+    """What files that outlive their writer are sealed with."""
 
     def __init__(
         self, parents: Sequence[Path], submit_to_disk: SubmitToDisk, layer: FileLayer

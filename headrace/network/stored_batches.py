@@ -1,7 +1,8 @@
 """The form in which batches and events lie in files: a header that says what follows, markers, then the Arrow message.
 
     header (32 bytes)   magic u16 · kind u8 · codec u8 · rows u32 · schema u32 · marker bytes u32 · raw bytes u32 ·
-                        stored bytes u32 · CRC-32 u32 of all the rest · zero u32
+                        stored bytes u32 · CRC-32 u32 of all the rest · zero u32; where the file is sealed, 8 bytes of
+                        its seal in place of the last two (see file_seal.py)
     markers             as in a data frame (see markers.py)
     body                `stored bytes` of an Arrow message without schema, or kind and value of an event
 
@@ -10,6 +11,7 @@ memory are aligned. Schemas are numbered per file. Pure: nothing here touches a 
 Source: Flink BufferReaderWriterUtil.
 """
 
+import hmac
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -27,6 +29,7 @@ from headrace.network.compression import (
     decompress,
 )
 from headrace.network.errors import CorruptFileError, ProtocolError
+from headrace.network.file_seal import ELEMENT_SEAL_BYTES, FileSeal
 from headrace.network.framing import Body, BodyParts
 from headrace.network.markers import decode_markers, encode_markers
 
@@ -44,9 +47,10 @@ StoredElement = SealedBatch | StreamEvent
 
 
 class SchemaTable:
-    """The schemas of one file, by number."""
+    """The schemas of one file, by number; `seal`: what its elements are authenticated with, None where by nothing."""
 
-    def __init__(self, schemas: Sequence[pa.Schema] = ()) -> None:
+    def __init__(self, schemas: Sequence[pa.Schema] = (), seal: FileSeal | None = None) -> None:
+        self.seal: Final = seal
         self._schemas = list(schemas)
         self._last = 0
 
@@ -103,12 +107,20 @@ class PreparedElement(msgspec.Struct, frozen=True, gc=False):
         """What it takes in the file."""
         return padded(HEADER_BYTES + len(self.markers)) + padded(self.stored_bytes)
 
-    def pieces(self) -> list[Any]:
-        """Return what is to be written, piece by piece. Reads all of it, for the checksum. Any thread."""
-        crc = crc32(self.markers, crc32(self.head))
-        for part in self.parts:
-            crc = crc32(part, crc)
-        head = self.head[:-8] + _CHECKSUM.pack(crc, 0) + self.markers
+    def pieces(self, seal: FileSeal | None = None, place: int = 0) -> list[Any]:
+        """Return what is to be written, piece by piece. Reads all of it, for the checksum or the seal. Any thread.
+
+        `place`: the byte of the file at which it will lie.
+        """
+        plain = self.head[:-ELEMENT_SEAL_BYTES]
+        if seal is None:
+            crc = crc32(self.markers, crc32(self.head))
+            for part in self.parts:
+                crc = crc32(part, crc)
+            check = _CHECKSUM.pack(crc, 0)
+        else:
+            check = seal.of_element(place, (plain, self.markers, *self.parts))
+        head = plain + check + self.markers
         head += bytes(padded(len(head)) - len(head))
         tail = padded(self.stored_bytes) - self.stored_bytes
         return [head, *self.parts, bytes(tail)] if tail else [head, *self.parts]
@@ -162,6 +174,8 @@ class UndecodedElement(msgspec.Struct, frozen=True, gc=False):
     header: _Header
     schemas: SchemaTable
     place: str
+    file_offset: int = 0
+    """Where `data` begins in the file."""
 
     @property
     def is_compressed(self) -> bool:
@@ -180,12 +194,13 @@ class UndecodedElement(msgspec.Struct, frozen=True, gc=False):
 
     def decode(self) -> StoredElement:
         """Return what was stored. CorruptFileError, naming the place, where the bytes are not what was written."""
-        view = memoryview(self.data)
-        return _decode_element(self.data, view, self.offset, self.header, self.schemas, self.place)
+        return _decode_element(self, memoryview(self.data))
 
 
-def split_elements(data: pa.Buffer, schemas: SchemaTable, place: str) -> Iterator[UndecodedElement]:
-    """Yield each whole element of `data`; what is cut off at the end is left.
+def split_elements(
+    data: pa.Buffer, schemas: SchemaTable, place: str, file_offset: int = 0
+) -> Iterator[UndecodedElement]:
+    """Yield each whole element of `data`, which begins at `file_offset`; what is cut off at the end is left.
 
     CorruptFileError, naming `place`, where none begins; what lies in them is looked at by `decode`.
     """
@@ -193,7 +208,7 @@ def split_elements(data: pa.Buffer, schemas: SchemaTable, place: str) -> Iterato
     offset = 0
     while len(view) - offset >= HEADER_BYTES:
         element = UndecodedElement(
-            data, offset, _decode_header(view, offset, place), schemas, place
+            data, offset, _decode_header(view, offset, place), schemas, place, file_offset
         )
         if element.end > len(view):
             return
@@ -244,21 +259,22 @@ def _decode_header(view: memoryview, offset: int, place: str) -> _Header:
     return _Header(kind, codec, rows, schema, markers, raw, stored, crc, body_offset, total)
 
 
-def _decode_element(
-    data: pa.Buffer,
-    view: memoryview,
-    offset: int,
-    header: _Header,
-    schemas: SchemaTable,
-    place: str,
-) -> StoredElement:
-    body = data.slice(offset + header.body_offset, header.stored_bytes)
-    crc = crc32(_NO_CHECKSUM, crc32(view[offset : offset + HEADER_BYTES - 8]))
-    if header.marker_bytes:
-        markers_start = offset + HEADER_BYTES
-        crc = crc32(view[markers_start : markers_start + header.marker_bytes], crc)
-    if crc32(body, crc) != header.crc:
-        raise CorruptFileError(place, "a batch does not have the checksum it was written with")
+def _decode_element(element: UndecodedElement, view: memoryview) -> StoredElement:
+    offset, header, schemas, place = element.offset, element.header, element.schemas, element.place
+    body = element.data.slice(offset + header.body_offset, header.stored_bytes)
+    markers_start = offset + HEADER_BYTES
+    plain = view[offset : markers_start - ELEMENT_SEAL_BYTES]
+    raw_markers = view[markers_start : markers_start + header.marker_bytes]
+    if schemas.seal is not None:
+        seal = schemas.seal.of_element(element.file_offset + offset, (plain, raw_markers, body))
+        if not hmac.compare_digest(seal, view[markers_start - ELEMENT_SEAL_BYTES : markers_start]):
+            raise CorruptFileError(place, "a batch is not what was written there with this secret")
+    else:
+        crc = crc32(_NO_CHECKSUM, crc32(plain))
+        if header.marker_bytes:
+            crc = crc32(raw_markers, crc)
+        if crc32(body, crc) != header.crc:
+            raise CorruptFileError(place, "a batch does not have the checksum it was written with")
     try:
         if header.kind == _EVENT_KIND:
             kind, value = _EVENT.unpack(body)

@@ -6,6 +6,7 @@ The system lets go of the lock when the process ends, however it ends: nothing i
 import contextlib
 import fcntl
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +27,16 @@ class DirectoryLock:
 
     @classmethod
     def take(cls, directory: Path) -> "DirectoryLock":
-        """Make the directory where there is none, and hold it. DirectoryInUseError; ConfigurationError."""
+        """Make the directory where there is none, and hold it.
+
+        DirectoryInUseError; ConfigurationError, also where others could put files there, or exchange the directory.
+        """
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _refuse_open(directory)
             path = directory / LOCK_FILE
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(path, flags, 0o600)
         except OSError as error:
             reason = f"a shuffle service cannot write there: {describe(error)}"
             raise ConfigurationError(DIRECTORY.key, str(directory), reason) from error
@@ -55,3 +61,20 @@ class DirectoryLock:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
+
+
+def _refuse_open(directory: Path) -> None:
+    """Raise ConfigurationError where somebody else may write: what lies there is read, and sent to clusters."""
+    place = directory.resolve()
+    for folder in (place, *place.parents):
+        found = folder.stat()
+        reason = ""
+        if folder == place and found.st_uid != os.geteuid():
+            reason = f"it belongs to another user ({found.st_uid}): name one of your own"
+        elif folder == place and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            reason = "others than its owner may write there: chmod 700"
+        elif found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+            reason = "everybody may rename what lies there: chmod o-w, or name another directory"
+        if reason:
+            where = "" if folder == place else f"of {folder} above it, "
+            raise ConfigurationError(DIRECTORY.key, str(directory), f"{where}{reason}")

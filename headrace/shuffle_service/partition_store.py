@@ -3,7 +3,8 @@
     <directory>/<job>/<data set>-<number>-<vertex>-<subtask>-<attempt>.data and .index
 
 The index gets its name last and at once (see network/partitioned_file.py): what has none was never committed, and is
-deleted when the service starts. File names say whose results they are, so that nothing else must be kept.
+deleted when the service starts. File names say whose results they are, so that nothing else must be kept. Files are
+sealed with the clusters' secret, for their names: what somebody else wrote, or moved, is no result.
 """
 
 import logging
@@ -26,6 +27,7 @@ from headrace.core.ids import (
 from headrace.network.buffer_pool import NetworkBufferPool
 from headrace.network.compression import BatchCompressor
 from headrace.network.errors import NetworkError, StorageError
+from headrace.network.file_seal import FileSeal
 from headrace.network.io_pool import InlineIo, IoExecutor
 from headrace.network.local_pool import NeverWait
 from headrace.network.partition import ResultPartition
@@ -64,9 +66,11 @@ class PartitionStore:
         io: IoExecutor,
         disk_bytes_max: int,
         settings: Settings,
+        secret: bytes,
         layer: FileLayer | None = None,
     ) -> None:
         self._directory: Final = directory
+        self._secret: Final = secret
         self._io: Final = io
         self._disk_bytes_max: Final = disk_bytes_max
         self._compressor: Final = BatchCompressor.from_settings(settings)
@@ -102,7 +106,13 @@ class PartitionStore:
         storage = PartitionStorage(
             # The writer is on the I/O pool already: were it to wait there for other jobs, all threads might.
             InlineIo(),
-            _NamedFiles(folder, file_stem(partition_id), self._io.submit, self._layer),
+            _NamedFiles(
+                folder,
+                file_stem(partition_id),
+                self._seal_of(partition_id),
+                self._io.submit,
+                self._layer,
+            ),
             ReadMemory(0),
         )
         try:
@@ -135,8 +145,14 @@ class PartitionStore:
             self.grown(each.partition_id, each.file.data.size)
         return found
 
+    def _seal_of(self, partition_id: ResultPartitionId) -> FileSeal:
+        name = f"{partition_id.producer.job_id}/{file_stem(partition_id)}"
+        return FileSeal(self._secret, name)
+
     def _job_folders(self) -> Iterator[tuple[JobId, Path]]:
         for folder in sorted(self._directory.iterdir()):
+            if folder.is_symlink():
+                continue  # Whatever lies there is none of ours to read or delete.
             try:
                 yield JobId.from_hex(folder.name), folder
             except ValueError:
@@ -149,14 +165,17 @@ class PartitionStore:
             data = index.with_suffix(".data")
             try:
                 partition_id = parse_stem(job_id, index.stem)
-                file = PartitionedFile.open(data, index, self._layer, self._io.submit)
+                seal = self._seal_of(partition_id)
+                file = PartitionedFile.open(data, index, self._layer, self._io.submit, seal)
             except (ValueError, NetworkError) as error:
                 _LOG.warning("%s is no result and is deleted: %s", index, error)
                 continue
             committed |= {index, data}
             yield RecoveredFile(partition_id, file)
         for path in folder.iterdir():
-            if path not in committed:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path not in committed:
                 path.unlink(missing_ok=True)
         if not committed:
             shutil.rmtree(folder, ignore_errors=True)
@@ -183,9 +202,15 @@ class _NamedFiles(SpillDirectories):
     """Gives the files of one result the names that say whose they are."""
 
     def __init__(
-        self, folder: Path, stem: str, submit_to_disk: SubmitToDisk, layer: FileLayer
+        self,
+        folder: Path,
+        stem: str,
+        seal: FileSeal,
+        submit_to_disk: SubmitToDisk,
+        layer: FileLayer,
     ) -> None:
         super().__init__((folder,), submit_to_disk, layer)
+        self.seal = seal
         self._folder: Final = folder
         self._stem: Final = stem
         self._file_layer: Final = layer

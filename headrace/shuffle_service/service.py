@@ -108,7 +108,7 @@ class ShuffleService:
         self._io: Final[IoExecutor] = io or ThreadIoPool("shuffle service")
         self._storage: Final = _open_storage(directory, self._io, settings, files)
         self._store: Final = PartitionStore(
-            directory, self._io, settings.get_option(DISK_MAX), settings, files
+            directory, self._io, settings.get_option(DISK_MAX), settings, secret, files
         )
         self._directory_lock: DirectoryLock | None = None
         self.name: str = ""

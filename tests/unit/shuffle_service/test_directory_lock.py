@@ -92,3 +92,43 @@ def test_a_file_system_without_locks_is_told(
     monkeypatch.setattr("fcntl.flock", refuse)
     with pytest.raises(ConfigurationError, match="cannot be locked: No locks available"):
         DirectoryLock.take(tmp_path)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777, 0o1777])
+def test_a_directory_in_which_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    directory = tmp_path / "open"
+    directory.mkdir()
+    directory.chmod(mode)
+    with pytest.raises(ConfigurationError, match="others than its owner may write there: chmod"):
+        new_service(directory, 1).start()
+    assert list(directory.iterdir()) == []
+
+
+def test_a_directory_that_belongs_to_somebody_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(ConfigurationError, match="it belongs to another user"):
+        new_service(tmp_path, 1).start()
+
+
+def test_a_directory_that_anybody_may_exchange_is_refused(tmp_path: Path) -> None:
+    directory = tmp_path / "open" / "results"
+    directory.mkdir(parents=True, mode=0o700)
+    directory.parent.chmod(0o777)
+    with pytest.raises(ConfigurationError, match="everybody may rename what lies there"):
+        new_service(directory, 1).start()
+    directory.parent.chmod(0o1777)
+    service = new_service(directory, 1)
+    service.start()
+    service.close()
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    directory, precious = tmp_path / "results", tmp_path / "precious"
+    directory.mkdir(mode=0o700)
+    precious.write_text("mine")
+    (directory / "lock").symlink_to(precious)
+    with pytest.raises(ConfigurationError, match="cannot write there"):
+        new_service(directory, 1).start()
+    assert precious.read_text() == "mine"
