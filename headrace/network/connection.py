@@ -9,6 +9,7 @@ from headrace.core.mutual_proof import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.framing import Body
 from headrace.network.peer_session import Session
+from headrace.network.server import is_of_own_user
 from headrace.network.transport import TransportHost
 from headrace.network.wire_endpoint import WireEndpoint
 
@@ -128,7 +129,11 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._on_opened(self)
         # Writing is paused with so many bytes or more, so that a flush always has some budget.
         self._transport.set_write_buffer_limits(high=TOP_UP_BYTES - 1)
-        enlarge_buffers(transport.get_extra_info("socket"))
+        connection = transport.get_extra_info("socket")
+        if not is_of_own_user(connection):
+            self.refuse("a process of another user is at the other end")
+            return
+        enlarge_buffers(connection)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._handshake_timeout_s, self._handshake_timed_out)
         self._flush()

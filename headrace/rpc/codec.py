@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.rpc.error_codec import RemoteFailure
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 """Of the opening and of the messages of this module: raised with every change of them. Sides with different versions
 refuse each other in the handshake.
 

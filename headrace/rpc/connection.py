@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, cast
 
+from headrace.core.mutual_proof import SEAL_SIZE, FrameSeal
 from headrace.rpc.authentication import Authentication
 from headrace.rpc.errors import RpcError, RpcHandshakeError
 from headrace.rpc.frames import LENGTH, FrameDecoder
@@ -31,13 +32,17 @@ class RpcConnection(asyncio.Protocol):
         frame_size: int,
         send_buffer_size: int,
         proof_timeout_ms: float,
+        is_sealed: bool,
         on_open: Callable[["RpcConnection"], None],
         on_frame: Callable[["RpcConnection", bytes], None],
         on_lost: Callable[["RpcConnection", str, BaseException | None], None],
     ) -> None:
         self._authentication = authentication
         self._loop = loop
-        self._decoder = FrameDecoder(frame_size)
+        self._decoder = FrameDecoder(frame_size + SEAL_SIZE if is_sealed else frame_size)
+        self._is_sealed = is_sealed
+        self._sending: FrameSeal | None = None
+        self._receiving: FrameSeal | None = None
         self._frame_size = frame_size
         self._send_buffer_size = send_buffer_size
         self._proof_timeout_ms = proof_timeout_ms
@@ -80,7 +85,7 @@ class RpcConnection(asyncio.Protocol):
             if not self.is_proven:
                 data = self._authenticate(data)
             for frame in self._decoder.feed(data):
-                self._on_frame(self, frame)
+                self._on_frame(self, self._opened(frame))
         except RpcError as error:
             self.fail(error)
 
@@ -110,11 +115,12 @@ class RpcConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        prefix = LENGTH.pack(len(frame))
+        seal = b"" if self._sending is None else self._sending.seal(frame)
+        prefix = LENGTH.pack(len(frame) + len(seal))
         if len(frame) <= _CONCAT_SIZE_MAX:
-            transport.write(prefix + frame)
+            transport.write(prefix + frame + seal)
         else:
-            transport.writelines((prefix, frame))
+            transport.writelines((prefix, frame, seal))
         unsent = transport.get_write_buffer_size()
         if unsent > self._send_buffer_size:
             self.fail(
@@ -123,6 +129,15 @@ class RpcConnection(asyncio.Protocol):
                     "('headrace.rpc.send-buffer-size')"
                 )
             )
+
+    def _opened(self, sealed: bytes) -> bytes:
+        """Return the frame that the peer sealed; RpcError for one that it did not."""
+        if self._receiving is None:
+            return sealed
+        frame, seal = sealed[:-SEAL_SIZE], sealed[-SEAL_SIZE:]
+        if not self._receiving.holds(frame, seal):
+            raise RpcError(f"a frame on the connection with {self.remote} is not from there")
+        return frame
 
     def fail(self, error: BaseException) -> None:
         """Drop the connection at once because of `error`."""
@@ -152,6 +167,8 @@ class RpcConnection(asyncio.Protocol):
         self._stop_proof_timer()
         self.is_proven = True
         self.limit_bytes = min(self._frame_size, proven.frame_size_max)
+        if self._is_sealed:
+            self._sending, self._receiving = proven.sending, proven.receiving
         self.established.set_result(None)
         return proven.rest
 

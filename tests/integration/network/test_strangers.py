@@ -38,7 +38,8 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 
 def hello(secret: bytes = SECRET) -> bytes:
-    return Handshake(Role.DIALLER, "raw", secret, SeededRandom(1), "it").opening()
+    side = Handshake(Role.DIALLER, "raw", secret, SeededRandom(1), "it", expected_name="a")
+    return side.opening()
 
 
 @pytest.mark.parametrize(
