@@ -127,6 +127,10 @@ class Handshake:
                 self._remote,
                 f"it speaks protocol versions {hello.version_min} to {hello.version_max}, this side {VERSION}",
             )
+        try:
+            bytes(hello.body).decode()
+        except UnicodeDecodeError as error:
+            raise HandshakeError(self._remote, f"its name is no text: {error}") from error
         self._peer = hello
         if self._expected_name is not None and self.claimed_name != self._expected_name:
             raise HandshakeError(

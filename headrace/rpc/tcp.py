@@ -11,10 +11,9 @@ import logging
 import ssl
 from collections.abc import Callable
 
-import msgspec
-
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings
+from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.errors import PortInUseError
 from headrace.core.mutual_proof import Role, Strangers
 from headrace.core.ports import parse_ports
@@ -35,6 +34,7 @@ from headrace.rpc.service import Route, RpcService
 
 _LOG = logging.getLogger(__name__)
 
+_PORT_DIGITS = 5
 _FAREWELL_MS = 1000
 """How long a stopping service waits for its connections to send what they hold."""
 
@@ -132,7 +132,7 @@ class TcpRpcService(RpcService):
     def _request_arrived(self, connection: RpcConnection, frame: bytes) -> None:
         try:
             request = codec.decode_request(frame)
-        except msgspec.MsgspecError as error:
+        except DECODE_ERRORS as error:
             connection.fail(RpcError(f"{connection.remote} sent what is no request: {error}"))
             return
         respond = functools.partial(_respond, connection)
@@ -279,7 +279,7 @@ class TcpLink:
         """A response of the peer."""
         try:
             response = codec.decode_response(frame)
-        except msgspec.MsgspecError as error:
+        except DECODE_ERRORS as error:
             connection.fail(RpcError(f"{self.authority} sent what is no response: {error}"))
         else:
             self._service.response_arrived(response)
@@ -341,6 +341,6 @@ def join_host_port(host: str, port: int) -> str:
 def split_host_port(authority: str) -> tuple[str, int]:
     """Host and port of an authority; OSError where it is none, as for a host that cannot be resolved."""
     host, _, port = authority.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not (port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS):
         raise OSError(f"'{authority}' is not of the form host:port")
     return host.strip("[]"), int(port)

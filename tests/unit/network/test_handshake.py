@@ -159,3 +159,21 @@ def test_a_hello_has_a_bounded_size() -> None:
     )
     with pytest.raises(HandshakeError, match="before it had proved itself"):
         side(Role.ACCEPTOR, "b").receive(hello[:100])
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_are_waited_for_or_refused_by_name(data: bytes, is_framed: bool) -> None:
+    """Also as the name in a hello that is none of these otherwise."""
+    if is_framed:
+        data = b"".join(bytes(part) for part in encode(Hello(1, 1, 0, b"c" * 32, data)))
+    try:
+        _, established = side(Role.ACCEPTOR, "b").receive(data)
+    except HandshakeError:
+        return
+    assert established is None
+
+
+def test_a_name_that_is_no_text_is_refused_before_anything_is_proved() -> None:
+    hello = b"".join(bytes(part) for part in encode(Hello(1, 1, 0, b"c" * 32, b"\xff\xfe")))
+    with pytest.raises(HandshakeError, match="its name is no text"):
+        side(Role.ACCEPTOR, "b").receive(hello)
