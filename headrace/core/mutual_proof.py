@@ -117,6 +117,8 @@ class Strangers(Generic[C]):
         del self._waiting[oldest]
         return oldest
 
-    def no_longer(self, connection: C) -> None:
-        """It has proved itself, or is gone. Unknown ones are fine."""
+    def no_longer(self, connection: C) -> bool:
+        """It has proved itself, or is gone: return whether it was one of them."""
+        is_known = connection in self._waiting
         self._waiting.pop(connection, None)
+        return is_known

@@ -5,7 +5,6 @@ take every descriptor of the process. Here the oldest of too many gives way to t
 """
 
 import asyncio
-import contextlib
 import functools
 import socket
 import ssl
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace.core.mutual_proof import STRANGERS_MAX, Strangers
+from headrace.core.refusals import RefusalLog
 from headrace.core.threads import spawn
 
 _BACKLOG: Final = 100
@@ -33,6 +33,7 @@ class TlsListener:
         port: int,
         context: ssl.SSLContext,
         handshake_timeout_s: float,
+        refusals: RefusalLog,
         count_max: int = STRANGERS_MAX,
     ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -41,6 +42,7 @@ class TlsListener:
         self._factory: Final = factory
         self._context: Final = context
         self._handshake_timeout_s: Final = handshake_timeout_s
+        self._refusals: Final = refusals
         self._openings: Final = Strangers[asyncio.Task[None]](count_max)
         self._tasks: Final[set[asyncio.Task[Any]]] = set()
 
@@ -68,14 +70,14 @@ class TlsListener:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, _ = await loop.sock_accept(self._listening)
+                connection, address = await loop.sock_accept(self._listening)
             except OSError:
                 # The peer is gone already, or no descriptor is left: those of the silent come free in time.
                 await asyncio.sleep(_PAUSE_S)
                 continue
             opening = spawn(self._open(connection), loop, "opening", self._tasks)
             oldest = self._openings.opened(opening)
-            opening.add_done_callback(functools.partial(self._opened, connection))
+            opening.add_done_callback(functools.partial(self._opened, connection, address[0]))
             if oldest is not None:
                 oldest.cancel()
 
@@ -87,9 +89,13 @@ class TlsListener:
             ssl_handshake_timeout=self._handshake_timeout_s,
         )
 
-    def _opened(self, connection: socket.socket, opening: asyncio.Task[None]) -> None:
-        self._openings.no_longer(opening)
-        # Of a stranger that does not speak TLS nobody wants to hear more than that.
-        with contextlib.suppress(OSError):
-            if opening.cancelled() or opening.exception() is not None:
-                connection.close()
+    def _opened(self, connection: socket.socket, host: str, opening: asyncio.Task[None]) -> None:
+        is_waiting = self._openings.no_longer(opening)
+        error = None if opening.cancelled() else opening.exception()
+        if not opening.cancelled() and error is None:
+            return
+        connection.close()
+        if error is not None:
+            self._refusals.tell(host, f"TLS: {error or type(error).__name__}")
+        elif not is_waiting:
+            self._refusals.tell(host, "too many others have not come to TLS")

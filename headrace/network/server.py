@@ -13,6 +13,7 @@ from typing import Final
 from headrace.core.config import ConfigOption
 from headrace.core.errors import ConfigurationError, PortInUseError
 from headrace.core.ports import parse_ports
+from headrace.core.refusals import RefusalLog
 from headrace.core.tls_listener import TlsListener
 
 DATA_PORT: Final = ConfigOption(
@@ -52,8 +53,9 @@ def is_of_own_user(connection: socket.socket) -> bool:
 class DataServer:
     """Listens; every accepted connection gets a protocol from `factory`. On the network thread."""
 
-    def __init__(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(self, factory: Callable[[], asyncio.BaseProtocol], refusals: RefusalLog) -> None:
         self._factory = factory
+        self._refusals = refusals
         self._servers: list[asyncio.AbstractServer | TlsListener] = []
         self._unix_path: Path | None = None
 
@@ -88,7 +90,9 @@ class DataServer:
             try:
                 if tls is None:
                     return await loop.create_server(self._factory, bind_host, port)
-                listener = TlsListener(self._factory, bind_host, port, tls, tls_timeout_s)
+                listener = TlsListener(
+                    self._factory, bind_host, port, tls, tls_timeout_s, self._refusals
+                )
                 listener.start()
                 return listener
             except PermissionError as error:

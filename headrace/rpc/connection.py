@@ -13,6 +13,7 @@ from headrace.rpc.frames import LENGTH, FrameDecoder
 
 _LOG = logging.getLogger(__name__)
 
+_A_DIALLER: Final = "a dialler at "
 _CONCAT_SIZE_MAX: Final = 64 * 1024
 
 
@@ -21,7 +22,8 @@ class RpcConnection(asyncio.Protocol):
 
     `on_open` is called when the socket is open (and, with TLS, encrypted), `on_frame` with every frame of a proven
     peer. `established` completes when the peer has proved itself, or fails with RpcHandshakeError; `on_lost` is called
-    once, at the end, with the reason and the error if there was one.
+    once, at the end, with the reason and the error if there was one, `on_refused` with host and reason where the peer
+    could not prove itself.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class RpcConnection(asyncio.Protocol):
         on_open: Callable[["RpcConnection"], None],
         on_frame: Callable[["RpcConnection", bytes], None],
         on_lost: Callable[["RpcConnection", str, BaseException | None], None],
+        on_refused: Callable[[str, str], None],
     ) -> None:
         self._authentication = authentication
         self._loop = loop
@@ -49,6 +52,7 @@ class RpcConnection(asyncio.Protocol):
         self._on_open = on_open
         self._on_frame = on_frame
         self._on_lost = on_lost
+        self._on_refused = on_refused
         self._transport: asyncio.Transport | None = None
         self._proof_timer: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
@@ -69,7 +73,7 @@ class RpcConnection(asyncio.Protocol):
         if not self.remote:
             # A peer that hung up before it was accepted has no name any more.
             host, port = (transport.get_extra_info("peername") or ("?", "?"))[:2]
-            self._authentication.remote = f"a dialler at {host}:{port}"
+            self._authentication.remote = f"{_A_DIALLER}{host}:{port}"
         _tune(transport.get_extra_info("socket"), self._proof_timeout_ms)
         self._proof_timer = self._loop.call_later(
             self._proof_timeout_ms / 1000, self._proof_timed_out
@@ -143,7 +147,11 @@ class RpcConnection(asyncio.Protocol):
         """Drop the connection at once because of `error`."""
         if self._error is None:
             self._error = error
-            _LOG.warning("connection with %s dropped: %s", self.remote, error)
+            if self.remote.startswith(_A_DIALLER) and not self.is_proven:
+                host = self.remote.removeprefix(_A_DIALLER).rpartition(":")[0]
+                self._on_refused(host, str(error))
+            else:
+                _LOG.warning("connection with %s dropped: %s", self.remote, error)
         if self._transport is not None:
             self._transport.abort()
 

@@ -18,6 +18,7 @@ from headrace.core.errors import PortInUseError
 from headrace.core.mutual_proof import Role, Strangers
 from headrace.core.ports import parse_ports
 from headrace.core.randomness import SeededRandom
+from headrace.core.refusals import RefusalLog
 from headrace.core.tls import refuse_plaintext
 from headrace.core.tls_listener import TlsListener
 from headrace.rpc import codec
@@ -79,6 +80,7 @@ class TcpRpcService(RpcService):
         self._links: dict[str, TcpLink] = {}
         self._accepted: dict[RpcConnection, None] = {}
         self._strangers: Strangers[RpcConnection] = Strangers()
+        self._refusals = RefusalLog(_LOG, "a call")
         self._open: set[RpcConnection] = set()
 
     @property
@@ -111,7 +113,9 @@ class TcpRpcService(RpcService):
         if self._server_ssl is None:
             return await self.loop.create_server(self._accept, self._bind_host, port)
         timeout_s = self.tcp_timeout_ms / 1000
-        listener = TlsListener(self._accept, self._bind_host, port, self._server_ssl, timeout_s)
+        listener = TlsListener(
+            self._accept, self._bind_host, port, self._server_ssl, timeout_s, self._refusals
+        )
         listener.start()
         return listener
 
@@ -209,6 +213,7 @@ class TcpRpcService(RpcService):
             on_open=on_open,
             on_frame=on_frame,
             on_lost=self._connection_lost,
+            on_refused=self._refusals.tell,
         )
 
     def _connection_lost(

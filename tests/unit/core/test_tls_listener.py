@@ -2,12 +2,14 @@
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import AsyncGenerator
 
 import pytest
 
 from headrace.core.clock import SystemClock
+from headrace.core.refusals import RefusalLog
 from headrace.core.tls import TlsIdentity, client_context, generate_identity, server_context
 from headrace.core.tls_listener import TlsListener
 
@@ -34,7 +36,9 @@ def identity() -> TlsIdentity:
 async def listening(
     identity: TlsIdentity, timeout_s: float = 60.0
 ) -> AsyncGenerator[tuple[TlsListener, tuple[str, int]]]:
-    listener = TlsListener(Echo, "127.0.0.1", 0, server_context(identity), timeout_s, COUNT_MAX)
+    refusals = RefusalLog(logging.getLogger("headrace.tests"), "a test")
+    context = server_context(identity)
+    listener = TlsListener(Echo, "127.0.0.1", 0, context, timeout_s, refusals, COUNT_MAX)
     listener.start()
     try:
         yield listener, listener.sockets[0].getsockname()
@@ -86,6 +90,7 @@ def test_a_connection_that_never_becomes_tls_is_dropped_in_time(identity: TlsIde
                     await hung_up(silent)
                     while listener.opening_count:
                         await asyncio.sleep(0)
+                assert await echoed(address, identity) == b"hello"
 
     asyncio.run(scenario())
 
@@ -110,5 +115,6 @@ def test_closing_drops_connections_that_wait(identity: TlsIdentity) -> None:
                         await asyncio.sleep(0)
                     listener.close()
                     await hung_up(silent)
+                    assert listener.opening_count == 0
 
     asyncio.run(scenario())

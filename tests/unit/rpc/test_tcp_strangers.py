@@ -39,6 +39,20 @@ def test_another_secret_is_refused_on_both_sides(run: Run) -> None:
     run(scenario())
 
 
+def test_a_host_that_is_refused_again_and_again_is_told_of_once(run: Run, caplog: Any) -> None:
+    async def scenario() -> None:
+        async with started(callee := make_service()):
+            for _ in range(3):
+                await _read_all(*split_host_port(callee.address), b"GET / HTTP/1.1")
+            await _read_all(*split_host_port(callee.address), b"HRPC" + b"\0" * 100)
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    refused = [text for text in caplog.messages if "a call from 127.0.0.1 refused" in text]
+    assert len(refused) == 2, refused
+    assert "does not speak this protocol" in refused[0] and "version 0" in refused[1]
+
+
 async def _read_all(host: str, port: int, *pieces: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(host, port)
     try:
