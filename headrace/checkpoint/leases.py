@@ -30,6 +30,7 @@ from headrace.checkpoint.file_systems import (
     replace_file,
 )
 from headrace.core.clock import Clock, SystemClock
+from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.randomness import SeededRandom, system_random
 
 _LOG: Final = logging.getLogger(__name__)
@@ -188,7 +189,7 @@ def _record_at(uri: str, now_ms: int) -> LeaseRecord | None:
     """
     try:
         return msgspec.json.decode(bytes(read_all(uri)), type=LeaseRecord)
-    except (msgspec.DecodeError, ValueError):
+    except DECODE_ERRORS:
         holder = f"somebody whose lease is not readable ({uri}: delete it if that is nobody)"
         return LeaseRecord(now_ms + LEASE_DURATION_MS, holder)
     except CheckpointStorageError:

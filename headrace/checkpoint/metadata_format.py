@@ -34,6 +34,7 @@ from headrace.checkpoint.metadata import (
 from headrace.checkpoint.metadata_key import MetadataKey
 from headrace.checkpoint.options import KEY_FILE
 from headrace.core.checkpoints import SnapshotKind
+from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.ids import JobId, OperatorId
 
 METADATA_VERSION: Final = 1
@@ -131,7 +132,7 @@ def decode_metadata(
     try:
         document = msgspec.json.decode(body, type=_Document)
         return _metadata_of(document, parent_uri(metadata_uri))
-    except (msgspec.DecodeError, ValueError, KeyError) as error:
+    except (*DECODE_ERRORS, KeyError) as error:
         # Authentic, and yet not of the form that its version says: written by a faulty version.
         raise MetadataTruncatedError(metadata_uri, str(error)) from error
 
@@ -141,7 +142,7 @@ def read_untrusted(content: bytes | memoryview, metadata_uri: str) -> Checkpoint
     body, _ = _parts_of(bytes(content), metadata_uri)
     try:
         return _metadata_of(msgspec.json.decode(body, type=_Document), parent_uri(metadata_uri))
-    except (msgspec.DecodeError, ValueError, KeyError) as error:
+    except (*DECODE_ERRORS, KeyError) as error:
         raise MetadataTruncatedError(metadata_uri, str(error)) from error
 
 
@@ -155,7 +156,7 @@ def is_abandonment(content: bytes | memoryview) -> bool:
     """Whether a file says that its checkpoint was given up."""
     try:
         return msgspec.json.decode(bytes(content), type=_Head).format == _ABANDONED
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except DECODE_ERRORS:
         return False
 
 
@@ -186,7 +187,7 @@ def _parts_of(content: bytes, uri: str) -> tuple[bytes, _Authentication]:
         raise MetadataTruncatedError(uri, f"it ends after {len(content)} bytes without a last line")
     try:
         seal = msgspec.json.decode(tail[: -len(_END) - 1], type=_Authentication)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except DECODE_ERRORS as error:
         raise MetadataTruncatedError(uri, f"its last line cannot be read: {error}") from error
     return body + _END, seal
 

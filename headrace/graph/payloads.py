@@ -45,7 +45,7 @@ class VertexPayloads:
 
     @classmethod
     def decode(cls, blob: memoryview) -> "VertexPayloads":
-        """Read a blob without copying; msgspec.MsgspecError where it is none."""
+        """Read a blob without copying; DECODE_ERRORS where it is none."""
         return cls(*_DECODER.decode(blob))
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.core.checkpoints import CancelCheckpointMarker, CheckpointBarrier
+from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.elements import (
     EndOfData,
     EndOfOutputChannelState,
@@ -231,8 +232,7 @@ def decode_event(kind: int, value: int, body: Body, peer: str) -> StreamEvent:
 def _decode_barrier(checkpoint_id: int, body: Body, peer: str) -> CheckpointBarrier:
     try:
         barrier = _BARRIERS.decode(body)
-    # A UnicodeDecodeError where a URI is no UTF-8.
-    except (msgspec.MsgspecError, ValueError) as error:
+    except DECODE_ERRORS as error:
         raise ProtocolError(peer, f"a checkpoint barrier that cannot be read: {error}") from error
     if barrier.checkpoint_id != checkpoint_id:
         what = f"barrier {barrier.checkpoint_id} that was announced as {checkpoint_id}"

@@ -18,7 +18,7 @@ from headrace.network.assembler import FrameAssembler, refuse_large_bodies
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.framing import Body, Frame, encode
 from headrace.network.handshake import Handshake
-from headrace.network.server import host_id
+from headrace.network.server import host_id, is_of_own_user
 from headrace.network.wire import TEXT_BYTES_MAX, Close, Feature
 
 CONNECT_TIMEOUT_S: Final = 30.0
@@ -107,7 +107,13 @@ class BlockingConnection:
     def _shake_hands(self, name: str, secret: bytes, random: SeededRandom) -> FrameAssembler:
         # Whoever receives says whether it wants them.
         handshake = Handshake(
-            Role.DIALLER, name, secret, random, self.peer, features=Feature.CHECKSUM
+            Role.DIALLER,
+            name,
+            secret,
+            random,
+            self.peer,
+            features=Feature.CHECKSUM,
+            expected_name=self.peer,
         )
         self._socket.settimeout(CONNECT_TIMEOUT_S)
         self._send_all([handshake.opening()])
@@ -148,7 +154,9 @@ def _connect(location: TaskManagerLocation, tls: TlsIdentity | None) -> socket.s
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(path)
-            return connection
+            if is_of_own_user(connection):
+                return connection
+            connection.close()
         except OSError:
             # The same kernel, but a file system of its own: TCP reaches it all the same.
             connection.close()

@@ -9,6 +9,7 @@ from headrace.core.mutual_proof import Role
 from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.framing import Body
 from headrace.network.peer_session import Session
+from headrace.network.server import is_of_own_user
 from headrace.network.transport import TransportHost
 from headrace.network.wire_endpoint import WireEndpoint
 
@@ -70,6 +71,10 @@ class SocketConnection(asyncio.BufferedProtocol):
         self._error: NetworkError | None = None
         # Once it has ended, what still comes is read into this and dropped.
         self._drop: bytearray | None = None
+        self.host = "this host"
+        """Where the peer is; an address, unless it came over a Unix socket."""
+        self.refusal = ""
+        """Why the peer was refused, before it had proved itself."""
         self._dropped_bytes = 0
         self._endpoint = WireEndpoint(
             host,
@@ -103,6 +108,7 @@ class SocketConnection(asyncio.BufferedProtocol):
 
     def refuse(self, reason: str) -> None:
         """Drop a peer that has not proved itself."""
+        self.refusal = reason
         self._error = ConnectionLostError(self._peer, reason)
         self.abort()
 
@@ -125,10 +131,17 @@ class SocketConnection(asyncio.BufferedProtocol):
             # It was abandoned before.
             self.abort()
             return
+        peer_name = transport.get_extra_info("peername")
+        if isinstance(peer_name, tuple):
+            self.host = str(cast(tuple[object, ...], peer_name)[0])
         self._on_opened(self)
         # Writing is paused with so many bytes or more, so that a flush always has some budget.
         self._transport.set_write_buffer_limits(high=TOP_UP_BYTES - 1)
-        enlarge_buffers(transport.get_extra_info("socket"))
+        connection = transport.get_extra_info("socket")
+        if not is_of_own_user(connection):
+            self.refuse("a process of another user is at the other end")
+            return
+        enlarge_buffers(connection)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._handshake_timeout_s, self._handshake_timed_out)
         self._flush()
@@ -147,6 +160,8 @@ class SocketConnection(asyncio.BufferedProtocol):
         try:
             self._endpoint.received(nbytes)
         except NetworkError as error:
+            if not self._endpoint.is_established:
+                self.refusal = str(error)
             self._end(error, self._endpoint.last_output())
             return
         if self._endpoint.read_pause_ms:

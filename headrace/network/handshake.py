@@ -52,7 +52,10 @@ def offered_features(settings: Settings) -> int:
 
 
 class Handshake:
-    """One side of the opening. Send `opening()` if it is not empty, then feed what arrives to `receive`."""
+    """One side of the opening. Send `opening()` if it is not empty, then feed what arrives to `receive`.
+
+    `expected_name`: whom a dialler means to reach. Nobody else gets a proof from it that anybody would accept.
+    """
 
     def __init__(
         self,
@@ -62,10 +65,16 @@ class Handshake:
         random: SeededRandom,
         remote: str,
         features: int = 0,
+        *,
+        expected_name: str | None = None,
     ) -> None:
+        assert (expected_name is not None) == (role is Role.DIALLER), (
+            "a dialler knows whom it dials"
+        )
         self._features = features
         self._role = role
-        self._proof = MutualProof(_PLANE, role, secret)
+        self._expected_name = expected_name
+        self._proof = MutualProof(_PLANE, role, secret, expected_name or name)
         self._remote = remote
         self._own_hello = b"".join(
             encode(Hello(VERSION, VERSION, features, random.randbytes(NONCE_SIZE), name.encode()))
@@ -100,7 +109,10 @@ class Handshake:
             return reply, None
         assert self._peer is not None
         if not self._proof.accepts(proof.digest, self._own_hello, self._peer_hello):
-            raise HandshakeError(self._remote, "it does not know the secret of this cluster")
+            raise HandshakeError(
+                self._remote,
+                "it does not know the secret of this cluster, or another process was meant",
+            )
         established = Established(
             bytes(self._peer.body).decode(),
             VERSION,
@@ -115,7 +127,16 @@ class Handshake:
                 self._remote,
                 f"it speaks protocol versions {hello.version_min} to {hello.version_max}, this side {VERSION}",
             )
+        try:
+            bytes(hello.body).decode()
+        except UnicodeDecodeError as error:
+            raise HandshakeError(self._remote, f"its name is no text: {error}") from error
         self._peer = hello
+        if self._expected_name is not None and self.claimed_name != self._expected_name:
+            raise HandshakeError(
+                self._remote,
+                f"{self.claimed_name} answers where {self._expected_name} was expected: it may have been replaced",
+            )
         self._peer_hello = b"".join(encode(hello))
 
     def _take(self, wanted: type[Frame]) -> Frame | None:

@@ -4,6 +4,7 @@ The proxy is asked with CONNECT and from its 200 on passes what both sides say. 
 """
 
 import asyncio
+import re
 import socket
 from typing import Final
 
@@ -15,6 +16,7 @@ PROXY: Final = ConfigOption(
     "Host and port of an HTTP proxy through which TaskManagers dial each other, also on the same host; without it they "
     "dial each other directly. Made for `python -m headrace.testing.fault_proxy`.",
 )  # fmt: skip
+_PORT: Final = re.compile("[0-9]{1,5}")
 _ANSWER_BYTES_MAX: Final = 4096
 
 
@@ -32,7 +34,7 @@ class HttpTunnel:
         if not value:
             return None
         host, _, port = value.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        if not host or not _PORT.fullmatch(port) or not 0 < int(port) < 1 << 16:
             raise ConfigurationError(PROXY.key, value, "it is not of the form host:port")
         return cls(host.strip("[]"), int(port))
 

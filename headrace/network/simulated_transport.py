@@ -175,7 +175,7 @@ class _SimulatedConnection:
             self,
             role,
             self._established,
-            None,
+            peer if role is Role.DIALLER else None,
             lambda name: transport.peers.claimed(self, name),
         )
 

@@ -5,6 +5,7 @@ written has left.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Final
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.ids import ResourceId
 from headrace.core.mutual_proof import Role, Strangers
+from headrace.core.refusals import RefusalLog
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.tls import TlsIdentity, client_context, refuse_plaintext, server_context
 from headrace.network.client import ConnectionTable
@@ -39,6 +41,7 @@ HANDSHAKE_TIMEOUT: Final = ConfigOption(
     least=timedelta(milliseconds=10),
 )  # fmt: skip
 _CLOSE_TIMEOUT_S: Final = 5.0
+_LOG: Final = logging.getLogger(__name__)
 
 
 class SocketTransport:
@@ -66,8 +69,10 @@ class SocketTransport:
         self._is_closed = False
         self._host: TransportHost | None = None
         self._thread: NetworkThread | None = None
+        self._refusals = RefusalLog(_LOG, "a connection for rows")
         self._server = DataServer(
-            lambda: self._new_connection(Role.ACCEPTOR, "a client", None, self._accepted)
+            lambda: self._new_connection(Role.ACCEPTOR, "a client", None, self._accepted),
+            self._refusals,
         )
         self._host_id = host_id()
         self._table = ConnectionTable(
@@ -195,7 +200,8 @@ class SocketTransport:
         self._table.established(self._host.name, connection, name, session)
 
     def _ended(self, connection: SocketConnection, error: NetworkError) -> None:
-        self._strangers.no_longer(connection)
+        if self._strangers.no_longer(connection) and connection.refusal:
+            self._refusals.tell(connection.host, connection.refusal)
         self._table.ended(connection, error)
 
     def _closed(self, connection: SocketConnection) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.core.mutual_proof import Role
 from headrace.network.assembler import FrameAssembler
-from headrace.network.errors import ConnectionLostError, HandshakeError, NetworkError
+from headrace.network.errors import ConnectionLostError, NetworkError
 from headrace.network.frame_budget import FrameBudget
 from headrace.network.framing import Body, encode
 from headrace.network.handshake import OPENING_BYTES_MAX, Established, Handshake
@@ -39,11 +39,16 @@ class WireEndpoint:
         self._host = host
         self._link = link
         self._role = role
-        self._expected_name = expected_name
         self._on_established = on_established
         self._on_claimed = on_claimed
         self._handshake: Handshake | None = Handshake(
-            role, host.name, host.secret, host.random, link.peer, host.features
+            role,
+            host.name,
+            host.secret,
+            host.random,
+            link.peer,
+            host.features,
+            expected_name=expected_name,
         )
         self._opening_buffer: Final = bytearray(OPENING_BYTES_MAX)
         self._assembler: FrameAssembler | None = None
@@ -167,11 +172,6 @@ class WireEndpoint:
 
     def _establish(self, established: Established) -> None:
         name = established.peer_name
-        if self._expected_name is not None and name != self._expected_name:
-            raise HandshakeError(
-                self._link.peer,
-                f"{name} answers where {self._expected_name} was expected: it may have been replaced",
-            )
         self._handshake = None
         session = self._host.open_session(self._link, name, established.features)
         self.session = session

@@ -3,7 +3,7 @@
     DIALLER   Hello ──────────►            ◄────────── Hello   ACCEPTOR
               ◄───────────────────────────────────────  Proof
               Proof ───────────────────────────────────►
-              framed requests ─────────►   ◄──── framed responses
+              sealed requests ─────────►   ◄──── sealed responses
 
 Everything here has a fixed size, so that a stranger can make this side hold 74 bytes and no more. What a proof is
 stands in core/mutual_proof.py. Pure: bytes in, bytes out; the shell owns socket and timeout.
@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.core.mutual_proof import NONCE_SIZE, PROOF_SIZE, MutualProof, Role
+from headrace.core.mutual_proof import NONCE_SIZE, PROOF_SIZE, FrameSeal, MutualProof, Role
 from headrace.core.randomness import SeededRandom
 from headrace.rpc.codec import PROTOCOL_VERSION
 from headrace.rpc.errors import RpcHandshakeError
@@ -26,20 +26,29 @@ _HELLO: Final = struct.Struct(f"!4sHI{NONCE_SIZE}s")
 
 @dataclass(frozen=True)
 class Proven:
-    """The peer knows the secret. `rest` are framed bytes that came after its proof."""
+    """The peer knows the secret. `rest` are bytes after its proof, `sending` and `receiving` the seals of frames."""
 
     frame_size_max: int
     rest: bytes
+    sending: FrameSeal
+    receiving: FrameSeal
 
 
 class Authentication:
     """One side of the opening. Send `hello`, then feed what arrives to `receive`."""
 
     def __init__(
-        self, role: Role, secret: bytes, frame_size_max: int, random: SeededRandom, remote: str
+        self,
+        role: Role,
+        secret: bytes,
+        frame_size_max: int,
+        random: SeededRandom,
+        remote: str,
+        acceptor: str,
     ) -> None:
+        """`acceptor`: the `host:port` that is dialled, or that this side is reached at."""
         self._role = role
-        self._proof = MutualProof(_PLANE, role, secret)
+        self._proof = MutualProof(_PLANE, role, secret, acceptor)
         self.remote = remote
         self.hello = _HELLO.pack(
             _MAGIC, PROTOCOL_VERSION, frame_size_max, random.randbytes(NONCE_SIZE)
@@ -64,10 +73,19 @@ class Authentication:
         if len(self._received) < PROOF_SIZE:
             return reply, None
         if not self._proof.accepts(self._take(PROOF_SIZE), self.hello, self._peer_hello):
-            raise self._error("it does not know the secret of this cluster")
+            raise self._error(
+                "it does not know the secret of this cluster, or another process was meant (one is dialled by "
+                "the address that it advertises)"
+            )
         if self._role is Role.DIALLER:
             reply = self._proof.prove(self.hello, self._peer_hello)
-        return reply, Proven(self._peer_frame_size, bytes(self._received))
+        proven = Proven(
+            self._peer_frame_size,
+            bytes(self._received),
+            self._proof.sending_seal(self.hello, self._peer_hello),
+            self._proof.receiving_seal(self.hello, self._peer_hello),
+        )
+        return reply, proven
 
     def _accept_hello(self, hello: bytes) -> None:
         _, version, frame_size, _ = _HELLO.unpack(hello)

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.rpc.error_codec import RemoteFailure
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 """Of the opening and of the messages of this module: raised with every change of them. Sides with different versions
 refuse each other in the handshake.
 
@@ -70,10 +70,10 @@ def encode(message: Request | Response) -> bytes:
 
 
 def decode_request(data: bytes | memoryview) -> Request:
-    """Decode a request; msgspec.MsgspecError for anything else."""
+    """Decode a request; DECODE_ERRORS for anything else."""
     return _REQUESTS.decode(data)
 
 
 def decode_response(data: bytes | memoryview) -> Response:
-    """Decode a response; msgspec.MsgspecError for anything else."""
+    """Decode a response; DECODE_ERRORS for anything else."""
     return _RESPONSES.decode(data)

@@ -6,12 +6,14 @@ import socket
 from collections.abc import Callable
 from typing import Final, cast
 
+from headrace.core.mutual_proof import SEAL_SIZE, FrameSeal
 from headrace.rpc.authentication import Authentication
 from headrace.rpc.errors import RpcError, RpcHandshakeError
 from headrace.rpc.frames import LENGTH, FrameDecoder
 
 _LOG = logging.getLogger(__name__)
 
+_A_DIALLER: Final = "a dialler at "
 _CONCAT_SIZE_MAX: Final = 64 * 1024
 
 
@@ -20,7 +22,8 @@ class RpcConnection(asyncio.Protocol):
 
     `on_open` is called when the socket is open (and, with TLS, encrypted), `on_frame` with every frame of a proven
     peer. `established` completes when the peer has proved itself, or fails with RpcHandshakeError; `on_lost` is called
-    once, at the end, with the reason and the error if there was one.
+    once, at the end, with the reason and the error if there was one, `on_refused` with host and reason where the peer
+    could not prove itself.
     """
 
     def __init__(
@@ -31,19 +34,25 @@ class RpcConnection(asyncio.Protocol):
         frame_size: int,
         send_buffer_size: int,
         proof_timeout_ms: float,
+        is_sealed: bool,
         on_open: Callable[["RpcConnection"], None],
         on_frame: Callable[["RpcConnection", bytes], None],
         on_lost: Callable[["RpcConnection", str, BaseException | None], None],
+        on_refused: Callable[[str, str], None],
     ) -> None:
         self._authentication = authentication
         self._loop = loop
-        self._decoder = FrameDecoder(frame_size)
+        self._decoder = FrameDecoder(frame_size + SEAL_SIZE if is_sealed else frame_size)
+        self._is_sealed = is_sealed
+        self._sending: FrameSeal | None = None
+        self._receiving: FrameSeal | None = None
         self._frame_size = frame_size
         self._send_buffer_size = send_buffer_size
         self._proof_timeout_ms = proof_timeout_ms
         self._on_open = on_open
         self._on_frame = on_frame
         self._on_lost = on_lost
+        self._on_refused = on_refused
         self._transport: asyncio.Transport | None = None
         self._proof_timer: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None
@@ -64,7 +73,7 @@ class RpcConnection(asyncio.Protocol):
         if not self.remote:
             # A peer that hung up before it was accepted has no name any more.
             host, port = (transport.get_extra_info("peername") or ("?", "?"))[:2]
-            self._authentication.remote = f"a dialler at {host}:{port}"
+            self._authentication.remote = f"{_A_DIALLER}{host}:{port}"
         _tune(transport.get_extra_info("socket"), self._proof_timeout_ms)
         self._proof_timer = self._loop.call_later(
             self._proof_timeout_ms / 1000, self._proof_timed_out
@@ -80,7 +89,7 @@ class RpcConnection(asyncio.Protocol):
             if not self.is_proven:
                 data = self._authenticate(data)
             for frame in self._decoder.feed(data):
-                self._on_frame(self, frame)
+                self._on_frame(self, self._opened(frame))
         except RpcError as error:
             self.fail(error)
 
@@ -110,11 +119,12 @@ class RpcConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        prefix = LENGTH.pack(len(frame))
+        seal = b"" if self._sending is None else self._sending.seal(frame)
+        prefix = LENGTH.pack(len(frame) + len(seal))
         if len(frame) <= _CONCAT_SIZE_MAX:
-            transport.write(prefix + frame)
+            transport.write(prefix + frame + seal)
         else:
-            transport.writelines((prefix, frame))
+            transport.writelines((prefix, frame, seal))
         unsent = transport.get_write_buffer_size()
         if unsent > self._send_buffer_size:
             self.fail(
@@ -124,11 +134,24 @@ class RpcConnection(asyncio.Protocol):
                 )
             )
 
+    def _opened(self, sealed: bytes) -> bytes:
+        """Return the frame that the peer sealed; RpcError for one that it did not."""
+        if self._receiving is None:
+            return sealed
+        frame, seal = sealed[:-SEAL_SIZE], sealed[-SEAL_SIZE:]
+        if not self._receiving.holds(frame, seal):
+            raise RpcError(f"a frame on the connection with {self.remote} is not from there")
+        return frame
+
     def fail(self, error: BaseException) -> None:
         """Drop the connection at once because of `error`."""
         if self._error is None:
             self._error = error
-            _LOG.warning("connection with %s dropped: %s", self.remote, error)
+            if self.remote.startswith(_A_DIALLER) and not self.is_proven:
+                host = self.remote.removeprefix(_A_DIALLER).rpartition(":")[0]
+                self._on_refused(host, str(error))
+            else:
+                _LOG.warning("connection with %s dropped: %s", self.remote, error)
         if self._transport is not None:
             self._transport.abort()
 
@@ -152,6 +175,8 @@ class RpcConnection(asyncio.Protocol):
         self._stop_proof_timer()
         self.is_proven = True
         self.limit_bytes = min(self._frame_size, proven.frame_size_max)
+        if self._is_sealed:
+            self._sending, self._receiving = proven.sending, proven.receiving
         self.established.set_result(None)
         return proven.rest
 

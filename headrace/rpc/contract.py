@@ -13,6 +13,7 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.rpc.errors import GatewayDefinitionError, SerializationError
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -56,7 +57,7 @@ class MethodContract:
         """Decode arguments; SerializationError unless they are of the declared types."""
         try:
             return self.argument_decoder.decode(encoded)
-        except msgspec.MsgspecError as error:
+        except DECODE_ERRORS as error:
             raise SerializationError(
                 self.full_name, f"arguments {list(self.parameter_names)}", str(error)
             ) from error
@@ -69,7 +70,7 @@ class MethodContract:
         """Decode a result; SerializationError unless it is of the declared type."""
         try:
             return self.reply_decoder.decode(encoded)
-        except msgspec.MsgspecError as error:
+        except DECODE_ERRORS as error:
             raise SerializationError(self.full_name, "result", str(error)) from error
 
     def _encode(self, what: str, value: object) -> bytes:

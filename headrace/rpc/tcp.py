@@ -11,15 +11,16 @@ import logging
 import ssl
 from collections.abc import Callable
 
-import msgspec
-
 from headrace.core.clock import Clock
 from headrace.core.config import ConfigOption, Settings
+from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.errors import PortInUseError
 from headrace.core.mutual_proof import Role, Strangers
 from headrace.core.ports import parse_ports
 from headrace.core.randomness import SeededRandom
+from headrace.core.refusals import RefusalLog
 from headrace.core.tls import refuse_plaintext
+from headrace.core.tls_listener import TlsListener
 from headrace.rpc import codec
 from headrace.rpc.authentication import Authentication
 from headrace.rpc.connection import RpcConnection
@@ -34,6 +35,7 @@ from headrace.rpc.service import Route, RpcService
 
 _LOG = logging.getLogger(__name__)
 
+_PORT_DIGITS = 5
 _FAREWELL_MS = 1000
 """How long a stopping service waits for its connections to send what they hold."""
 
@@ -42,8 +44,8 @@ class TcpRpcService(RpcService):
     """A process on the network. Construct it on its loop, then `await start()`.
 
     `secret` are the 32 bytes that the processes of one cluster share. With `server_ssl` and `client_ssl` all
-    connections are TLS; without them everything but the proof of the secret is readable on the wire, so they are
-    refused beyond loopback (ConfigurationError) unless the settings allow it.
+    connections are TLS; without them frames are sealed, but can be read on the wire, so they are refused beyond
+    loopback (ConfigurationError) unless the settings allow it.
     """
 
     scheme = "headrace.tcp"
@@ -73,11 +75,12 @@ class TcpRpcService(RpcService):
         self._client_ssl = client_ssl
         self.send_buffer_size = int(settings.get_option(SEND_BUFFER_SIZE))
         self.tcp_timeout_ms = settings.duration_ms(TCP_TIMEOUT)
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsListener | None = None
         self._port = 0
         self._links: dict[str, TcpLink] = {}
         self._accepted: dict[RpcConnection, None] = {}
         self._strangers: Strangers[RpcConnection] = Strangers()
+        self._refusals = RefusalLog(_LOG, "a call")
         self._open: set[RpcConnection] = set()
 
     @property
@@ -97,13 +100,7 @@ class TcpRpcService(RpcService):
         port = 0
         for port in parse_ports(self._port_option.key, text):
             try:
-                self._server = await self.loop.create_server(
-                    self._accept,
-                    self._bind_host,
-                    port,
-                    ssl=self._server_ssl,
-                    ssl_handshake_timeout=self._tls_timeout_s(self._server_ssl),
-                )
+                self._server = await self._listen(port)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise
@@ -111,6 +108,16 @@ class TcpRpcService(RpcService):
                 self._port = self._server.sockets[0].getsockname()[1]
                 return
         raise PortInUseError(self._bind_host, port, self._port_option.key, text)
+
+    async def _listen(self, port: int) -> asyncio.Server | TlsListener:
+        if self._server_ssl is None:
+            return await self.loop.create_server(self._accept, self._bind_host, port)
+        timeout_s = self.tcp_timeout_ms / 1000
+        listener = TlsListener(
+            self._accept, self._bind_host, port, self._server_ssl, timeout_s, self._refusals
+        )
+        listener.start()
+        return listener
 
     def _accept(self) -> RpcConnection:
         return self.create_connection(
@@ -129,7 +136,7 @@ class TcpRpcService(RpcService):
     def _request_arrived(self, connection: RpcConnection, frame: bytes) -> None:
         try:
             request = codec.decode_request(frame)
-        except msgspec.MsgspecError as error:
+        except DECODE_ERRORS as error:
             connection.fail(RpcError(f"{connection.remote} sent what is no request: {error}"))
             return
         respond = functools.partial(_respond, connection)
@@ -189,14 +196,24 @@ class TcpRpcService(RpcService):
     ) -> RpcConnection:
         """The protocol object of one connection."""
         return RpcConnection(
-            Authentication(role, self._secret, self._frame_size, self.random, remote),
+            Authentication(
+                role,
+                self._secret,
+                self._frame_size,
+                self.random,
+                remote,
+                remote if role is Role.DIALLER else self.address,
+            ),
             loop=self.loop,
             frame_size=self._frame_size,
             send_buffer_size=self.send_buffer_size,
             proof_timeout_ms=self.tcp_timeout_ms,
+            # TLS has its own.
+            is_sealed=(self._client_ssl if role is Role.DIALLER else self._server_ssl) is None,
             on_open=on_open,
             on_frame=on_frame,
             on_lost=self._connection_lost,
+            on_refused=self._refusals.tell,
         )
 
     def _connection_lost(
@@ -267,7 +284,7 @@ class TcpLink:
         """A response of the peer."""
         try:
             response = codec.decode_response(frame)
-        except msgspec.MsgspecError as error:
+        except DECODE_ERRORS as error:
             connection.fail(RpcError(f"{self.authority} sent what is no response: {error}"))
         else:
             self._service.response_arrived(response)
@@ -329,6 +346,6 @@ def join_host_port(host: str, port: int) -> str:
 def split_host_port(authority: str) -> tuple[str, int]:
     """Host and port of an authority; OSError where it is none, as for a host that cannot be resolved."""
     host, _, port = authority.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not (port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS):
         raise OSError(f"'{authority}' is not of the form host:port")
     return host.strip("[]"), int(port)

@@ -10,8 +10,10 @@ from headrace.core.clock import Clock
 from headrace.core.errors import HostError
 
 ACCEPTED: Final = "local[n], local-cluster[executors,cores,MiB], spark://host:port, yarn or k8s://https://host:port"
-LOCAL_THREADS: Final = re.compile(r"local(?:\[\s*([0-9]+|\*)\s*(?:,\s*[0-9]+\s*)?\])?\Z")
-LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*([0-9]+)\s*,\s*([0-9]+)\s*,\s*[0-9]+\s*\]\Z")
+LOCAL_THREADS: Final = re.compile(r"local(?:\[\s*([0-9]{1,9}|\*)\s*(?:,\s*[0-9]+\s*)?\])?\Z")
+LOCAL_CLUSTER: Final = re.compile(
+    r"local-cluster\[\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*,\s*[0-9]{1,9}\s*\]\Z"
+)
 _STANDALONE: Final = re.compile(r"spark://(?P<places>[^/?#]+)\Z")
 _PLACE: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:,]+):(?P<port>[0-9]{1,5})\Z")
 

@@ -6,12 +6,11 @@ its own retries bound it. Source: Flink TaskDeploymentDescriptor.loadBigData.
 
 from typing import Final
 
-import msgspec
-
 from headrace.cluster.blob.blob_cache import BlobCache
 from headrace.cluster.task_executor.job_connections import JobConnections
 from headrace.cluster.task_executor.task_table import TaskEntry, TaskTable
 from headrace.core.blob_key import BlobKey, size_text
+from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.errors import HeadraceError
 from headrace.core.ids import JobId
 from headrace.gateways.errors import BlobTransferError
@@ -64,7 +63,7 @@ class PayloadLoader:
         try:
             view = await self.cache.open(job_id, key, address)
             payloads = VertexPayloads.decode(view)
-        except (HeadraceError, OSError, msgspec.MsgspecError) as error:
+        except (HeadraceError, OSError, *DECODE_ERRORS) as error:
             what = (
                 f"job '{descriptor.job_name}' ({job_id}): the functions and collections of "
                 f"'{descriptor.vertex.name}' ({size_text(key.size_bytes)}) could not be fetched from {address}"

@@ -26,7 +26,7 @@ from headrace.core.config import Settings
 from headrace.core.event_loop_thread import EventLoopThread
 from headrace.core.ids import ResourceId, ResourceManagerId
 from headrace.core.process_memory import process_memory_bytes, resident_memory_bytes
-from headrace.core.randomness import SeededRandom, system_random
+from headrace.core.randomness import SeededRandom, quick_random, system_random
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.core.threads import run_in_thread
 from headrace.core.tls import TlsIdentity, client_context, server_context
@@ -162,7 +162,8 @@ class LocalTaskManager:
             runner=ThreadTaskRunner(),
             settings=self._settings,
             clock=self._clock,
-            random=self._random,
+            # Tasks draw a number for each row that they deal out by chance.
+            random=quick_random(self._random),
             metrics=self.metrics,
             ingest=self._shuffle.ingest,
             scratch=configuration.scratch_directory,

@@ -17,6 +17,7 @@ from headrace.checkpoint.metadata_key import MetadataKey
 from headrace.checkpoint.signed_records import seal, unseal
 from headrace.connectors.files.durability import persist_file, persist_names
 from headrace.connectors.files.staging import delete_file, exists
+from headrace.core.decode_errors import DECODE_ERRORS
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.randomness import system_random
 
@@ -95,7 +96,7 @@ class NoteFile(Generic[N]):
                 return msgspec.json.decode(content, type=self._type)
             except RecordNotTrustedError as error:
                 raise NoteDamagedError(self._path, self._trace, error.reason) from error
-            except msgspec.DecodeError as error:
+            except DECODE_ERRORS as error:
                 raise NoteDamagedError(self._path, self._trace, str(error)) from error
         if was_made:
             raise NoteLostError(self._path, self._trace)

@@ -17,10 +17,18 @@ F = TypeVar("F", bound=Frame)
 class RawPeer:
     """One connection, established."""
 
-    def __init__(self, connection: socket.socket, role: Role, name: str = "raw") -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        role: Role,
+        name: str = "raw",
+        expected_name: str | None = None,
+    ) -> None:
         self.socket = connection
         self.socket.settimeout(10)
-        handshake = Handshake(role, name, SECRET, SeededRandom(name), "the tested side")
+        handshake = Handshake(
+            role, name, SECRET, SeededRandom(name), "the tested side", expected_name=expected_name
+        )
         if handshake.opening():
             self.socket.sendall(handshake.opening())
         established = None
@@ -34,9 +42,8 @@ class RawPeer:
 
     @classmethod
     def dial(cls, location: TaskManagerLocation, name: str = "raw") -> "RawPeer":
-        return cls(
-            socket.create_connection((location.host, location.data_port)), Role.DIALLER, name
-        )
+        connection = socket.create_connection((location.host, location.data_port))
+        return cls(connection, Role.DIALLER, name, location.resource_id.name)
 
     def send(self, *messages: Frame) -> None:
         self.socket.sendall(

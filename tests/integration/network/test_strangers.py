@@ -9,7 +9,9 @@ import pytest
 from headrace.core.mutual_proof import STRANGERS_MAX, Role
 from headrace.core.randomness import SeededRandom
 from headrace.core.shuffle_descriptors import TaskManagerLocation
+from headrace.network.framing import encode
 from headrace.network.handshake import Handshake
+from headrace.network.wire import Proof
 from tests.integration.network.conftest import Starter
 from tests.integration.network.raw_peer import RawPeer
 from tests.unit.network.exchange import SECRET
@@ -38,7 +40,8 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 
 def hello(secret: bytes = SECRET) -> bytes:
-    return Handshake(Role.DIALLER, "raw", secret, SeededRandom(1), "it").opening()
+    side = Handshake(Role.DIALLER, "raw", secret, SeededRandom(1), "it", expected_name="a")
+    return side.opening()
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,21 @@ def test_a_stranger_is_disconnected_and_told_nothing(start: Starter, opening: by
         with contextlib.suppress(ConnectionError):
             stranger.sendall(opening)
         assert read_to_end(stranger) == b""
+
+
+def test_a_host_that_is_refused_again_and_again_is_told_of_once(
+    start: Starter, caplog: pytest.LogCaptureFixture
+) -> None:
+    location = start("a").start()
+    guess = hello() + b"".join(bytes(part) for part in encode(Proof(b"0" * 32)))
+    for opening in [b"GET / HTTP/1.1\r\n\r\n"] * 3 + [guess]:
+        with dial(location) as stranger:
+            with contextlib.suppress(ConnectionError):
+                stranger.sendall(opening)
+            read_to_end(stranger)
+    refused = [text for text in caplog.messages if "a connection for rows from" in text]
+    assert len(refused) == 2, caplog.messages
+    assert "does not speak this protocol" in refused[0] and "the secret" in refused[1]
 
 
 def test_a_hello_without_a_proof_is_answered_once_and_then_disconnected(start: Starter) -> None:

@@ -1,7 +1,9 @@
+import contextlib
 import json
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.checkpoint.errors import (
     MetadataAuthenticationError,
@@ -119,3 +121,30 @@ def test_a_checkpoint_that_was_given_up_is_none() -> None:
 def test_what_is_no_metadata_says_so(content: bytes) -> None:
     with pytest.raises(MetadataTruncatedError, match="does not begin"):
         decode_metadata(content, KEY, URI)
+
+
+@given(
+    position=st.integers(0, len(WRITTEN)),
+    length=st.integers(0, 20),
+    put=st.sampled_from(
+        [b"[" * 100_000, b"9" * 5000, b"1e999999", b"\xff\xfe", b"null", b'"', b"{}"]
+    ),
+)
+def test_what_anybody_wrote_into_metadata_is_shown_or_refused_by_name(
+    position: int, length: int, put: bytes
+) -> None:
+    changed = WRITTEN[:position] + put + WRITTEN[position + length :]
+    shown = None
+    with contextlib.suppress(MetadataError):
+        shown = read_untrusted(changed, URI)
+    assert shown is None or isinstance(shown, CheckpointMetadata)
+
+
+def test_values_within_values_without_end_are_refused_by_name() -> None:
+    deep = WRITTEN.replace(
+        b'"checkpoint_id":', b'"more": %s,\n  "checkpoint_id":' % (b"[" * 100_000)
+    )
+    assert deep != WRITTEN
+    with pytest.raises(MetadataTruncatedError):
+        read_untrusted(deep, URI)
+    assert not is_abandonment(deep)

@@ -9,12 +9,12 @@ SECRET, OTHER_SECRET = b"s" * 32, b"t" * 32
 MINE, YOURS = b"hello of the dialler", b"hello of the acceptor"
 
 
-def dialler(plane: bytes = b"rpc", secret: bytes = SECRET) -> MutualProof:
-    return MutualProof(plane, Role.DIALLER, secret)
+def dialler(plane: bytes = b"rpc", secret: bytes = SECRET, reached: str = "host:1") -> MutualProof:
+    return MutualProof(plane, Role.DIALLER, secret, reached)
 
 
-def acceptor(plane: bytes = b"rpc", secret: bytes = SECRET) -> MutualProof:
-    return MutualProof(plane, Role.ACCEPTOR, secret)
+def acceptor(plane: bytes = b"rpc", secret: bytes = SECRET, reached: str = "host:1") -> MutualProof:
+    return MutualProof(plane, Role.ACCEPTOR, secret, reached)
 
 
 def test_each_side_accepts_the_proof_of_the_other() -> None:
@@ -30,6 +30,13 @@ def test_a_proof_by_another_secret_is_not_accepted() -> None:
 
 def test_a_proof_of_one_plane_is_worth_nothing_on_the_other() -> None:
     assert not acceptor(b"data").accepts(dialler(b"rpc").prove(MINE, YOURS), YOURS, MINE)
+
+
+def test_a_proof_that_is_relayed_to_another_process_is_not_accepted() -> None:
+    proof = dialler(reached="host:1").prove(MINE, YOURS)
+    assert not acceptor(reached="host:2").accepts(proof, YOURS, MINE)
+    answer = acceptor(reached="host:2").prove(YOURS, MINE)
+    assert not dialler(reached="host:1").accepts(answer, MINE, YOURS)
 
 
 def test_ones_own_proof_is_not_accepted_back() -> None:

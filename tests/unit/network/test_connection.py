@@ -1,6 +1,8 @@
 """A connection whose socket is gone without a word, or that is given up while it is made."""
 
 import asyncio
+import os
+import socket as kernel
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ class Socket:
         self.written = b""
         self.is_dead = False
         self.abort_count = 0
+        self.kernel_socket: Any = None
 
     def writelines(self, parts: list[Any]) -> None:
         if self.is_dead:
@@ -48,12 +51,14 @@ class Socket:
         assert 0 < high < TOP_UP_BYTES
 
     def get_extra_info(self, name: str) -> Any:
+        if name == "peername":
+            return ""
         assert name == "socket"
 
         class Plain:
             family = None
 
-        return Plain()
+        return self.kernel_socket or Plain()
 
     def abort(self) -> None:
         self.abort_count += 1
@@ -99,6 +104,27 @@ def test_to_write_to_a_socket_that_is_gone_is_the_end_of_the_connection() -> Non
         assert calls.closed == [calls.connection]
         calls.connection.close()
         calls.connection.wake()
+
+    asyncio.run(run())
+
+
+@pytest.mark.skipif(not hasattr(kernel, "SO_PEERCRED"), reason="the kernel tells on Linux only")
+def test_a_process_of_another_user_at_a_unix_socket_is_told_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: own + 1)
+
+    async def run() -> None:
+        calls, socket = Calls(), Socket()
+        near, far = kernel.socketpair(kernel.AF_UNIX)
+        with near, far:
+            socket.kernel_socket = near
+            calls.made(socket)
+        assert (socket.abort_count, socket.written) == (1, b"")
+        calls.connection.connection_lost(None)
+        ((_, error),) = calls.ended
+        assert "a process of another user is at the other end" in str(error)
 
     asyncio.run(run())
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.mutual_proof import Role
+from headrace.core.mutual_proof import MutualProof, Role
 from headrace.core.randomness import SeededRandom
 from headrace.network.errors import HandshakeError
 from headrace.network.framing import PREFIX, encode
@@ -14,8 +14,18 @@ from headrace.network.wire import AddCredit, Feature, Hello
 SECRET = b"s" * 32
 
 
-def side(role: Role, name: str, secret: bytes = SECRET, features: int = 0) -> Handshake:
-    return Handshake(role, name, secret, SeededRandom(name), "somebody", features)
+def side(
+    role: Role,
+    name: str,
+    secret: bytes = SECRET,
+    features: int = 0,
+    *,
+    expected: str | None = "b",
+) -> Handshake:
+    expected = expected if role is Role.DIALLER else None
+    return Handshake(
+        role, name, secret, SeededRandom(name), "somebody", features, expected_name=expected
+    )
 
 
 def feed(handshake: Handshake, data: bytes, size: int) -> tuple[bytes, Established | None]:
@@ -100,6 +110,32 @@ def test_a_proof_cannot_be_reflected() -> None:
         acceptor.receive(own_proof)
 
 
+def test_a_dialler_proves_nothing_to_whom_it_does_not_mean() -> None:
+    dialler = side(Role.DIALLER, "a", expected="gone")
+    answer, _ = side(Role.ACCEPTOR, "b").receive(dialler.opening())
+    with pytest.raises(HandshakeError, match="b answers where gone was expected"):
+        dialler.receive(answer)
+
+
+def test_who_is_reached_by_a_relay_under_another_s_name_accepts_no_proof() -> None:
+    """Somebody took the port of `gone`, hands greetings to `b`, and writes that name over `b`'s."""
+    dialler, acceptor = side(Role.DIALLER, "a", expected="gone"), side(Role.ACCEPTOR, "b")
+    answer, _ = acceptor.receive(dialler.opening())
+    renamed = b"".join(encode(Hello(1, 1, 0, b"c" * 32, b"gone"))) + answer[-proof_size() :]
+    with pytest.raises(HandshakeError, match="another process was meant"):
+        dialler.receive(renamed)
+    careless = side(Role.DIALLER, "a", expected="gone")
+    proof = encode_proof(MutualProof(b"data", Role.DIALLER, SECRET, "gone").prove(b"x", b"y"))
+    acceptor = side(Role.ACCEPTOR, "b")
+    acceptor.receive(careless.opening())
+    with pytest.raises(HandshakeError, match="another process was meant"):
+        acceptor.receive(b"".join(proof))
+
+
+def proof_size() -> int:
+    return len(b"".join(encode_proof(b"0" * 32)))
+
+
 def test_a_version_that_this_side_does_not_speak_is_named() -> None:
     hello = b"".join(bytes(part) for part in encode(Hello(2, 3, 0, b"c" * 32, b"a")))
     with pytest.raises(HandshakeError, match="versions 2 to 3, this side 1"):
@@ -123,3 +159,21 @@ def test_a_hello_has_a_bounded_size() -> None:
     )
     with pytest.raises(HandshakeError, match="before it had proved itself"):
         side(Role.ACCEPTOR, "b").receive(hello[:100])
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_are_waited_for_or_refused_by_name(data: bytes, is_framed: bool) -> None:
+    """Also as the name in a hello that is none of these otherwise."""
+    if is_framed:
+        data = b"".join(bytes(part) for part in encode(Hello(1, 1, 0, b"c" * 32, data)))
+    try:
+        _, established = side(Role.ACCEPTOR, "b").receive(data)
+    except HandshakeError:
+        return
+    assert established is None
+
+
+def test_a_name_that_is_no_text_is_refused_before_anything_is_proved() -> None:
+    hello = b"".join(bytes(part) for part in encode(Hello(1, 1, 0, b"c" * 32, b"\xff\xfe")))
+    with pytest.raises(HandshakeError, match="its name is no text"):
+        side(Role.ACCEPTOR, "b").receive(hello)

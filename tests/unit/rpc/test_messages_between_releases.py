@@ -65,7 +65,7 @@ GOLDEN: dict[str, tuple[tuple[Any, ...], str, Any, str]] = {
 
 def test_every_method_is_here() -> None:
     assert GOLDEN.keys() == gateway_contract(ShuffleServiceGateway).methods.keys()
-    assert PROTOCOL_VERSION == 1
+    assert PROTOCOL_VERSION == 2
 
 
 @pytest.mark.parametrize("method", GOLDEN)
