@@ -16,20 +16,23 @@ RPC_TESTS := tests/unit/rpc tests/unit/cluster tests/unit/spark tests/unit/testi
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt check test test-all test-serialized test-slow test-random sim chaos bench bench-quick docs demo wheel clean
+.PHONY: help setup lock fmt check test test-all test-serialized test-slow test-random sim chaos bench bench-quick docs demo wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP)  ## make .venv with everything pinned in requirements/dev.txt
+setup: $(STAMP)  ## make .venv with everything pinned in requirements/dev.txt, by hash
 
 $(STAMP): pyproject.toml requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Headrace needs Python 3.11 or newer; name one with: make setup PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+lock:  ## write requirements/*.txt anew after pyproject.toml has changed; needs uv
+	$(PYTHON) tools/lock_requirements.py
 
 fmt: setup  ## format the code and sort imports
 	$(BIN)/ruff check --select I --fix --quiet .

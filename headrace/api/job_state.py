@@ -5,7 +5,6 @@
 
 import asyncio
 import contextlib
-import pickle
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +29,7 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Settings
 from headrace.core.errors import ErrorDomain, HeadraceError, ProgramError
 from headrace.core.ids import JobId
+from headrace.core.types.pickles import unpickle_value
 from headrace.gateways.dispatcher import DispatcherGateway
 from headrace.gateways.state_requests import (
     OperatorDescription,
@@ -326,7 +326,7 @@ def _live_state(
 def _shown(rows: pa.Table, opaque: set[str]) -> pa.Table:
     for name in opaque & set(rows.column_names):
         texts = [
-            None if one is None else repr(pickle.loads(one))
+            None if one is None else repr(unpickle_value(one))
             for one in rows.column(name).to_pylist()
         ]
         index = rows.schema.get_field_index(name)

@@ -2,8 +2,8 @@
 
 import platform
 from collections.abc import Mapping
+from importlib.metadata import version
 
-import cloudpickle
 import msgspec
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ def software_versions() -> dict[str, str]:
         "python": platform.python_version(),
         "headrace": __version__,
         "pyarrow": pa.__version__,
-        "cloudpickle": cloudpickle.__version__,
+        "cloudpickle": version("cloudpickle"),
         "msgspec": msgspec.__version__,
     }
 
@@ -26,8 +26,8 @@ def find_mismatch(
     driver: Mapping[str, str], worker: Mapping[str, str], worker_name: str
 ) -> VersionMismatchError | None:
     """The first difference, as the error that a waiting job shall end with, or None."""
-    for name, version in driver.items():
+    for name, wanted in driver.items():
         found = worker.get(name, "nothing")
-        if found != version:
-            return VersionMismatchError(f"version of {name}", version, found, worker_name)
+        if found != wanted:
+            return VersionMismatchError(f"version of {name}", wanted, found, worker_name)
     return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any, Final, cast
 
-import cloudpickle
+from headrace.core.types.pickles import pickle_code
 
 _OWN_PACKAGE: Final = str(Path(__file__).resolve().parents[1]) + "/"
 _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib") + "/"
@@ -18,7 +18,7 @@ _STANDARD_LIBRARY: Final = sysconfig.get_path("stdlib") + "/"
 def pickling_failure(value: object) -> Exception | None:
     """Return why `value` cannot be pickled by value, or None."""
     try:
-        cloudpickle.dumps(value)
+        pickle_code(value)
     except Exception as error:  # pickling runs user code: __reduce__, __getstate__
         return error
     return None

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import cloudpickle
-
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.errors import FunctionNotPicklableError, ProgramError
 from headrace.core.ids import IntermediateDataSetId, JobId, JobVertexId, OperatorId
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from headrace.core.shuffle_descriptors import ReleaseBy, ResultPartitionType
+from headrace.core.types.pickles import pickle_code
 from headrace.graph.chaining import ChainingRules, is_chainable
 from headrace.graph.exchange_mode import (
     BATCH_SHUFFLE_MODE,
@@ -308,7 +307,7 @@ def _pickle(
     value: object, node: StreamNode, operator_name: str, functions: Sequence[object]
 ) -> bytes:
     try:
-        payload: bytes = cloudpickle.dumps(value)
+        payload: bytes = pickle_code(value)
     except Exception as error:  # pickling runs user code: __reduce__, __getstate__
         call_site = node.location or "unknown location"
         raise _not_picklable(error, operator_name, functions, call_site) from error

@@ -8,7 +8,6 @@ Source: Flink StreamPartitioner and its subclasses.
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-import cloudpickle
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -18,6 +17,7 @@ from headrace.core.config import ConfigOption, Settings
 from headrace.core.key_groups import subtasks_of
 from headrace.core.randomness import SeededRandom
 from headrace.core.record_batch import RecordBatch
+from headrace.core.types.pickles import unpickle_value
 from headrace.graph.job_graph import PartitionerKind, PartitionerSpec
 from headrace.network.errors import InvalidChannelError
 
@@ -347,7 +347,7 @@ def create_selector(
         case PartitionerKind.HASH:
             return KeyGroupSelector(channel_count, consumer_max_parallelism)
         case PartitionerKind.CUSTOM:
-            partitioner, key_selector = cloudpickle.loads(spec.payload)
+            partitioner, key_selector = unpickle_value(spec.payload)
             ask = getattr(partitioner, "partition", partitioner)
             return CustomSelector(
                 channel_count, ask, getattr(key_selector, "get_key", key_selector)

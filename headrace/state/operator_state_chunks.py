@@ -4,7 +4,6 @@ Columns: `map_key` (broadcast) and `value`. The coordinator deals out items by t
 """
 
 import base64
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,7 +23,7 @@ from headrace.checkpoint.handles import (
 from headrace.checkpoint.snapshot_files import SnapshotReader, SnapshotWriter
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.errors import RecordTypeError
-from headrace.core.types.pickles import pickle_value
+from headrace.core.types.pickles import pickle_value, unpickle_value
 from headrace.core.types.type_info import ListTypeInfo, MapTypeInfo, TypeInformation
 from headrace.state import columns as state_columns
 from headrace.state.columns import MAP_KEY, VALUE, VALUE_ROW_KIND
@@ -136,7 +135,7 @@ def _table_of(state: FrozenOperatorState) -> pa.Table:
 
 def _read(chunk: StateChunk, reader: SnapshotReader) -> FrozenOperatorState:
     # Unpickled inside the task that owns the state; the coordinator looks at the other attributes only.
-    type_info: TypeInformation = pickle.loads(base64.b64decode(chunk.attributes[_TYPE]))
+    type_info: TypeInformation = unpickle_value(base64.b64decode(chunk.attributes[_TYPE]))
     key_type, value_type = _types(type_info)
     table = pq.read_table(pa.BufferReader(reader.read(chunk.file))).combine_chunks()
     items = state_columns.decode(_column(table, VALUE), value_type)

@@ -6,7 +6,6 @@ files and parts of files before they decide over rows.
 
 import dataclasses
 import json
-import pickle
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +19,7 @@ from headrace.checkpoint.snapshot_files import SnapshotReader
 from headrace.core.errors import short_repr
 from headrace.core.key_groups import MAX_PARALLELISM_LIMIT, key_groups_of
 from headrace.core.key_hash import InvalidKeyError, hash_array
+from headrace.core.types.pickles import unpickle_value
 from headrace.state.columns import EXPIRED, KEY
 from headrace.state_processor.errors import StateProcessorError, UnknownStateError
 from headrace.state_processor.key_hashing import hashable_column
@@ -153,7 +153,7 @@ class OpenTable:
     def _column(self, column: pa.Array, wanted: pa.Field) -> pa.Array:
         if wanted.name not in self.shown:
             return converted(column, wanted.type)
-        texts = [None if one is None else repr(pickle.loads(one)) for one in column.to_pylist()]
+        texts = [None if one is None else repr(unpickle_value(one)) for one in column.to_pylist()]
         return pa.array(texts, pa.string())
 
 

@@ -3,7 +3,6 @@
 What cannot be loaded is most often a module that the driver has and this worker has not.
 """
 
-import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, Final, TypeVar
 from headrace.core.errors import USER_EXCEPTIONS, UserCodeError
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import RecordBatch
+from headrace.core.types.pickles import unpickle_value
 from headrace.graph.function_location import user_location_of
 from headrace.graph.job_graph import ChainedOperator, JobVertex, PartitionerSpec
 from headrace.graph.payloads import Payload, VertexPayloads
@@ -117,7 +117,7 @@ class _BlamingSelector:
 
 def _load(operator: ChainedOperator, what: str, payload: Payload) -> Any:
     try:
-        return pickle.loads(payload)
+        return unpickle_value(payload)
     except USER_EXCEPTIONS as error:
         raise _not_loadable(error, what, operator) from error
 

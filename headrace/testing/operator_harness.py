@@ -1,13 +1,11 @@
 """Runs one operator without a task: steps in, emitted elements out; snapshots and restarts in between."""
 
 import heapq
-import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import cloudpickle
 import numpy as np
 
 from headrace.checkpoint.handles import OperatorSubtaskState
@@ -20,6 +18,7 @@ from headrace.core.key_hash import hash_array, hash_keys
 from headrace.core.operator_spec import OperatorSpec
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import BatchType, RecordBatch, key_values_to_array
+from headrace.core.types.pickles import pickle_code, unpickle_value
 from headrace.core.types.type_info import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.functions.source import InputStatus
 from headrace.metrics.groups import MetricGroup
@@ -295,7 +294,7 @@ class OperatorHarness:
         self.operator.close()
         self.timers.forget_all()
         assert self._pickled_spec is not None, "the operator's functions cannot be pickled"
-        spec: OperatorSpec = pickle.loads(self._pickled_spec)
+        spec: OperatorSpec = unpickle_value(self._pickled_spec)
         self.start(spec, parallelism, subtask_index, restored)
         if self.watermark_ms > MIN_TIMESTAMP:
             self.operator.process_watermark(self.watermark_ms, self.output)
@@ -371,6 +370,6 @@ class OperatorHarness:
 
 def _pickled(spec: OperatorSpec) -> bytes | None:
     try:
-        return cloudpickle.dumps(spec)
+        return pickle_code(spec)
     except Exception:  # functions of tests that are never restarted may hold anything
         return None

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace.checkpoint.metadata_key import metadata_key
+from headrace.connectors.files.abandoned import remove_if_spent
 from headrace.connectors.files.committables import (
     Compaction,
     FileCommittable,
@@ -35,7 +36,6 @@ from headrace.connectors.files.staging import (
     delete_file,
     delete_files,
     exists,
-    remove_if_empty,
     staging_folders,
 )
 from headrace.core.errors import ErrorDomain, HeadraceError
@@ -119,7 +119,7 @@ class FileCommitter:
         notes.write(new)
         self._delete_garbage(new)
         for folder in {file.folder for file in files}:
-            remove_if_empty(self._file_system, self._place(folder))
+            remove_if_spent(self._file_system, self._place(folder))
         return new
 
     def _compact(
@@ -168,7 +168,7 @@ class FileCommitter:
     def _delete_garbage(self, note: CommitNote) -> None:
         for path in note.garbage:
             delete_file(self._file_system, self._place(path))
-            remove_if_empty(self._file_system, self._place(path.rpartition("/")[0]))
+            remove_if_spent(self._file_system, self._place(path.rpartition("/")[0]))
 
     def _sweep(self, files: Sequence[PendingFile], note: CommitNote) -> None:
         """Delete what attempts before those of `files` had prepared, and no checkpoint has.
@@ -186,6 +186,7 @@ class FileCommitter:
             if any(folder.is_older_attempt_of(one) for one in unswept):
                 place = self._place(folder.name)
                 delete_files(self._file_system, place, (PENDING, IN_PROGRESS), keep)
+                remove_if_spent(self._file_system, place)
 
     def _place(self, relative_path: str) -> str:
         return place_below(self._file_system, self._base_path, relative_path)

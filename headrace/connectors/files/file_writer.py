@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.checkpoint.options import INTERVAL
+from headrace.checkpoint.checkpoint_storage import job_folder
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY, INTERVAL
+from headrace.connectors.files.abandoned import StagingLock, remove_if_spent, sweep_abandoned
 from headrace.connectors.files.buckets import BucketAssigner, OutputFileConfig, RollingPolicy
 from headrace.connectors.files.committables import (
     Compaction,
@@ -28,7 +30,6 @@ from headrace.connectors.files.staging import (
     delete_file,
     delete_files,
     make_staging_folder,
-    remove_if_empty,
     staging_folders,
 )
 from headrace.core.record_batch import RecordBatch
@@ -87,6 +88,7 @@ class FileWriter(SinkWriter):
         self._part_count = 0
         self._is_closed = False
         self._is_check_scheduled = False
+        self._lock = StagingLock(self._file_system, self._folder_path)
         self._sweep()
 
     def write_batch(self, batch: RecordBatch) -> None:
@@ -118,6 +120,8 @@ class FileWriter(SinkWriter):
         """Complete every file and hand it over: what is prepared is never written to again."""
         self._roll_all()
         prepared, self._complete = self._complete, []
+        if prepared:
+            self._lock.mark_handed_over(self._checkpoint_folder)
         # A checkpoint is about to say that they are there.
         self._persist_names([file.hidden_path for file in prepared])
         if self._names_files:
@@ -145,7 +149,16 @@ class FileWriter(SinkWriter):
         while self._complete:
             file = self._complete.pop()
             delete_file(self._file_system, f"{self._base_path}/{file.hidden_path}")
-        remove_if_empty(self._file_system, self._folder_path)
+        remove_if_spent(self._file_system, self._folder_path)
+        self._lock.release()
+
+    @property
+    def _checkpoint_folder(self) -> str:
+        """Where checkpoints of the job lie, empty where they do not outlive its driver."""
+        settings, attempt = self._context.settings, self._context.attempt_id
+        if attempt is None or not settings.get_option(CHECKPOINT_DIRECTORY):
+            return ""
+        return job_folder(settings, attempt.job_id)
 
     @property
     def _folder_path(self) -> str:
@@ -176,6 +189,7 @@ class FileWriter(SinkWriter):
 
     def _try_open(self, path: str) -> Any:
         make_staging_folder(self._file_system, self._folder_path, self._context.settings)
+        self._lock.hold()
         # A name such as x.gz must not make pyarrow compress what the encoder made.
         return self._file_system.open_output_stream(path, compression=None)
 
@@ -226,7 +240,7 @@ class FileWriter(SinkWriter):
             for file in merged:
                 delete_file(self._file_system, f"{self._base_path}/{file.hidden_path}")
         self._persist_names(named)
-        remove_if_empty(self._file_system, self._folder_path)
+        remove_if_spent(self._file_system, self._folder_path)
 
     def _persist_names(self, relative_paths: Sequence[str]) -> None:
         paths = [f"{self._base_path}/{path}" for path in relative_paths]
@@ -242,6 +256,7 @@ class FileWriter(SinkWriter):
 
     def _check_buckets(self, _: int) -> None:
         self._is_check_scheduled = False
+        self._lock.touch()
         now_ms = self._context.clock.now_ms()
         for bucket, part in list(self._open.items()):
             if self._should_roll(part, now_ms):
@@ -249,11 +264,13 @@ class FileWriter(SinkWriter):
         self._schedule_check()
 
     def _sweep(self) -> None:
-        """Delete what earlier attempts of this subtask were still writing when they died."""
+        """Delete what earlier attempts of this subtask were still writing when they died, and what nobody needs."""
         for folder in staging_folders(self._file_system, self._base_path):
             if folder.is_older_attempt_of(self._folder):
                 place = f"{self._base_path}/{folder.name}"
                 delete_files(self._file_system, place, (IN_PROGRESS,), frozenset())
+        now_ms = self._context.clock.now_ms()
+        sweep_abandoned(self._file_system, self._base_path, self._folder, now_ms)
 
 
 def _appears_when_closed(file_system: Any) -> bool:

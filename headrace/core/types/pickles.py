@@ -1,16 +1,22 @@
-"""Pickles of undeclared values: one `bytes` per value.
+"""Pickles of undeclared values, one `bytes` per value, and of code; the only module that unpickles, which runs code.
+
+So whoever calls it can be listed, and asked how it knows who wrote what it reads: a lint rule keeps it so.
 
 Plain pickle is several times faster than cloudpickle but stores classes by name. Classes of the user's main program
 and of inner scopes have no name that another process can look up, so values of such classes go by cloudpickle.
 """
 
+import io
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import cloudpickle
 
 PICKLE_PROTOCOL: Final = 5
+unpickle_value: Final[Callable[[bytes | bytearray | memoryview], Any]] = pickle.loads
+"""Returns the value of a pickle, by running it: of a process of this job, inside the task that owns what comes out; or
+of a snapshot whose metadata and digests were compared. The function itself, as state calls it for every row."""
 _MAIN_MODULE: Final = b"__main__"
 
 
@@ -19,10 +25,10 @@ def pickle_value(value: Any) -> bytes:
     try:
         pickled = pickle.dumps(value, PICKLE_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return _cloudpickle_value(value)
+        return pickle_code(value)
     # Searching the bytes costs nanoseconds, walking the value would cost more than pickling it. A text that only
     # happens to contain the name is pickled twice, correctly.
-    return _cloudpickle_value(value) if _MAIN_MODULE in pickled else pickled
+    return pickle_code(value) if _MAIN_MODULE in pickled else pickled
 
 
 def pickle_values(values: Sequence[Any]) -> list[bytes]:
@@ -37,12 +43,26 @@ def pickle_values(values: Sequence[Any]) -> list[bytes]:
     return pickles
 
 
+def pickle_without_memory(value: Any) -> bytes:
+    """Return a pickle in which what came before has no part: one object twice and two equal ones have one form."""
+    sink = io.BytesIO()
+    pickler = pickle.Pickler(sink, PICKLE_PROTOCOL)
+    pickler.fast = True
+    try:
+        pickler.dump(value)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return pickle_value(value)
+    pickled = sink.getvalue()
+    return pickle_value(value) if _MAIN_MODULE in pickled else pickled
+
+
 def unpickle_values(pickles: Iterable[bytes]) -> list[Any]:
     """Return the values of pickles made by a process of this job. Only call inside the task that owns them."""
-    loads = pickle.loads
+    loads = unpickle_value
     return [loads(pickled) for pickled in pickles]
 
 
-def _cloudpickle_value(value: Any) -> bytes:
+def pickle_code(value: Any) -> bytes:
+    """Return a pickle with the functions and classes of the program itself in it; raises what pickling raises."""
     pickled: bytes = cloudpickle.dumps(value, PICKLE_PROTOCOL)
     return pickled

@@ -9,8 +9,6 @@ zone in UTC.
 Source: Flink CompositeKeySerializationUtils.
 """
 
-import io
-import pickle
 import struct
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -23,7 +21,7 @@ import numpy as np
 
 from headrace.core.key_groups import key_group_of
 from headrace.core.key_hash import hash_key
-from headrace.core.types.pickles import PICKLE_PROTOCOL, pickle_value
+from headrace.core.types.pickles import pickle_without_memory, unpickle_value
 from headrace.core.types.rows import Row, row_of_parts, row_parts
 from headrace.core.types.type_info import BasicType, BasicTypeInfo, TypeInformation
 from headrace.functions.windows import TimeWindow
@@ -102,7 +100,7 @@ def from_bytes(form: bytes) -> Any:
         case b"B":
             return content == b"1"
         case _:
-            return pickle.loads(content)
+            return unpickle_value(content)
 
 
 def _of_int(value: int) -> bytes:
@@ -181,16 +179,7 @@ def _parts(content: bytes) -> list[bytes]:
 
 
 def _pickled(value: Any) -> bytes:
-    """Pickle without memory of what was pickled before: one object twice and two equal ones have one form."""
-    sink = io.BytesIO()
-    pickler = pickle.Pickler(sink, PICKLE_PROTOCOL)
-    pickler.fast = True
-    try:
-        pickler.dump(value)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return b"p" + pickle_value(value)
-    form = sink.getvalue()
-    return b"p" + (pickle_value(value) if b"__main__" in form else form)
+    return b"p" + pickle_without_memory(value)
 
 
 _WRITERS: Final[dict[type, FormOf]] = {

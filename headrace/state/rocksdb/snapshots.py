@@ -6,7 +6,6 @@ Source: Flink RocksIncrementalSnapshotStrategy, RocksFullSnapshotStrategy.
 """
 
 import base64
-import pickle
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy as np
 
 from headrace.checkpoint.handles import StateChunk, StateFile, StateTable
 from headrace.checkpoint.snapshot_files import SnapshotWriter
-from headrace.core.types.pickles import pickle_value
+from headrace.core.types.pickles import pickle_value, unpickle_value
 from headrace.state.keyed_chunks import ChunkFiles, KeyedRows, KeyedStateForm, rows_to_table
 from headrace.state.rocksdb.database import files_of, is_table_file
 from headrace.state.rocksdb.keys import CompositeKeys, from_bytes
@@ -166,4 +165,4 @@ def forms_text(forms: Sequence[KeyedStateForm]) -> str:
 
 def forms_of_text(text: str) -> list[KeyedStateForm]:
     """Return what `forms_text` wrote."""
-    return pickle.loads(base64.b64decode(text))
+    return unpickle_value(base64.b64decode(text))

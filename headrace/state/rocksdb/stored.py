@@ -1,11 +1,10 @@
 """A value as it is stored: its last access (8 bytes, epoch ms) and a pickle."""
 
-import pickle
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.core.types.pickles import pickle_value
+from headrace.core.types.pickles import pickle_value, unpickle_value
 from headrace.state.ttl import NO_STAMP, TtlClock, TtlRules
 
 _STAMP: Final = struct.Struct(">q")
@@ -24,7 +23,7 @@ def stored_form(value: Any, stamp_ms: int) -> bytes:
 
 def stored_value(form: bytes) -> Any:
     """Return the value of what is stored."""
-    return pickle.loads(memoryview(form)[_STAMP.size :])
+    return unpickle_value(memoryview(form)[_STAMP.size :])
 
 
 def stored_stamp(form: bytes) -> int:

@@ -8,7 +8,6 @@ Source: Flink RocksDBCachingPriorityQueueSet, KeyGroupPartitionedPriorityQueue.
 """
 
 import heapq
-import pickle
 import struct
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from itertools import islice
 from typing import Any, ClassVar, Final
 
 from headrace.core.checkpoints import CheckpointOptions
-from headrace.core.types.pickles import pickle_value
+from headrace.core.types.pickles import pickle_value, unpickle_value
 from headrace.state.rocksdb.database import Database
 from headrace.state.rocksdb.keys import CompositeKeys, tells_all
 from headrace.state.timer_queue import IsEnough, Timer, TimerCallback
@@ -45,7 +44,7 @@ class TimerRows:
         """Return the timer of a row."""
         time_ms = self.time_of(row_key)
         if value:
-            return time_ms, *pickle.loads(value)
+            return time_ms, *unpickle_value(value)
         size = self._group_size
         entry = row_key[:size] + row_key[size + _TIME.size :]
         _, (key, namespace), _ = self._keys.split(entry, has_namespace=True)

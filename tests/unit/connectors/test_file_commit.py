@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.checkpoint.options import CHECKPOINT_DIRECTORY
 from headrace.checkpoint.signed_records import seal
 from headrace.connectors.files import file_writer
+from headrace.connectors.files.abandoned import MARKER
 from headrace.connectors.files.buckets import BucketAssigner, RollingPolicy
 from headrace.connectors.files.committables import (
     PendingFile,
@@ -28,7 +30,15 @@ from headrace.connectors.files.sink import FileSink
 from headrace.core.types.type_info import Types
 from headrace.functions.serialization import Encoder
 from headrace.functions.sink import FINAL_CHECKPOINT, commit_key
-from tests.unit.connectors.sink_world import KEY, Crash, FailingFileSystem, SinkWorld, key
+from tests.unit.connectors.sink_world import (
+    JOB,
+    KEY,
+    WITH_CHECKPOINTS,
+    Crash,
+    FailingFileSystem,
+    SinkWorld,
+    key,
+)
 
 ROW = Types.ROW_NAMED(["subtask", "number"], [Types.INT(), Types.INT()])
 TEXT = Types.STRING()
@@ -61,6 +71,21 @@ def lines(path: Path) -> list[str]:
     return [line for file in files(path) for line in file.read_text().splitlines()]
 
 
+def test_what_is_handed_over_is_marked_with_the_place_of_the_checkpoints_that_name_it(
+    tmp_path: Path,
+) -> None:
+    checkpoints = {CHECKPOINT_DIRECTORY.key: str(tmp_path / "checkpoints")}
+    sink = text_builder(tmp_path / "out").build()
+    world = world_of(sink, settings=WITH_CHECKPOINTS.with_values(checkpoints))
+    world.write(0, 1)
+    assert list(tmp_path.rglob(MARKER)) == []
+    world.publish()
+    (marker,) = tmp_path.rglob(MARKER)
+    assert marker.read_text() == str(tmp_path / "checkpoints" / JOB.hex())
+    world.commit()
+    assert not marker.parent.exists()
+
+
 def test_the_folder_says_which_checkpoint_it_was_given_last(tmp_path: Path) -> None:
     world = world_of(text_builder(tmp_path).build())
     assert world.last_committed() is None
@@ -72,7 +97,7 @@ def test_the_folder_says_which_checkpoint_it_was_given_last(tmp_path: Path) -> N
 
 def hidden(path: Path) -> list[str]:
     """What lies in staging folders."""
-    return sorted(one.name for one in path.glob(".headrace-*/*"))
+    return sorted(one.name for one in path.glob(".headrace-*/*") if one.name != MARKER)
 
 
 def test_a_file_appears_with_its_checkpoint_and_not_before(tmp_path: Path) -> None:

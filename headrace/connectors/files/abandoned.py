@@ -1,0 +1,160 @@
+"""Staging folders that nobody needs any more: a lock and a marker say whose they are, and who finds them clears up.
+
+A writer holds a lock on its folder, of which the system lets go when its process ends, however it ends, and changes
+the folder's time every minute while it has files open. Before it hands files over to a snapshot it leaves a marker
+there, with the folder of the job's checkpoints in it. So a writer that begins, of whatever job, can tell what is left:
+
+    nobody holds the lock, quiet for an hour     what is in progress goes: nothing goes on from it
+    … quiet for a week, nothing handed over      what is complete goes too: no snapshot names it
+    … quiet for a week, checkpoints are gone     so does what was handed over to them
+
+On other file systems than local ones, and where locks are not known, nothing is swept.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+from typing import Any, Final
+
+from pyarrow import fs
+
+from headrace.checkpoint.file_systems import is_there
+from headrace.connectors.files.confinement import is_link
+from headrace.connectors.files.staging import (
+    HIDDEN_PREFIX,
+    IN_PROGRESS,
+    PENDING,
+    StagingFolder,
+    delete_files,
+    staging_folders,
+)
+from headrace.core.errors import HeadraceError
+
+_LOG: Final = logging.getLogger(__name__)
+QUIET_MS: Final = 3_600_000
+"""A writer that lives changes its folder's time far more often, where locks do not tell."""
+FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
+"""What a snapshot may name waits at least so long: a driver that is restarted commits it first of all."""
+MARKER: Final = "handed-over"
+_MERGING: Final = f"{HIDDEN_PREFIX}merging-"
+
+
+class StagingLock:
+    """Shows that a writer is alive, and what it has handed over, on a folder of a local file system. One thread."""
+
+    def __init__(self, file_system: Any, path: str) -> None:
+        self._is_local = isinstance(file_system, fs.LocalFileSystem)
+        self._path = path
+        self._descriptor: int | None = None
+
+    def hold(self) -> None:
+        """Hold the folder, which is there; it may be another one of the same name than before. OSError."""
+        if not self._is_local:
+            return
+        if self._descriptor is not None:
+            if os.path.samestat(os.fstat(self._descriptor), os.stat(self._path)):
+                return
+            self.release()
+        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # no locks there: then nobody can take one either
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def touch(self) -> None:
+        """Change the folder's time."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.utime(self._descriptor)
+
+    def mark_handed_over(self, checkpoint_folder: str) -> None:
+        """A snapshot is going to name files there. `checkpoint_folder`: where its job's lie, or empty. OSError."""
+        if not self._is_local:
+            return
+        marker = f"{self._path}/{MARKER}"
+        if not os.path.exists(marker):
+            with open(marker, "w", encoding="utf-8") as file:
+                file.write(checkpoint_folder)
+
+    def release(self) -> None:
+        """Let go. Idempotent."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def remove_if_spent(file_system: Any, folder: str) -> None:
+    """Remove a local staging folder in which no output is left."""
+    if not isinstance(file_system, fs.LocalFileSystem):
+        return
+    with contextlib.suppress(OSError):
+        if os.listdir(folder) == [MARKER]:
+            marker = f"{folder}/{MARKER}"
+            with open(marker, encoding="utf-8") as file:
+                content = file.read()
+            os.unlink(marker)
+            try:
+                os.rmdir(folder)
+            except OSError:
+                # Its writer has begun another file meanwhile, and may have seen the marker.
+                with open(marker, "w", encoding="utf-8") as file:
+                    file.write(content)
+        else:
+            os.rmdir(folder)
+
+
+def sweep_abandoned(file_system: Any, base_path: str, own: StagingFolder, now_ms: int) -> None:
+    """Delete what writers of other jobs have left in a sink's folder when they died, and nobody needs."""
+    if not isinstance(file_system, fs.LocalFileSystem):
+        return
+    for folder in staging_folders(file_system, base_path):
+        if folder.owner != own.owner:
+            with contextlib.suppress(
+                OSError
+            ):  # another writer clears up too, or may not write there
+                _sweep_one(file_system, f"{base_path}/{folder.name}", now_ms)
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(base_path):
+            is_merged = entry.name.startswith(_MERGING) and entry.is_file(follow_symlinks=False)
+            if is_merged and now_ms - _changed_ms(entry.path) > FORGOTTEN_MS:
+                os.unlink(entry.path)
+
+
+def _sweep_one(file_system: Any, path: str, now_ms: int) -> None:
+    if os.stat(path).st_uid != os.geteuid() or is_link(file_system, path):
+        return
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        files = [entry.path for entry in os.scandir(path)]
+        quiet_ms = now_ms - max(map(_changed_ms, (path, *files)))
+        if quiet_ms < QUIET_MS:
+            return
+        suffixes: tuple[str, ...] = (IN_PROGRESS,)
+        if _is_named_by_nothing(path, quiet_ms):
+            suffixes = (IN_PROGRESS, PENDING)
+        before = len(files)
+        delete_files(file_system, path, suffixes, frozenset())
+        remove_if_spent(file_system, path)
+        if not os.path.exists(path) or len(os.listdir(path)) < before:
+            _LOG.info("%s was left by a writer that died: what nobody needs of it is deleted", path)
+    finally:
+        os.close(descriptor)
+
+
+def _is_named_by_nothing(path: str, quiet_ms: int) -> bool:
+    if quiet_ms < FORGOTTEN_MS:
+        return False
+    marker = f"{path}/{MARKER}"
+    if not os.path.exists(marker):
+        return True
+    with open(marker, encoding="utf-8") as file:
+        checkpoints = file.read()
+    try:
+        return not checkpoints or not is_there(checkpoints)
+    except HeadraceError as error:
+        _LOG.warning("%s stays, as nobody can say whether checkpoints name it: %s", path, error)
+        return False
+
+
+def _changed_ms(path: str) -> int:
+    return os.stat(path, follow_symlinks=False).st_mtime_ns // 1_000_000

@@ -1,0 +1,29 @@
+"""The lock files: every package at one version, with the hashes of its files, and a setup that asks for them."""
+
+import re
+
+import pytest
+
+from tests.architecture.floor_plan import ROOT
+
+_PINNED = re.compile(r"[a-z0-9._-]+==[^ ;]+( ; .+)?")
+_HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+
+
+@pytest.mark.parametrize("name", ["base.txt", "dev.txt"])
+def test_every_package_is_pinned_with_hashes(name: str) -> None:
+    text = (ROOT / "requirements" / name).read_text(encoding="ascii").replace(" \\\n    ", "\n")
+    packages: dict[str, int] = {}
+    for line in text.splitlines():
+        if _HASH.fullmatch(line):
+            packages[next(reversed(packages))] += 1
+        else:
+            assert _PINNED.fullmatch(line), line
+            packages[line] = 0
+    assert len(packages) >= 10
+    assert [line for line, hash_count in packages.items() if not hash_count] == []
+
+
+def test_setup_installs_nothing_without_its_hash() -> None:
+    (line,) = re.findall(r".*-r requirements/dev\.txt.*", (ROOT / "Makefile").read_text("utf-8"))
+    assert "--require-hashes" in line
