@@ -7,6 +7,7 @@ from typing import Final
 ALWAYS_HEARD: Final = (
     "headrace.api.environment",
     "headrace.api.interruption",
+    "headrace.cluster.resource_manager.workers",
     "headrace.spark.executor",
     "headrace.spark.program_sessions",
     "headrace.spark.session",
