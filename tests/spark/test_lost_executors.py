@@ -34,7 +34,7 @@ def kill_all_executors(program: Program) -> int:
     return attempt
 
 
-def wait_until_it_runs_again(program: Program, attempt: int) -> None:
+def assert_it_runs_again(program: Program, attempt: int) -> None:
     wait_until(
         lambda: progress(program)[0] > attempt and progress(program)[1] > 0,
         AGAIN_S,
@@ -62,7 +62,7 @@ def test_a_job_runs_again_once_spark_has_replaced_all_executors_also_when_they_d
         "Spark starts executors again",
     )
     attempt = kill_all_executors(program)
-    wait_until_it_runs_again(program, attempt)
+    assert_it_runs_again(program, attempt)
     end(program)
 
 
@@ -81,7 +81,7 @@ def test_a_job_waits_for_a_standalone_cluster_without_workers_and_says_so(
         )
         cluster.start_workers()
         wait_until(lambda: bool(program.executors()), 60, "Spark has an executor again")
-        wait_until_it_runs_again(program, attempt)
+        assert_it_runs_again(program, attempt)
         (told,) = [line for line in program.err if "are waited for" in line]
         assert "no executor for this application" in told and "workers up" in told
         end(program)
