@@ -132,13 +132,14 @@ class CompletedCheckpoints:
 
 
 def is_kept(status: JobStatus, retention: ExternalizedCheckpointRetention) -> bool:
-    """Whether the checkpoints of a job that ends so stay. A job that is only suspended goes on elsewhere."""
-    match retention:
-        case _ if not status.is_globally_terminal_state():
-            return True
-        case ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS:
+    """Whether the checkpoints of a job that ends so stay: only the job itself, or its user, can want them gone.
+
+    A job that is only suspended goes on elsewhere, and one that FAILED may go on once what failed it is mended.
+    """
+    match status:
+        case JobStatus.FINISHED:
             return False
-        case ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION:
-            return status is JobStatus.FAILED
-        case ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
-            return status is not JobStatus.FINISHED
+        case JobStatus.CANCELED:
+            return retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+        case _:
+            return True

@@ -92,8 +92,9 @@ TOLERABLE_FAILURES: Final = ConfigOption(
 )  # fmt: skip
 RETENTION: Final = ConfigOption(
     _P + "externalized-checkpoint-retention", str, "NO_EXTERNALIZED_CHECKPOINTS",
-    "What becomes of the last checkpoints of a job that ends: NO_EXTERNALIZED_CHECKPOINTS deletes them, "
-    "DELETE_ON_CANCELLATION keeps those of a job that FAILED, RETAIN_ON_CANCELLATION those of a cancelled one too.",
+    "What becomes of the last checkpoints of a job that ends: RETAIN_ON_CANCELLATION keeps those of a cancelled job, "
+    "the other two delete them. Those of a job that FAILED, or whose driver ended, are always kept, those of one that "
+    "FINISHED never.",
     choices=tuple(ExternalizedCheckpointRetention.__members__),
 )  # fmt: skip
 UNALIGNED: Final = ConfigOption(

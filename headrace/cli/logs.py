@@ -7,6 +7,9 @@ from typing import Final
 ALWAYS_HEARD: Final = (
     "headrace.api.environment",
     "headrace.api.interruption",
+    "headrace.api.termination",
+    "headrace.cluster.job_master.checkpointing.lineage",
+    "headrace.cluster.resource_manager.workers",
     "headrace.spark.executor",
     "headrace.spark.program_sessions",
     "headrace.spark.session",

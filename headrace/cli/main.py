@@ -41,10 +41,11 @@ Try it:
   headrace trace exchange                            how credits and frames pass between two tasks, step by step
   headrace warm-up                                   once: Spark starts sooner from then on
 
-Ctrl-C cancels the job, stops the workers and ends Spark.
+Ctrl-C cancels the job, stops the workers and ends Spark. SIGTERM does the same, but keeps the job's checkpoints.
 
 \b
-Exit codes: 0 finished, 1 a job or the program failed, or a job was left running, 2 wrong usage, 130 interrupted.
+Exit codes: 0 finished, 1 a job or the program failed, or a job was left running, 2 wrong usage, 130 interrupted,
+143 terminated.
 """
 
 

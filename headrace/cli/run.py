@@ -17,6 +17,12 @@ from headrace.api.executors import (
     set_default_settings,
 )
 from headrace.api.left_behind import forget_jobs, left_jobs
+from headrace.api.termination import (
+    EXIT_TERMINATED,
+    Terminated,
+    end_in_order_when_terminated,
+    ignore_termination,
+)
 from headrace.api.unexecuted import program_begins, unexecuted_operator, unexecuted_text
 from headrace.checkpoint.file_systems import absolute_uri
 from headrace.checkpoint.options import (
@@ -129,11 +135,14 @@ def run(
     set_active_executor(executor)
     program_begins()
     forget_jobs()
+    take_back = end_in_order_when_terminated()
     try:
         with _program_environment(program, arguments), _program_sessions(settings):
             runpy.run_path(str(program), run_name="__main__")
         _refuse_unexecuted()
         return _with_left_jobs(0)
+    except Terminated:
+        return EXIT_TERMINATED
     except SystemExit as ended:
         return _with_left_jobs(_exit_code(ended))
     except KeyboardInterrupt:
@@ -142,7 +151,9 @@ def run(
     except Exception as error:
         return _with_left_jobs(report_failure(error))
     finally:
+        ignore_termination()
         _close(executor)
+        take_back()
 
 
 def run_settings(

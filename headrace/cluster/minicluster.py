@@ -148,6 +148,10 @@ class _InProcessDriver:
         """As many as the cluster was made for."""
         return self._max_worker_count
 
+    def describe_shortage(self) -> str:
+        """See ResourceManagerDriver."""
+        return f"this cluster was made for {self._max_worker_count}, and jobs need more than that"
+
     def open(self, rpc_service: RpcService, cluster: Cluster) -> None:
         """Know the cluster that the workers belong to."""
         self._rpc_service, self._cluster = rpc_service, cluster

@@ -3,10 +3,11 @@
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.api.job_client import JobClient
+from headrace.api.termination import end_in_order_when_terminated, ignore_termination
 from headrace.core.config import Settings, check_values, unknown_settings, unobeyed_settings
 from headrace.core.errors import HostError
 from headrace.core.ids import ClusterDataSetId
@@ -48,6 +49,7 @@ class SparkExecutor:
         # Two threads of a program may submit their first jobs at once: the second waits for the first one's host.
         self._lock = threading.Lock()
         self._host: SparkHost | None = None
+        self._take_back: Callable[[], None] = lambda: None
         self._is_closed = False
         self._warned_of: set[str] = set()
 
@@ -107,7 +109,12 @@ class SparkExecutor:
             self._is_closed = True
             host, self._host = self._host, None
         if host is not None:
-            host.close()
+            resume = ignore_termination()
+            try:
+                host.close()
+            finally:
+                resume()
+        self._take_back()
 
     def _warn_of_idle_settings(self, settings: Mapping[str, str]) -> None:
         """Say once which keys of the program change nothing: a ported program may bring some of Flink's."""
@@ -136,4 +143,5 @@ class SparkExecutor:
                     host.close()
                     raise
                 self._host = host
+                self._take_back = end_in_order_when_terminated()
             return self._host

@@ -75,6 +75,25 @@ class SparkResourceDriver:
         """Slots of the application less the spare one, or None where executors come on demand."""
         return None if self._slot_count is None else max(0, self._slot_count - KEPT_FREE_COUNT)
 
+    def describe_shortage(self) -> str:
+        """See ResourceManagerDriver."""
+        slot_count = self._slot_count
+        if slot_count is None:
+            return (
+                "Spark has not given this application an executor for them yet; the job goes on as soon as it has: "
+                "has the cluster free cores and memory?"
+            )
+        if not slot_count:
+            return (
+                "Spark has no executor for this application; the job goes on as soon as it has one: are the cluster's "
+                "workers up, and have they free cores and memory?"
+            )
+        return (
+            f"Spark's executors have {slot_count} slot(s), of which {KEPT_FREE_COUNT} is kept free for Spark's own "
+            "jobs; the job goes on as soon as there are more: give the application more executors or cores, end other "
+            "jobs, or lower the parallelism"
+        )
+
     @property
     def failure(self) -> BaseException | None:
         """What ended the thread that talks to Spark before it was closed: no worker comes any more."""

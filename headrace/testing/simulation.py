@@ -149,6 +149,10 @@ class SimulatedDriver:
         """As many as the simulated host has room for."""
         return self._max_worker_count
 
+    def describe_shortage(self) -> str:
+        """See ResourceManagerDriver."""
+        return f"the simulated host has room for {self._max_worker_count}"
+
     def initialize(self, listener: WorkerListener) -> None:
         """See ResourceManagerDriver."""
         self._listener = listener

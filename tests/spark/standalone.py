@@ -35,6 +35,8 @@ class StandaloneCluster:
             "SPARK_LOCAL_DIRS": str(directory / "local"),
             "_JAVA_OPTIONS": f"-Djava.io.tmpdir={directory / 'local'} -XX:-UsePerfData",
         }
+        self._log_count = 0
+        self._cores_per_worker = cores_per_worker
         self._processes: list[subprocess.Popen[bytes]] = []
         log = self._start("master.Master", "--host", HOST, "--port", "0", "--webui-port", "0")
         wait_until(lambda: "Starting Spark master at" in log.read_text(), 60, "the master is up")
@@ -42,10 +44,15 @@ class StandaloneCluster:
             text for text in log.read_text().splitlines() if "Starting Spark master at" in text
         ]
         self.url = line.rsplit(" ", 1)[1]
+        self.start_workers()
+
+    def start_workers(self) -> None:
+        """Start two workers and wait until the master knows them."""
+        cores = str(self._cores_per_worker)
         logs = [
             self._start(
-                "worker.Worker", "--host", HOST, "--cores", str(cores_per_worker), "--memory", "2g",
-                "--webui-port", "0", "--work-dir", str(directory / f"work-{index}"), self.url,
+                "worker.Worker", "--host", HOST, "--cores", cores, "--memory", "2g",
+                "--webui-port", "0", "--work-dir", str(self._directory / f"work-{index}"), self.url,
             )
             for index in range(2)
         ]  # fmt: skip
@@ -61,8 +68,17 @@ class StandaloneCluster:
         secret = f"headrace.spark.authenticate-secret-file={self.secret_file}"
         return ("--master", self.url, "-D", secret)
 
+    def kill_workers(self) -> None:
+        """Kill the workers; their executors live on until somebody ends them."""
+        master, *workers = self._processes
+        for process in workers:
+            process.kill()
+            process.wait(10)
+        self._processes = [master]
+
     def _start(self, class_name: str, *arguments: str) -> Path:
-        path = self._directory / f"log-{len(self._processes)}"
+        path = self._directory / f"log-{self._log_count}"
+        self._log_count += 1
         with path.open("wb") as log:
             self._processes.append(
                 subprocess.Popen(

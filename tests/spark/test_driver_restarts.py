@@ -13,6 +13,7 @@ from headrace.testing.exactly_once import (
     lines_of_files,
     rows_of_parquet,
 )
+from tests.spark.checkpoint_folder import newest_checkpoint
 from tests.spark.processes import wait_until
 from tests.spark.programs import Program, headrace_run
 
@@ -50,16 +51,6 @@ OPTIONS = (
     "-D", "execution.checkpointing.interval=500 ms",
     "-D", "execution.checkpointing.dir=checkpoints",
 )  # fmt: skip
-
-
-def newest_checkpoint(folder: Path) -> tuple[int, Path]:
-    """Id and place of the last one that was published; id 0 before the first."""
-    notes = (folder / "checkpoints").glob("*/newest")
-    told = [(note.read_text().strip(), note.parent) for note in notes]
-    # Whoever looks while it is written sees nothing in it.
-    found = [(int(text), job) for text, job in told if text.isdigit()]
-    newest, job = max(found, default=(0, folder))
-    return newest, job / f"chk-{newest}"
 
 
 def output_of(folder: Path) -> Units:

@@ -59,6 +59,9 @@ from headrace.rpc.service import RpcService
 
 _LOG = logging.getLogger(__name__)
 
+_ENDING: Final = (JobStatus.CANCELLING, JobStatus.CANCELED, JobStatus.FINISHED)
+"""What a job that is given up has come to by itself, or by its user."""
+
 
 class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
     """One per job. `on_ended` is called once, when the job has its last status."""
@@ -92,6 +95,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._ended: Final[asyncio.Future[JobStatus]] = rpc_service.loop.create_future()
         self._savepoints: Final = Savepoints(self._scheduler, self._checkpointing, self._ended)
         self._has_ended = False
+        self._is_given_up = False
 
     async def on_start(self) -> None:
         """Begin."""
@@ -274,7 +278,8 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         self._scheduler.fail_job(Failure.of_error(error).as_final())
 
     def cancel_by_dispatcher(self) -> None:
-        """For the Dispatcher, which runs on the same thread: the cluster ends."""
+        """For the Dispatcher, which runs on the same thread: the cluster ends, and nobody has cancelled the job."""
+        self._is_given_up = self._scheduler.status not in _ENDING
         self.run_async(self._scheduler.cancel)
 
     @property
@@ -289,7 +294,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
 
     async def _end(self) -> None:
         """Close what may still change the result, then tell; `on_stop` gives the slots back."""
-        await self._checkpointing.lineage.close(self._scheduler.status)
+        await self._checkpointing.lineage.close(
+            self._scheduler.status, is_given_up=self._is_given_up
+        )
         await self._coordination.close()
         if self._scheduler.status is JobStatus.FINISHED:
             await self.task_managers.promote_partitions(self._scheduler.partitions.promote())

@@ -30,7 +30,11 @@ class ResourceManagerDriver(Protocol):
 
     @property
     def max_worker_count(self) -> int | None:
-        """How many workers the host can ever run at once, or None where it cannot say."""
+        """How many workers the host can run at once as it is now, or None where it cannot say."""
+        ...
+
+    def describe_shortage(self) -> str:
+        """Say why a worker has to wait for its place now, and what people can do about it."""
         ...
 
     def initialize(self, listener: WorkerListener) -> None:

@@ -5,7 +5,8 @@
                             +---------------> released (tombstone) <---------------------+
 
 Two kinds: on demand (workers follow the missing slots) and a fixed pool (always `fixed_count` workers, none given
-up). Times are monotonic milliseconds. Source: Flink ActiveResourceManager, StandaloneResourceManager.
+up). The host's room may grow and shrink: while it keeps workers from being asked for, it is looked at again and again.
+Times are monotonic milliseconds. Source: Flink ActiveResourceManager, StandaloneResourceManager.
 """
 
 import enum
@@ -16,6 +17,10 @@ from typing import Final
 from headrace.core.ids import ResourceId
 
 _TOMBSTONES_MAX: Final = 1000
+_ROOM_CHECK_MS: Final = 1_000.0
+"""How often a host without room for a worker that is needed is asked again: nobody tells when it has some."""
+SHORTAGE_PATIENCE_MS: Final = 5_000.0
+"""How long workers that are needed may be without a place before people are told."""
 
 
 class WorkerState(enum.Enum):
@@ -128,7 +133,14 @@ class AskWhetherReleasable:
     worker_id: ResourceId
 
 
-PoolAction = RequestWorker | ReleaseWorker | AskWhetherReleasable
+@dataclass(frozen=True)
+class TellShortage:
+    """For a while the host has had no place for so many workers that are needed: tell people."""
+
+    worker_count: int
+
+
+PoolAction = RequestWorker | ReleaseWorker | AskWhetherReleasable | TellShortage
 
 
 @dataclass(frozen=True)
@@ -150,6 +162,10 @@ class WorkerPool:
     _missing_slot_count: int = 0
     _failure_times_ms: list[float] = field(default_factory=list[float])
     _paused_until_ms: float = float("-inf")
+    _held_back_count: int = 0
+    _room_check_due_ms: float | None = None
+    _short_since_ms: float | None = None
+    _has_told_shortage: bool = False
 
     def handle(self, event: PoolEvent, monotonic_ms: float) -> list[PoolAction]:
         """Take one event and return what is to be done, in order."""
@@ -177,7 +193,8 @@ class WorkerPool:
                     actions.append(self._release(worker_id, "idle: no job has a slot here"))
             case TimePassed():
                 actions += self._time_passed(monotonic_ms)
-        return [*actions, *self._converge(monotonic_ms)]
+        actions += self._converge(monotonic_ms)
+        return [*actions, *self._tell_shortage(monotonic_ms)]
 
     def refusal_of(self, worker_id: ResourceId) -> str | None:
         """Why a TaskManager of this name may not register, or None where it may."""
@@ -215,6 +232,10 @@ class WorkerPool:
     def next_check_ms(self) -> float | None:
         """When `TimePassed` can next have an effect, or None."""
         due = [self._paused_until_ms] if self._paused_until_ms > float("-inf") else []
+        if self._room_check_due_ms is not None:
+            due.append(self._room_check_due_ms)
+        if self._short_since_ms is not None and not self._has_told_shortage:
+            due.append(self._short_since_ms + SHORTAGE_PATIENCE_MS)
         for worker in self._workers.values():
             if worker.state is WorkerState.STARTED:
                 due.append(worker.since_ms + self.limits.registration_timeout_ms)
@@ -289,18 +310,40 @@ class WorkerPool:
         else:
             slots = self._missing_slot_count
             wanted_new_count = -(-slots // self.limits.slots_per_worker) - self.pending_count
+        new_count = self._allowed(wanted_new_count, monotonic_ms)
+        self._held_back_count = max(0, wanted_new_count - new_count)
+        needs_room = self._held_back_count > 0 and monotonic_ms >= self._paused_until_ms
+        self._room_check_due_ms = monotonic_ms + _ROOM_CHECK_MS if needs_room else None
         if wanted_new_count < 0:
             return self._give_up_pending(-wanted_new_count)
-        if monotonic_ms < self._paused_until_ms:
-            return []
-        if self.limits.max_count is not None:
-            wanted_new_count = min(wanted_new_count, self.limits.max_count - len(self._workers))
         actions: list[PoolAction] = []
-        for _ in range(wanted_new_count):
+        for _ in range(new_count):
             worker_id = self.new_worker_id()
             self._workers[worker_id] = _Worker(WorkerState.REQUESTED, monotonic_ms)
             actions.append(RequestWorker(worker_id))
         return actions
+
+    def _allowed(self, wanted_count: int, monotonic_ms: float) -> int:
+        """How many of so many new workers may be asked for now."""
+        if monotonic_ms < self._paused_until_ms:
+            return 0
+        if self.limits.max_count is None:
+            return max(0, wanted_count)
+        return max(0, min(wanted_count, self.limits.max_count - len(self._workers)))
+
+    def _tell_shortage(self, monotonic_ms: float) -> list[PoolAction]:
+        """Once per shortage, which ends when every worker that is needed has a place."""
+        placeless_count = sum(w.state is WorkerState.REQUESTED for w in self._workers.values())
+        short_count = self._held_back_count + placeless_count
+        if not short_count:
+            self._short_since_ms, self._has_told_shortage = None, False
+            return []
+        if self._short_since_ms is None:
+            self._short_since_ms = monotonic_ms
+        if self._has_told_shortage or monotonic_ms - self._short_since_ms < SHORTAGE_PATIENCE_MS:
+            return []
+        self._has_told_shortage = True
+        return [TellShortage(short_count)]
 
     def _give_up_pending(self, count: int) -> list[PoolAction]:
         """Release `count` workers that have not registered, those without a place first."""

@@ -1,5 +1,6 @@
 """Workers: carries out at the host what the WorkerPool decides, and brings the host's reports to the main thread."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
@@ -18,6 +19,7 @@ from headrace.cluster.resource_manager.worker_pool import (
     PoolLimits,
     ReleaseWorker,
     RequestWorker,
+    TellShortage,
     TimePassed,
     WorkerPool,
     WorkerStarted,
@@ -29,6 +31,8 @@ from headrace.core.config import Settings
 from headrace.core.ids import ResourceId
 from headrace.gateways.messages import ResourceProfile
 from headrace.rpc.endpoint import RpcEndpoint
+
+_LOG = logging.getLogger(__name__)
 
 
 class WorkersOwner(Protocol):
@@ -106,7 +110,15 @@ class Workers:
                 case AskWhetherReleasable(worker_id):
                     question = self._owner.ask_whether_releasable(worker_id)
                     self._endpoint.spawn(question, f"idle {worker_id}")
+                case TellShortage(worker_count):
+                    self._tell_shortage(worker_count)
         self._set_timer(self._pool.next_check_ms(), monotonic_ms)
+
+    def _tell_shortage(self, worker_count: int) -> None:
+        shortage = self._driver.describe_shortage()
+        failure = self._pool.last_failure.split("\n", 1)[0]
+        last = f" (the last one that ended: {failure})" if failure else ""
+        _LOG.warning("%d TaskManager(s) are waited for: %s%s", worker_count, shortage, last)
 
     def refusal_of(self, worker_id: ResourceId) -> str | None:
         """Why a TaskManager of this name may not register, or None where it may."""

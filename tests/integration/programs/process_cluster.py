@@ -106,6 +106,10 @@ class ProcessDriver:
             wanted = (each for key, each in self._processes.items() if key not in self._released)
             return [each for each in wanted if each.is_alive]
 
+    def describe_shortage(self) -> str:
+        """See ResourceManagerDriver."""
+        return "processes are started as they are needed"
+
     def initialize(self, listener: WorkerListener) -> None:
         self._listener = listener
 

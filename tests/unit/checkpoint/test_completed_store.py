@@ -118,7 +118,7 @@ def test_ids_that_do_not_rise_are_a_mistake() -> None:
 @pytest.mark.parametrize(
     ("retention", "kept"),
     [
-        (Retention.NO_EXTERNALIZED_CHECKPOINTS, set()),
+        (Retention.NO_EXTERNALIZED_CHECKPOINTS, {JobStatus.FAILED}),
         (Retention.DELETE_ON_CANCELLATION, {JobStatus.FAILED}),
         (Retention.RETAIN_ON_CANCELLATION, {JobStatus.FAILED, JobStatus.CANCELED}),
     ],

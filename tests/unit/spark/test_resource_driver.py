@@ -36,6 +36,7 @@ class ScriptedJobs:
     jobs: dict[ResourceId, ScriptedJob] = field(default_factory=dict)
     cancelled: list[ResourceId] = field(default_factory=list)
     refusal: Exception | None = None
+    slots: int | None = 4
 
     def submit(self, worker_id: ResourceId, profile: ResourceProfile) -> ScriptedJob:
         if self.refusal is not None:
@@ -48,7 +49,7 @@ class ScriptedJobs:
         self.jobs[worker_id].done = True
 
     def slot_count(self) -> int | None:
-        return 4
+        return self.slots
 
 
 class Reports:
@@ -138,3 +139,17 @@ def test_a_dead_jvm_is_a_failure_of_the_host_and_ends_every_worker() -> None:
     assert reports.next()[0] == "terminated"
     assert isinstance(driver.failure, SparkHostLostError)
     asyncio.run(driver.close())
+
+
+def test_a_shortage_is_told_with_what_to_do() -> None:
+    jobs = ScriptedJobs()
+    texts: list[str] = []
+    for slot_count in (None, 0, 4):
+        jobs.slots = slot_count
+        driver = SparkResourceDriver(jobs, ManualClock(), stop_grace_ms=0)
+        texts.append(driver.describe_shortage().split(";", 1)[0])
+    assert texts == [
+        "Spark has not given this application an executor for them yet",
+        "Spark has no executor for this application",
+        "Spark's executors have 4 slot(s), of which 1 is kept free for Spark's own jobs",
+    ]

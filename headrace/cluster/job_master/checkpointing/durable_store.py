@@ -62,6 +62,7 @@ from headrace.checkpoint.options import (
     storage_kind,
 )
 from headrace.checkpoint.orphans import orphans_in
+from headrace.cluster.job_master.checkpointing.store import CheckpointsLeft
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import Clock
 from headrace.core.config import Settings
@@ -103,7 +104,7 @@ class DurableCheckpointStore:
         self._storage: CheckpointStorage | None = None
         self._has_recovered = False
         self._has_savepoint = False
-        self._has_own_checkpoint = False
+        self._has_published = False
         # `discard` and `register_shared` run beside other calls, and need what is complete to stand still.
         self._lock = threading.Lock()
 
@@ -177,6 +178,7 @@ class DurableCheckpointStore:
         self, metadata: CheckpointMetadata, options: CheckpointOptions
     ) -> CompletedCheckpoint:
         """See CheckpointStore. The new one is durable before any old one goes."""
+        self._has_published = True
         checkpoint = self._opened().publish(metadata, options)
         self._taken_over().decided(metadata.checkpoint_id)
         if metadata.kind.is_savepoint:
@@ -184,7 +186,6 @@ class DurableCheckpointStore:
             return checkpoint
         with self._lock:
             deletions = self._completed.add(checkpoint)
-            self._has_own_checkpoint = True
         self._delete(deletions)
         return checkpoint
 
@@ -208,26 +209,24 @@ class DurableCheckpointStore:
             self._taken_over().decided(checkpoint_id)
         perform_deletion(Deletion(checkpoint_id, folder, own))
 
-    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> None:
+    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> CheckpointsLeft:
         """See CheckpointStore. Returns when everything is deleted, or after a minute.
 
-        A job that could not start from its checkpoints deletes none: an older one may have to do, or other settings.
-        That it could is known once this driver has completed one. Nor does a driver delete any whose successor has
-        taken over, for they are the successor's.
+        A driver deletes none whose successor has taken over, for they are the successor's.
         """
         if self._storage is None or not self._has_recovered or not self._is_leader():
-            return
-        may_not_have_started = status is JobStatus.FAILED and not self._has_own_checkpoint
+            return CheckpointsLeft()
         with self._lock:
-            deletions: list[Deletion] = []
-            if not (may_not_have_started and self._completed.all):
-                deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
+            deletions = self._completed.end(status, self._retention, keeps_latest=keeps_latest)
+            kept = self._completed.latest
             is_empty = not self._completed.all
         self._delete(deletions)
         is_done = self._cleaner.wait_until_done(_CLOSE_TIMEOUT_S)
         if not is_done:
             _LOG.warning("%d deletions of checkpoints go on", self._cleaner.waiting_count)
-        is_over = is_empty and not is_kept(status, self._retention)
+        # Where a publication was begun, one may be complete that is not known here.
+        has_none = status is JobStatus.FAILED and not self._has_published
+        is_over = is_empty and (has_none or not is_kept(status, self._retention))
         held = self._cleaner.held_folders
         if status.is_globally_terminal_state():
             self._leave_held(held, is_over=is_over)
@@ -235,6 +234,8 @@ class DurableCheckpointStore:
             # Only now: a folder cannot be deleted while others delete in it.
             perform_deletion(Deletion(0, self._storage.checkpoint_folder))
         self._leave_lineage(ends=is_over and self._owns_folder and not self._has_savepoint)
+        has_deleted = any(deletion.folder_uri for deletion in deletions)
+        return CheckpointsLeft("" if kept is None else kept.uri, has_deleted)
 
     def _leave_held(self, folders: Iterable[str], *, is_over: bool) -> None:
         """Files stay for whoever reads them, and nobody deletes them later."""

@@ -7,6 +7,7 @@ import logging
 from typing import Final
 
 from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.options import RETENTION
 from headrace.cluster.job_master.checkpointing.checkpoint_ids import CheckpointIds
 from headrace.cluster.job_master.checkpointing.coordinator import CheckpointCoordinator
 from headrace.cluster.job_master.checkpointing.publisher import Publisher
@@ -60,8 +61,11 @@ class CheckpointLineage:
         """What the job would restart from, as the store has it now; nothing changes by that."""
         return await self._calls.call("latest", self._calls.store.latest)
 
-    async def close(self, status: JobStatus) -> None:
-        """The job has ended: what is published is made visible first, as far as its sinks can."""
+    async def close(self, status: JobStatus, *, is_given_up: bool = False) -> None:
+        """The job has ended: what is published is made visible first, as far as its sinks can.
+
+        `is_given_up`: its cluster ends, and neither the job nor its user wanted that.
+        """
         await self._publisher.settled()
         await self._ids.close()
         is_committed = True
@@ -72,9 +76,25 @@ class CheckpointLineage:
                 is_committed = False
                 _LOG.error("job %s ends with output not committed: %s", self._job_id, error)
         await self._commits.close()
-        await self._calls.call(
-            "close", lambda: self._calls.store.close(status, keeps_latest=not is_committed)
+        was_cancelled = status is JobStatus.CANCELED
+        kept_as = JobStatus.SUSPENDED if is_given_up and was_cancelled else status
+        left = await self._calls.call(
+            "close", lambda: self._calls.store.close(kept_as, keeps_latest=not is_committed)
         )
+        if left.kept_uri:
+            _LOG.warning(
+                "job %s has ended (%s), and its last checkpoint is kept: go on from it with -s %s",
+                self._job_id,
+                "its cluster ends" if kept_as is JobStatus.SUSPENDED else status.name,
+                left.kept_uri,
+            )
+        elif left.has_deleted and was_cancelled:
+            _LOG.warning(
+                "job %s is cancelled, and its checkpoints are deleted: no job can go on from them; "
+                "-D %s=RETAIN_ON_CANCELLATION keeps them, and a savepoint is always kept",
+                self._job_id,
+                RETENTION.key,
+            )
 
     def _starts_from(self, restored: CompletedCheckpoint | None) -> CompletedCheckpoint | None:
         if restored is not None:

@@ -4,12 +4,21 @@ Source: Flink CompletedCheckpointStore, CheckpointIDCounter, CheckpointStorageCo
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.checkpoint.handles import StateFile
 from headrace.checkpoint.metadata import CheckpointMetadata, CompletedCheckpoint
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.lifecycle import JobStatus
+
+
+@dataclass(frozen=True)
+class CheckpointsLeft:
+    """What became of a job's checkpoints at its end. `kept_uri`: the newest that stays, empty where none does."""
+
+    kept_uri: str = ""
+    has_deleted: bool = False
 
 
 class CheckpointStore(Protocol):
@@ -70,7 +79,7 @@ class CheckpointStore(Protocol):
         """A snapshot, or a late part of one, came to nothing: delete what is its alone."""
         ...
 
-    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> None:
+    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> CheckpointsLeft:
         """The job has reached this terminal status, or SUSPENDED: delete what is not to outlive it.
 
         `keeps_latest`: output of the newest checkpoint is not committed, so that it stays whatever was asked for.

@@ -57,6 +57,9 @@ class NotingDriver:
         self.released: list[ResourceId] = []
         self.is_closed = False
 
+    def describe_shortage(self) -> str:
+        return "the host is full: make room"
+
     def initialize(self, listener: WorkerListener) -> None:
         self.listener = listener
 

@@ -220,3 +220,27 @@ def test_the_end_of_the_host_is_told(world: World) -> None:
     world.driver.listener.host_failed(error)
     world.run_for(10)
     assert world.failures == [error]
+
+
+def test_workers_are_asked_for_as_soon_as_a_host_that_was_lost_has_room_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.declare(2)
+    lost = list(world.driver.requested)
+    assert len(lost) == 2
+    world.driver.max_worker_count = 0
+    for worker_id in lost:
+        world.driver.listener.worker_terminated(worker_id, "its executor was killed")
+    world.run_for(60_000)
+    assert world.driver.requested == lost
+    told = [record.message for record in caplog.records if "waited for" in record.message]
+    assert told == [
+        "2 TaskManager(s) are waited for: the host is full: make room "
+        f"(the last one that ended: {lost[-1]}: its executor was killed)"
+    ]
+    world.driver.max_worker_count = 1
+    world.run_for(1_100)
+    assert len(world.driver.requested) == 3
+    world.driver.max_worker_count = 3
+    world.run_for(1_100)
+    assert len(world.driver.requested) == 4

@@ -10,6 +10,7 @@ from headrace.cluster.resource_manager.worker_pool import (
     ReleaseWorker,
     RequestWorker,
     SlotsMissing,
+    TellShortage,
     TimePassed,
     WorkerLost,
     WorkerPool,
@@ -55,6 +56,49 @@ def test_no_more_workers_are_asked_for_than_the_host_can_run() -> None:
     pool = new_pool(replace(ON_DEMAND, max_count=1))
     assert pool.handle(missing(3), 0) == [RequestWorker(W1)]
     assert "no more than 1 worker" in pool.describe_pending(1000)
+
+
+def test_a_host_without_room_is_looked_at_again_until_it_has_some() -> None:
+    pool = new_pool(replace(ON_DEMAND, max_count=0))
+    assert pool.handle(missing(2), 0) == []
+    assert pool.next_check_ms() == 1_000
+    assert pool.handle(TimePassed(), 1_000) == []
+    assert pool.next_check_ms() == 2_000
+    pool.limits = replace(ON_DEMAND, max_count=1)
+    assert pool.handle(TimePassed(), 2_000) == [RequestWorker(W1)]
+    pool.handle(WorkerStarted(W1), 2_100)
+    assert pool.next_check_ms() == 3_100, "one more is needed"
+    pool.limits = replace(ON_DEMAND, max_count=2)
+    assert pool.handle(TimePassed(), 3_100) == [RequestWorker(W2)]
+    pool.handle(WorkerStarted(W2), 3_200)
+    pool.handle(WorkerRegistered(W1), 4_000)
+    pool.handle(WorkerRegistered(W2), 4_000)
+    assert pool.next_check_ms() is None, "nothing is waited for"
+
+
+def test_a_shortage_is_told_once_and_again_only_after_its_end() -> None:
+    pool = new_pool(replace(ON_DEMAND, max_count=1))
+    assert pool.handle(missing(2), 0) == [RequestWorker(W1)]
+    assert pool.handle(TimePassed(), 4_999) == []
+    assert pool.handle(TimePassed(), 5_000) == [TellShortage(2)]
+    assert pool.handle(TimePassed(), 60_000) == []
+    pool.limits = replace(ON_DEMAND, max_count=2)
+    assert pool.handle(WorkerStarted(W1), 60_001) == [RequestWorker(W2)]
+    assert pool.handle(WorkerStarted(W2), 60_002) == []
+    pool.handle(WorkerRegistered(W1), 60_003)
+    pool.handle(WorkerRegistered(W2), 60_003)
+    pool.limits = replace(ON_DEMAND, max_count=0)
+    pool.handle(WorkerLost(W1, "killed"), 60_004)
+    assert pool.handle(missing(1), 60_004) == []
+    assert pool.handle(TimePassed(), 65_004) == [TellShortage(1)]
+
+
+def test_a_worker_that_finds_no_place_is_a_shortage_too() -> None:
+    pool = new_pool()
+    assert pool.handle(missing(1), 0) == [RequestWorker(W1)]
+    assert pool.next_check_ms() == 5_000
+    assert pool.handle(TimePassed(), 5_000) == [TellShortage(1)]
+    assert pool.next_check_ms() is None
 
 
 def test_workers_without_a_place_are_given_up_first_when_the_need_shrinks() -> None:
@@ -120,6 +164,7 @@ def test_a_fixed_pool_asks_for_all_at_once_replaces_the_dead_and_releases_nobody
     pool = new_pool(replace(ON_DEMAND, fixed_count=2))
     assert pool.handle(TimePassed(), 0) == [RequestWorker(W1), RequestWorker(W2)]
     pool.handle(WorkerRegistered(W1), 1)
+    pool.handle(WorkerRegistered(W2), 1)
     pool.handle(missing(0, W1), 2)
     assert pool.handle(TimePassed(), 90_000) == []
     assert pool.handle(WorkerTerminated(W1, "killed"), 90_001) == [RequestWorker(W3)]

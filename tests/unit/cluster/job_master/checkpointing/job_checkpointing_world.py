@@ -20,6 +20,7 @@ from headrace.cluster.job_master.checkpointing.job_checkpointing import JobCheck
 from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan, CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
 from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
+from headrace.cluster.job_master.checkpointing.store import CheckpointsLeft
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -50,6 +51,7 @@ class ScriptedStore:
         self.discarded: list[tuple[int, str, list[str]]] = []
         self.shared: list[tuple[int, str]] = []
         self.closed: list[tuple[JobStatus, bool]] = []
+        self.left = CheckpointsLeft()
         self.last_id = 0
         self.given_up: list[int] = []
 
@@ -96,8 +98,9 @@ class ScriptedStore:
         uris = [file.uri for file in files]
         self.discarded.append((checkpoint_id, options.exclusive_uri, uris))
 
-    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> None:
+    def close(self, status: JobStatus, *, keeps_latest: bool = False) -> CheckpointsLeft:
         self.closed.append((status, keeps_latest))
+        return self.left
 
 
 class ScriptedTasks:

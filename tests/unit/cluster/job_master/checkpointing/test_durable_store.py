@@ -98,7 +98,7 @@ def test_a_zombie_that_ends_leaves_its_successor_what_it_needs(jobs: Jobs) -> No
     before = jobs.files()
     zombie.close(JobStatus.FAILED)
     assert jobs.files() == before
-    successor.close(JobStatus.FAILED)
+    successor.close(JobStatus.FINISHED)
     assert jobs.files() == []
 
 
@@ -256,7 +256,7 @@ def test_a_job_that_fails_before_it_has_a_checkpoint_keeps_the_snapshot_that_it_
     third = jobs.start(OTHER_JOB, **claimed)
     assert jobs.restored == saved
     take(third)
-    third.close(JobStatus.FAILED)
+    third.close(JobStatus.FINISHED)
     assert jobs.files(OTHER_JOB) == [] and not Path(saved.uri).exists()
 
 
@@ -304,7 +304,8 @@ def test_several_are_kept_where_that_is_asked_for(jobs: Jobs) -> None:
 @pytest.mark.parametrize(
     ("retention", "status", "stays"),
     [
-        ("NO_EXTERNALIZED_CHECKPOINTS", JobStatus.FAILED, False),
+        ("NO_EXTERNALIZED_CHECKPOINTS", JobStatus.FAILED, True),
+        ("NO_EXTERNALIZED_CHECKPOINTS", JobStatus.CANCELED, False),
         ("DELETE_ON_CANCELLATION", JobStatus.FAILED, True),
         ("DELETE_ON_CANCELLATION", JobStatus.CANCELED, False),
         ("RETAIN_ON_CANCELLATION", JobStatus.CANCELED, True),
@@ -315,15 +316,16 @@ def test_several_are_kept_where_that_is_asked_for(jobs: Jobs) -> None:
 def test_what_outlives_the_job(jobs: Jobs, retention: str, status: JobStatus, stays: bool) -> None:
     store = jobs.start(**{RETENTION.key: retention})
     take(store, shares=True)
-    store.close(status)
+    left = store.close(status)
     assert jobs.files() == (["chk-1/_metadata", "shared/state-x"] if stays else [])
+    assert (left.kept_uri.endswith("/chk-1"), left.has_deleted) == (stays, not stays)
 
 
 def test_output_that_is_not_committed_keeps_the_newest(jobs: Jobs) -> None:
     store = jobs.start(**{NUM_RETAINED.key: "2"})
     take(store)
     take(store)
-    store.close(JobStatus.FAILED, keeps_latest=True)
+    store.close(JobStatus.CANCELED, keeps_latest=True)
     assert jobs.files() == ["chk-2/_metadata", "chk-2/state-x"]
 
 

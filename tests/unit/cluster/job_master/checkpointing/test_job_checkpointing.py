@@ -22,6 +22,7 @@ from headrace.checkpoint.handles import (
 )
 from headrace.cluster.job_master.checkpointing.plan import CheckpointRefusedError
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
+from headrace.cluster.job_master.checkpointing.store import CheckpointsLeft
 from headrace.core.checkpoints import AlignmentMode, SnapshotKind
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.lifecycle import JobStatus
@@ -370,6 +371,38 @@ def test_a_restart_knows_of_a_savepoint_to_stop_with_before_it_knows_what_to_sta
 def test_the_storage_hears_how_the_job_ended(world: World, status: JobStatus) -> None:
     world.loop.run_until(world.checkpointing.lineage.close(status))
     assert world.store.closed == [(status, False)]
+
+
+@pytest.mark.parametrize(
+    ("status", "kept_as"),
+    [
+        (JobStatus.CANCELED, JobStatus.SUSPENDED),
+        (JobStatus.FAILED, JobStatus.FAILED),
+        (JobStatus.FINISHED, JobStatus.FINISHED),
+    ],
+)
+def test_a_job_that_its_cluster_gives_up_is_not_taken_for_a_cancelled_one(
+    world: World, status: JobStatus, kept_as: JobStatus
+) -> None:
+    world.loop.run_until(world.checkpointing.lineage.close(status, is_given_up=True))
+    assert world.store.closed == [(kept_as, False)]
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        (CheckpointsLeft("file:///c/chk-7"), "go on from it with -s file:///c/chk-7"),
+        (CheckpointsLeft(has_deleted=True), "cancelled, and its checkpoints are deleted"),
+        (CheckpointsLeft(), ""),
+    ],
+)
+def test_people_are_told_what_is_left_of_a_cancelled_job(
+    world: World, left: CheckpointsLeft, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.store.left = left
+    world.loop.run_until(world.checkpointing.lineage.close(JobStatus.CANCELED))
+    told = [record.message for record in caplog.records]
+    assert len(told) == bool(said) and said in "".join(told)
 
 
 def test_a_backlog_of_a_source_changes_when_periodic_ones_are_taken(

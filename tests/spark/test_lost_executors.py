@@ -1,0 +1,89 @@
+"""All executors of an application are lost: its jobs run again as soon as Spark has executors, and meanwhile say so."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.endless import progress, start_watched
+from tests.spark.processes import new_mark, wait_until
+from tests.spark.programs import Program
+from tests.spark.standalone import StandaloneCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+AGAIN_S = 30
+RESTARTS = (
+    "-D", "restart-strategy.type=fixed-delay",
+    "-D", "restart-strategy.fixed-delay.attempts=20",
+    "-D", "restart-strategy.fixed-delay.delay=500 ms",
+)  # fmt: skip
+
+
+def start_on(folder: Path, started: list[Program], *options: str) -> Program:
+    program = start_watched(folder, *RESTARTS, *options)
+    started.append(program)
+    program.wait_for_line("RUNNING")
+    return program
+
+
+def kill_all_executors(program: Program) -> int:
+    """Return the number of the attempt that ran until then."""
+    attempt, _ = progress(program)
+    for executor in program.executors():
+        executor.kill()
+    return attempt
+
+
+def assert_it_runs_again(program: Program, attempt: int) -> None:
+    wait_until(
+        lambda: progress(program)[0] > attempt and progress(program)[1] > 0,
+        AGAIN_S,
+        f"an attempt after {attempt} emits records; \n{program.report()}",
+    )
+
+
+def end(program: Program) -> None:
+    program.interrupt()
+    assert program.wait() == 130
+    program.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("master", ["local-cluster[2,2,1024]", "local-cluster[1,3,1024]"])
+def test_a_job_runs_again_once_spark_has_replaced_all_executors_also_when_they_die_during_recovery(
+    tmp_path: Path, started: list[Program], master: str
+) -> None:
+    program = start_on(tmp_path, started, "--master", master)
+    killed = {one.pid for one in program.executors()}
+    kill_all_executors(program)
+    # The job has not recovered yet: these are the first replacements.
+    wait_until(
+        lambda: len({one.pid for one in program.executors()} - killed) == len(killed),
+        AGAIN_S,
+        "Spark starts executors again",
+    )
+    attempt = kill_all_executors(program)
+    assert_it_runs_again(program, attempt)
+    end(program)
+
+
+def test_a_job_waits_for_a_standalone_cluster_without_workers_and_says_so(
+    tmp_path: Path, started: list[Program]
+) -> None:
+    cluster = StandaloneCluster(tmp_path / "cluster", new_mark())
+    try:
+        program = start_on(tmp_path, started, *cluster.options, "-D", "spark.executor.memory=1g")
+        cluster.kill_workers()
+        attempt = kill_all_executors(program)
+        wait_until(
+            lambda: any("are waited for" in line for line in program.err),
+            60,
+            f"the program says that it waits\n{program.report()}",
+        )
+        cluster.start_workers()
+        wait_until(lambda: bool(program.executors()), 60, "Spark has an executor again")
+        assert_it_runs_again(program, attempt)
+        (told,) = [line for line in program.err if "are waited for" in line]
+        assert "no executor for this application" in told and "workers up" in told
+        end(program)
+    finally:
+        cluster.end()
