@@ -116,6 +116,7 @@ class CheckpointFailedError(HeadraceError):
     """A checkpoint or savepoint came to nothing, for the reason that the text gives."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
+    repeats = True
 
 
 class BlobError(HeadraceError):

@@ -7,15 +7,18 @@ from headrace.core.ids import ExecutionVertexId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoints import CheckpointOverview, ExceptionInfo, RootExceptionInfo
 from headrace.gateways.dispatcher import JobResult
-from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+from headrace.gateways.job_master import JobDetails, JobNotice, SubtaskDetails, VertexDetails
 from headrace.gateways.messages import ErrorInfo
 from headrace.metrics.combination import combine_metrics
 
 
 def describe_job(
-    scheduler: Scheduler, checkpoints: CheckpointOverview, explanation: str = ""
+    scheduler: Scheduler,
+    checkpoints: CheckpointOverview,
+    notices: tuple[JobNotice, ...],
+    explanation: str = "",
 ) -> JobDetails:
-    """The job as it stands; `explanation` says what it waits for."""
+    """The job as it stands; `explanation` says what it waits for, `notices` what its user was told."""
     graph = scheduler.graph
     vertices: list[VertexDetails] = []
     for vertex in graph.vertices:
@@ -47,6 +50,7 @@ def describe_job(
             )
             for entry in scheduler.history.entries
         ),
+        notices,
     )
 
 

@@ -5,8 +5,18 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.failover import CONCURRENT_MAX, Failure, FailureHistory
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.checkpointing.source_position import UNKNOWN_POSITION
+from headrace.cluster.job_master.failover import (
+    CONCURRENT_MAX,
+    SAME_ERROR_RESTARTS,
+    Failure,
+    FailureHistory,
+)
 from headrace.cluster.job_master.restart_strategies import FixedDelayRestart
+from headrace.core.config import Settings
+from headrace.core.errors import UserCodeError, wrap_user_error
+from headrace.gateways.errors import CheckpointFailedError
 from headrace.gateways.messages import ErrorInfo
 
 SIZE, RESTARTS = 3, 4
@@ -49,38 +59,88 @@ def test_the_cause_is_the_first_failure_that_followed_from_no_other_and_none_is_
 
 
 def user_error(text: str) -> Failure:
-    return Failure(ErrorInfo("UserCodeError", f"{text}\nTraceback of {text}", "USER", True))
+    error = UserCodeError("ValueError", text, "map", "f.py, line 3", f"Traceback of {text}")
+    return Failure(error_info_of(error))
 
 
 LOST = Failure(ErrorInfo("ConnectionLostError", "reset", "INTERNAL", True, is_consequence=True))
-POISON, OTHER = user_error("bad (in operator 'map', f.py, line 3)"), user_error("worse")
+POISON, SAME_PLACE = user_error("bad record 1"), user_error("bad record 2")
+OTHER = Failure(error_info_of(UserCodeError("KeyError", "worse", "map", "f.py, line 9", "")))
 
 
-def test_an_error_that_comes_again_after_so_many_restarts_is_final_and_says_so() -> None:
-    history = FailureHistory(FixedDelayRestart(100, 7), SIZE, same_error_restarts=2)
-    failures = [POISON, OTHER, POISON, POISON, OTHER, POISON, POISON, POISON]
-    assert [history.decide(one, 0) for one in failures] == [7] * 7 + [None]
+def history_of(same_error_restarts: int = 2) -> FailureHistory:
+    return FailureHistory(FixedDelayRestart(100, 7), SIZE, same_error_restarts)
+
+
+def decisions(history: FailureHistory, *failures: Failure) -> list[float | None]:
+    return [history.decide(one, 0) for one in failures]
+
+
+def test_the_same_error_a_third_time_without_progress_is_final_and_says_so_behind_its_cause() -> (
+    None
+):
+    history = history_of(Settings().get_option(SAME_ERROR_RESTARTS))
+    assert decisions(history, POISON, SAME_PLACE, POISON) == [7, 7, None]
     assert history.cause is not None and history.cause.is_final
     first, _, rest = history.cause.error.text.partition("\n")
-    assert first.startswith(
-        "bad (in operator 'map', f.py, line 3) (the same error as before each of"
-    )
-    assert "last 2 restarts" in first and "headrace.restart.same-error-restarts" in first
-    assert rest == "Traceback of bad (in operator 'map', f.py, line 3)"
+    assert first.startswith("ValueError: bad record 1 (in operator 'map', f.py, line 3) (the same")
+    assert "3 times without progress" in first
+    assert "headrace.restart.same-error-restarts" in first and "on_failure()" in first
+    assert history.cause.error.remote_traceback == "Traceback of bad record 1" and not rest
+
+
+def test_errors_of_other_places_between_do_not_hide_that_one_comes_again() -> None:
+    failures = [POISON, OTHER, LOST, POISON, OTHER, POISON]
+    assert decisions(history_of(), *failures) == [7, 7, 7, 7, 7, None]
+
+
+def test_a_checkpoint_for_which_the_sources_had_read_on_begins_the_count_anew() -> None:
+    history = history_of()
+    history.checkpoint_completed(b"here")
+    assert decisions(history, POISON, POISON) == [7, 7]
+    history.checkpoint_completed(b"there")
+    assert decisions(history, POISON, POISON, POISON) == [7, 7, None]
+
+
+def test_a_checkpoint_of_the_same_place_is_no_progress() -> None:
+    history = history_of()
+    history.checkpoint_completed(b"here")
+    assert decisions(history, POISON) == [7]
+    history.checkpoint_completed(b"here")
+    assert decisions(history, POISON) == [7]
+    history.checkpoint_completed(b"here")
+    assert decisions(history, POISON) == [None]
+
+
+def test_where_nobody_knows_how_far_sources_had_read_every_checkpoint_is_progress() -> None:
+    history = history_of(1)
+    for _ in range(5):
+        history.checkpoint_completed(UNKNOWN_POSITION)
+        assert decisions(history, POISON) == [7]
+    assert decisions(history, POISON) == [None]
 
 
 def test_what_a_lost_connection_came_from_counts_and_lost_connections_themselves_do_not() -> None:
-    history = FailureHistory(FixedDelayRestart(100, 7), SIZE, same_error_restarts=1)
-    assert [history.decide(LOST, 0) for _ in range(4)] == [7] * 4
+    history = history_of(1)
+    assert decisions(history, LOST, LOST, LOST, LOST) == [7] * 4
     history.refine(POISON)
-    assert history.decide(LOST, 0) == 7
-    history.refine(POISON)
-    assert history.decide(POISON, 0) is None
+    assert decisions(history, POISON) == [None]
 
 
-def test_unless_it_is_asked_for_the_strategy_alone_counts() -> None:
-    history = FailureHistory(FixedDelayRestart(100, 7), SIZE)
-    assert [history.decide(POISON, 0) for _ in range(100)] == [7] * 100
+def test_services_that_do_not_answer_are_waited_for_as_long_as_the_strategy_allows() -> None:
+    outages = [wrap_user_error(error, "map") for error in (ConnectionResetError(), TimeoutError())]
+    failures = [Failure(error_info_of(one)) for one in outages * 10]
+    assert decisions(history_of(1), *failures) == [7] * 20
+
+
+def test_a_full_disk_of_checkpoints_counts_like_an_error_of_the_program() -> None:
+    full = Failure.of_error(CheckpointFailedError("no space left"))
+    assert decisions(history_of(), full, full, full) == [7, 7, None]
+
+
+def test_with_zero_the_strategy_alone_counts() -> None:
+    history = history_of(0)
+    assert decisions(history, *[POISON] * 100) == [7] * 100
 
 
 def test_of_thousands_that_come_with_one_a_hundred_are_kept() -> None:

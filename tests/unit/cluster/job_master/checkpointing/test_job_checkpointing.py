@@ -383,3 +383,53 @@ def test_a_backlog_of_a_source_changes_when_periodic_ones_are_taken(
     world.coordinators.backlog_changed(False)
     world.loop.run_for(150)
     assert world.checkpointing.overview.counts.triggered == 1
+
+
+def told(world: World) -> list[str]:
+    return [notice.text for notice in world.notices.told]
+
+
+def test_a_checkpoint_that_failed_is_told_with_its_remedy_where_the_job_goes_on(
+    new_world: Callable[[CheckpointRules], World],
+) -> None:
+    world = new_world(CheckpointRules(10, tolerable_failure_count=5))
+    error = CheckpointStorageError(
+        "write", "file:/c", "No space left on device", "free space there"
+    )
+    world.store.errors["publish"] = error
+    world.checkpointing.status_changed(JobStatus.RUNNING)
+    world.loop.run_for(15)
+    world.acknowledge(1)
+    assert told(world) == [f"a checkpoint of job 'a job' failed, and the job goes on: {error}"]
+    assert not world.failures
+
+
+def test_where_the_job_fails_for_it_that_failure_says_so_alone(world: World) -> None:
+    world.store.errors["locate"] = CheckpointStorageError("write", "file:/c", "it is full")
+    world.begin()
+    assert told(world) == []
+    assert [str(one).startswith("checkpoint storage: cannot write") for one in world.failures] == [
+        True
+    ]
+
+
+def test_that_no_checkpoint_can_be_taken_any_more_is_told_once(
+    new_world: Callable[[CheckpointRules], World],
+) -> None:
+    world = new_world(CheckpointRules(10, tolerable_failure_count=5))
+    why = "some tasks have finished"
+    world.tasks.refusal = CheckpointRefusedError(
+        R.NOT_ALL_REQUIRED_TASKS_RUNNING, why, is_lasting=True
+    )
+    world.checkpointing.status_changed(JobStatus.RUNNING)
+    world.loop.run_for(1_000)
+    assert told(world) == [f"job 'a job' takes no checkpoint any more: {why}"]
+
+
+def test_only_checkpoints_that_the_job_restarts_from_say_how_far_it_is(world: World) -> None:
+    world.begin(SnapshotKind.SAVEPOINT, "somewhere")
+    world.acknowledge(1)
+    assert world.positions == []
+    world.begin()
+    world.acknowledge(2)
+    assert len(world.positions) == 1 and world.checkpointing.newest_id == 2
