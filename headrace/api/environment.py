@@ -207,9 +207,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         had_operators = bool(self._operators)
         try:
             return self._submit(job_name)
-        except Exception as error:
+        except Exception:
             if had_operators:
-                error.add_note(_FORGOTTEN)
+                # Not a note of the error: a traceback would end with it, and its last line is to be the cause.
+                _LOG.warning(_FORGOTTEN)
             raise
         finally:
             self._operators.clear()

@@ -229,17 +229,22 @@ class FinalUserCodeError(UserCodeError):
 
 
 class JobExecutionError(HeadraceError):
-    """The job ended as FAILED; the first line is its first cause."""
+    """The job ended as FAILED; the first line is its first cause, and so is the last: that is all some people see."""
 
     recoverable = False
 
     def __init__(self, job_id: str, job_name: str, cause_text: str) -> None:
-        first, _, rest = cause_text.partition("\n")
-        super().__init__(
-            f"{first}\njob '{job_name}' ({job_id}) FAILED" + (f"\n{rest}" if rest else "")
-        )
+        super().__init__(_told_at_both_ends(cause_text, f"job '{job_name}' ({job_id}) FAILED"))
         self.job_id = job_id
         self.cause_text = cause_text
+
+
+def _told_at_both_ends(cause_text: str, job: str) -> str:
+    first, _, rest = cause_text.rstrip().partition("\n")
+    if rest and first.partition(" (in ")[0] in rest.rpartition("\n")[2]:
+        # A traceback, which ends with what was raised.
+        return f"{first}\n{job}\n{rest}"
+    return "\n".join((first, *([rest] if rest else ()), f"{job}: {first}"))
 
 
 class ClusterDatasetCorruptedError(HeadraceError):
@@ -268,12 +273,13 @@ class CachedStreamLostError(JobExecutionError):
 
 
 class JobCancelledError(HeadraceError):
-    """The job was cancelled while its result was awaited."""
+    """The job was cancelled while its result was awaited. `failure`: what it had not got over then, one line."""
 
     recoverable = False
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"job {job_id} was cancelled")
+    def __init__(self, job_id: str, failure: str = "") -> None:
+        after = f" after it had failed: {failure}" if failure else ""
+        super().__init__(f"job {job_id} was cancelled{after}")
         self.job_id = job_id
 
 

@@ -154,6 +154,12 @@ class FailureHistory:
         self.cause: Failure | None = None
         self.entries: deque[RootException] = deque(maxlen=size)
         self.restart_count = 0
+        self.is_overcome = True
+        """Whether tasks were deployed again since the newest failure."""
+
+    def overcome(self) -> None:
+        """What had failed is deployed again."""
+        self.is_overcome = True
 
     def checkpoint_completed(self, position: bytes) -> None:
         """A checkpoint counts, for which the sources had read up to `position`; empty where nobody knows."""
@@ -174,6 +180,7 @@ class FailureHistory:
             failure = failure.after_same_errors(count)
         self._position_failed_at = self._position
         self.cause = failure
+        self.is_overcome = False
         entry = RootException(ExceptionEntry(failure, now_ms, task))
         self.entries.append(entry)
         if failure.is_final or not failure.error.recoverable:

@@ -69,15 +69,13 @@ def result_of(scheduler: Scheduler) -> JobResult:
 
 
 def failure_of(scheduler: Scheduler) -> ErrorInfo | None:
-    """The cause that people should read: of a job that fails, has failed or restarts."""
-    cause = scheduler.history.cause
-    if cause is None or scheduler.status not in (
-        JobStatus.FAILING,
-        JobStatus.FAILED,
-        JobStatus.RESTARTING,
-    ):
+    """The cause that people should read: of a job that fails or has failed, or that restarts or was cancelled then."""
+    history, status = scheduler.history, scheduler.status
+    if history.cause is None:
         return None
-    return cause.error
+    is_cancelled = status in (JobStatus.CANCELLING, JobStatus.CANCELED) and not history.is_overcome
+    is_failure = status in (JobStatus.FAILING, JobStatus.FAILED, JobStatus.RESTARTING)
+    return history.cause.error if is_failure or is_cancelled else None
 
 
 def _subtask(execution: Execution) -> SubtaskDetails:

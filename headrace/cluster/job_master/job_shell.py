@@ -85,7 +85,12 @@ class JobShell:
             self.notices,
         )
         self._restore: Final = JobRestore(
-            endpoint, scheduler, self.coordination, self.checkpointing.lineage, settings
+            endpoint,
+            scheduler,
+            self.coordination,
+            self.checkpointing.lineage,
+            settings,
+            self.notices,
         )
         self.resource_manager: Final = _open_resource_manager(endpoint, scheduler, services)
         self._data_sets: Final = DataSetLookup(endpoint, scheduler, self.resource_manager, settings)

@@ -278,6 +278,7 @@ class Scheduler:
         restores, self._restores = self._restores, {}
         starting = self.executions.of(self._scope)
         self._set_scope(frozenset())
+        self.history.overcome()
         self._deployer.deploy(starting, restores)
 
     def cancel_executions(self) -> None:

@@ -80,7 +80,7 @@ def test_a_job_that_failed_unseen_says_why(submit: Callable[[JobStatus], JobClie
     submit(JobStatus.FAILED)
     (error,) = left_jobs()
     assert isinstance(error, JobExecutionError)
-    assert str(error).splitlines()[:2] == [CAUSE, f"job 'hours' ({JOB_ID}) FAILED"]
+    assert str(error).splitlines() == [CAUSE, f"job 'hours' ({JOB_ID}) FAILED: {CAUSE}"]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,14 @@ def test_a_job_that_the_program_cancelled_is_not_mentioned(
 ) -> None:
     submit(JobStatus.RUNNING).cancel().result()
     assert left_jobs() == []
+
+
+def test_a_job_that_failed_before_the_program_cancelled_it_is_told_all_the_same(
+    submit: Callable[[JobStatus], JobClient],
+) -> None:
+    submit(JobStatus.FAILED).cancel().result()
+    (error,) = left_jobs()
+    assert str(error).startswith(CAUSE)
 
 
 def test_a_job_whose_end_was_told_is_not_kept_once_another_is_submitted(

@@ -1,6 +1,11 @@
 """When the user is told of a restart: at once, with the cause rather than with what followed from it, and once."""
 
+import pytest
+
+from headrace.api.job_client import execution_result
+from headrace.cluster.job_master.job_details import result_of
 from headrace.cluster.job_master.scheduler_states import Cancelling
+from headrace.core.errors import JobCancelledError
 from headrace.core.lifecycle import ExecutionState as S
 from headrace.core.lifecycle import JobStatus
 from tests.unit.cluster.job_master.scheduler_world import LOST, USER_ERROR, Fixture
@@ -58,3 +63,23 @@ def test_a_job_that_ends_instead_tells_no_restart() -> None:
     failed = running(restarts=0)
     failed.report(failed.attempts[0], S.FAILED, USER_ERROR)
     assert (cancelled.shell.restarts_told, failed.shell.restarts_told) == ([], [])
+
+
+def test_what_a_cancelled_job_had_not_got_over_is_told_with_its_end_and_what_it_had_is_not() -> (
+    None
+):
+    job = running()
+    job.report(job.attempts[0], S.FAILED, USER_ERROR)
+    job.scheduler.cancel()
+    cancel_all(job)
+    result = result_of(job.scheduler)
+    assert result.status is JobStatus.CANCELED
+    with pytest.raises(JobCancelledError, match="was cancelled after it had failed: ValueError"):
+        execution_result(result)
+    again = running()
+    again.report(again.attempts[0], S.FAILED, USER_ERROR)
+    cancel_all(again)
+    again.shell.later.pop()[1]()
+    again.scheduler.cancel()
+    cancel_all(again)
+    assert result_of(again.scheduler).failure is None
