@@ -112,6 +112,11 @@ class CheckpointCoordinator:
         return any(each.phase is PendingPhase.PUBLISHING for each in self._pending.values())
 
     @property
+    def is_triggering(self) -> bool:
+        """Whether one is being begun, and has no id yet."""
+        return self._trigger is not None and self._trigger.checkpoint_id is None
+
+    @property
     def waiting_count(self) -> int:
         """How many requests wait for their turn."""
         return len(self._queue)

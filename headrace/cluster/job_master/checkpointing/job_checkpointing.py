@@ -139,7 +139,7 @@ class JobCheckpointing:
         self.commits: Final = commits(self)
         self._timers: Final = CheckpointTimers(
             self._later,
-            on_due=lambda generation: self._events.put(PeriodicTimerFired(generation)),
+            on_due=self._due,
             on_timeout=self._timed_out,
         )
         self._requests: Final = SnapshotRequests()
@@ -306,6 +306,23 @@ class JobCheckpointing:
                 self._calls.perform(action)
             case CompleteRequest() | FailRequest() | FailJob():
                 self._answer(action)
+
+    def _due(self, generation: int) -> None:
+        self._events.put(PeriodicTimerFired(generation))
+        self._notices.held_up(self._why_held_up(), self.newest_id, self._now_ms)
+
+    def _why_held_up(self) -> str:
+        """What never expires by itself."""
+        if self._coordinator.is_publishing or self._coordinator.is_triggering:
+            return "the checkpoint storage does not answer"
+        if self._coordinator.pending:
+            return ""
+        if self.commits.is_backlog_full:
+            names = ", ".join(f"'{name}'" for name in self.commits.blocking_sinks)
+            return f"what earlier ones prepared is not committed by the sink(s) {names}"
+        if self._calls.cleaning_count > self._rules.max_concurrent:
+            return "what earlier ones have stored is not deleted"
+        return ""
 
     def _timed_out(self, checkpoint_id: int) -> None:
         checkpoint = self._find(checkpoint_id)

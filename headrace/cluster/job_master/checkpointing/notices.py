@@ -22,6 +22,7 @@ from headrace.core.errors import HeadraceError
 from headrace.gateways.errors import CheckpointFailedError
 
 _LOG = logging.getLogger(__name__)
+_HELD_UP_MS: Final = 60_000.0
 
 
 class CheckpointNotices:
@@ -41,6 +42,9 @@ class CheckpointNotices:
         self._job_notices: Final = job_notices
         # The user hears only once that no checkpoint is taken any more, and for what reason.
         self._given_up: Final[set[str]] = set()
+        # What holds the next one up, behind which one, since when; None once that was told.
+        self._held_up: tuple[str, int] = ("", 0)
+        self._held_up_since_ms: float | None = None
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
         self._on_failed: Final = on_failed
@@ -63,6 +67,20 @@ class CheckpointNotices:
             self._given_up.add(why)
             text = f"job '{self._job_name}' takes no checkpoint any more: {why}"
             self._job_notices.tell("checkpoints given up", text)
+
+    def held_up(self, why: str, newest_id: int, monotonic_ms: float) -> None:
+        """Asked now and then: once it has been the same for a minute, say what holds checkpoints up that never fails.
+
+        `why` is empty where nothing does, or what does will expire by itself; `newest_id` is the newest complete one's.
+        """
+        if self._held_up != (why, newest_id):
+            self._held_up, self._held_up_since_ms = (why, newest_id), monotonic_ms
+        since_ms = self._held_up_since_ms
+        if why and since_ms is not None and monotonic_ms - since_ms >= _HELD_UP_MS:
+            self._held_up_since_ms = None
+            held_s = (monotonic_ms - since_ms) / 1000
+            text = f"job '{self._job_name}' has taken no checkpoint for {held_s:.0f} s: {why}"
+            self._job_notices.tell("checkpoints held up", text)
 
     def complete(self, checkpoint: PendingCheckpoint) -> None:
         """It is published, and counts."""
