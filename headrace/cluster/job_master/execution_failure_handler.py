@@ -62,10 +62,22 @@ class ExecutionFailureHandler:
         """Remember `failure`; return the pause before a restart in milliseconds, or None where it is final."""
         failure = self._as_final_after_savepoint(failure)
         monotonic_ms, now_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-        delay_ms = self.history.decide(failure, monotonic_ms, now_ms, self._task_of(failure))
+        delay_ms = self.history.decide(
+            failure,
+            monotonic_ms,
+            now_ms,
+            self._task_of(failure),
+            self._executions.running_since_ms,
+        )
         self._untold_delay_ms = delay_ms
         self._tell_cause()
         return delay_ms
+
+    def checkpoint_completed(self, position: bytes, triggered_ms: int) -> None:
+        """A checkpoint counts, for which the sources had read up to `position`."""
+        since_ms = self._executions.running_since_ms
+        if since_ms is not None:
+            self.history.checkpoint_completed(position, triggered_ms, since_ms)
 
     def forbid_restart(self) -> None:
         """The failure that is being restarted from is final after all: the savepoint came between."""

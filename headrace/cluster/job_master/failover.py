@@ -26,13 +26,16 @@ EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
 SAME_ERROR_RESTARTS: Final = ConfigOption(
     "headrace.restart.same-error-restarts", int, 2,
     "How many restarts may follow the same error at the same place (its class, operator, file and line) before the "
-    "job FAILS with it, unless a checkpoint was completed between them for which the sources had read on: what a "
-    "restart does not mend, such as a record on which a function fails, would come again for ever. What was lost with "
-    "a process or a connection is not counted, nor are errors of services that do not answer (ConnectionError, "
+    "job FAILS with it, unless the job got past that place in between: a checkpoint was completed for which the "
+    "sources had read on, and which came later after the restart than the failure had come after its checkpoint. What "
+    "a restart does not mend, such as a record on which a function fails, would come again for ever. What was lost "
+    "with a process or a connection is not counted, nor are errors of services that do not answer (ConnectionError, "
     "TimeoutError, and those with an attribute `recoverable` that is True). 0: as many as the restart strategy allows, "
     "as in Flink.",
     least=0,
 )  # fmt: skip
+REPLAY_MARGIN_MS: Final = 1000
+"""By how much later a record may come again after a restart than it had come before."""
 FAULTS_MAX: Final = 100
 """So many failures without progress are looked through for one that has come before."""
 CONCURRENT_MAX: Final = 100
@@ -134,6 +137,34 @@ class RootException:
     concurrent: list[ExceptionEntry] = field(default_factory=list[ExceptionEntry])
 
 
+class ProgressSinceFailure:
+    """Whether a job has got past the place where it failed last. Times are wall-clock milliseconds.
+
+    A checkpoint says so for which the sources had read on, and before whose trigger the job had run for longer than
+    from the checkpoint that it restarted from to the failure: what was read then has been read again.
+    """
+
+    def __init__(self) -> None:
+        self._position: bytes | None = None
+        self._triggered_ms = 0
+        self._failed_at: bytes | None = None
+        self._replayed_ms = 0
+
+    def failed(self, now_ms: int, running_since_ms: int | None) -> None:
+        """The job failed; `running_since_ms` is None where not all of its tasks ran."""
+        self._failed_at = self._position
+        if running_since_ms is not None:
+            self._replayed_ms = max(0, now_ms - max(self._triggered_ms, running_since_ms))
+
+    def checkpoint_completed(
+        self, position: bytes, triggered_ms: int, running_since_ms: int
+    ) -> bool:
+        """Take in a checkpoint of the sources' `position`, empty where nobody knows it; whether it is progress."""
+        self._position, self._triggered_ms = position, triggered_ms
+        has_read = not position or position != self._failed_at
+        return has_read and triggered_ms - running_since_ms > self._replayed_ms + REPLAY_MARGIN_MS
+
+
 class FailureHistory:
     """The failures of one job; `cause` is the one that people should read. Source: Flink ExceptionHistory.
 
@@ -148,9 +179,7 @@ class FailureHistory:
         # Those that a restart followed, since the last progress; a fault that comes again is among the newest. Their
         # root may still be refined, so it is asked for when it counts.
         self._unmended: deque[RootException] = deque(maxlen=FAULTS_MAX)
-        # How far the sources had read by the newest checkpoint, and by the one before the last failure.
-        self._position: bytes | None = None
-        self._position_failed_at: bytes | None = None
+        self._progress: Final = ProgressSinceFailure()
         self.cause: Failure | None = None
         self.entries: deque[RootException] = deque(maxlen=size)
         self.restart_count = 0
@@ -161,11 +190,12 @@ class FailureHistory:
         """What had failed is deployed again."""
         self.is_overcome = True
 
-    def checkpoint_completed(self, position: bytes) -> None:
-        """A checkpoint counts, for which the sources had read up to `position`; empty where nobody knows."""
-        if not position or position != self._position_failed_at:
+    def checkpoint_completed(
+        self, position: bytes, triggered_ms: int, running_since_ms: int
+    ) -> None:
+        """A checkpoint counts for the sources' `position`; all tasks had been running since `running_since_ms`."""
+        if self._progress.checkpoint_completed(position, triggered_ms, running_since_ms):
             self._unmended.clear()
-        self._position = position
 
     def decide(
         self,
@@ -173,12 +203,16 @@ class FailureHistory:
         monotonic_ms: float,
         now_ms: int = 0,
         task: FailedTask | None = None,
+        running_since_ms: int | None = None,
     ) -> float | None:
-        """Remember `failure` as the cause; return the pause before a restart, or None where it is final."""
+        """Remember `failure` as the cause; return the pause before a restart, or None where it is final.
+
+        `running_since_ms`: when the last task began to run, if all did.
+        """
         count = self._count(failure)
         if 0 < self._same_error_restarts < count:
             failure = failure.after_same_errors(count)
-        self._position_failed_at = self._position
+        self._progress.failed(now_ms, running_since_ms)
         self.cause = failure
         self.is_overcome = False
         entry = RootException(ExceptionEntry(failure, now_ms, task))

@@ -123,9 +123,9 @@ class Scheduler:
         self.graph = graph
         self.execution_graph = expand(graph)
 
-    def checkpoint_completed(self, position: bytes) -> None:
+    def checkpoint_completed(self, position: bytes, triggered_ms: int) -> None:
         """A checkpoint counts for which the sources had read up to `position`."""
-        self._failures.history.checkpoint_completed(position)
+        self._failures.checkpoint_completed(position, triggered_ms)
 
     def stopped_with(self, savepoint_uri: str) -> None:
         """The savepoint is complete with which the job stops: a restart neither follows any more nor goes on."""

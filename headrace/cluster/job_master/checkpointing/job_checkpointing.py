@@ -92,7 +92,7 @@ class JobCheckpointing:
     """One per JobMaster. `on_failed`: the job has to fail over, or, where the error is not recoverable, to end.
 
     `on_final_savepoint` hears the URI of the savepoint with which the job stops, before anything of it is committed;
-    `on_completed`, how far the sources had read by each checkpoint that the job restarts from.
+    `on_completed`, how far the sources had read by each checkpoint that the job restarts from, and its timestamp.
     After `reminder_ms` tasks that wait for a checkpoint are told of it again.
     """
 
@@ -109,7 +109,7 @@ class JobCheckpointing:
         run_blocking: BlockingRunner,
         on_failed: Callable[[HeadraceError], None],
         on_final_savepoint: Callable[[str], None],
-        on_completed: Callable[[bytes], None],
+        on_completed: Callable[[bytes, int], None],
         notices: JobNotices,
         reminder_ms: float,
     ) -> None:
@@ -373,7 +373,8 @@ class JobCheckpointing:
         assert content is not None and content.completed.checkpoint_id == checkpoint_id
         self.final.published(checkpoint)
         self.commits.published(content.metadata, content.sent)
-        self._on_completed(source_position(content.metadata, self._graph().job_graph))
+        position = source_position(content.metadata, self._graph().job_graph)
+        self._on_completed(position, content.metadata.timestamp_ms)
         self._notices.complete(checkpoint)
 
     def _notify_aborted(self, action: NotifyAborted) -> None:

@@ -94,30 +94,50 @@ def test_errors_of_other_places_between_do_not_hide_that_one_comes_again() -> No
     assert decisions(history_of(), *failures) == [7, 7, 7, 7, 7, None]
 
 
+def fails_at(history: FailureHistory, now_ms: int, running_since_ms: int | None = 0) -> bool:
+    """Whether the poison that comes at this time is the end."""
+    return history.decide(POISON, 0, now_ms, running_since_ms=running_since_ms) is None
+
+
 def test_a_checkpoint_for_which_the_sources_had_read_on_begins_the_count_anew() -> None:
     history = history_of()
-    history.checkpoint_completed(b"here")
-    assert decisions(history, POISON, POISON) == [7, 7]
-    history.checkpoint_completed(b"there")
-    assert decisions(history, POISON, POISON, POISON) == [7, 7, None]
+    history.checkpoint_completed(b"here", triggered_ms=10_000, running_since_ms=0)
+    assert not fails_at(history, 12_000) and not fails_at(history, 12_000)
+    history.checkpoint_completed(b"there", triggered_ms=23_001, running_since_ms=20_000)
+    assert [fails_at(history, 24_000) for _ in range(3)] == [False, False, True]
 
 
 def test_a_checkpoint_of_the_same_place_is_no_progress() -> None:
     history = history_of()
-    history.checkpoint_completed(b"here")
-    assert decisions(history, POISON) == [7]
-    history.checkpoint_completed(b"here")
-    assert decisions(history, POISON) == [7]
-    history.checkpoint_completed(b"here")
-    assert decisions(history, POISON) == [None]
+    for time_ms, is_last in ((10_000, False), (20_000, False), (30_000, True)):
+        history.checkpoint_completed(b"here", triggered_ms=time_ms, running_since_ms=0)
+        assert fails_at(history, time_ms) is is_last
 
 
-def test_where_nobody_knows_how_far_sources_had_read_every_checkpoint_is_progress() -> None:
+def test_checkpoints_on_the_way_to_where_it_failed_are_no_progress() -> None:
+    """A source of so many records a second is nearer to the poison with each of them, and never behind it."""
+    history = history_of()
+    history.checkpoint_completed(b"at 1000", triggered_ms=1_000, running_since_ms=0)
+    assert not fails_at(history, 3_000)
+    history.checkpoint_completed(b"at 2000", triggered_ms=11_000, running_since_ms=10_000)
+    assert not fails_at(history, 12_000, running_since_ms=10_000)
+    history.checkpoint_completed(b"at 2500", triggered_ms=20_500, running_since_ms=20_000)
+    assert fails_at(history, 21_000, running_since_ms=20_000)
+
+
+def test_without_a_checkpoint_the_way_begins_where_the_job_did() -> None:
     history = history_of(1)
-    for _ in range(5):
-        history.checkpoint_completed(UNKNOWN_POSITION)
-        assert decisions(history, POISON) == [7]
-    assert decisions(history, POISON) == [None]
+    assert not fails_at(history, 5_000)
+    history.checkpoint_completed(b"here", triggered_ms=14_000, running_since_ms=10_000)
+    assert fails_at(history, 15_000, running_since_ms=10_000)
+
+
+def test_where_nobody_knows_how_far_sources_had_read_time_alone_says_it() -> None:
+    history = history_of(1)
+    for start_ms in range(0, 50_000, 10_000):
+        history.checkpoint_completed(UNKNOWN_POSITION, start_ms + 5_000, start_ms)
+        assert not fails_at(history, start_ms + 6_000, start_ms)
+    assert fails_at(history, 51_000, 50_000)
 
 
 def test_what_a_lost_connection_came_from_counts_and_lost_connections_themselves_do_not() -> None:

@@ -213,7 +213,7 @@ class World:
             run_blocking=self.run_blocking,
             on_failed=self.failures.append,
             on_final_savepoint=self.final_savepoints.append,
-            on_completed=self.positions.append,
+            on_completed=lambda position, _: self.positions.append(position),
             notices=self.notices,
             reminder_ms=100,
         )
