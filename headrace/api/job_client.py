@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headrace.api.completable_future import CompletableFuture
+from headrace.api.completable_future import ClusterClosedError, CompletableFuture
 from headrace.api.job_execution_result import JobExecutionResult
 from headrace.core.errors import (
     CachedStreamLostError,
@@ -148,6 +148,9 @@ class JobClient:
     def _ask(
         self, call: Coroutine[Any, Any, Any], convert: Callable[[Any], T] | None = None
     ) -> CompletableFuture[Any]:
+        if self._loop.is_closed():
+            call.close()
+            raise ClusterClosedError
         future = asyncio.run_coroutine_threadsafe(call, self._loop)
         return CompletableFuture(future, convert, is_alive=self._loop.is_running)
 

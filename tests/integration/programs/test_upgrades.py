@@ -6,7 +6,7 @@ import pytest
 
 from headrace import StreamExecutionEnvironment, Types, WatermarkStrategy
 from headrace.api.job_client import JobClient
-from headrace.api.left_behind import left_jobs
+from headrace.api.left_behind import forget_jobs, left_jobs
 from headrace.common import Configuration
 from headrace.core.errors import JobCancelledError, JobExecutionError
 from headrace.gateways.errors import JobAlreadyEndedError
@@ -102,7 +102,9 @@ def test_state_that_a_mistyped_uid_leaves_behind_is_named_on_the_terminal(progra
 def test_why_a_job_could_not_be_restored_is_told_whatever_is_asked_of_it_later(
     program: Program,
 ) -> None:
-    client = program.start(from_savepoint(program.savepoint()), count_uid="cuont")
+    path = program.savepoint()
+    forget_jobs()
+    client = program.start(from_savepoint(path), count_uid="cuont")
     details = client.get_job_details().result(WAIT_S)
     while not details.status.is_terminal_state():
         details = client.get_job_details().result(WAIT_S)

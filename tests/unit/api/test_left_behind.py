@@ -176,3 +176,15 @@ def test_a_plain_python_program_is_told_at_its_exit_before_the_session_goes(
     exits[-1]()
     (line,) = caplog.messages
     assert line.startswith("job 'second'")
+
+
+def test_a_job_of_a_cluster_that_is_closed_by_now_is_not_asked_for(
+    submit: Callable[[JobStatus], JobClient],
+) -> None:
+    closed = asyncio.new_event_loop()
+    closed.close()
+    gone = client(JobStatus.RUNNING, closed)
+    with pytest.raises(ClusterClosedError):
+        gone.get_job_status()
+    left_behind.remember_job(gone, "gone")
+    assert left_jobs() == []
