@@ -58,6 +58,8 @@ from headrace.graph.plan_json import plan_json
 from headrace.graph.stream_graph import NodeRole, StreamGraph
 
 _LOG: Final = logging.getLogger(__name__)
+_FORGOTTEN_LOG: Final = logging.getLogger("headrace.api.forgotten_sinks")
+"""Not shown by `headrace run`, whose program ends here: for programs and notebooks that go on."""
 SOURCES: Final = "headrace.sources"
 """Entry points of connectors for which the environment has a method."""
 
@@ -207,9 +209,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         had_operators = bool(self._operators)
         try:
             return self._submit(job_name)
-        except Exception as error:
+        except Exception:
             if had_operators:
-                error.add_note(_FORGOTTEN)
+                # Not a note of the error: a traceback would end with it, and its last line is to be the cause.
+                _FORGOTTEN_LOG.warning(_FORGOTTEN)
             raise
         finally:
             self._operators.clear()

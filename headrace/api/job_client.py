@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headrace.api.completable_future import CompletableFuture
+from headrace.api.completable_future import ClusterClosedError, CompletableFuture
 from headrace.api.job_execution_result import JobExecutionResult
 from headrace.core.errors import (
     CachedStreamLostError,
@@ -42,11 +42,17 @@ class JobClient:
         self._dispatcher = dispatcher
         self._loop = loop
         self._has_told_end = False
+        self._is_cancel_wanted = False
 
     @property
     def has_told_end(self) -> bool:
-        """Whether the program has seen the job's end here, or has asked for it by `cancel`."""
+        """Whether the program has seen the job's end here."""
         return self._has_told_end
+
+    @property
+    def is_cancel_wanted(self) -> bool:
+        """Whether the program has asked for the job's end by `cancel`; it may have ended otherwise before."""
+        return self._is_cancel_wanted
 
     def get_job_id(self) -> JobId:
         return self._job_id
@@ -57,12 +63,12 @@ class JobClient:
 
     def cancel(self) -> CompletableFuture[None]:
         """Cancel the job; done when the cluster has taken the request."""
-        self._has_told_end = True
+        self._is_cancel_wanted = True
         return self._ask(self._dispatcher.cancel_job(self._job_id), _nothing)
 
     def cancel_at_once(self) -> CompletableFuture[None]:
         """Cancel the job; tasks that were cancelled before and have not returned are ended with their processes."""
-        self._has_told_end = True
+        self._is_cancel_wanted = True
         return self._ask(self._dispatcher.cancel_job(self._job_id, is_forced=True), _nothing)
 
     def get_job_details(self) -> CompletableFuture[JobDetails]:
@@ -125,7 +131,7 @@ class JobClient:
 
     async def _cancel_with_savepoint(self, savepoint_directory: str) -> str:
         path = await self._dispatcher.trigger_savepoint(self._job_id, savepoint_directory)
-        self._has_told_end = True
+        self._is_cancel_wanted = True
         await self._dispatcher.cancel_job(self._job_id)
         return path
 
@@ -142,6 +148,9 @@ class JobClient:
     def _ask(
         self, call: Coroutine[Any, Any, Any], convert: Callable[[Any], T] | None = None
     ) -> CompletableFuture[Any]:
+        if self._loop.is_closed():
+            call.close()
+            raise ClusterClosedError
         future = asyncio.run_coroutine_threadsafe(call, self._loop)
         return CompletableFuture(future, convert, is_alive=self._loop.is_running)
 
@@ -188,7 +197,8 @@ def execution_result(result: JobResult) -> JobExecutionResult:
         case JobStatus.FINISHED:
             return JobExecutionResult(result.job_id, result.net_runtime_ms, result.accumulators)
         case JobStatus.CANCELED:
-            raise JobCancelledError(str(result.job_id))
+            failure = "" if result.failure is None else result.failure.text.partition("\n")[0]
+            raise JobCancelledError(str(result.job_id), failure)
         case _:
             job_id, text = str(result.job_id), _failure_text(result)
             if result.failure is not None and result.failure.lost_data_set is not None:

@@ -66,6 +66,8 @@ def _error_of(client: JobClient, job_name: str) -> JobLeftBehindError | JobExecu
         if status in _NOT_WORTH_TELLING:
             return None
         if not status.is_terminal_state():
+            if client.is_cancel_wanted:
+                return None
             return JobLeftBehindError(str(client.get_job_id()), job_name, status)
         client.get_job_execution_result().result(_ANSWER_S)
     except JobExecutionError as failure:

@@ -39,6 +39,11 @@ class CheckpointFailureReason(enum.Enum):
         """Whether it counts towards `execution.checkpointing.tolerable-failed-checkpoints`."""
         return self in _COUNTED
 
+    @property
+    def is_told(self) -> bool:
+        """Whether the user is told of a checkpoint that came to nothing for it: something may have to be mended."""
+        return self.is_counted or self is CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE
+
 
 _COUNTED = frozenset(
     {

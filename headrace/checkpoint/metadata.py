@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headrace.checkpoint.handles import Committable, OperatorSubtaskState, StateFile
+from headrace.checkpoint.handles import (
+    Committable,
+    OperatorSubtaskState,
+    StateFile,
+    StateTable,
+)
 from headrace.core.checkpoints import SnapshotKind
 from headrace.core.ids import JobId, OperatorId
 
@@ -35,10 +40,17 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def has_state(self) -> bool:
-        """Whether anything would be lost without the operator."""
+        """Whether anything would be lost without the operator: its event time is known to those behind it."""
         return self.coordinator_state is not None or any(
-            state.chunks or state.committables for state in self.subtasks.values()
+            state.committables
+            or any(chunk.table is not StateTable.WATERMARKS for chunk in state.chunks)
+            for state in self.subtasks.values()
         )
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all chunks, as far as they are rows."""
+        return sum(chunk.row_count for state in self.subtasks.values() for chunk in state.chunks)
 
     @property
     def size_bytes(self) -> int:

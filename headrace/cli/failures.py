@@ -56,7 +56,8 @@ def describe(error: BaseException, *, wants_details: bool) -> list[str]:
             # Such an error is raised where the program says something wrong; a line that it names itself is better.
             place = frames[-1].rpartition(", in ")[0]
             first += "" if ", line " in first else f" ({place})"
-        lines = [first, *(line for line in rest if line.strip())]
+        # What is told last for those who see no more is told once here.
+        lines = [first, *(line.removesuffix(f": {first}") for line in rest if line.strip())]
         return lines + "".join(whole).splitlines() if wants_details else _of_user(lines)
     name = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     frames = user_frames(error)

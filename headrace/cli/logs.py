@@ -1,8 +1,9 @@
 """What `headrace run` says on standard error: errors, findings about its Spark session; all with `--verbose`."""
 
 import logging
-import sys
 from typing import Final
+
+import click
 
 ALWAYS_HEARD: Final = (
     "headrace.api.environment",
@@ -10,6 +11,7 @@ ALWAYS_HEARD: Final = (
     "headrace.api.termination",
     "headrace.cluster.job_master.checkpointing.lineage",
     "headrace.cluster.resource_manager.workers",
+    "headrace.cluster.job_master.job_notices",
     "headrace.spark.executor",
     "headrace.spark.program_sessions",
     "headrace.spark.session",
@@ -24,9 +26,19 @@ MILESTONES: Final = (
 """Loggers that say what takes long as it begins: shown without `--verbose`, else there is nothing to see for long."""
 
 
+class _StandardError(logging.Handler):
+    """Writes to standard error as it is at that moment: above the live display while there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            click.echo(self.format(record), err=True)
+        except Exception:  # standard error is closed: logging says what it does then
+            self.handleError(record)
+
+
 def configure_logs(*, verbose: bool) -> None:
     """Send Headrace's logs to standard error; the program's own loggers are left alone."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardError()
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
     )

@@ -13,6 +13,7 @@ from headrace.core.errors import (
     HeadraceError,
     RemoteError,
     UserCodeError,
+    is_outage,
     is_user_file,
 )
 from headrace.gateways.messages import ErrorInfo
@@ -47,6 +48,9 @@ def _describe(error: BaseException, where: str) -> ErrorInfo:
             error.recoverable,
             error.remote_traceback,
             error.is_consequence,
+            fault=f"{error.cause_type} in operator '{error.operator_name}', {error.location}"
+            if error.repeats
+            else "",
         )
     trace = "".join(traceback.format_exception(error))
     if isinstance(error, RemoteError):
@@ -65,9 +69,17 @@ def _describe(error: BaseException, where: str) -> ErrorInfo:
             # Of errors of the exchange, which this side does not know by name.
             getattr(error, "partition_text", "") if error.is_consequence else "",
             error.data_set if isinstance(error, ClusterDatasetCorruptedError) else None,
+            _located(type(error).__name__, where) if error.repeats else "",
         )
-    first = _located(f"{type(error).__name__}: {error}".partition("\n")[0], where)
-    return ErrorInfo(type(error).__name__, first, ErrorDomain.INTERNAL.name, True, trace)
+    name = type(error).__name__
+    first = _located(f"{name}: {error}".partition("\n")[0], where)
+    fault = "" if is_outage(error) else _located(name, where) + _innermost(error)
+    return ErrorInfo(name, first, ErrorDomain.INTERNAL.name, True, trace, fault=fault)
+
+
+def _innermost(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f", {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
 
 
 def _telling_trace(domain: ErrorDomain, trace: str) -> str:

@@ -3,7 +3,8 @@
 In front of a colon: the module that defines what follows. Modules called `errors` draw what stands below theirs.
 
 HeadraceError                    domain and recoverable say who can mend it and whether a restart may help;
-|                                is_consequence, that something else failed before
+|                                is_consequence, that something else failed before; repeats, that one more
+|                                restart does not help once it has come again
 +- ProgramError                  the user's program is wrong; raised while the graph is built
 |  +- FunctionNotPicklableError
 |  +- graph.operator_ids: DuplicateUidError
@@ -95,12 +96,14 @@ class HeadraceError(Exception):
     """Base of all errors that Headrace raises on purpose.
 
     `is_consequence`: what is seen when somebody else failed or left. It is never told as a job's cause while
-    another error is known.
+    another error is known. `repeats`: it comes from a place in the program or on a disk, not from a process or
+    connection that was lost, so that the next restart will end as the last one did.
     """
 
     domain: ClassVar[ErrorDomain] = ErrorDomain.INTERNAL
     recoverable: ClassVar[bool] = True
     is_consequence: ClassVar[bool] = False
+    repeats: bool = False
 
 
 class ProgramError(HeadraceError):
@@ -194,6 +197,7 @@ class UserCodeError(HeadraceError):
         operator_name: str,
         location: str,
         remote_traceback: str,
+        repeats: bool = True,
     ) -> None:
         super().__init__(
             f"{cause_type}: {telling_line(cause_text)} (in operator '{operator_name}', {location})"
@@ -204,6 +208,18 @@ class UserCodeError(HeadraceError):
         self.operator_name = operator_name
         self.location = location
         self.remote_traceback = remote_traceback
+        self.repeats = repeats
+
+    def at(self, location: str) -> "UserCodeError":
+        """Return the same, of a place that is known only now."""
+        return type(self)(
+            self.cause_type,
+            self.cause_text,
+            self.operator_name,
+            location,
+            self.remote_traceback,
+            self.repeats,
+        )
 
 
 class FinalUserCodeError(UserCodeError):
@@ -213,17 +229,22 @@ class FinalUserCodeError(UserCodeError):
 
 
 class JobExecutionError(HeadraceError):
-    """The job ended as FAILED; the first line is its first cause."""
+    """The job ended as FAILED; the first line is its first cause, and so is the last: that is all some people see."""
 
     recoverable = False
 
     def __init__(self, job_id: str, job_name: str, cause_text: str) -> None:
-        first, _, rest = cause_text.partition("\n")
-        super().__init__(
-            f"{first}\njob '{job_name}' ({job_id}) FAILED" + (f"\n{rest}" if rest else "")
-        )
+        super().__init__(_told_at_both_ends(cause_text, f"job '{job_name}' ({job_id}) FAILED"))
         self.job_id = job_id
         self.cause_text = cause_text
+
+
+def _told_at_both_ends(cause_text: str, job: str) -> str:
+    first, _, rest = cause_text.rstrip().partition("\n")
+    if rest and first.partition(" (in ")[0] in rest.rpartition("\n")[2]:
+        # A traceback, which ends with what was raised.
+        return f"{first}\n{job}\n{rest}"
+    return "\n".join((first, *([rest] if rest else ()), f"{job}: {first}"))
 
 
 class ClusterDatasetCorruptedError(HeadraceError):
@@ -252,12 +273,13 @@ class CachedStreamLostError(JobExecutionError):
 
 
 class JobCancelledError(HeadraceError):
-    """The job was cancelled while its result was awaited."""
+    """The job was cancelled while its result was awaited. `failure`: what it had not got over then, one line."""
 
     recoverable = False
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"job {job_id} was cancelled")
+    def __init__(self, job_id: str, failure: str = "") -> None:
+        after = f" after it had failed: {failure}" if failure else ""
+        super().__init__(f"job {job_id} was cancelled{after}")
         self.job_id = job_id
 
 
@@ -339,9 +361,13 @@ def is_user_file(filename: str) -> bool:
     return not name.endswith((".pxi", ".pyx"))
 
 
+UNKNOWN_LOCATION: Final = "unknown location"
+"""Of an error that passed through no file of the user's."""
+
+
 def user_location(error_traceback: TracebackType | None) -> str:
-    """Return `file, line n` of the innermost frame in a file of the user's, or `unknown location`."""
-    found = "unknown location"
+    """Return `file, line n` of the innermost frame in a file of the user's, or UNKNOWN_LOCATION."""
+    found = UNKNOWN_LOCATION
     for frame in traceback.extract_tb(error_traceback):
         if is_user_file(frame.filename):
             found = f"{frame.filename}, line {frame.lineno}"
@@ -358,18 +384,40 @@ USER_EXCEPTIONS: Final = (
 """What may leave user code as an error of its own. `sys.exit()` there ends the job, not the process that runs it."""
 
 
-def wrap_user_error(error: BaseException, operator_name: str) -> UserCodeError:
-    """Return `error` as a UserCodeError of `operator_name`; one that already is passes unchanged."""
+def wrap_user_error(
+    error: BaseException, operator_name: str, location: str = "", *, with_traceback: bool = True
+) -> UserCodeError:
+    """Return `error` as a UserCodeError of `operator_name`; one that already is passes unchanged.
+
+    What it says of itself by an attribute `recoverable` is heeded: False ends the job, True is an outage that passes.
+    `location` stands in where no file of the user's is on the traceback.
+    """
     if isinstance(error, UserCodeError):
         return error
-    text = "".join(_traceback_lines(error))
-    return UserCodeError(
+    kind = FinalUserCodeError if _recoverable(error) is False else UserCodeError
+    raised_at = user_location(error.__traceback__)
+    return kind(
         type(error).__name__,
         _cause_text(error),
         operator_name,
-        user_location(error.__traceback__),
-        text,
+        location if location and raised_at == UNKNOWN_LOCATION else raised_at,
+        "".join(_traceback_lines(error)) if with_traceback else "",
+        not is_outage(error),
     )
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether waiting may mend it: a service does not answer, or the error says so of itself (`recoverable = True`)."""
+    if isinstance(error, HeadraceError):
+        return not error.repeats and error.domain is ErrorDomain.EXTERNAL
+    return isinstance(error, (ConnectionError, TimeoutError)) or _recoverable(error) is True
+
+
+def _recoverable(error: BaseException) -> object:
+    try:
+        return getattr(error, "recoverable", None)
+    except USER_EXCEPTIONS:  # a property of the user's own
+        return None
 
 
 def _traceback_lines(error: BaseException) -> list[str]:

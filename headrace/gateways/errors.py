@@ -80,12 +80,13 @@ class CoordinatorBusyError(HeadraceError):
 
 
 class JobAlreadyEndedError(HeadraceError):
-    """A job that has ended otherwise cannot be cancelled."""
+    """A job that has ended otherwise cannot be cancelled. `reason`: what ended it, one line."""
 
     domain, recoverable = ErrorDomain.USER, False
 
-    def __init__(self, job_id: str, status: str) -> None:
-        super().__init__(f"job {job_id} has ended before as {status}")
+    def __init__(self, job_id: str, status: str, reason: str = "") -> None:
+        ended = f"job {job_id} has ended before as {status}"
+        super().__init__(f"{reason} ({ended})" if reason else ended)
         self.job_id = job_id
         self.status = status
 
@@ -116,6 +117,7 @@ class CheckpointFailedError(HeadraceError):
     """A checkpoint or savepoint came to nothing, for the reason that the text gives."""
 
     domain, recoverable = ErrorDomain.EXTERNAL, True
+    repeats = True
 
 
 class BlobError(HeadraceError):

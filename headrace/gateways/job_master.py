@@ -72,10 +72,17 @@ class VertexDetails(msgspec.Struct, frozen=True):
     metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
 
 
+class JobNotice(msgspec.Struct, frozen=True):
+    """A line that the user of a job was told as it happened. `timestamp_ms`: wall clock."""
+
+    timestamp_ms: int
+    text: str
+
+
 class JobDetails(msgspec.Struct, frozen=True):
     """A job as people see it. `status_timestamps_ms` maps each status that was reached to its time.
 
-    `exceptions`: oldest first.
+    `exceptions` and `notices`: the newest ones, oldest first.
     """
 
     job_id: JobId
@@ -87,6 +94,7 @@ class JobDetails(msgspec.Struct, frozen=True):
     explanation: str = ""
     checkpoints: CheckpointOverview = CheckpointOverview()
     exceptions: tuple[RootExceptionInfo, ...] = ()
+    notices: tuple[JobNotice, ...] = ()
 
 
 class CollectedPiece(msgspec.Struct, frozen=True, array_like=True):

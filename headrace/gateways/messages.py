@@ -22,7 +22,8 @@ class ErrorInfo(msgspec.Struct, frozen=True):
 
     `text` begins with the one line that names cause, operator and the user's file and line. `is_consequence` says
     that something else must have failed before. `lost_partition`: the result that could not be read, as text;
-    `lost_data_set`: what an earlier job left and could not be read.
+    `lost_data_set`: what an earlier job left and could not be read. `fault`: class and place of an error that a restart
+    does not mend once it has come again; empty for all others.
     """
 
     class_name: str
@@ -33,6 +34,7 @@ class ErrorInfo(msgspec.Struct, frozen=True):
     is_consequence: bool = False
     lost_partition: str = ""
     lost_data_set: ClusterDataSetId | None = None
+    fault: str = ""
 
 
 class ResourceProfile(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ from headrace.core.errors import (
     ErrorDomain,
     HeadraceError,
     RecordTypeError,
-    UserCodeError,
     short_repr,
     wrap_user_error,
 )
@@ -18,8 +17,6 @@ from headrace.core.record_batch import RecordBatch
 from headrace.functions.record import Function
 from headrace.functions.runtime_context import RuntimeContext
 from headrace.state.evolution import StateIncompatibleError
-
-_UNKNOWN_LOCATION = "unknown location"
 
 
 def method_of(function: Any, name: str) -> Callable[..., Any]:
@@ -74,9 +71,7 @@ def check_records_fit(batch: RecordBatch, operator_name: str) -> None:
     try:
         batch.columns()
     except RecordTypeError as error:
-        raise UserCodeError(
-            type(error).__name__, str(error), operator_name, _UNKNOWN_LOCATION, ""
-        ) from error
+        raise wrap_user_error(error, operator_name, with_traceback=False) from error
     except USER_EXCEPTIONS as error:  # records are pickled by their own classes
         raise user_error(error, operator_name) from error
 

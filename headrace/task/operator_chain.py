@@ -11,7 +11,12 @@ from headrace.checkpoint.handles import (
 )
 from headrace.core.checkpoints import CheckpointOptions
 from headrace.core.elements import MAX_WATERMARK, LatencyMarker
-from headrace.core.errors import RecordTypeError, UserCodeError
+from headrace.core.errors import (
+    UNKNOWN_LOCATION,
+    RecordTypeError,
+    UserCodeError,
+    wrap_user_error,
+)
 from headrace.core.failpoints import Failpoint, reach
 from headrace.core.ids import OperatorId
 from headrace.core.operator_types import OperatorTypes
@@ -43,7 +48,6 @@ from headrace.task.outputs import (
 from headrace.task.pacing import PacedRows
 from headrace.task.state_initializer import StateInitializer, watermark_chunk
 from headrace.task.state_reads import ReadOperator
-from headrace.task.user_payloads import UNKNOWN_LOCATION
 
 
 @dataclass(frozen=True)
@@ -263,13 +267,7 @@ class OperatorChain:
             return error
         for described in self._described.values():
             if described.name == error.operator_name and described.location:
-                return UserCodeError(
-                    error.cause_type,
-                    error.cause_text,
-                    error.operator_name,
-                    described.location,
-                    error.remote_traceback,
-                )
+                return error.at(described.location)
         return error
 
     @property
@@ -345,13 +343,7 @@ class OperatorChain:
         def blame(error: BaseException) -> BaseException:
             if not isinstance(error, RecordTypeError):
                 return user_error(error, described.name)
-            return UserCodeError(
-                type(error).__name__,
-                str(error),
-                described.name,
-                described.location or UNKNOWN_LOCATION,
-                "",
-            )
+            return wrap_user_error(error, described.name, described.location, with_traceback=False)
 
         return blame
 

@@ -5,9 +5,9 @@ What cannot be loaded is most often a module that the driver has and this worker
 
 import traceback
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from headrace.core.errors import USER_EXCEPTIONS, UserCodeError
+from headrace.core.errors import UNKNOWN_LOCATION, USER_EXCEPTIONS, UserCodeError
 from headrace.core.operator_types import OperatorTypes
 from headrace.core.record_batch import RecordBatch
 from headrace.core.types.pickles import unpickle_value
@@ -27,8 +27,6 @@ from headrace.network.record_writer import RecordWriter
 from headrace.network.sorting_writer import create_record_writer
 from headrace.operators.user_code import user_error
 from headrace.task.environment import PartitionOutput, TaskEnvironment
-
-UNKNOWN_LOCATION: Final = "unknown location"
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final, NoReturn, TypeVar
 
 from headrace.cluster.dispatcher.archive import ArchivedJob, ArchiveLimits, JobArchive
-from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.error_reports import error_info_of, first_line
 from headrace.cluster.job_master.job_master import JobMaster
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import LeaderElection, job_component
@@ -367,7 +367,9 @@ def _waiting(gateway: JobMasterGateway) -> JobMasterGateway:
 
 
 def _refuse_ended(ended: ArchivedJob) -> NoReturn:
-    raise JobAlreadyEndedError(str(ended.details.job_id), ended.details.status.name)
+    details = ended.details
+    reason = "" if details.failure is None else first_line(details.failure)
+    raise JobAlreadyEndedError(str(details.job_id), details.status.name, reason)
 
 
 def _acknowledge_cancelled(ended: ArchivedJob) -> Acknowledge:

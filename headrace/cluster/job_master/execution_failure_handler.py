@@ -3,6 +3,7 @@
 Main thread of the JobMaster. Source: Flink ExecutionFailureHandler.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from headrace.cluster.job_master.deployment_plan import partition_id_of
@@ -34,12 +35,17 @@ class ExecutionFailureHandler:
         strategy: RestartStrategy,
         clock: Clock,
         settings: Settings,
+        on_restart: Callable[[Failure, float, int], None],
     ) -> None:
+        """`on_restart` hears once of every restart: the cause, the pause in milliseconds, and which one it is."""
         self._job_graph: Final = graph.job_graph
         self._executions: Final = executions
         self._partitions: Final = partitions
         self._clock: Final = clock
         self._failover: Final = create_failover_strategy(settings, graph)
+        self._on_restart: Final = on_restart
+        # The pause of a restart that nobody was told of: so far only a consequence of its cause is known.
+        self._untold_delay_ms: float | None = None
         self._final_savepoint = ""
         self.history: Final = FailureHistory(
             strategy,
@@ -56,7 +62,22 @@ class ExecutionFailureHandler:
         """Remember `failure`; return the pause before a restart in milliseconds, or None where it is final."""
         failure = self._as_final_after_savepoint(failure)
         monotonic_ms, now_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-        return self.history.decide(failure, monotonic_ms, now_ms, self._task_of(failure))
+        delay_ms = self.history.decide(
+            failure,
+            monotonic_ms,
+            now_ms,
+            self._task_of(failure),
+            self._executions.running_since_ms,
+        )
+        self._untold_delay_ms = delay_ms
+        self._tell_cause()
+        return delay_ms
+
+    def checkpoint_completed(self, position: bytes, triggered_ms: int) -> None:
+        """A checkpoint counts, for which the sources had read up to `position`."""
+        since_ms = self._executions.running_since_ms
+        if since_ms is not None:
+            self.history.checkpoint_completed(position, triggered_ms, since_ms)
 
     def forbid_restart(self) -> None:
         """The failure that is being restarted from is final after all: the savepoint came between."""
@@ -68,6 +89,28 @@ class ExecutionFailureHandler:
         """A later report, which may name the cause of which the remembered failure was only a consequence."""
         failure = self._as_final_after_savepoint(failure)
         self.history.refine(failure, self._clock.now_ms(), self._task_of(failure))
+        if failure.is_final or not failure.error.recoverable:
+            self.not_restarting()
+        self._tell_cause()
+
+    def restarting(self) -> None:
+        """The pause is over: what is known of the cause by now is all that there will be."""
+        if self._untold_delay_ms is not None:
+            self._tell(0)
+
+    def not_restarting(self) -> None:
+        """The job ends instead."""
+        self._untold_delay_ms = None
+
+    def _tell_cause(self) -> None:
+        cause = self.history.cause
+        if self._untold_delay_ms is not None and cause is not None and not cause.is_consequence:
+            self._tell(self._untold_delay_ms)
+
+    def _tell(self, delay_ms: float) -> None:
+        assert self.history.cause is not None
+        self._untold_delay_ms = None
+        self._on_restart(self.history.cause, delay_ms, self.history.restart_count)
 
     def subtasks_to_restart(
         self, failure: Failure, scope: frozenset[ExecutionVertexId]

@@ -178,6 +178,15 @@ class Executions:
         return self._finished.holds
 
     @property
+    def running_since_ms(self) -> int | None:
+        """When the last subtask began to run, wall clock; None where one has not."""
+        times = [
+            one.timestamps_ms.get(_S.RUNNING) or one.timestamps_ms.get(_S.FINISHED) for one in self
+        ]
+        began = [time_ms for time_ms in times if time_ms is not None]
+        return max(began) if len(began) == len(times) else None
+
+    @property
     def has_all_data_ended(self) -> bool:
         """Whether no subtask has any data left."""
         return self._without_data.holds

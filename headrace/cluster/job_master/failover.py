@@ -24,10 +24,20 @@ EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
     least=1,
 )  # fmt: skip
 SAME_ERROR_RESTARTS: Final = ConfigOption(
-    "headrace.restart.same-error-restarts", int, 0,
-    "How many restarts in a row may follow the same error of the program's own code, told by its first line: a record "
-    "that no restart mends would be read again for ever. 0: as many as the restart strategy allows.",
+    "headrace.restart.same-error-restarts", int, 2,
+    "How many restarts may follow the same error at the same place (its class, operator, file and line) before the "
+    "job FAILS with it, unless the job got past that place in between: a checkpoint was completed for which the "
+    "sources had read on, and which came later after the restart than the failure had come after its checkpoint. What "
+    "a restart does not mend, such as a record on which a function fails, would come again for ever. What was lost "
+    "with a process or a connection is not counted, nor are errors of services that do not answer (ConnectionError, "
+    "TimeoutError, and those with an attribute `recoverable` that is True). 0: as many as the restart strategy allows, "
+    "as in Flink.",
+    least=0,
 )  # fmt: skip
+REPLAY_MARGIN_MS: Final = 1000
+"""By how much later a record may come again after a restart than it had come before."""
+FAULTS_MAX: Final = 100
+"""So many failures without progress are looked through for one that has come before."""
 CONCURRENT_MAX: Final = 100
 """Of the failures that come with one, so many are remembered: a lost host may fail thousands of tasks."""
 
@@ -75,20 +85,15 @@ class Failure:
         )
         return replace(self, error=msgspec.structs.replace(self.error, text=text), is_final=True)
 
-    def after_same_errors(self, restart_count: int) -> "Failure":
-        """The same, after so many restarts that the same error followed: one more would not mend it."""
+    def after_same_errors(self, count: int) -> "Failure":
+        """The same, which has come so many times without progress: one more restart would not mend it."""
         first, newline, rest = self.error.text.partition("\n")
+        on_failure = "; on_failure() leaves out records on which a function fails"
         text = (
-            f"{first} (the same error as before each of the last {restart_count} restarts, so none follows: see "
-            f"{SAME_ERROR_RESTARTS.key}; on_failure() leaves out records on which a function fails){newline}{rest}"
+            f"{first} (the same error {count} times without progress, so no restart follows: see "
+            f"{SAME_ERROR_RESTARTS.key}{on_failure if self.error.domain == 'USER' else ''}){newline}{rest}"
         )
         return replace(self, error=msgspec.structs.replace(self.error, text=text), is_final=True)
-
-    def is_same_error(self, other: "Failure") -> bool:
-        """Whether both are errors of the program's own code, and say the same of cause, operator, file and line."""
-        errors = (self.error, other.error)
-        lines = {error.text.partition("\n")[0] for error in errors}
-        return len(lines) == 1 and all(error.domain == "USER" for error in errors)
 
     @property
     def is_consequence(self) -> bool:
@@ -132,21 +137,65 @@ class RootException:
     concurrent: list[ExceptionEntry] = field(default_factory=list[ExceptionEntry])
 
 
+class ProgressSinceFailure:
+    """Whether a job has got past the place where it failed last. Times are wall-clock milliseconds.
+
+    A checkpoint says so for which the sources had read on, and before whose trigger the job had run for longer than
+    from the checkpoint that it restarted from to the failure: what was read then has been read again.
+    """
+
+    def __init__(self) -> None:
+        self._position: bytes | None = None
+        self._triggered_ms = 0
+        self._failed_at: bytes | None = None
+        self._replayed_ms = 0
+
+    def failed(self, now_ms: int, running_since_ms: int | None) -> None:
+        """The job failed; `running_since_ms` is None where not all of its tasks ran."""
+        self._failed_at = self._position
+        if running_since_ms is not None:
+            self._replayed_ms = max(0, now_ms - max(self._triggered_ms, running_since_ms))
+
+    def checkpoint_completed(
+        self, position: bytes, triggered_ms: int, running_since_ms: int
+    ) -> bool:
+        """Take in a checkpoint of the sources' `position`, empty where nobody knows it; whether it is progress."""
+        self._position, self._triggered_ms = position, triggered_ms
+        has_read = not position or position != self._failed_at
+        return has_read and triggered_ms - running_since_ms > self._replayed_ms + REPLAY_MARGIN_MS
+
+
 class FailureHistory:
     """The failures of one job; `cause` is the one that people should read. Source: Flink ExceptionHistory.
 
-    `same_error_restarts`: so many restarts in a row may follow the same error; 0 for any number.
+    `same_error_restarts`: so many restarts may follow the same error without progress; 0 for any number.
     """
 
     def __init__(
         self, strategy: RestartStrategy, size: int = 16, same_error_restarts: int = 0
     ) -> None:
         self._strategy = strategy
-        # The newest ones that a restart followed. Their root may still be refined, so it is asked for when it counts.
-        self._restarted: deque[RootException] = deque(maxlen=same_error_restarts)
+        self._same_error_restarts = same_error_restarts
+        # Those that a restart followed, since the last progress; a fault that comes again is among the newest. Their
+        # root may still be refined, so it is asked for when it counts.
+        self._unmended: deque[RootException] = deque(maxlen=FAULTS_MAX)
+        self._progress: Final = ProgressSinceFailure()
         self.cause: Failure | None = None
         self.entries: deque[RootException] = deque(maxlen=size)
         self.restart_count = 0
+        self.is_overcome = True
+        """Whether tasks were deployed again since the newest failure."""
+
+    def overcome(self) -> None:
+        """What had failed is deployed again."""
+        self.is_overcome = True
+
+    def checkpoint_completed(
+        self, position: bytes, triggered_ms: int, running_since_ms: int
+    ) -> None:
+        """A checkpoint counts for the sources' `position`; all tasks had been running since `running_since_ms`."""
+        if self._progress.checkpoint_completed(position, triggered_ms, running_since_ms):
+            self._unmended.clear()
 
     def decide(
         self,
@@ -154,11 +203,18 @@ class FailureHistory:
         monotonic_ms: float,
         now_ms: int = 0,
         task: FailedTask | None = None,
+        running_since_ms: int | None = None,
     ) -> float | None:
-        """Remember `failure` as the cause; return the pause before a restart, or None where it is final."""
-        if self._is_repeated(failure):
-            failure = failure.after_same_errors(len(self._restarted))
+        """Remember `failure` as the cause; return the pause before a restart, or None where it is final.
+
+        `running_since_ms`: when the last task began to run, if all did.
+        """
+        count = self._count(failure)
+        if 0 < self._same_error_restarts < count:
+            failure = failure.after_same_errors(count)
+        self._progress.failed(now_ms, running_since_ms)
         self.cause = failure
+        self.is_overcome = False
         entry = RootException(ExceptionEntry(failure, now_ms, task))
         self.entries.append(entry)
         if failure.is_final or not failure.error.recoverable:
@@ -166,13 +222,15 @@ class FailureHistory:
         delay_ms = self._strategy.failure(monotonic_ms)
         if delay_ms is not None:
             self.restart_count += 1
-            self._restarted.append(entry)
+            self._unmended.append(entry)
         return delay_ms
 
-    def _is_repeated(self, failure: Failure) -> bool:
-        before = self._restarted
-        is_full = len(before) == before.maxlen and bool(before)
-        return is_full and all(entry.root.failure.is_same_error(failure) for entry in before)
+    def _count(self, failure: Failure) -> int:
+        """How often its fault has come without progress, this time included; 0 for what has none."""
+        fault = failure.error.fault
+        if not fault:
+            return 0
+        return 1 + sum(entry.root.failure.error.fault == fault for entry in self._unmended)
 
     def forbid_restart(self, cause: Failure) -> None:
         """The newest failure is final after all; `cause` says why."""

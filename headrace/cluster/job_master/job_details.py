@@ -7,15 +7,18 @@ from headrace.core.ids import ExecutionVertexId
 from headrace.core.lifecycle import JobStatus
 from headrace.gateways.checkpoints import CheckpointOverview, ExceptionInfo, RootExceptionInfo
 from headrace.gateways.dispatcher import JobResult
-from headrace.gateways.job_master import JobDetails, SubtaskDetails, VertexDetails
+from headrace.gateways.job_master import JobDetails, JobNotice, SubtaskDetails, VertexDetails
 from headrace.gateways.messages import ErrorInfo
 from headrace.metrics.combination import combine_metrics
 
 
 def describe_job(
-    scheduler: Scheduler, checkpoints: CheckpointOverview, explanation: str = ""
+    scheduler: Scheduler,
+    checkpoints: CheckpointOverview,
+    notices: tuple[JobNotice, ...],
+    explanation: str = "",
 ) -> JobDetails:
-    """The job as it stands; `explanation` says what it waits for."""
+    """The job as it stands; `explanation` says what it waits for, `notices` what its user was told."""
     graph = scheduler.graph
     vertices: list[VertexDetails] = []
     for vertex in graph.vertices:
@@ -47,6 +50,7 @@ def describe_job(
             )
             for entry in scheduler.history.entries
         ),
+        notices,
     )
 
 
@@ -65,15 +69,13 @@ def result_of(scheduler: Scheduler) -> JobResult:
 
 
 def failure_of(scheduler: Scheduler) -> ErrorInfo | None:
-    """The cause that people should read: of a job that fails, has failed or restarts."""
-    cause = scheduler.history.cause
-    if cause is None or scheduler.status not in (
-        JobStatus.FAILING,
-        JobStatus.FAILED,
-        JobStatus.RESTARTING,
-    ):
+    """The cause that people should read: of a job that fails or has failed, or that restarts or was cancelled then."""
+    history, status = scheduler.history, scheduler.status
+    if history.cause is None:
         return None
-    return cause.error
+    is_cancelled = status in (JobStatus.CANCELLING, JobStatus.CANCELED) and not history.is_overcome
+    is_failure = status in (JobStatus.FAILING, JobStatus.FAILED, JobStatus.RESTARTING)
+    return history.cause.error if is_failure or is_cancelled else None
 
 
 def _subtask(execution: Execution) -> SubtaskDetails:

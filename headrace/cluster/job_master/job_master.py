@@ -236,7 +236,9 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         explanation = ""
         if self._scheduler.is_waiting_for_slots:
             explanation = await self._resource_manager.explain()
-        return describe_job(self._scheduler, self._checkpointing.overview, explanation)
+        return describe_job(
+            self._scheduler, self._checkpointing.overview, self._job.notices.told, explanation
+        )
 
     async def request_operators(self) -> tuple[OperatorDescription, ...]:
         """See JobMasterGateway."""
@@ -301,6 +303,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         if self._scheduler.status is JobStatus.FINISHED:
             await self.task_managers.promote_partitions(self._scheduler.partitions.promote())
         self._resource_manager.close("the job has ended")
+        self._job.notices.close()
         self._has_ended = True
         self._ended.set_result(self._scheduler.status)
         self._job.partitions.close()
@@ -308,7 +311,7 @@ class JobMaster(FencedRpcEndpoint[JobMasterId], JobMasterGateway):
         collected = self._coordination.collect_coordinators()
         self._on_ended(
             ArchivedJob(
-                describe_job(self._scheduler, self._checkpointing.overview),
+                describe_job(self._scheduler, self._checkpointing.overview, self._job.notices.told),
                 result_of(self._scheduler),
                 collected,
             )

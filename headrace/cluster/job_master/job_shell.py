@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from headrace.cluster.error_reports import first_line
 from headrace.cluster.job_master.checkpointing.assembly import open_checkpointing
 from headrace.cluster.job_master.checkpointing.job_restore import JobRestore
 from headrace.cluster.job_master.data_set_lookup import DataSetLookup
@@ -15,6 +16,7 @@ from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_coordination import JobCoordination
+from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.job_slots import JobSlots
 from headrace.cluster.job_master.partition_registrar import PartitionRegistrar
 from headrace.cluster.job_master.partition_tracker import RELEASE_DURING_JOB, PartitionTracker
@@ -54,6 +56,7 @@ class JobShell:
         self._endpoint: Final = endpoint
         self._on_terminal: Final = on_terminal
         run_blocking = services.run_blocking
+        self.notices: Final = JobNotices(endpoint.clock, endpoint.schedule_run_async)
         self.scheduler: Final = Scheduler(
             graph,
             create_restart_strategy(settings, endpoint.rpc_service.random),
@@ -73,10 +76,21 @@ class JobShell:
             run_blocking,
         )
         self.checkpointing: Final = open_checkpointing(
-            endpoint, scheduler, self.task_managers, self.coordination, settings, run_blocking
+            endpoint,
+            scheduler,
+            self.task_managers,
+            self.coordination,
+            settings,
+            run_blocking,
+            self.notices,
         )
         self._restore: Final = JobRestore(
-            endpoint, scheduler, self.coordination, self.checkpointing.lineage, settings
+            endpoint,
+            scheduler,
+            self.coordination,
+            self.checkpointing.lineage,
+            settings,
+            self.notices,
         )
         self.resource_manager: Final = _open_resource_manager(endpoint, scheduler, services)
         self._data_sets: Final = DataSetLookup(endpoint, scheduler, self.resource_manager, settings)
@@ -134,6 +148,17 @@ class JobShell:
     def commit(self) -> None:
         """See SchedulerShell."""
         self.coordination.commit(self.checkpointing.commits.await_all)
+
+    def restarts(self, cause: Failure, delay_ms: float, restart_count: int) -> None:
+        """See SchedulerShell."""
+        newest_id = self.checkpointing.newest_id
+        self.notices.tell(
+            "restarts",
+            f"job '{self.scheduler.graph.name}' restarts "
+            f"{f'in {delay_ms / 1000:.1f} s' if delay_ms else 'now'} "
+            f"{f'from checkpoint {newest_id}' if newest_id else 'from the start'} "
+            f"(restart {restart_count}): {first_line(cause.error)}",
+        )
 
     def execution_changed(self, execution: Execution) -> None:
         """See SchedulerShell."""

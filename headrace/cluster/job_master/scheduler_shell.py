@@ -5,6 +5,7 @@ from typing import Protocol
 
 from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution
+from headrace.cluster.job_master.failover import Failure
 from headrace.core.ids import ClusterDataSetId, ExecutionVertexId, ResourceId, ResultPartitionId
 from headrace.core.lifecycle import JobStatus
 from headrace.core.shuffle_descriptors import ShuffleDescriptor, TaskManagerLocation
@@ -82,6 +83,10 @@ class SchedulerShell(Protocol):
 
     def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> object:
         """Run `action` on the main thread after `delay_ms`."""
+        ...
+
+    def restarts(self, cause: Failure, delay_ms: float, restart_count: int) -> None:
+        """A restart follows a failure, after so many milliseconds: the user is told."""
         ...
 
     def commit(self) -> None:

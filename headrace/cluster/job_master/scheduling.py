@@ -69,6 +69,7 @@ class Scheduler:
             strategy,
             clock,
             settings or Settings(),
+            shell.restarts,
         )
         self._regions = FinishedRegions(self.execution_graph)
         self.cluster_inputs: Final = ClusterInputs(graph)
@@ -121,6 +122,10 @@ class Scheduler:
         """The same graph with the max parallelism of restored state, before anything of it is deployed."""
         self.graph = graph
         self.execution_graph = expand(graph)
+
+    def checkpoint_completed(self, position: bytes, triggered_ms: int) -> None:
+        """A checkpoint counts for which the sources had read up to `position`."""
+        self._failures.checkpoint_completed(position, triggered_ms)
 
     def stopped_with(self, savepoint_uri: str) -> None:
         """The savepoint is complete with which the job stops: a restart neither follows any more nor goes on."""
@@ -273,10 +278,12 @@ class Scheduler:
         restores, self._restores = self._restores, {}
         starting = self.executions.of(self._scope)
         self._set_scope(frozenset())
+        self.history.overcome()
         self._deployer.deploy(starting, restores)
 
     def cancel_executions(self) -> None:
         """See SchedulerContext."""
+        self._failures.not_restarting()
         self._cancel(self.executions)
 
     def cancel_scope(self) -> None:
@@ -330,6 +337,7 @@ class Scheduler:
     def prepare_restart(self) -> None:
         """See SchedulerContext."""
         self._version += 1
+        self._failures.restarting()
         self._deployer.restarted(self._scope)
         self._regions.restarted(self._scope)
         self.executions.reset(self._scope, self.clock.now_ms())

@@ -5,7 +5,6 @@ since a checkpoint goes back when its reader is reset to that checkpoint. Built 
 the JobMaster's main thread. Source: Flink SourceCoordinator, SourceCoordinatorContext.
 """
 
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -15,13 +14,7 @@ from headrace.cluster.job_master.operator_coordinator import CoordinatorContext
 from headrace.cluster.job_master.split_assignments import SplitAssignmentTracker
 from headrace.core.config import Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
-from headrace.core.errors import (
-    FinalUserCodeError,
-    HeadraceError,
-    ProgramError,
-    UserCodeError,
-    user_location,
-)
+from headrace.core.errors import HeadraceError, ProgramError, wrap_user_error
 from headrace.core.ids import ExecutionAttemptId
 from headrace.core.shuffle_descriptors import TaskManagerLocation
 from headrace.functions.split_enumerator import (
@@ -227,7 +220,8 @@ class _Enumeration:
             except HeadraceError:
                 raise
             except Exception as failure:
-                raise self._located(failure) from failure
+                name = self._context.operator_name
+                raise wrap_user_error(failure, name, self._context.location) from failure
 
         def begin() -> None:
             if not self._is_closed:
@@ -238,17 +232,6 @@ class _Enumeration:
             self._context.later.schedule(delay_ms, begin)
         else:
             begin()
-
-    def _located(self, error: Exception) -> UserCodeError:
-        """Say whose enumerator raised; the line is the user's in an enumerator of his own, else the source's."""
-        raised_at = user_location(error.__traceback__)
-        if raised_at == user_location(None) and self._context.location:
-            raised_at = self._context.location
-        trace = "".join(traceback.format_exception(error))
-        name = self._context.operator_name
-        is_final = getattr(error, "recoverable", True) is False
-        kind = FinalUserCodeError if is_final else UserCodeError
-        return kind(type(error).__name__, str(error), name, raised_at, trace)
 
     def close(self) -> None:
         if not self._is_closed:

@@ -80,7 +80,7 @@ def test_a_job_that_failed_unseen_says_why(submit: Callable[[JobStatus], JobClie
     submit(JobStatus.FAILED)
     (error,) = left_jobs()
     assert isinstance(error, JobExecutionError)
-    assert str(error).splitlines()[:2] == [CAUSE, f"job 'hours' ({JOB_ID}) FAILED"]
+    assert str(error).splitlines() == [CAUSE, f"job 'hours' ({JOB_ID}) FAILED: {CAUSE}"]
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,14 @@ def test_a_job_that_the_program_cancelled_is_not_mentioned(
     assert left_jobs() == []
 
 
+def test_a_job_that_failed_before_the_program_cancelled_it_is_told_all_the_same(
+    submit: Callable[[JobStatus], JobClient],
+) -> None:
+    submit(JobStatus.FAILED).cancel().result()
+    (error,) = left_jobs()
+    assert str(error).startswith(CAUSE)
+
+
 def test_a_job_whose_end_was_told_is_not_kept_once_another_is_submitted(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
@@ -168,3 +176,15 @@ def test_a_plain_python_program_is_told_at_its_exit_before_the_session_goes(
     exits[-1]()
     (line,) = caplog.messages
     assert line.startswith("job 'second'")
+
+
+def test_a_job_of_a_cluster_that_is_closed_by_now_is_not_asked_for(
+    submit: Callable[[JobStatus], JobClient],
+) -> None:
+    closed = asyncio.new_event_loop()
+    closed.close()
+    gone = client(JobStatus.RUNNING, closed)
+    with pytest.raises(ClusterClosedError):
+        gone.get_job_status()
+    left_behind.remember_job(gone, "gone")
+    assert left_jobs() == []

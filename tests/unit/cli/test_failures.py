@@ -1,5 +1,7 @@
 """How much of a traceback is shown: what is the user's own, and the rest on demand."""
 
+import traceback
+
 import pyarrow
 
 from headrace.api import environment
@@ -42,9 +44,9 @@ def test_an_exception_that_nothing_else_tells_of_stays() -> None:
     )
     assert describe(error, wants_details=False) == [
         "the worker ended",
-        "job 'hours' (0a) FAILED",
         "headrace.core.errors.HostError: no memory",
         "see its log",
+        "job 'hours' (0a) FAILED",
         HINT,
     ]
 
@@ -60,3 +62,16 @@ def test_with_details_every_frame_is_shown() -> None:
     lines = describe(error, wants_details=True)
     assert OURS.splitlines()[0] in lines
     assert HINT not in lines
+
+
+def test_who_sees_only_the_last_line_of_a_failed_job_sees_its_cause_and_the_command_line_says_it_once() -> (
+    None
+):
+    text = f"ValueError: bad (in operator 'Map', job.py, line 8)\n{HEADER}{USERS}ValueError: bad"
+    for cause in ("the worker was lost", "the worker was lost\nsee its log", text):
+        first = cause.partition("\n")[0]
+        error = failed(cause)
+        shown = "".join(traceback.format_exception(error)).splitlines()
+        assert first.partition(" (in ")[0] in shown[-1]
+        told = describe(error, wants_details=False)
+        assert told[0] == first and "job 'hours' (0a) FAILED" in told

@@ -9,6 +9,7 @@ from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.task_calls import TaskCalls
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_coordination import JobCoordination
+from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.cluster.job_master.task_managers import TaskManagers
 from headrace.core.config import Settings
@@ -25,6 +26,7 @@ def open_checkpointing(
     coordination: JobCoordination,
     settings: Settings,
     run_blocking: BlockingRunner,
+    notices: JobNotices,
 ) -> JobCheckpointing:
     """Return the checkpointing of a job. `settings` are the job's over the cluster's. ConfigurationError."""
     rules = CheckpointRules.from_settings(settings)
@@ -41,6 +43,7 @@ def open_checkpointing(
             run_blocking,
             on_changed=owner.brakes_changed,
             on_failed=failed,
+            tell=lambda text: notices.tell("commits", text),
         )
 
     def subsumed_left(count: int) -> None:
@@ -64,6 +67,8 @@ def open_checkpointing(
         run_blocking=run_blocking,
         on_failed=failed,
         on_final_savepoint=scheduler.stopped_with,
+        on_completed=scheduler.checkpoint_completed,
+        notices=notices,
         reminder_ms=settings.duration_ms(HEARTBEAT_INTERVAL),
     )
     return checkpointing

@@ -13,6 +13,7 @@ Source: Flink CheckpointCoordinator, CheckpointRequestDecider, PendingCheckpoint
 from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.options import TIMEOUT, UNALIGNED
 from headrace.cluster.job_master.checkpointing.checkpoints_that_are_over import (
     CheckpointsThatAreOver,
 )
@@ -71,6 +72,9 @@ from headrace.core.ids import ExecutionAttemptId
 from headrace.core.randomness import SeededRandom
 
 _R = CheckpointFailureReason
+_SLOW_REMEDY: Final = (
+    f"raise {TIMEOUT.key}, or set {UNALIGNED.key} so that barriers overtake records"
+)
 
 
 class CheckpointCoordinator:
@@ -106,6 +110,11 @@ class CheckpointCoordinator:
     def is_publishing(self) -> bool:
         """Whether a publication is under way, which nobody can take back."""
         return any(each.phase is PendingPhase.PUBLISHING for each in self._pending.values())
+
+    @property
+    def is_triggering(self) -> bool:
+        """Whether one is being begun, and has no id yet."""
+        return self._trigger is not None and self._trigger.checkpoint_id is None
 
     @property
     def waiting_count(self) -> int:
@@ -323,7 +332,7 @@ class CheckpointCoordinator:
         if checkpoint is not None:
             why = text or f"{len(checkpoint.waiting)} subtask(s) had not answered"
             reason = _R.CHECKPOINT_EXPIRED
-            self._abort(checkpoint, reason, f"{reason.value}: {why}")
+            self._abort(checkpoint, reason, f"{reason.value}: {why}; {_SLOW_REMEDY}")
 
     # The end
 

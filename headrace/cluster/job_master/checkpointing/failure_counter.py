@@ -6,12 +6,14 @@ Source: Flink CheckpointFailureManager.
 from typing import Final
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.options import TOLERABLE_FAILURES
 from headrace.core.checkpoints import SnapshotKind
 
-TOO_MANY_FAILED: Final = "more checkpoints failed in a row than are tolerated; the last one: {}"
+TOO_MANY_FAILED: Final = (
+    "{} (more checkpoints failed in a row than " + TOLERABLE_FAILURES.key + " allows)"
+)
 STOPPED_FOR_NOTHING: Final = (
-    "the savepoint with which the job was to stop came to nothing, so that its tasks have to be "
-    "restarted: {}"
+    "{} (so the savepoint with which the job was to stop came to nothing, and its tasks restart)"
 )
 
 _R = CheckpointFailureReason

@@ -66,11 +66,13 @@ from headrace.cluster.job_master.checkpointing.publisher import (
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
 from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.snapshot_requests import SnapshotRequests
+from headrace.cluster.job_master.checkpointing.source_position import source_position
 from headrace.cluster.job_master.checkpointing.statistics import CheckpointStatistics
 from headrace.cluster.job_master.checkpointing.store import CheckpointStore
 from headrace.cluster.job_master.checkpointing.store_calls import StoreCalls
 from headrace.cluster.job_master.checkpointing.trigger_steps import TriggerSteps
 from headrace.cluster.job_master.event_queue import EventQueue
+from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.core.checkpoints import SnapshotKind
 from headrace.core.clock import Cancellable
 from headrace.core.errors import HeadraceError
@@ -89,7 +91,8 @@ _R = CheckpointFailureReason
 class JobCheckpointing:
     """One per JobMaster. `on_failed`: the job has to fail over, or, where the error is not recoverable, to end.
 
-    `on_final_savepoint` hears the URI of the savepoint with which the job stops, before anything of it is committed.
+    `on_final_savepoint` hears the URI of the savepoint with which the job stops, before anything of it is committed;
+    `on_completed`, how far the sources had read by each checkpoint that the job restarts from, and its timestamp.
     After `reminder_ms` tasks that wait for a checkpoint are told of it again.
     """
 
@@ -106,9 +109,12 @@ class JobCheckpointing:
         run_blocking: BlockingRunner,
         on_failed: Callable[[HeadraceError], None],
         on_final_savepoint: Callable[[str], None],
+        on_completed: Callable[[bytes, int], None],
+        notices: JobNotices,
         reminder_ms: float,
     ) -> None:
         self._on_final_savepoint: Final = on_final_savepoint
+        self._on_completed: Final = on_completed
         self._endpoint: Final = endpoint
         self._graph: Final = graph
         self._job_id: Final = graph().job_graph.job_id
@@ -123,12 +129,17 @@ class JobCheckpointing:
         self._events: Final = EventQueue[CoordinatorEvent](self._handle)
         self._steps: Final = self._create_steps()
         self._notices: Final = CheckpointNotices(
-            tasks, coordinators, on_failed, self._steps.snapshot_waiting
+            graph().job_graph.name,
+            tasks,
+            coordinators,
+            notices,
+            on_failed=on_failed,
+            on_told=self._steps.snapshot_waiting,
         )
         self.commits: Final = commits(self)
         self._timers: Final = CheckpointTimers(
             self._later,
-            on_due=lambda generation: self._events.put(PeriodicTimerFired(generation)),
+            on_due=self._due,
             on_timeout=self._timed_out,
         )
         self._requests: Final = SnapshotRequests()
@@ -155,6 +166,7 @@ class JobCheckpointing:
             spawn=self._endpoint.spawn,
             is_pending=lambda key: self._find(key) is not None,
             on_storage_failed=self._storage_failed,
+            on_given_up=lambda why: self._notices.given_up(why),
         )
 
     def _create_lineage(self) -> CheckpointLineage:
@@ -200,6 +212,11 @@ class JobCheckpointing:
     def task_gone(self, attempt_id: ExecutionAttemptId, *, is_failure: bool) -> None:
         """An attempt has ended."""
         self._events.put(TaskGone(attempt_id, is_failure))
+
+    @property
+    def newest_id(self) -> int:
+        """The checkpoint that the job would restart from; 0 where it would start afresh."""
+        return self._coordinator.latest_completed_id
 
     @property
     def overview(self) -> CheckpointOverview:
@@ -257,8 +274,10 @@ class JobCheckpointing:
     # Actions
 
     def _handle(self, event: CoordinatorEvent) -> None:
-        for action in self._coordinator.handle(event, self._now_ms):
+        actions = self._coordinator.handle(event, self._now_ms)
+        for action in actions:
             self._perform(action)
+        self._notices.tell_user(actions)
 
     def _perform(self, action: CoordinatorAction) -> None:
         match action:
@@ -287,6 +306,23 @@ class JobCheckpointing:
                 self._calls.perform(action)
             case CompleteRequest() | FailRequest() | FailJob():
                 self._answer(action)
+
+    def _due(self, generation: int) -> None:
+        self._events.put(PeriodicTimerFired(generation))
+        self._notices.held_up(self._why_held_up(), self.newest_id, self._now_ms)
+
+    def _why_held_up(self) -> str:
+        """What never expires by itself."""
+        if self._coordinator.is_publishing or self._coordinator.is_triggering:
+            return "the checkpoint storage does not answer"
+        if self._coordinator.pending:
+            return ""
+        if self.commits.is_backlog_full:
+            names = ", ".join(f"'{name}'" for name in self.commits.blocking_sinks)
+            return f"what earlier ones prepared is not committed by the sink(s) {names}"
+        if self._calls.cleaning_count > self._rules.max_concurrent:
+            return "what earlier ones have stored is not deleted"
+        return ""
 
     def _timed_out(self, checkpoint_id: int) -> None:
         checkpoint = self._find(checkpoint_id)
@@ -337,6 +373,8 @@ class JobCheckpointing:
         assert content is not None and content.completed.checkpoint_id == checkpoint_id
         self.final.published(checkpoint)
         self.commits.published(content.metadata, content.sent)
+        position = source_position(content.metadata, self._graph().job_graph)
+        self._on_completed(position, content.metadata.timestamp_ms)
         self._notices.complete(checkpoint)
 
     def _notify_aborted(self, action: NotifyAborted) -> None:

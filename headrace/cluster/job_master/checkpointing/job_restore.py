@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.checkpoint.handles import SubtaskRestore
-from headrace.checkpoint.metadata import CompletedCheckpoint
+from headrace.checkpoint.metadata import CompletedCheckpoint, OperatorSnapshot
 from headrace.checkpoint.options import IGNORE_UNCLAIMED_STATE, WITHOUT_CHANNEL_STATE
 from headrace.cluster.job_master.checkpointing.lineage import CheckpointLineage
 from headrace.cluster.job_master.checkpointing.state_assignment import (
@@ -19,16 +19,18 @@ from headrace.cluster.job_master.checkpointing.state_assignment import (
 )
 from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.job_coordination import JobCoordination
+from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.cluster.job_master.scheduling import Scheduler
 from headrace.core.config import Settings
 from headrace.core.ids import ExecutionVertexId, OperatorId
+from headrace.core.size_text import bytes_text
 from headrace.rpc.endpoint import RpcEndpoint
 
 _LOG = logging.getLogger(__name__)
 
 
 class JobRestore:
-    """One per JobMaster. `settings` are the job's over the cluster's."""
+    """One per JobMaster. `settings` are the job's over the cluster's. `notices`: what the user is to know is lost."""
 
     def __init__(
         self,
@@ -37,11 +39,13 @@ class JobRestore:
         coordination: JobCoordination,
         lineage: CheckpointLineage,
         settings: Settings,
+        notices: JobNotices,
     ) -> None:
         self._endpoint: Final = endpoint
         self._scheduler: Final = scheduler
         self._coordination: Final = coordination
         self._lineage: Final = lineage
+        self._notices: Final = notices
         self._ignores_unclaimed: Final = settings.get_option(IGNORE_UNCLAIMED_STATE)
         self._without_channel_state: Final = settings.get_option(WITHOUT_CHANNEL_STATE)
         self._has_recovered = False
@@ -60,7 +64,8 @@ class JobRestore:
                 # Another failure, or the user, was faster: what follows has its own restore.
                 return
             assignment = self._assign(restored)
-            if assignment is not None and is_first:
+            if restored is not None and assignment is not None and is_first:
+                self._tell_lost(restored, assignment)
                 self._scheduler.adopt(assignment.graph)
             self._reset_coordinators(restored, assignment, scope, is_first=is_first)
         except Exception as error:
@@ -81,18 +86,27 @@ class JobRestore:
         )  # fmt: skip
         metadata = restored.metadata
         if restored.checkpoint_id == self._without_channel_state:
-            _LOG.warning(
-                "job %s leaves out what was in flight in checkpoint %d: those records are lost",
-                graph.job_id, restored.checkpoint_id,
-            )  # fmt: skip
             metadata = without_channel_state(metadata)
-        assignment = assign_state(graph, metadata, ignores_unclaimed=self._ignores_unclaimed)
+        return assign_state(graph, metadata, ignores_unclaimed=self._ignores_unclaimed)
+
+    def _tell_lost(self, restored: CompletedCheckpoint, assignment: StateAssignment) -> None:
+        name, checkpoint_id = self._scheduler.graph.name, restored.checkpoint_id
+        if checkpoint_id == self._without_channel_state:
+            self._notices.tell(
+                "in flight",
+                f"job '{name}' leaves out what was in flight in checkpoint {checkpoint_id}: those records are lost",
+            )
         if assignment.left_behind:
-            _LOG.warning(
-                "job %s starts without the state of operators that it does not have: %s",
-                graph.job_id, ", ".join(operator.title for operator in assignment.left_behind),
-            )  # fmt: skip
-        return assignment
+            without_state = "".join(
+                f"; '{operator.name}' (uid '{operator.uid}') starts without state"
+                for operator in assignment.without_state
+            )
+            self._notices.tell(
+                "left behind",
+                f"job '{name}' starts from checkpoint {checkpoint_id} without the state of "
+                f"{', '.join(map(_described, assignment.left_behind))}, as no operator has its uid or id and "
+                f"{IGNORE_UNCLAIMED_STATE.key} is set{without_state}",
+            )
 
     def _reset_coordinators(
         self,
@@ -115,3 +129,7 @@ class JobRestore:
             )
         if is_first:
             coordinators.start()
+
+
+def _described(operator: OperatorSnapshot) -> str:
+    return f"{operator.title}: {operator.row_count} rows, {bytes_text(operator.size_bytes)}"

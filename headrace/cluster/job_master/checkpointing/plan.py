@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.checkpoint.failure_reasons import CheckpointFailureReason
+from headrace.checkpoint.options import AFTER_TASKS_FINISH
 from headrace.core.errors import ErrorDomain, HeadraceError
 from headrace.core.ids import ExecutionAttemptId, ExecutionVertexId
 from headrace.core.lifecycle import ExecutionState
@@ -23,13 +24,16 @@ class CheckpointPlan:
 
 
 class CheckpointRefusedError(HeadraceError):
-    """The checkpoint is not even begun."""
+    """The checkpoint is not even begun. `is_lasting`: nor will another be, before tasks restart."""
 
     domain, recoverable = ErrorDomain.INTERNAL, True
 
-    def __init__(self, reason: CheckpointFailureReason, text: str) -> None:
+    def __init__(
+        self, reason: CheckpointFailureReason, text: str, *, is_lasting: bool = False
+    ) -> None:
         super().__init__(text)
         self.reason = reason
+        self.is_lasting = is_lasting
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,9 @@ def calculate_plan(
         subtask for subtask, each in attempts.items() if each.state is ExecutionState.FINISHED
     )
     if finished and not after_tasks_finish:
-        raise _refused("some tasks have finished, and checkpoints after that are switched off")
+        raise _refused(
+            f"some tasks have finished, and {AFTER_TASKS_FINISH.key} is false", is_lasting=True
+        )
     running = {s: each for s, each in attempts.items() if s not in set(finished)}
     if not running:
         raise _refused("all tasks have finished")
@@ -81,5 +87,6 @@ def _has_input(
     )
 
 
-def _refused(text: str) -> CheckpointRefusedError:
-    return CheckpointRefusedError(CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING, text)
+def _refused(text: str, *, is_lasting: bool = False) -> CheckpointRefusedError:
+    reason = CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
+    return CheckpointRefusedError(reason, text, is_lasting=is_lasting)

@@ -16,7 +16,7 @@ from headrace.cluster.job_master.checkpointing.commit_ledger import CommitLedger
 from headrace.core.clock import Cancellable
 from headrace.core.config import ConfigOption, Settings
 from headrace.core.entry_points import entry_point_names, load_entry_point
-from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError
+from headrace.core.errors import ConfigurationError, ErrorDomain, HeadraceError, is_outage
 from headrace.core.ids import OperatorId
 from headrace.core.threads import BlockingRunner
 from headrace.functions.sink import (
@@ -52,6 +52,7 @@ class CommitFailedError(HeadraceError):
             f"the output of checkpoint {checkpoint_id} could not be committed by sink '{sink_name}': "
             f"{type(error).__name__}: {error}"
         )
+        self.repeats = not is_outage(error)
 
 
 class CommitRefusedError(CommitFailedError):
@@ -91,7 +92,10 @@ class CommitsOwner(Protocol):
 
 
 class SinkCommits:
-    """The committers of one job. `on_changed`: the backlog changed; `on_failed`: a commit was given up."""
+    """The committers of one job.
+
+    `on_changed`: the backlog changed; `on_failed`: a commit was given up; `tell`: what the user is to read.
+    """
 
     def __init__(
         self,
@@ -102,12 +106,14 @@ class SinkCommits:
         *,
         on_changed: Callable[[], None],
         on_failed: Callable[[CommitFailedError], None],
+        tell: Callable[[str], None],
         factories: Mapping[str, CommitterFactory] | None = None,
     ) -> None:
         self._owner: Final = owner
         self._run_blocking: Final = run_blocking
         self._on_changed: Final = on_changed
         self._on_failed: Final = on_failed
+        self._tell: Final = tell
         self._retries: Final = settings.get_option(COMMIT_RETRIES)
         self._may_repeat: Final = settings.get_option(REPEAT_OUTPUT)
         self._sinks: Final = {
@@ -286,10 +292,10 @@ class SinkCommits:
     def _retry(self, sink: "_Sink", pending: PendingCommit, error: Exception) -> None:
         pause_ms = _pause_ms(sink.failed_count)
         sink.failed_count += 1
-        _LOG.warning(
-            "sink '%s' could not commit checkpoint %d (try %d): %s; again in %.1f s",
-            sink.name, pending.checkpoint_id, sink.failed_count, error, pause_ms / 1000,
-        )  # fmt: skip
+        self._tell(
+            f"sink '{sink.name}' could not commit checkpoint {pending.checkpoint_id} (try {sink.failed_count} of "
+            f"{self._retries + 1}): {type(error).__name__}: {error}; again in {pause_ms / 1000:.1f} s"
+        )
 
         def again() -> None:
             sink.is_busy = False

@@ -41,6 +41,8 @@ class StateAssignment:
     coordinator_states: Mapping[OperatorId, bytes]
     left_behind: tuple[OperatorSnapshot, ...] = ()
     """Operators whose state nobody claims, where that is allowed."""
+    without_state: tuple[ChainedOperator, ...] = ()
+    """Operators of the graph that have a uid, for which the snapshot has nothing."""
 
 
 def assign_state(
@@ -70,7 +72,12 @@ def assign_state(
         for operator_id, old in claims.items()
         if old.coordinator_state is not None
     }
-    return StateAssignment(graph, subtasks, coordinator_states, unclaimed)
+    without_state = tuple(
+        operator
+        for _, operator in _operators(graph)
+        if operator.uid is not None and operator.operator_id not in claims
+    )
+    return StateAssignment(graph, subtasks, coordinator_states, unclaimed, without_state)
 
 
 def _operators(graph: JobGraph) -> Iterator[tuple[JobVertex, ChainedOperator]]:

@@ -40,7 +40,10 @@ _R = CheckpointFailureReason
 
 
 class TriggerSteps:
-    """Each step ends with an event for `handle`. `is_pending`: whether a checkpoint is still under way."""
+    """Each step ends with an event for `handle`. `is_pending`: whether a checkpoint is still under way.
+
+    `on_given_up` hears why none can be taken before tasks restart.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class TriggerSteps:
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
         is_pending: Callable[[int], bool],
         on_storage_failed: Callable[[Exception], None],
+        on_given_up: Callable[[str], None],
     ) -> None:
         self._tasks: Final = tasks
         self._coordinators: Final = coordinators
@@ -66,6 +70,7 @@ class TriggerSteps:
         self._spawn: Final = spawn
         self._is_pending: Final = is_pending
         self._on_storage_failed: Final = on_storage_failed
+        self._on_given_up: Final = on_given_up
         self._waiting: deque[int] = deque()
         coordinators.when_quiet(self.snapshot_waiting)
 
@@ -75,6 +80,8 @@ class TriggerSteps:
             plan = self._tasks.plan()
         except CheckpointRefusedError as error:
             self._handle(TriggerFailed(number, error.reason, str(error)))
+            if error.is_lasting:
+                self._on_given_up(str(error))
         else:
             self._handle(PlanCalculated(number, plan))
 

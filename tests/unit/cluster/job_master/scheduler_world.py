@@ -6,6 +6,7 @@ from headrace.checkpoint.handles import SubtaskRestore
 from headrace.cluster.error_reports import error_info_of
 from headrace.cluster.job_master.deployment_plan import PartitionRegistration
 from headrace.cluster.job_master.executions import Execution, ReportVerdict
+from headrace.cluster.job_master.failover import Failure
 from headrace.cluster.job_master.failover_regions import FAILOVER_STRATEGY
 from headrace.cluster.job_master.partition_tracker import PartitionTracker
 from headrace.cluster.job_master.restart_strategies import FixedDelayRestart, NoRestart
@@ -76,6 +77,7 @@ class ScriptedShell:
         self.places: dict[ClusterDataSetId, tuple[ShuffleDescriptor, ...]] = {}
         self.released_data_sets: list[ClusterDataSetId] = []
         self.version = 0
+        self.restarts_told: list[tuple[str, float, int]] = []
 
     @property
     def task_managers(self) -> "ScriptedShell":
@@ -138,6 +140,9 @@ class ScriptedShell:
 
     def schedule_run_async(self, delay_ms: float, action: Callable[[], None]) -> None:
         self.later.append((delay_ms, action))
+
+    def restarts(self, cause: Failure, delay_ms: float, restart_count: int) -> None:
+        self.restarts_told.append((cause.error.text, delay_ms, restart_count))
 
     def commit(self) -> None:
         self.commit_count += 1

@@ -5,8 +5,18 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cluster.job_master.failover import CONCURRENT_MAX, Failure, FailureHistory
+from headrace.cluster.error_reports import error_info_of
+from headrace.cluster.job_master.checkpointing.source_position import UNKNOWN_POSITION
+from headrace.cluster.job_master.failover import (
+    CONCURRENT_MAX,
+    SAME_ERROR_RESTARTS,
+    Failure,
+    FailureHistory,
+)
 from headrace.cluster.job_master.restart_strategies import FixedDelayRestart
+from headrace.core.config import Settings
+from headrace.core.errors import UserCodeError, wrap_user_error
+from headrace.gateways.errors import CheckpointFailedError
 from headrace.gateways.messages import ErrorInfo
 
 SIZE, RESTARTS = 3, 4
@@ -49,38 +59,108 @@ def test_the_cause_is_the_first_failure_that_followed_from_no_other_and_none_is_
 
 
 def user_error(text: str) -> Failure:
-    return Failure(ErrorInfo("UserCodeError", f"{text}\nTraceback of {text}", "USER", True))
+    error = UserCodeError("ValueError", text, "map", "f.py, line 3", f"Traceback of {text}")
+    return Failure(error_info_of(error))
 
 
 LOST = Failure(ErrorInfo("ConnectionLostError", "reset", "INTERNAL", True, is_consequence=True))
-POISON, OTHER = user_error("bad (in operator 'map', f.py, line 3)"), user_error("worse")
+POISON, SAME_PLACE = user_error("bad record 1"), user_error("bad record 2")
+OTHER = Failure(error_info_of(UserCodeError("KeyError", "worse", "map", "f.py, line 9", "")))
 
 
-def test_an_error_that_comes_again_after_so_many_restarts_is_final_and_says_so() -> None:
-    history = FailureHistory(FixedDelayRestart(100, 7), SIZE, same_error_restarts=2)
-    failures = [POISON, OTHER, POISON, POISON, OTHER, POISON, POISON, POISON]
-    assert [history.decide(one, 0) for one in failures] == [7] * 7 + [None]
+def history_of(same_error_restarts: int = 2) -> FailureHistory:
+    return FailureHistory(FixedDelayRestart(100, 7), SIZE, same_error_restarts)
+
+
+def decisions(history: FailureHistory, *failures: Failure) -> list[float | None]:
+    return [history.decide(one, 0) for one in failures]
+
+
+def test_the_same_error_a_third_time_without_progress_is_final_and_says_so_behind_its_cause() -> (
+    None
+):
+    history = history_of(Settings().get_option(SAME_ERROR_RESTARTS))
+    assert decisions(history, POISON, SAME_PLACE, POISON) == [7, 7, None]
     assert history.cause is not None and history.cause.is_final
     first, _, rest = history.cause.error.text.partition("\n")
-    assert first.startswith(
-        "bad (in operator 'map', f.py, line 3) (the same error as before each of"
-    )
-    assert "last 2 restarts" in first and "headrace.restart.same-error-restarts" in first
-    assert rest == "Traceback of bad (in operator 'map', f.py, line 3)"
+    assert first.startswith("ValueError: bad record 1 (in operator 'map', f.py, line 3) (the same")
+    assert "3 times without progress" in first
+    assert "headrace.restart.same-error-restarts" in first and "on_failure()" in first
+    assert history.cause.error.remote_traceback == "Traceback of bad record 1" and not rest
+
+
+def test_errors_of_other_places_between_do_not_hide_that_one_comes_again() -> None:
+    failures = [POISON, OTHER, LOST, POISON, OTHER, POISON]
+    assert decisions(history_of(), *failures) == [7, 7, 7, 7, 7, None]
+
+
+def fails_at(history: FailureHistory, now_ms: int, running_since_ms: int | None = 0) -> bool:
+    """Whether the poison that comes at this time is the end."""
+    return history.decide(POISON, 0, now_ms, running_since_ms=running_since_ms) is None
+
+
+def test_a_checkpoint_for_which_the_sources_had_read_on_begins_the_count_anew() -> None:
+    history = history_of()
+    history.checkpoint_completed(b"here", triggered_ms=10_000, running_since_ms=0)
+    assert not fails_at(history, 12_000) and not fails_at(history, 12_000)
+    history.checkpoint_completed(b"there", triggered_ms=23_001, running_since_ms=20_000)
+    assert [fails_at(history, 24_000) for _ in range(3)] == [False, False, True]
+
+
+def test_a_checkpoint_of_the_same_place_is_no_progress() -> None:
+    history = history_of()
+    for time_ms, is_last in ((10_000, False), (20_000, False), (30_000, True)):
+        history.checkpoint_completed(b"here", triggered_ms=time_ms, running_since_ms=0)
+        assert fails_at(history, time_ms) is is_last
+
+
+def test_checkpoints_on_the_way_to_where_it_failed_are_no_progress() -> None:
+    """A source of so many records a second is nearer to the poison with each of them, and never behind it."""
+    history = history_of()
+    history.checkpoint_completed(b"at 1000", triggered_ms=1_000, running_since_ms=0)
+    assert not fails_at(history, 3_000)
+    history.checkpoint_completed(b"at 2000", triggered_ms=11_000, running_since_ms=10_000)
+    assert not fails_at(history, 12_000, running_since_ms=10_000)
+    history.checkpoint_completed(b"at 2500", triggered_ms=20_500, running_since_ms=20_000)
+    assert fails_at(history, 21_000, running_since_ms=20_000)
+
+
+def test_without_a_checkpoint_the_way_begins_where_the_job_did() -> None:
+    history = history_of(1)
+    assert not fails_at(history, 5_000)
+    history.checkpoint_completed(b"here", triggered_ms=14_000, running_since_ms=10_000)
+    assert fails_at(history, 15_000, running_since_ms=10_000)
+
+
+def test_where_nobody_knows_how_far_sources_had_read_time_alone_says_it() -> None:
+    history = history_of(1)
+    for start_ms in range(0, 50_000, 10_000):
+        history.checkpoint_completed(UNKNOWN_POSITION, start_ms + 5_000, start_ms)
+        assert not fails_at(history, start_ms + 6_000, start_ms)
+    assert fails_at(history, 51_000, 50_000)
 
 
 def test_what_a_lost_connection_came_from_counts_and_lost_connections_themselves_do_not() -> None:
-    history = FailureHistory(FixedDelayRestart(100, 7), SIZE, same_error_restarts=1)
-    assert [history.decide(LOST, 0) for _ in range(4)] == [7] * 4
+    history = history_of(1)
+    assert decisions(history, LOST, LOST, LOST, LOST) == [7] * 4
     history.refine(POISON)
-    assert history.decide(LOST, 0) == 7
-    history.refine(POISON)
-    assert history.decide(POISON, 0) is None
+    assert decisions(history, POISON) == [None]
 
 
-def test_unless_it_is_asked_for_the_strategy_alone_counts() -> None:
-    history = FailureHistory(FixedDelayRestart(100, 7), SIZE)
-    assert [history.decide(POISON, 0) for _ in range(100)] == [7] * 100
+def test_services_that_do_not_answer_are_waited_for_as_long_as_the_strategy_allows() -> None:
+    outages = [wrap_user_error(error, "map") for error in (ConnectionResetError(), TimeoutError())]
+    failures = [Failure(error_info_of(one)) for one in outages * 10]
+    assert decisions(history_of(1), *failures) == [7] * 20
+
+
+def test_a_full_disk_of_checkpoints_counts_like_an_error_of_the_program() -> None:
+    full = Failure.of_error(CheckpointFailedError("no space left"))
+    assert decisions(history_of(), full, full, full) == [7, 7, None]
+
+
+def test_with_zero_the_strategy_alone_counts() -> None:
+    history = history_of(0)
+    assert decisions(history, *[POISON] * 100) == [7] * 100
 
 
 def test_of_thousands_that_come_with_one_a_hundred_are_kept() -> None:

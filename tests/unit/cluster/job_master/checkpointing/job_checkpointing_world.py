@@ -21,6 +21,7 @@ from headrace.cluster.job_master.checkpointing.plan import CheckpointPlan, Check
 from headrace.cluster.job_master.checkpointing.rules import CheckpointRules
 from headrace.cluster.job_master.checkpointing.sink_commits import SinkCommits
 from headrace.cluster.job_master.checkpointing.store import CheckpointsLeft
+from headrace.cluster.job_master.job_notices import JobNotices
 from headrace.core.checkpoints import CheckpointOptions, SnapshotKind
 from headrace.core.clock import ManualClock
 from headrace.core.config import Settings
@@ -190,6 +191,8 @@ class World:
         self.coordinators = ScriptedCoordinators()
         self.failures: list[HeadraceError] = []
         self.final_savepoints: list[str] = []
+        self.positions: list[bytes] = []
+        self.notices = JobNotices(self.loop.clock, self.endpoint.schedule_run_async)
         # Cleared, calls of the storage do not end.
         self.storage_answers = asyncio.Event()
         self.storage_answers.set()
@@ -208,10 +211,13 @@ class World:
                 self.run_blocking,
                 on_changed=owner.brakes_changed,
                 on_failed=self.failures.append,
+                tell=lambda text: self.notices.tell("commits", text),
             ),
             run_blocking=self.run_blocking,
             on_failed=self.failures.append,
             on_final_savepoint=self.final_savepoints.append,
+            on_completed=lambda position, _: self.positions.append(position),
+            notices=self.notices,
             reminder_ms=100,
         )
         self.loop.run_until(self.checkpointing.lineage.recover())

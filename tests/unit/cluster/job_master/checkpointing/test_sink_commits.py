@@ -74,6 +74,7 @@ class World:
         self.loop = VirtualLoop(ManualClock())
         self.committer = committer or ScriptedCommitter()
         self.failures: list[CommitFailedError] = []
+        self.told: list[str] = []
         self.changes: list[tuple[int, ...]] = []
 
         def create(context: CommitterContext, payload: bytes) -> Committer:
@@ -92,6 +93,7 @@ class World:
             self._run_blocking,
             on_changed=lambda: self.changes.append(self.commits.undecided_ids),
             on_failed=self.failures.append,
+            tell=self.told.append,
             factories=dict.fromkeys(names, create),
         )
 

@@ -162,12 +162,15 @@ def test_state_that_nobody_claims_is_refused_with_its_uid() -> None:
     )
     with pytest.raises(UnclaimedStateError, match=r"'old' \(uid 'old-uid'\).*the job has counter"):
         assign_state(graph(), metadata(gone))
-    assert assign_state(graph(), metadata(gone), ignores_unclaimed=True).left_behind == (gone,)
+    assignment = assign_state(graph(), metadata(gone), ignores_unclaimed=True)
+    assert assignment.left_behind == (gone,)
+    assert [operator.uid for operator in assignment.without_state] == ["counter"]
 
 
 def test_an_operator_without_state_may_go() -> None:
-    gone = snapshot((), operator_id=OperatorId(b"x" * 16))
-    assert assign_state(graph(), metadata(gone)).left_behind == ()
+    for states in ((), ((watermark(50, 40),),)):
+        gone = snapshot(*states, operator_id=OperatorId(b"x" * 16))
+        assert assign_state(graph(), metadata(gone)).left_behind == ()
 
 
 def test_output_of_a_sink_that_is_gone_is_state() -> None:

@@ -1,0 +1,86 @@
+"""JobNotices: what the user of a job is told at once, whatever the log level: restarts, checkpoints that failed.
+
+A notice is one line. It goes to the terminal by the logger of this module, which `headrace run` shows always and plain
+Python shows where nobody has configured logging, and is kept for clients that ask later. Of notices of one topic that
+come fast, the first few are told as they come; of the others the newest one stands for all.
+Runs on the JobMaster's main thread.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from headrace.core.clock import Cancellable, Clock
+from headrace.gateways.job_master import JobNotice
+
+_LOG: Final = logging.getLogger(__name__)
+_KEPT_MAX: Final = 100
+_AT_ONCE_MAX: Final = 3
+_PERIOD_MS: Final = 10_000.0
+
+
+class JobNotices:
+    """One per JobMaster. `later` runs an action on the main thread after so many milliseconds."""
+
+    def __init__(
+        self, clock: Clock, later: Callable[[float, Callable[[], None]], Cancellable]
+    ) -> None:
+        self._clock: Final = clock
+        self._later: Final = later
+        self._topics: Final[dict[str, _Topic]] = {}
+        self._told: Final[deque[JobNotice]] = deque(maxlen=_KEPT_MAX)
+
+    @property
+    def told(self) -> tuple[JobNotice, ...]:
+        """The newest ones that were told, oldest first."""
+        return tuple(self._told)
+
+    def tell(self, topic: str, text: str) -> None:
+        """Tell one line now, or, where many of the topic come, the newest one some seconds later."""
+        period = self._topics.setdefault(topic, _Topic())
+        if period.told_count < _AT_ONCE_MAX:
+            period.told_count += 1
+            self._show(text)
+        else:
+            period.held.append(text)
+            period.held_count += 1
+        if period.timer is None:
+            period.timer = self._later(_PERIOD_MS, lambda: self._period_over(period))
+
+    def close(self) -> None:
+        """The job has ended: tell what is held."""
+        for period in self._topics.values():
+            self._tell_held(period)
+            if period.timer is not None:
+                period.timer.cancel()
+                period.timer = None
+
+    def _period_over(self, period: "_Topic") -> None:
+        period.timer = None
+        # One line for each period, as long as more come than that.
+        period.told_count = _AT_ONCE_MAX if period.held_count else 0
+        if self._tell_held(period):
+            period.timer = self._later(_PERIOD_MS, lambda: self._period_over(period))
+
+    def _tell_held(self, period: "_Topic") -> bool:
+        if not period.held_count:
+            return False
+        before = period.held_count - 1
+        self._show(period.held.pop() + (f" ({before} more like it before)" if before else ""))
+        period.held_count = 0
+        return True
+
+    def _show(self, text: str) -> None:
+        self._told.append(JobNotice(self._clock.now_ms(), text))
+        _LOG.warning("%s", text)
+
+
+class _Topic:
+    """Of one topic, in the present period: how many were told, and the newest of those that were not."""
+
+    def __init__(self) -> None:
+        self.told_count = 0
+        self.held_count = 0
+        self.held: deque[str] = deque(maxlen=1)
+        self.timer: Cancellable | None = None

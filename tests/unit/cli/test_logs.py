@@ -1,0 +1,44 @@
+"""What of Headrace's logs stands on standard error."""
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.cli.logs import configure_logs
+from headrace.cluster.job_master import job_notices
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    logger = logging.getLogger("headrace")
+    handlers, level, propagates = logger.handlers, logger.level, logger.propagate
+    told = logging.getLogger(job_notices.__name__)
+    told_level = told.level
+    yield
+    logger.handlers, logger.propagate = handlers, propagates
+    logger.setLevel(level)
+    told.setLevel(told_level)
+
+
+def test_notices_of_jobs_are_shown_without_verbose_and_other_warnings_are_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure_logs(verbose=False)
+    logging.getLogger(job_notices.__name__).warning("it restarts")
+    logging.getLogger("headrace.rpc").warning("a tell is lost")
+    said = capsys.readouterr().err
+    assert "it restarts" in said and "lost" not in said
+
+
+def test_what_is_logged_beside_a_live_display_goes_through_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The display puts itself in the place of `sys.stderr`, so as to have lines above it."""
+    configure_logs(verbose=False)
+    display = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", display)
+    logging.getLogger(job_notices.__name__).warning("it restarts")
+    assert "it restarts" in display.getvalue()
