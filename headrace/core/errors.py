@@ -102,6 +102,13 @@ class HeadraceError(Exception):
     recoverable: ClassVar[bool] = True
     is_consequence: ClassVar[bool] = False
 
+    def _render_traceback_(self) -> list[str]:
+        """What notebooks show: IPython asks exceptions for it, and shows a hundred lines of ours otherwise."""
+        # Imported late: it looks at the classes here.
+        from headrace.core.error_text import notebook_lines
+
+        return notebook_lines(self)
+
 
 class ProgramError(HeadraceError):
     """The program cannot become a job as it is written."""
