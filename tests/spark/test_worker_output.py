@@ -41,7 +41,7 @@ def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
 def test_on_a_standalone_cluster_prints_come_to_the_driver_and_logs_to_the_executors(
     cluster: StandaloneCluster, tmp_path: Path, started: list[Program]
 ) -> None:
-    program = headrace_run(tmp_path, PRINTING, "--master", cluster.url)
+    program = headrace_run(tmp_path, PRINTING, *cluster.options)
     started.append(program)
     assert program.wait() == 0, program.report()
     said = sorted(line.strip() for line in program.out if line.startswith("said "))
