@@ -1,27 +1,18 @@
-"""How a failure is shown: the line that names the cause first, the user's own frames, and the rest on demand."""
+"""How a failure of a command is shown, and which exit code it has."""
 
-import os
-import re
-import traceback
 from typing import Final
 
 import click
 
-from headrace.core.errors import ErrorDomain, HeadraceError, is_user_file
+from headrace.core.error_text import describe, wants_details
 
 EXIT_FAILED: Final = 1
 EXIT_INTERRUPTED: Final = 130
 
-DETAILS_VARIABLE: Final = "HEADRACE_DETAILS"
-"""Set to 1 to see whole tracebacks."""
-_HINT: Final = f"({DETAILS_VARIABLE}=1 shows the whole traceback)"
-_TRACEBACK: Final = "Traceback (most recent call last):"
-_FRAME: Final = re.compile(r' *File "([^"]+)", line \d+')
-
 
 def report_failure(error: BaseException) -> int:
     """Print `error` to standard error and return the exit code."""
-    first, *rest = describe(error, wants_details=os.environ.get(DETAILS_VARIABLE) == "1")
+    first, *rest = describe(error, wants_details=wants_details())
     click.secho(f"error: {first}", fg="red", bold=True, err=True)
     for line in rest:
         click.echo(line, err=True)
@@ -40,72 +31,3 @@ def report_usage(error: click.UsageError) -> int:
         click.echo(error.ctx.get_usage(), err=True)
         click.echo(f"try '{error.ctx.command_path} --help'", err=True)
     return error.exit_code
-
-
-def describe(error: BaseException, *, wants_details: bool) -> list[str]:
-    """Return the lines to show: first the one that names the cause.
-
-    Of our own errors that is their first line, and what follows explains it; of others the class, the text and where
-    in the user's program it was raised.
-    """
-    whole = traceback.format_exception(error)
-    if isinstance(error, HeadraceError):
-        first, *rest = str(error).split("\n")
-        frames = user_frames(error)
-        if frames and not error.recoverable and error.domain is ErrorDomain.USER:
-            # Such an error is raised where the program says something wrong; a line that it names itself is better.
-            place = frames[-1].rpartition(", in ")[0]
-            first += "" if ", line " in first else f" ({place})"
-        # What is told last for those who see no more is told once here.
-        lines = [first, *(line.removesuffix(f": {first}") for line in rest if line.strip())]
-        return lines + "".join(whole).splitlines() if wants_details else _of_user(lines)
-    name = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    frames = user_frames(error)
-    lines = [f"{name} ({frames[-1]})" if frames else name]
-    if wants_details:
-        return lines + "".join(whole).splitlines()
-    if frames:
-        lines += ["in the program:", *(f"  {frame}" for frame in frames)]
-    return [*lines, _HINT]
-
-
-def _of_user(lines: list[str]) -> list[str]:
-    """Leave the frames of tracebacks away that are in no file of the user's, and say how to see them.
-
-    Where no frame is the user's, only an exception stays that the lines before do not tell.
-    """
-    if _TRACEBACK not in lines:
-        return lines
-    begin = lines.index(_TRACEBACK)
-    kept: list[str] = []
-    is_shown, has_user_frame = True, False
-    for line in lines[begin:]:
-        frame = _FRAME.match(line)
-        if frame is not None:
-            is_shown = is_user_file(frame[1])
-            has_user_frame |= is_shown
-        elif not line.startswith("  "):
-            is_shown = True
-        if is_shown:
-            kept.append(line)
-    if len(kept) == len(lines) - begin:
-        return lines
-    if not has_user_frame:
-        kept = [line for line in kept if not _is_told(line, lines[:begin])]
-    return [*lines[:begin], *kept, _HINT]
-
-
-def _is_told(line: str, before: list[str]) -> bool:
-    """Whether a line of a traceback says nothing new; in a traceback classes are named with their modules."""
-    name, colon, text = line.partition(":")
-    said = name.rpartition(".")[2] + colon + text
-    return line == _TRACEBACK or any(said in one for one in before)
-
-
-def user_frames(error: BaseException) -> list[str]:
-    """Return `file, line n, in function` of the frames in the user's own files, outermost first."""
-    return [
-        f"{frame.filename}, line {frame.lineno}, in {frame.name}"
-        for frame in traceback.extract_tb(error.__traceback__)
-        if is_user_file(frame.filename)
-    ]

@@ -18,6 +18,7 @@ from headrace.cluster.dispatcher.dispatcher import Dispatcher
 from headrace.cluster.job_master.operator_coordinator import CoordinatorFactories
 from headrace.cluster.job_master.shared_services import JobManagerSharedServices
 from headrace.cluster.leadership import DISPATCHER, RESOURCE_MANAGER, EmbeddedLeaderElection
+from headrace.cluster.output_receiver import OutputReceiver
 from headrace.cluster.resource_manager.driver import ResourceManagerDriver
 from headrace.cluster.resource_manager.resource_manager import ResourceManager
 from headrace.cluster.resource_manager.workers import worker_names
@@ -181,12 +182,21 @@ class Cluster:
 class ClusterHandle:
     """A running cluster, for other threads of its process.
 
-    `dispatcher` and `resource_manager` are called on `loop`. `is_shutting_down` is set when a client has asked for
-    the end of the cluster: whoever holds the handle closes it.
+    `dispatcher` and `resource_manager` are called on `loop`. `output_address` is where TaskManagers send what
+    is printed there, empty where nobody shows it. `is_shutting_down` is set when a client has asked for the end of
+    the cluster: whoever holds the handle closes it.
     """
 
-    def __init__(self, control: EventLoopThread, rpc_service: RpcService, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        control: EventLoopThread,
+        rpc_service: RpcService,
+        cluster: Cluster,
+        output: OutputReceiver | None = None,
+    ) -> None:
         self._control: Final = control
+        self._output: Final = output
+        self.output_address: Final = "" if output is None else output.address
         self._rpc_service: Final = rpc_service
         self._cluster: Final = cluster
         self._is_closed = False
@@ -264,13 +274,17 @@ class ClusterHandle:
 
     async def _close(self) -> None:
         await self._cluster.close()
+        if self._output is not None:
+            # The last of all: TaskManagers send what was printed as they end.
+            await self._output.close()
         await self._rpc_service.stop()
 
 
 class ClusterEntrypoint:
     """Starts a cluster whose workers come from `driver`. `secret`, and `tls` if any, is what its processes share.
 
-    Big payloads are kept below `scratch`, or in the system's temporary directory.
+    Big payloads are kept below `scratch`, or in the system's temporary directory. `show_output` writes lines that are
+    printed in TaskManagers, on a thread of its own.
     """
 
     def __init__(
@@ -287,7 +301,9 @@ class ClusterEntrypoint:
         worker_name: WorkerNames | None = None,
         tls: TlsIdentity | None = None,
         scratch: Path | None = None,
+        show_output: Callable[[bytes], None] | None = None,
     ) -> None:
+        self._show_output: Final = show_output
         self._settings: Final = settings
         self._driver: Final = driver
         self._coordinator_factories: Final = coordinator_factories
@@ -343,7 +359,11 @@ class ClusterEntrypoint:
             scratch=self._scratch,
             shuffle_master=shuffle_master,
         )
-        handle = ClusterHandle(control, rpc_service, cluster)
+        show = self._show_output
+        output = None if show is None else OutputReceiver(rpc_service, run_in_thread, show)
+        handle = ClusterHandle(control, rpc_service, cluster, output)
         await shuffle_master.start()
+        if output is not None:
+            output.start()
         cluster.start()
         return handle

@@ -105,6 +105,13 @@ class HeadraceError(Exception):
     is_consequence: ClassVar[bool] = False
     repeats: bool = False
 
+    def _render_traceback_(self) -> list[str]:
+        """What notebooks show: IPython asks exceptions for it, and shows a hundred lines of ours otherwise."""
+        # Imported late: it looks at the classes here.
+        from headrace.core.error_text import notebook_lines
+
+        return notebook_lines(self)
+
 
 class ProgramError(HeadraceError):
     """The program cannot become a job as it is written."""

@@ -1,6 +1,7 @@
 """JobMasterGateway: the leader of one job. Fenced by JobMasterId."""
 
-from typing import Protocol
+from collections import Counter
+from typing import Final, Protocol
 
 import msgspec
 
@@ -34,6 +35,9 @@ from headrace.gateways.state_requests import (
     SubtaskState,
 )
 
+_SHOWN_VERTICES: Final = 8
+_SHOWN_CHARACTERS: Final = 80
+
 
 class TaskManagerRegistration(msgspec.Struct, frozen=True):
     """A TaskManager introduces itself to a JobMaster."""
@@ -61,6 +65,13 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
     resource_id: ResourceId | None
     metrics: dict[str, float]
 
+    def __repr__(self) -> str:
+        place = "" if self.resource_id is None else f" on {self.resource_id}"
+        return (
+            f"SubtaskDetails({self.subtask_index}, attempt {self.attempt_number} {self.state.name}{place}, "
+            f"{len(self.metrics)} metrics)"
+        )
+
 
 class VertexDetails(msgspec.Struct, frozen=True):
     """One vertex: subtasks, and metrics summed (counts) or combined (shares of time, watermark minimum) over them."""
@@ -70,6 +81,11 @@ class VertexDetails(msgspec.Struct, frozen=True):
     parallelism: int
     subtasks: tuple[SubtaskDetails, ...]
     metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+
+    def __repr__(self) -> str:
+        counts = Counter(subtask.state.name for subtask in self.subtasks)
+        states = ", ".join(f"{count} {state}" for state, count in counts.items())
+        return f"VertexDetails({_begin_of(self.name)!r}: {states or 'no subtasks'})"
 
 
 class JobNotice(msgspec.Struct, frozen=True):
@@ -95,6 +111,22 @@ class JobDetails(msgspec.Struct, frozen=True):
     checkpoints: CheckpointOverview = CheckpointOverview()
     exceptions: tuple[RootExceptionInfo, ...] = ()
     notices: tuple[JobNotice, ...] = ()
+
+    def __repr__(self) -> str:
+        """A line for notebooks, which show the last value of a cell: every figure is in the fields."""
+        shown = [repr(vertex) for vertex in self.vertices[:_SHOWN_VERTICES]]
+        if len(self.vertices) > len(shown):
+            shown.append(f"and {len(self.vertices) - len(shown)} more")
+        parts = [str(self.job_id), repr(_begin_of(self.name)), self.status.name, *shown]
+        if self.failure is not None:
+            parts.append(f"failure={_begin_of(self.failure.text)!r}")
+        return f"JobDetails({', '.join(parts)})"
+
+
+def _begin_of(text: str) -> str:
+    """The first line, cut where it is long."""
+    line = text.partition("\n")[0]
+    return line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 1] + "…"
 
 
 class CollectedPiece(msgspec.Struct, frozen=True, array_like=True):

@@ -40,7 +40,8 @@ from headrace.spark.task_secrets import TaskSecrets
 from headrace.spark.worker import WorkerSpec, run_worker
 from headrace.spark.worker_jobs import SparkWorkerJobs, WorkerBody
 from headrace.spark.worker_memory import worker_memory_bytes
-from headrace.spark.worker_output import OutputPipe
+from headrace.spark.worker_output import OutputPipe, StandardOutput
+from headrace.spark.worker_process import program_log_levels
 
 _LOG: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
@@ -92,6 +93,7 @@ class SparkHost:
         delete_at_jvm_exit(self.session.context, self._scratch)
         self._shipped = ShippedFiles()
         self._output: OutputPipe | None = None
+        self._standard_output = StandardOutput()
         self._handle: ClusterHandle | None = None
         self._driver: SparkResourceDriver | None = None
         self._stay: Callable[[], None] | None = None
@@ -167,6 +169,7 @@ class SparkHost:
             system_random(),
             tls=self._tls,
             scratch=self._scratch,
+            show_output=None if self._kind.is_local else self._standard_output.show,
         )
         self._handle = entrypoint.start()
         # By the program, or at the interpreter's exit by the session itself: it was made last, and is stopped first.
@@ -209,6 +212,7 @@ class SparkHost:
 
     def _close_cluster(self) -> None:
         handle, self._handle = self._handle, None
+        self._standard_output.close()
         try:
             if handle is not None:
                 handle.close()
@@ -248,6 +252,8 @@ class SparkHost:
             self._addresses.advertised,
             logging.getLogger("headrace").getEffectiveLevel(),
             str(self._output.path) if self._output is not None else "",
+            handle.output_address,
+            program_log_levels(),
         )
         return functools.partial(run_worker, spec)
 

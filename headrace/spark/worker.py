@@ -5,15 +5,17 @@ executor goes. The task returns normally after a graceful stop; Spark then throw
 input was not read.
 """
 
+import contextlib
 import logging
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyspark import TaskContext
 
+from headrace.cluster.task_executor.output_sender import PrintedOutput
 from headrace.cluster.task_executor.processor_place import take_place
 from headrace.cluster.task_executor.runner import TaskManagerConfiguration, run_task_manager
 from headrace.cluster.versions import software_versions
@@ -21,7 +23,7 @@ from headrace.core.config import Settings
 from headrace.core.interpreter import settle_interpreter
 from headrace.core.threads import share_interpreter
 from headrace.spark.task_secrets import received_secrets
-from headrace.spark.worker_output import redirect_standard_output
+from headrace.spark.worker_output import collected_output, redirect_standard_output
 from headrace.spark.worker_process import (
     own_streams,
     routable_address,
@@ -45,14 +47,17 @@ class WorkerSpec:
     """What the closure carries.
 
     `configuration` lacks what only the worker knows, addresses and directories, and what no closure may hold: secret,
-    key and settings. An empty `bind_host` stands for the address under which others reach this host. `output_pipe` is
-    where lines of standard output go, or empty where they stay with the executor.
+    key and settings. An empty `bind_host` stands for the address under which others reach this host. Lines of standard
+    output go to `output_pipe` where it is not empty, else to the endpoint at `output_address`. `log_levels`: those that
+    the program gave to loggers of its own, by name; that of the root logger has none.
     """
 
     configuration: TaskManagerConfiguration
     driver_host: str
     log_level: int
     output_pipe: str = ""
+    output_address: str = ""
+    log_levels: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass
@@ -101,10 +106,21 @@ def _with_secrets(configuration: TaskManagerConfiguration) -> TaskManagerConfigu
     return replace(configuration, secret=secrets.secret, tls=secrets.tls, settings=secrets.settings)
 
 
+@contextlib.contextmanager
+def _standard_output(spec: WorkerSpec) -> Generator[PrintedOutput | None, None, None]:
+    """Lead what is printed to the driver; give what its TaskManager is to send there, if there is no other way."""
+    if spec.output_address and not spec.output_pipe:
+        with collected_output(spec.output_address) as output:
+            yield output
+    else:
+        with redirect_standard_output(spec.output_pipe):
+            yield None
+
+
 def _host_task_manager(spec: WorkerSpec, given: TaskManagerConfiguration) -> str:
     with (
-        own_streams(spec.log_level),
-        redirect_standard_output(spec.output_pipe),
+        own_streams(spec.log_level, spec.log_levels),
+        _standard_output(spec) as output,
         scratch_directory(os.environ) as scratch,
     ):
         own_address = given.advertised_host or routable_address(spec.driver_host)
@@ -119,4 +135,4 @@ def _host_task_manager(spec: WorkerSpec, given: TaskManagerConfiguration) -> str
         logging.getLogger(__name__).debug(
             "TaskManager in process %d, scratch %s", os.getpid(), scratch
         )
-        return run_task_manager(configuration)
+        return run_task_manager(configuration, output=output)

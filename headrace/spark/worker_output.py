@@ -1,7 +1,8 @@
-"""Carries what user code prints from workers on this host to the standard output of the user's own process.
+"""Carries what user code prints from workers to the standard output of the user's own process.
 
 Spark sends a worker's standard output to its executor's standard error. Where both ends share a host, a named pipe
-brings the lines home: the driver reads it, every worker writes whole lines to it.
+brings the lines home: the driver reads it, every worker writes whole lines to it. On other hosts a worker collects them
+from a pipe of its own, and its TaskManager sends them as calls.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.cluster.task_executor.output_sender import PrintedOutput
 from headrace.core.threads import start_thread
 
 _LOG = logging.getLogger(__name__)
@@ -24,19 +26,56 @@ _LOG = logging.getLogger(__name__)
 _READ_SIZE_BYTES: Final = 1 << 16
 
 
-class OutputPipe:
-    """The reading end, in the driver. Lines appear on `sys.stdout` as it is at that moment.
+class StandardOutput:
+    """The standard output of the driver. Lines appear on `sys.stdout` as it is at that moment; from any thread.
 
     Where nobody reads that any more, as behind `| head`, the program is interrupted as by Ctrl-C.
     """
 
+    def __init__(self) -> None:
+        self._is_refused = self._is_closing = False
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """From now on it is no news that nobody reads."""
+        self._is_closing = True
+
+    def show(self, lines: bytes) -> None:
+        """Write whole lines; waits for whoever reads them."""
+        with self._lock:
+            if lines and not self._is_refused:
+                self._write(lines.decode(errors="replace"))
+
+    def _write(self, text: str) -> None:
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        try:
+            # What the user's terminal has no character for must not end the program.
+            sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+            sys.stdout.flush()
+        except (OSError, ValueError) as error:
+            # Take lines all the same: workers would wait for ever for room in the pipe.
+            self._is_refused = True
+            _LOG.error("standard output takes nothing any more: %s", error)
+            _forget_standard_output()
+            if self._is_closing:
+                return
+            main_thread = threading.main_thread().ident
+            assert main_thread is not None
+            # A real signal: the main thread waits for the job's end, and nothing less ends that.
+            signal.pthread_kill(main_thread, signal.SIGINT)
+
+
+class OutputPipe:
+    """The reading end, in the driver."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._standard_output = StandardOutput()
         os.mkfifo(path, 0o600)
         # Opened for both ways: it never waits for a writer, and never ends when the last one leaves.
         self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         self._end_read, self._end_write = os.pipe()
-        self._is_refused = self._is_closing = False
+        self._is_closing = False
         self._thread = start_thread("headrace-output", self._run)
 
     def close(self) -> None:
@@ -44,6 +83,7 @@ class OutputPipe:
         if self._is_closing:
             return
         self._is_closing = True
+        self._standard_output.close()
         os.close(self._end_write)
         self._thread.join(timeout=5)
         if not self._thread.is_alive():
@@ -62,35 +102,14 @@ class OutputPipe:
             while (content := self._read()) is not None:
                 pending += content
                 whole, newline, pending = pending.rpartition(b"\n")
-                self._show(whole + newline)
-        self._show(pending)
+                self._standard_output.show(whole + newline)
+        self._standard_output.show(pending)
 
     def _read(self) -> bytes | None:
         try:
             return os.read(self._descriptor, _READ_SIZE_BYTES)
         except BlockingIOError:
             return None
-
-    def _show(self, lines: bytes) -> None:
-        if not lines or self._is_refused:
-            return
-        text = lines.decode(errors="replace")
-        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-        try:
-            # What the user's terminal has no character for must not end the program.
-            sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-            sys.stdout.flush()
-        except (OSError, ValueError) as error:
-            # Read on all the same: workers would wait for ever for room in the pipe.
-            self._is_refused = True
-            _LOG.error("standard output takes nothing any more: %s", error)
-            _forget_standard_output()
-            if self._is_closing:
-                return
-            main_thread = threading.main_thread().ident
-            assert main_thread is not None
-            # A real signal: the main thread waits for the job's end, and nothing less ends that.
-            signal.pthread_kill(main_thread, signal.SIGINT)
 
 
 def _forget_standard_output() -> None:
@@ -162,6 +181,25 @@ def redirect_standard_output(pipe: str) -> Generator[None, None, None]:
     if descriptor is None:
         yield
         return
+    with _standard_output_to(descriptor):
+        yield
+
+
+@contextlib.contextmanager
+def collected_output(receiver_address: str) -> Generator[PrintedOutput, None, None]:
+    """Collect this process's standard output, as above, for whoever sends it to `receiver_address`."""
+    reading_end, writing_end = os.pipe()
+    try:
+        with contextlib.ExitStack() as redirection:
+            redirection.enter_context(_standard_output_to(writing_end))
+            yield PrintedOutput(reading_end, receiver_address, redirection.close)
+    finally:
+        os.close(reading_end)
+
+
+@contextlib.contextmanager
+def _standard_output_to(descriptor: int) -> Generator[None, None, None]:
+    """Lead standard output to `descriptor`, which is closed at the end."""
     previous, stream = os.dup(1), sys.stdout
     os.dup2(descriptor, 1)
     sys.stdout = io.TextIOWrapper(

@@ -15,6 +15,8 @@ from typing import Final, TextIO
 LOCAL_DIRECTORIES_VARIABLE: Final = "SPARK_LOCAL_DIRS"
 """Where Spark names the scratch directories of an executor, separated by commas."""
 
+_LIBRARIES: Final = ("headrace", "py4j", "pyspark")
+"""Whose loggers are none of the program's."""
 _SCRATCH: Final = re.compile(r"headrace-tm-(\d+)\Z")
 SOCKET_DIRECTORY_LENGTH_MAX: Final = 80
 """Bytes: what an address of a Unix socket holds (108), less its end and the name of the socket in the directory."""
@@ -82,8 +84,13 @@ def _is_running(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def own_streams(log_level: int) -> Generator[TextIO, None, None]:
-    """Write logs to the process's real standard error, whatever Spark has put in the place of `sys.stderr`."""
+def own_streams(
+    log_level: int, user_levels: Mapping[str, int] | None = None
+) -> Generator[TextIO, None, None]:
+    """Write logs to the process's real standard error, whatever Spark has put in the place of `sys.stderr`.
+
+    `user_levels` are those of the program's own loggers, the root one's under the empty name.
+    """
     stream = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
@@ -93,10 +100,28 @@ def own_streams(log_level: int) -> Generator[TextIO, None, None]:
     logger.addHandler(handler)
     logger.setLevel(log_level)
     logger.propagate = False
+    root = logging.getLogger()
+    root.addHandler(handler)
+    for name, level in (user_levels or {}).items():
+        logging.getLogger(name or None).setLevel(level)
     try:
         yield stream
     finally:
         logger.removeHandler(handler)
+        root.removeHandler(handler)
         with contextlib.suppress(ValueError, OSError):
             sys.stdout.flush()
         stream.close()
+
+
+def program_log_levels() -> dict[str, int]:
+    """Return the levels that the program gave to its loggers, by name, for `own_streams` in workers."""
+    named = logging.root.manager.loggerDict
+    own = {
+        name: logger.level
+        for name, logger in named.items()
+        if isinstance(logger, logging.Logger)
+        and logger.level
+        and name.partition(".")[0] not in _LIBRARIES
+    }
+    return {"": logging.root.level, **own}

@@ -16,6 +16,7 @@ from headrace.checkpoint.local_copies import LocalCopies
 from headrace.checkpoint.options import LOCAL_BACKUP_SIZE
 from headrace.cluster.task_executor.deployment import StreamTaskFactory
 from headrace.cluster.task_executor.options import CPU_CORES, NUMBER_OF_TASK_SLOTS
+from headrace.cluster.task_executor.output_sender import OutputSender, PrintedOutput
 from headrace.cluster.task_executor.setup import TaskExecutorSetup
 from headrace.cluster.task_executor.shuffle_services import load_shuffle_service_factory
 from headrace.cluster.task_executor.task_executor import TaskExecutor
@@ -76,11 +77,12 @@ def run_task_manager(
     on_started: Callable[[TaskManagerLocation], None] | None = None,
     should_stop: threading.Event | None = None,
     exit_process: Callable[[str], None] | None = None,
+    output: PrintedOutput | None = None,
 ) -> str:
     """Run a TaskManager until it is stopped by RPC, gives up or `should_stop` is set; return the reason.
 
     A task that cannot be stopped ends the process on the spot with FATAL_EXIT_CODE, unless `exit_process` says
-    otherwise.
+    otherwise. `output`: what is printed here, which the driver is to show.
     """
     failpoints.arm(Settings(configuration.settings))
     control = EventLoopThread("headrace-control")
@@ -93,6 +95,7 @@ def run_task_manager(
                 on_started,
                 should_stop,
                 exit_process or _exit_on_the_spot,
+                output,
             )
     finally:
         control.stop()
@@ -198,6 +201,7 @@ def _serve(
     on_started: Callable[[TaskManagerLocation], None] | None,
     should_stop: threading.Event | None,
     exit_process: Callable[[str], None],
+    output: PrintedOutput | None,
 ) -> str:
     ended = threading.Event()
     reasons: list[str] = []
@@ -232,6 +236,7 @@ def _serve(
         return rpc_service, executor
 
     rpc_service, executor = control.run(start())
+    sender = None if output is None else OutputSender(output, control, rpc_service)
     if on_started is not None:
         on_started(task_manager.location)
     try:
@@ -239,6 +244,8 @@ def _serve(
             if should_stop is not None and should_stop.is_set():
                 executor.end("the process that hosts it was told to stop")
     finally:
+        if sender is not None:
+            sender.close()
         # The goodbyes have been written; let them leave before the connections go.
         with contextlib.suppress(TimeoutError):
             control.run(rpc_service.stop(), _CLOSE_TIMEOUT_S)

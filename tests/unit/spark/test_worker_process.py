@@ -56,3 +56,46 @@ def test_sockets_below_a_long_scratch_path_are_reached_from_other_processes(tmp_
 
 def test_the_address_towards_a_local_driver_is_the_loopback_one() -> None:
     assert routable_address("127.0.0.1") == "127.0.0.1"
+
+
+LOGGING = """
+import logging, sys
+from headrace.spark.worker_process import own_streams, program_log_levels
+if len(sys.argv) > 1:
+    logging.getLogger().setLevel(logging.INFO)
+    logging.getLogger("mine.loud").setLevel(logging.DEBUG)
+    logging.getLogger("headrace.task").setLevel(logging.DEBUG)
+    levels = program_log_levels()
+    logging.getLogger("mine.loud").setLevel(logging.NOTSET)
+    logging.getLogger().setLevel(logging.WARNING)
+else:
+    levels = program_log_levels()
+print(levels)
+with own_streams(logging.ERROR, levels):
+    logging.getLogger("mine").info("told")
+    logging.getLogger("mine.loud").debug("told in detail")
+    logging.getLogger("mine").warning("warned")
+    logging.getLogger("headrace.task").warning("of headrace")
+"""
+
+
+def test_workers_log_what_the_program_s_levels_let_through() -> None:
+    with_levels = run_logging("levels")
+    assert with_levels.stdout == "{'': 20, 'mine.loud': 10}\n"
+    told = [line.partition(" ")[2] for line in with_levels.stderr.splitlines()]
+    assert told == [
+        "INFO mine: told",
+        "DEBUG mine.loud: told in detail",
+        "WARNING mine: warned",
+        "WARNING headrace.task: of headrace",
+    ]
+    without = run_logging()
+    assert without.stdout == "{'': 30}\n"
+    assert [line.partition(" ")[2] for line in without.stderr.splitlines()] == [
+        "WARNING mine: warned"
+    ]
+
+
+def run_logging(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", LOGGING, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,0 +1,77 @@
+"""OutputSender: brings what user code prints in this process to the driver, where no pipe leads there."""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.core.errors import HeadraceError
+from headrace.core.event_loop_thread import EventLoopThread
+from headrace.core.threads import start_thread
+from headrace.gateways.worker_output import WorkerOutputGateway
+from headrace.rpc.proxies import with_timeout
+from headrace.rpc.service import RpcService
+
+_LOG: Final = logging.getLogger(__name__)
+
+_READ_SIZE_BYTES: Final = 1 << 16
+_PIECE_SIZE_BYTES: Final = 1 << 19
+"""Of a line that is longer than a message may be."""
+_CLOSE_TIMEOUT_S: Final = 4.0
+_NO_TIMEOUT_MS: Final = 21_474_835_000.0
+
+
+@dataclass(frozen=True)
+class PrintedOutput:
+    """What this process prints: readable at `descriptor`, up to its end once `finish` was called."""
+
+    descriptor: int
+    receiver_address: str
+    finish: Callable[[], None]
+
+
+class OutputSender:
+    """A thread that reads, sends and waits: where the driver takes nothing, whoever prints waits as on a pipe.
+
+    Where the driver cannot be reached, lines are left away, which is logged once: nobody may wait for ever.
+    """
+
+    def __init__(
+        self, output: PrintedOutput, control: EventLoopThread, rpc_service: RpcService
+    ) -> None:
+        self._output: Final = output
+        self._control: Final = control
+        self._rpc_service: Final = rpc_service
+        self._gateway: WorkerOutputGateway | None = None
+        self._is_refused = False
+        self._thread: Final = start_thread("headrace-output", self._run)
+
+    def close(self) -> None:
+        """Send what was printed so far, then end; a driver that does not take it in time does not hold us."""
+        self._output.finish()
+        self._thread.join(_CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        begun = b""
+        while content := os.read(self._output.descriptor, _READ_SIZE_BYTES):
+            whole, newline, begun = (begun + content).rpartition(b"\n")
+            self._send(whole + newline)
+        self._send(begun)
+
+    def _send(self, lines: bytes) -> None:
+        for begin in range(0, 0 if self._is_refused else len(lines), _PIECE_SIZE_BYTES):
+            try:
+                self._control.run(self._deliver(lines[begin : begin + _PIECE_SIZE_BYTES]))
+            except HeadraceError as error:
+                self._is_refused = True
+                _LOG.warning("what is printed here does not reach the driver any more: %s", error)
+                return
+
+    async def _deliver(self, lines: bytes) -> None:
+        if self._gateway is None:
+            gateway = await self._rpc_service.connect(
+                self._output.receiver_address, WorkerOutputGateway
+            )
+            self._gateway = with_timeout(gateway, _NO_TIMEOUT_MS)
+        await self._gateway.receive_output(lines)

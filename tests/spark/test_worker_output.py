@@ -1,0 +1,56 @@
+"""What user code prints and logs on a cluster of Spark's own: lines come to the driver, logs stay with executors."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.processes import new_mark
+from tests.spark.programs import Program, headrace_run
+from tests.spark.standalone import StandaloneCluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+PRINTING = """
+import logging
+from headrace.datastream import StreamExecutionEnvironment
+
+logging.basicConfig(level=logging.INFO)
+
+def tell(number):
+    logging.getLogger("mine").info("logged %s", number)
+    print("said", number)
+    if number == 99:
+        print("no end of line", end="")
+    return f"row {number}"
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+env.from_collection(list(range(100))).rebalance().map(tell).print()
+env.execute("printing")
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[StandaloneCluster]:
+    one = StandaloneCluster(tmp_path / "cluster", new_mark())
+    yield one
+    one.end()
+
+
+def test_on_a_standalone_cluster_prints_come_to_the_driver_and_logs_to_the_executors(
+    cluster: StandaloneCluster, tmp_path: Path, started: list[Program]
+) -> None:
+    program = headrace_run(tmp_path, PRINTING, *cluster.options)
+    started.append(program)
+    assert program.wait() == 0, program.report()
+    said = sorted(line.strip() for line in program.out if line.startswith("said "))
+    assert said == sorted(f"said {number}" for number in range(100))
+    rows = sorted(line.partition("row ")[2].strip() for line in program.out if "row " in line)
+    assert rows == sorted(str(number) for number in range(100))
+    assert "no end of line" in "".join(program.out)
+    logs = [one.read_text() for one in (tmp_path / "cluster").glob("work-*/*/*/stderr")]
+    assert "INFO mine: logged 42\n" in "".join(logs)
+    told = "".join(program.err)
+    assert f"Spark starts on {cluster.url}" in told
+    assert "job 'printing' (" in told and "is submitted" in told
