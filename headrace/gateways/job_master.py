@@ -1,5 +1,6 @@
 """JobMasterGateway: the leader of one job. Fenced by JobMasterId."""
 
+from collections import Counter
 from typing import Protocol
 
 import msgspec
@@ -61,6 +62,11 @@ class SubtaskDetails(msgspec.Struct, frozen=True):
     resource_id: ResourceId | None
     metrics: dict[str, float]
 
+    def __repr__(self) -> str:
+        """Without the metrics, which are some hundred."""
+        attempt = f"attempt {self.attempt_number}"
+        return f"SubtaskDetails({self.subtask_index}, {attempt}, {self.state.name})"
+
 
 class VertexDetails(msgspec.Struct, frozen=True):
     """One vertex: subtasks, and metrics summed (counts) or combined (shares of time, watermark minimum) over them."""
@@ -70,6 +76,12 @@ class VertexDetails(msgspec.Struct, frozen=True):
     parallelism: int
     subtasks: tuple[SubtaskDetails, ...]
     metrics: dict[str, float] = msgspec.field(default_factory=dict[str, float])
+
+    def __repr__(self) -> str:
+        """How many subtasks are in which state, without metrics."""
+        counts = Counter(subtask.state.name for subtask in self.subtasks)
+        states = ", ".join(f"{count} {state}" for state, count in counts.items())
+        return f"VertexDetails({self.name!r}, {states})"
 
 
 class JobDetails(msgspec.Struct, frozen=True):
@@ -87,6 +99,13 @@ class JobDetails(msgspec.Struct, frozen=True):
     explanation: str = ""
     checkpoints: CheckpointOverview = CheckpointOverview()
     exceptions: tuple[RootExceptionInfo, ...] = ()
+
+    def __repr__(self) -> str:
+        """Status and vertices, and the first line of the failure; attributes have the rest."""
+        shown = [f"{self.name!r} ({self.job_id})", self.status.name, f"vertices={self.vertices!r}"]
+        if self.failure is not None:
+            shown.append(f"failure={next(iter(self.failure.text.splitlines()), '')!r}")
+        return f"JobDetails({', '.join(shown)})"
 
 
 class CollectedPiece(msgspec.Struct, frozen=True, array_like=True):
