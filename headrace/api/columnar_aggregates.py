@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from headrace.api.aggregates import Aggregate, aggregated_type
 from headrace.api.conditional_aggregates import without_conditions
 from headrace.api.data_stream import DataStream
 from headrace.api.event_time_windows import ends_with_input
+from headrace.api.expressions import columns_of
 from headrace.api.keyed_stream import KeyedStream
 from headrace.api.late_tags import declare_late_outputs, id_of
 from headrace.api.sliced_aggregations import (
@@ -18,7 +19,11 @@ from headrace.api.sliced_aggregations import (
 from headrace.core.errors import ProgramError
 from headrace.core.record_batch import BatchType
 from headrace.core.types.type_info import TypeInformation, Types
-from headrace.functions.columnar_specs import MERGEABLE_AGGREGATES, MERGEABLE_KEYS
+from headrace.functions.columnar_specs import (
+    MERGEABLE_AGGREGATES,
+    MERGEABLE_KEYS,
+    slicing_obstacle,
+)
 from headrace.functions.evictors import Evictor
 from headrace.functions.process import OutputTag
 from headrace.functions.session_assigners import EventTimeSessionWindows
@@ -29,6 +34,8 @@ from headrace.functions.time_assigners import (
 )
 from headrace.functions.triggers import Trigger
 from headrace.functions.window_specs import WindowAggregateSpec
+
+_LATE: Final = "lateness or side output"
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ def aggregate_columns(
             name = type(windows.assigner).__name__
             key_type = stream.get_key_type()
             return aggregate_in_halves(before, key_type, sliced, output_type, name, description)
-    _require_plain_operator(windows, plain)
+    _require_plain_operator(before, stream.key_columns, windows, plain)
     operator = stream.get_execution_environment().add_operator(
         WindowAggregateSpec(
             assigner=windows.assigner,
@@ -113,8 +120,9 @@ def _aggregate_all(
     chosen = tuple(one.column_aggregate for one in plain)
     sliced = sliced_aggregation(before, (), windows.assigner, chosen)
     if sliced is None:
+        obstacle = slicing_obstacle(chosen, (), columns_of(before.get_type(), "aggregate"))
         raise ProgramError(
-            f"built-in aggregates without a key are {MERGEABLE_AGGREGATES}: "
+            f"built-in aggregates without a key cannot take {obstacle}: they are {MERGEABLE_AGGREGATES}; "
             "pass an AggregateFunction for others"
         )
     name, description = type(windows.assigner).__name__, _description(windows, aggregates)
@@ -136,19 +144,29 @@ def _output_type(
     return aggregated_type(before.get_type(), key_columns, aggregates, has_times=has_times)
 
 
-def _require_plain_operator(windows: AskedWindows, aggregates: Sequence[Aggregate]) -> None:
+def _require_plain_operator(
+    before: DataStream,
+    key_columns: tuple[str, ...],
+    windows: AskedWindows,
+    aggregates: Sequence[Aggregate],
+) -> None:
     """Raise ProgramError where only aggregates that are made in halves can be computed, and these cannot."""
+    distinct = [one for one in aggregates if one.column_aggregate.function == "count_distinct"]
+    if not distinct and not ends_with_input(windows.assigner):
+        return
+    chosen = tuple(one.column_aggregate for one in aggregates)
+    obstacle = slicing_obstacle(
+        chosen, key_columns, columns_of(before.get_type(), "aggregate")
+    ) or ("windows with gaps between them" if windows.drop_late_rows else _LATE)
     if ends_with_input(windows.assigner):
         raise ProgramError(
-            f"built-in aggregates up to the end of input are {MERGEABLE_AGGREGATES}, {MERGEABLE_KEYS}, "
-            "without lateness or side output"
+            f"built-in aggregates up to the end of input cannot take {obstacle}: they are {MERGEABLE_AGGREGATES}, "
+            f"{MERGEABLE_KEYS}, without {_LATE}"
         )
-    for one in aggregates:
-        if one.column_aggregate.function == "count_distinct":
-            raise ProgramError(
-                f"{one!r} is only taken, and only with {MERGEABLE_AGGREGATES} beside it, {MERGEABLE_KEYS}, "
-                "in windows that have no gaps between them, without lateness or side output"
-            )
+    raise ProgramError(
+        f"{distinct[0]!r} cannot be computed, because of {obstacle}: with distinct counts a window takes only "
+        f"{MERGEABLE_AGGREGATES}, {MERGEABLE_KEYS}, without gaps between windows, {_LATE}"
+    )
 
 
 def _check_windows(windows: AskedWindows) -> None:

@@ -20,6 +20,7 @@ from headrace.functions.columnar_specs import (
     SlicedAggregateSpec,
     SlicedAggregation,
     can_be_sliced,
+    slicing_obstacle,
 )
 from headrace.functions.session_assigners import EventTimeSessionWindows
 from headrace.functions.window_specs import ColumnAggregate
@@ -49,10 +50,11 @@ def aggregate_sessions(
     """Add aggregates of sessions; ProgramError where they cannot be made of parts."""
     columns = columns_of(keyed_stream.get_type(), "aggregate")
     keys = keyed_stream.key_columns
-    if not can_be_sliced(aggregates, keys, columns):
+    obstacle = slicing_obstacle(aggregates, keys, columns)
+    if obstacle is not None:
         raise ProgramError(
-            f"built-in aggregates of sessions are {MERGEABLE_AGGREGATES}, {MERGEABLE_KEYS}: "
-            "pass an AggregateFunction for others"
+            f"built-in aggregates of sessions cannot take {obstacle}: they are {MERGEABLE_AGGREGATES}, "
+            f"{MERGEABLE_KEYS}; pass an AggregateFunction for others"
         )
     aggregation = SessionAggregation(assigner.session_gap, keys, aggregates)
     return in_halves(

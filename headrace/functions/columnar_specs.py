@@ -113,21 +113,33 @@ MERGEABLE_AGGREGATES: Final = (
     "counts, counts of distinct texts, integers or truth values, "
     "and sums, means, minima and maxima of signed integers"
 )
-"""What `can_be_sliced` says of aggregates, for people."""
+"""Aggregates for which there is no `slicing_obstacle`, in words."""
 MERGEABLE_KEYS: Final = "per key of texts, integers or truth values"
-"""What `can_be_sliced` says of key columns, for people."""
+"""Key columns for which there is no `slicing_obstacle`, in words."""
 
 
 def can_be_sliced(
     aggregates: tuple[ColumnAggregate, ...], key_columns: tuple[str, ...], columns: pa.Schema
 ) -> bool:
-    """Whether halves of these aggregates merge to the very same result, however rows were cut.
+    """Whether halves of these aggregates merge to the very same result, however rows were cut."""
+    return slicing_obstacle(aggregates, key_columns, columns) is None
+
+
+def slicing_obstacle(
+    aggregates: tuple[ColumnAggregate, ...], key_columns: tuple[str, ...], columns: pa.Schema
+) -> str | None:
+    """Name the first aggregate or key column for which halves could merge to another result; None: there is none.
 
     Sums of floating numbers depend on their order, first and last on who comes first, quantiles on all values.
     """
-    return all(_merges(one, columns) for one in aggregates) and all(
-        _is_plain_key(columns.field(name).type) for name in key_columns
-    )
+    for one in aggregates:
+        if not _merges(one, columns):
+            of_type = "" if one.column is None else f" of type {columns.field(one.column).type}"
+            return f"{one.function}({one.column or ''}){of_type}"
+    for name in key_columns:
+        if not _is_plain_key(columns.field(name).type):
+            return f"the key column '{name}' of type {columns.field(name).type}"
+    return None
 
 
 def _merges(aggregate: ColumnAggregate, columns: pa.Schema) -> bool:

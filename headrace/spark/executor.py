@@ -30,11 +30,24 @@ _SUBMIT_TIMEOUT_S: Final = 60.0
 class NotEnoughSlotsError(HostError):
     """The job needs more TaskManagers than the Spark application can ever run."""
 
-    def __init__(self, needed: int, available: int, master: str, slots_per_worker: int = 1) -> None:
+    def __init__(
+        self,
+        needed: int,
+        available: int,
+        master: str,
+        slots_per_worker: int = 1,
+        group_count: int = 1,
+    ) -> None:
         threads = -(-needed // slots_per_worker) + 1
+        parallelism = available // group_count
+        lower = (
+            f"run it with '-p {parallelism}' where the program sets none higher, or "
+            if parallelism
+            else ""
+        )
         super().__init__(
             f"the job needs {needed} slot(s) and Spark's master {master} has room for {available}, with one kept free "
-            f"for Spark's own jobs: lower the parallelism, or start with --master 'local[{threads}]'"
+            f"for Spark's own jobs: {lower}start with --master 'local[{threads}]'"
         )
         self.needed, self.available = needed, available
 
@@ -60,9 +73,10 @@ class SparkExecutor:
         self._warn_of_idle_settings(job_graph.settings)
         host = self._started_host(job_graph.settings)
         host.refuse_unobeyed(job_graph.settings)
-        needed, available = expand(job_graph).slots_needed, host.slot_count
+        expanded, available = expand(job_graph), host.slot_count
+        needed, groups = expanded.slots_needed, len(expanded.slots_by_group)
         if available is not None and needed > available and host.is_fixed:
-            raise NotEnoughSlotsError(needed, available, host.master, host.slots_per_worker)
+            raise NotEnoughSlotsError(needed, available, host.master, host.slots_per_worker, groups)
         # A program may name files after the executor was made, as it is before a program begins.
         host.provide(python_files(Settings(job_graph.settings)))
         handle = host.handle

@@ -28,6 +28,7 @@ from headrace.core.tls import TlsIdentity, needs_tls
 from headrace.spark.dataframe_commit import sink_coordinator_factory
 from headrace.spark.dataframes import source_coordinator_factory
 from headrace.spark.jvm import delete_at_jvm_exit, is_stopped, registered_executor_count
+from headrace.spark.jvm_errors import silence_py4j
 from headrace.spark.master import MasterKind, parse_master
 from headrace.spark.options import EXECUTOR_TIMEOUT, STOP_GRACE
 from headrace.spark.program_sessions import asked_of_session, refuse_unobeyed
@@ -138,6 +139,7 @@ class SparkHost:
 
     def start(self) -> None:
         """Start the control plane; TaskManagers come when a job needs them."""
+        silence_py4j()
         if needs_tls(self._settings, self._addresses.advertised):
             self._tls = cluster_identity(self._settings, self._clock.now_ms())
         self._wait_for_executors()

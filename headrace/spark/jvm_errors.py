@@ -1,10 +1,13 @@
-"""What the driver's JVM writes to its standard error: passed on, but for one line, and remembered while Spark starts.
+"""Noise of the driver's JVM: what it writes to its standard error, and py4j's tracebacks when it is gone.
+
+Standard error is passed on, but for one line, and remembered while Spark starts.
 
 Spark's launcher asks every JVM for an incubating module (`--add-modules=jdk.incubator.vector`, for its linear algebra),
 and Java warns of it with no way to say that it is known. Leaving the module out would change what Spark does.
 """
 
 import contextlib
+import logging
 import os
 import re
 import threading
@@ -17,7 +20,26 @@ INCUBATOR_WARNING: Final = b"WARNING: Using incubator modules: jdk.incubator.vec
 _STANDARD_ERROR: Final = 2
 _REMEMBERED_LINE_COUNT: Final = 200
 _LAST_WORDS_TIMEOUT_S: Final = 2.0
+_LOG: Final = logging.getLogger(__name__)
 _CAUSE: Final = re.compile(r"(?:Exception in thread \"[^\"]*\" |Error: |Caused by: )(?P<cause>.+)")
+
+
+def silence_py4j() -> None:
+    """Have py4j's reports of a lost connection logged by us, at DEBUG. Idempotent.
+
+    py4j writes a traceback of each call that was under way to the root logger, and thereby to standard error, before
+    the call fails; the caller then says in a line that the JVM is gone.
+    """
+    root = logging.getLogger()
+    if _is_for_others not in root.filters:
+        root.addFilter(_is_for_others)
+
+
+def _is_for_others(record: logging.LogRecord) -> bool:
+    if f"{os.sep}py4j{os.sep}" not in record.pathname:
+        return True
+    _LOG.debug("py4j: %s", record.getMessage(), exc_info=record.exc_info)
+    return False
 
 
 class JvmErrors:

@@ -113,6 +113,7 @@ def test_driver_jvm_killed(running: Program) -> None:
     running.jvms()[0].kill()
     assert running.wait() == 1
     assert "Spark" in running.error_line()
+    assert not any("Traceback" in line for line in running.err), running.report()
     running.assert_nothing_is_left()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from headrace.connectors.kafka.clients import KafkaError, create_consumer, kafka_client
 from headrace.connectors.kafka.offsets import KafkaPartitionSplit, KafkaTopicPartition
+from headrace.connectors.kafka.unanswered import ClientLog
 from headrace.core.record_batch import RecordBatch
 from headrace.functions.serialization import DeserializationSchema
 from headrace.functions.source import InputStatus, SourceOutput
@@ -37,7 +38,9 @@ class KafkaReader(SplitReader):
         super().__init__(context)
         self._schema = schema
         self._commits_offsets = commits_offsets
-        self._consumer: Any = create_consumer(config)
+        self._config: Final = config
+        self._log: Final = ClientLog()
+        self._consumer: Any = create_consumer({**config, "logger": self._log.logger})
         self._splits: dict[KafkaTopicPartition, KafkaPartitionSplit] = {}
         self._new: list[KafkaPartitionSplit] = []
         # Positions by checkpoint, until it is published.
@@ -54,7 +57,9 @@ class KafkaReader(SplitReader):
             return InputStatus.END_OF_INPUT if self.has_no_more_splits else self._wait()
         messages = self._consumer.consume(RECORD_COUNT_MAX, 0)
         if not messages:
+            self._log.tell_silence(self._config)
             return self._wait()
+        self._log.answered()
         by_partition: dict[KafkaTopicPartition, list[Any]] = {}
         for message in messages:
             partition = KafkaTopicPartition(message.topic(), message.partition())

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from headrace.connectors.kafka.clients import REQUEST_TIMEOUT_S, KafkaError, kafka_client
 
+_LOG: Final = logging.getLogger(__name__)
 _FAILURE: Final = re.compile(r"\]: (?:\S+: )?(?P<reason>.+?)(?: \(after \d+ms in state .*)?$")
 
 
@@ -22,18 +23,21 @@ class KafkaUnreachableError(KafkaError):
 
 
 class ClientLog(logging.Handler):
-    """Takes the log of a client, instead of standard error: give the client `logger`."""
+    """Takes the log of a client, instead of standard error, where each attempt is a line: give the client `logger`."""
 
     def __init__(self) -> None:
         super().__init__()
         # Known to nobody else, so that it goes with the client.
         self.logger: Final = logging.Logger("librdkafka")
         self.logger.addHandler(self)
-        self._last = ""
+        self._last = self._last_error = ""
+        self._is_silence_told = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the last line."""
         self._last = record.getMessage()
+        if record.levelno >= logging.ERROR:
+            self._last_error = self._last
 
     def error_of(
         self,
@@ -54,6 +58,23 @@ class ClientLog(logging.Handler):
         if cause.code() in silent:
             return self.silence_of(client, config, cause.str(), timeout_s)
         return KafkaError(f"Kafka: {cause.str()} (at {config['bootstrap.servers']})")
+
+    def tell_silence(self, config: Mapping[str, Any]) -> None:
+        """Warn, once until `answered`, that a broker does not answer; for a client that goes on trying."""
+        found = _FAILURE.search(self._last_error)
+        if found and not self._is_silence_told:
+            self._is_silence_told = True
+            servers = config["bootstrap.servers"]
+            _LOG.warning(
+                "a broker of Kafka at %s fails: %s; trying again", servers, found["reason"]
+            )
+
+    def answered(self) -> None:
+        """Forget errors from before records arrived; say so where `tell_silence` has warned."""
+        self._last_error = ""
+        if self._is_silence_told:
+            self._is_silence_told = False
+            _LOG.warning("Kafka sends records again")
 
     def silence_of(
         self, client: Any, config: Mapping[str, Any], what: str, timeout_s: float

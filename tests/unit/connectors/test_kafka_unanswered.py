@@ -14,7 +14,7 @@ from headrace.connectors.kafka.control_topic import ensure_compacted_topic, read
 from headrace.connectors.kafka.enumerator import BrokerLookup, KafkaEnumeration
 from headrace.connectors.kafka.offsets import KafkaOffsetsInitializer
 from headrace.connectors.kafka.producers import RecordProducer, TransactionalProducer
-from headrace.connectors.kafka.unanswered import KafkaUnreachableError
+from headrace.connectors.kafka.unanswered import ClientLog, KafkaUnreachableError
 
 REFUSED = (
     "FAIL [rdkafka#consumer-1] [thrd:kafka:9092/bootstrap]: kafka:9092/bootstrap: Connect to ipv4#10.0.0.7:9092 "
@@ -127,3 +127,24 @@ def test_a_committer_names_the_servers_that_do_not_answer(monkeypatch: pytest.Mo
         ensure_compacted_topic(NOBODY, "control")
     with pytest.raises(KafkaUnreachableError, match=expected):
         read_to_end(NOBODY, "control", 0)
+
+
+def test_a_reader_that_goes_on_trying_says_so_once_and_keeps_the_log_off_standard_error(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    log, config = ClientLog(), {"bootstrap.servers": "kafka:9092"}
+    log.logger.info(
+        "FAIL [rdkafka#consumer-1] [thrd:x]: x: Disconnected (after 600000ms in state UP)"
+    )
+    log.tell_silence(config)
+    assert caplog.messages == []
+    for _ in range(3):
+        log.logger.error(REFUSED)
+        log.tell_silence(config)
+    log.answered()
+    log.tell_silence(config)
+    assert caplog.messages == [
+        "a broker of Kafka at kafka:9092 fails: Connect to ipv4#10.0.0.7:9092 failed: Connection refused; trying again",
+        "Kafka sends records again",
+    ]
+    assert capfd.readouterr().err == ""

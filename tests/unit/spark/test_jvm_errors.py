@@ -1,7 +1,12 @@
 """The JVM's standard error: passed on without Java's warning of a module, and asked for the cause of a failed start."""
 
+import logging
 import subprocess
 import sys
+
+import pytest
+
+from headrace.spark.jvm_errors import silence_py4j
 
 SCRIPT = """
 import subprocess, sys
@@ -28,3 +33,23 @@ def test_lines_pass_but_for_the_warning_also_after_the_start() -> None:
         "ours",
     ]
     assert done.stdout.strip() == "a.B: no such thing"
+
+
+def test_py4j_s_tracebacks_are_logged_for_those_who_ask_and_others_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    root = logging.getLogger()
+    before = list(root.filters)
+    silence_py4j()
+    silence_py4j()
+    try:
+        assert len(root.filters) == len(before) + 1
+        with caplog.at_level(logging.DEBUG, "headrace.spark.jvm_errors"):
+            for path in ("/x/site-packages/py4j/java_gateway.py", "/x/program.py"):
+                root.handle(root.makeRecord("root", logging.ERROR, path, 1, "Exception", (), None))
+        assert [(one.name, one.levelname) for one in caplog.records] == [
+            ("headrace.spark.jvm_errors", "DEBUG"),
+            ("root", "ERROR"),
+        ]
+    finally:
+        root.filters[:] = before

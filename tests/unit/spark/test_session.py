@@ -58,7 +58,16 @@ def test_the_advice_for_too_few_slots_is_the_smallest_master_that_has_them(
     needed: int, slots_per_worker: int, advice: str
 ) -> None:
     error = NotEnoughSlotsError(needed, 0, "local[1]", slots_per_worker)
-    assert str(error).endswith(f"or start with --master '{advice}'")
+    assert str(error).endswith(f"own jobs: start with --master '{advice}'")
+
+
+@pytest.mark.parametrize(("groups", "parallelism"), [(1, 2), (2, 1)])
+def test_a_parallelism_that_fits_is_advised_first(groups: int, parallelism: int) -> None:
+    message = str(NotEnoughSlotsError(4, 2, "local[3]", 1, groups))
+    assert (
+        f": run it with '-p {parallelism}' where the program sets none higher, or start with --master 'local[5]'"
+        in message
+    )
 
 
 def test_a_setting_of_the_program_that_nobody_reads_is_told_once(
